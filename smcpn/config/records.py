@@ -20,10 +20,9 @@ from smcpn.errors import InputError, real_number, shown
 from smcpn.io.channels import Channels as LineChannels
 from smcpn.io.channels import Column, Kind, Slot
 from smcpn.io.dialect import DECIMALS
-from smcpn.io.files import READERS, ColumnError, Columns, Layout, read_columns, read_text
+from smcpn.io.files import ColumnError, Columns, Layout, read_columns
 from smcpn.io.parse import StreamFormat
 from smcpn.io.read import chosen, matching
-from smcpn.io.table import TextTable
 from smcpn.model.entries import spanned
 from smcpn.model.measured import converted, dates_as_seconds, stated_unit, time_axis, told_gaps
 from smcpn.model.record import HOLDS, Record
@@ -198,23 +197,9 @@ class Reader:
         return StreamFormat(
             LineChannels(u, y, columns),
             None if layout.header is None else list(layout.header),
-            *self._marks(entry, layout),
+            layout.delimiter,
+            layout.decimal,
         )
-
-    def _marks(self, entry: Section, layout: Layout) -> tuple[str | None, str | None]:
-        """Separator and decimal mark of the first file of an entry; of no text those stated."""
-        path = matching(entry.document.beside(entry.read("file", text)))[0]
-        if READERS.get(path.suffix.lower()) is not read_text:
-            return layout.delimiter, layout.decimal
-        found = TextTable.open(
-            path,
-            layout.wanted,
-            header=layout.header,
-            delimiter=layout.delimiter,
-            decimal=layout.decimal,
-            labels=() if layout.time is None else (layout.time,),
-        ).dialect
-        return found.delimiter, found.decimal
 
     def records(self, key: str) -> dict[str, Record]:
         """Read the files of ``train`` or ``test``, by name.

@@ -265,7 +265,10 @@ class Stream:
             self._skip(state.status, sample, t)
             return
         if state.missing and self._axis.regular:
-            message = f"{_samples(state.missing)} missing between t = {before:g} and {t:g}"
+            message = (
+                f"{_samples(state.missing)} missing between t = {before:g} and {t:g}; their input "
+                "is that of the hold"
+            )
             self._report(Event("gap", message, sample.line, t, state.missing))
         yield sample, t, state
 

@@ -76,10 +76,11 @@
     };
   });
   const histories = new Map(), boxes = new Map(), rows = new Map();
-  let latest = null, state = null, changed = false, asked = false, heard = 0, run = "", ended = false;
+  let latest = null, state = null, changed = false, asked = false, heard = 0, grew = 0, run = "", ended = false;
   window.drawn = 0;
 
   function take(frame) {
+    if (!latest || frame.samples !== latest.samples) grew = Date.now();
     latest = frame;
     frame.t.forEach((t, k) => outputs.forEach(({ ring }, j) => {
       const y = frame.y[k][j], m = frame.predicted[k][j], s = frame.sd[k][j];
@@ -187,8 +188,9 @@
   source.onmessage = ({ data }) => {
     heard = Date.now();
     JSON.parse(data).forEach(take);
-    const waits = latest.samples ? "live" : "waiting for samples";
-    show(ended ? "stream ended" : waits, ended || !latest.samples ? "" : "good");
+    const still = Math.floor((Date.now() - grew) / 1000), silent = still * 1000 >= SILENT_MS;
+    const waits = latest.samples ? (silent ? `no sample for ${still} s` : "live") : "waiting for samples";
+    show(ended ? "stream ended" : waits, ended || silent || !latest.samples ? "" : "good");
     if (ended) source.close();
     ask();
   };
