@@ -12,7 +12,7 @@ from benchmarks.rows import Study, command
 
 PARTS: tuple[str, ...] = (
     "noise", "bystanders", "code", "caches", "kills", "files_mutated", "arguments",
-    "commands", "configurations",
+    "commands", "configurations", "live",
 )  # fmt: skip
 """Modules of this package with a mapping ``STUDIES`` each."""
 

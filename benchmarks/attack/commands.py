@@ -79,6 +79,12 @@ def lines() -> Iterator[Line]:
             # Pint reads more than Python does.
             codes = (0, 2) if value in ("1.5", "0x10") else REFUSED
             yield Line(("stream", "mysystem", "--from", "empty", option, value), codes)
+        if value != "0":
+            yield Line(("stream", "mysystem", "--from", "empty", "--serve", value))
+    for value in WORDS:
+        for option in ("--serve", "--delimiter", "--decimal", "--columns"):
+            yield Line(("stream", "mysystem", "--from", "empty", option, value))
+        yield Line(("stream", "mysystem", "--from", "empty", "--serve", f"{value}:0"), (0, 2))
     for value in PATHS:
         for command in ("identify", "fit", "stream", "resume", "inspect", "report"):
             yield Line((command, value))

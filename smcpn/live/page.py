@@ -59,7 +59,10 @@ class Address:
         """
         host, _, port = text.rpartition(":")
         host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
-        if not (port.isascii() and port.isdigit() and int(port) < 65536) or "/" in host:
+        if (
+            not (port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 65536)
+            or "/" in host
+        ):
             raise InputError(
                 f"--serve is {shown(text)}: give a port, or host:port, as 8000 or 192.168.0.7:8000"
             )

@@ -86,7 +86,9 @@ class Board:
     async def follow(self, last: str) -> AsyncIterator[str]:
         """Yield server-sent events after that of the id ``last``."""
         run, _, number = last.rpartition(":")
-        seen = int(number) if run == self._run and number.isdigit() else 0
+        # int() refuses digits that are no numbers, and numbers of thousands of digits.
+        counted = number.isascii() and number.isdigit() and len(number) < 16
+        seen = int(number) if run == self._run and counted else 0
         yield f"retry: 500\nevent: run\ndata: {self._run}\n\n"
         while True:
             changed = self._changed
