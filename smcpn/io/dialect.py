@@ -268,7 +268,8 @@ def check_marks(delimiter: str | None, decimal: str | None) -> None:
     ------
     InputError
     """
-    if delimiter is not None and len(delimiter) != 1:
+    usual = delimiter is None or delimiter == "\t" or delimiter.isprintable()
+    if delimiter is not None and (len(delimiter) != 1 or not usual or delimiter in '"'):
         raise InputError(
             f"delimiter is {shown(delimiter)}: give one character, ',' ';' '\\t' '|' or ' '",
             argument="delimiter",

@@ -59,10 +59,8 @@ class Address:
         """
         host, _, port = text.rpartition(":")
         host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
-        if (
-            not (port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 65536)
-            or "/" in host
-        ):
+        number = port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 65536
+        if not number or "/" in host or not _is_host(host):
             raise InputError(
                 f"--serve is {shown(text)}: give a port, or host:port, as 8000 or 192.168.0.7:8000"
             )
@@ -75,6 +73,14 @@ class Address:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
+
+
+def _is_host(name: str) -> bool:
+    """Whether a name can be looked up."""
+    try:
+        return bool(name.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 class LivePage:

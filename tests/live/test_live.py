@@ -59,7 +59,21 @@ def test_addresses(text, host, port, loopback):
     assert (address.host, address.port, address.loopback) == (host, port, loopback)
 
 
-@pytest.mark.parametrize("text", ["", "rig", "rig:", "rig:70000", "http://rig:80", "80a", "-1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "rig",
+        "rig:",
+        "rig:70000",
+        "http://rig:80",
+        "80a",
+        "-1",
+        "9" * 5000,
+        "\udcff:0",
+        "x" * 99 + ":0",
+    ],
+)
 def test_what_is_no_address_is_refused(text):
     with pytest.raises(smcpn.InputError, match="--serve"):
         Address.of(text)
