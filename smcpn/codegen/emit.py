@@ -126,7 +126,8 @@ class _Layout:
         return Plan(
             blocks=blocks,
             lanes=self.lanes,
-            width=WIDTH,
+            # A vector of more lanes than a row has would write over the next row.
+            width=min(WIDTH, self.lanes),
             n_state=self.n_state,
             n_theta=self.n_theta,
             n_emitted=self.n_emitted,
