@@ -113,6 +113,7 @@ _TIMES = {
     "month": ("month", "months"),
     "year": ("y", "yr", "yrs", "year", "years"),
 }
+PARTS_OF_A_SECOND = ("ns", "us", "ms")
 _SPELT = {spelling: name for name, spellings in _TIMES.items() for spelling in spellings}
 
 
@@ -124,6 +125,15 @@ def time_unit(name: str) -> str:
     word = name.split(" since ")[0].strip()
     # One letter is another unit as a capital.
     return _SPELT.get(word if len(word) < 3 else word.lower(), word)
+
+
+def model_time(unit: str) -> str:
+    """Return the unit in which a model counts times that were measured in ``unit``.
+
+    A part of a second is that of an instrument, whose model is in seconds.
+    """
+    unit = time_unit(unit)
+    return "s" if unit in PARTS_OF_A_SECOND else unit
 
 
 def frequency_unit(time: str) -> str:

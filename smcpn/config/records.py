@@ -26,7 +26,7 @@ from smcpn.io.read import chosen, matching
 from smcpn.model.entries import spanned
 from smcpn.model.measured import converted, dates_as_seconds, stated_unit, time_axis, told_gaps
 from smcpn.model.record import HOLDS, Record
-from smcpn.units import time_unit
+from smcpn.units import model_time, time_unit
 
 Array = NDArray[np.float64]
 
@@ -186,7 +186,8 @@ class Reader:
         columns: dict[Slot, Column] = {("t", 0): Column(to=time_unit(unit))}
         if time is not None:
             unit = self._time_unit(entry, time, self.noted.get(time.column, ""))
-            columns["t", 0] = Column(time.column, time.unit, time_unit(time.to or unit), unit)
+            wanted = time_unit(time.to or self._t_unit(entry) or model_time(unit))
+            columns["t", 0] = Column(time.column, time.unit, wanted, unit)
         kinds: tuple[tuple[Kind, tuple[Channel, ...]], ...] = (("u", inputs), ("y", outputs))
         for kind, channels in kinds:
             for j, one in enumerate(channels):
@@ -356,17 +357,19 @@ class Reader:
         assert columns.t is not None
         noted = columns.units.get(time.column, "")
         unit = self._time_unit(entry, time, noted)
-        given = noted or time.unit or self._of(entry, "t_unit").optional("t_unit", text) or ""
+        given = noted or time.unit or self._t_unit(entry) or ""
         t = dates_as_seconds(columns.t, given, f"column '{time.column}'")
         with time.section.blame("to" if time.to else "unit" if time.unit else None):
-            return time_axis(t, unit, time.to or None)
+            return time_axis(t, unit, time.to or self._t_unit(entry))
 
     def _time_unit(self, entry: Section, time: Channel, noted: str) -> str:
         """Unit of a column of times, of which the file notes ``noted``."""
-        holder = self._of(entry, "t_unit")
-        given = holder.optional("t_unit", text)
-        with holder.blame("t_unit"):
-            return stated_unit(given, time.unit_of(noted), f"column '{time.column}'")
+        with self._of(entry, "t_unit").blame("t_unit"):
+            return stated_unit(self._t_unit(entry), time.unit_of(noted), f"column '{time.column}'")
+
+    def _t_unit(self, entry: Section) -> str | None:
+        """Unit of time that an entry or all of them state."""
+        return self._of(entry, "t_unit").optional("t_unit", text)
 
     def _of(self, entry: Section, key: str) -> Section:
         return entry if key in entry else self.data

@@ -143,7 +143,7 @@ class Wanted:
             unit = stated_unit(self.t_unit, noted, source)
             t = dates_as_seconds(measured.t, noted or self.t_unit or "", f"column '{self.time}'")
             with naming(source, self.time):
-                axis = time_axis(t, unit, self.to.get(self.time))
+                axis = time_axis(t, unit, self.to.get(self.time) or self.t_unit)
         u = self._converted(source, self.inputs, measured.u, measured.units)
         y = self._converted(source, self.outputs, measured.y, measured.units)
         noted = {self.to.get(one, measured.units.get(one, "")) for one in self.outputs}
@@ -263,14 +263,15 @@ def time_axis(t: Array, unit: str, to: str | None) -> dict[str, Any]:
     unit : str
         In which they were measured.
     to : str or None
-        That of the model, to which they are converted; without it they stay.
+        That of the model, to which they are converted; without it they stay, but parts of a
+        second become seconds.
 
     Raises
     ------
     InputError
         If the unit does not convert.
     """
-    unit, wanted = units.time_unit(unit), units.time_unit(to or unit)
+    unit, wanted = units.time_unit(unit), units.time_unit(to or units.model_time(unit))
     if wanted != unit:
         t = converted(t, unit, wanted)
     axis: dict[str, Any] = {"t": t, "t_unit": wanted}

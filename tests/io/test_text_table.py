@@ -222,3 +222,13 @@ def test_missing_rows_are_told(tmp_path, caplog, rows, hold, told):
     read(path, **given)
     assert told in caplog.text
     assert bool(told) == ("rows are missing" in caplog.text)
+
+
+def test_parts_of_a_second_become_seconds_unless_the_model_is_said_to_count_in_them(tmp_path):
+    path = tmp_path / "rig.csv"
+    path.write_text("t [ms],y\n0,1\n20,2\n40,3\n")
+    assert smcpn.read_record(path, time="t", outputs="y").dt == 0.02
+    kept = smcpn.read_record(path, time="t", outputs="y", t_unit="ms")
+    assert (kept.dt, kept.t_unit) == (20.0, "ms")
+    path.write_text("t [h],y\n0,1\n20,2\n40,3\n")
+    assert smcpn.read_record(path, time="t", outputs="y").t_unit == "h"
