@@ -26,6 +26,9 @@ NODES = 21
 EXACT = 1e-6
 """Relative deviation of a variance from that of counts."""
 ROUNDING = 1e-9
+RAREST = float(np.finfo(float).tiny)
+"""Probability of a tail that stands for all smaller ones, 37.5 standard deviations off: a count
+beyond must not pass for one that is missing."""
 
 
 class CountResiduals(NamedTuple):
@@ -63,7 +66,8 @@ def count_residuals(
         Chooses within the jumps of the distribution function.
     """
     bend = _bend(means, variances)
-    if bend is None:
+    seen = y[np.isfinite(y)]
+    if bend is None or (seen < 0.0).any() or (seen != np.floor(seen)).any():
         return None
     mean = weights @ means
     of_output = weights @ np.square(means - mean)
@@ -74,7 +78,11 @@ def count_residuals(
     share = rng.random(len(y))
     low, high = below + share * at, above + (1.0 - share) * at
     # The smaller of both is known to more digits.
-    normalised = np.where(low < high, stats.norm.ppf(low), stats.norm.isf(high))
+    normalised = np.where(
+        low < high,
+        stats.norm.ppf(np.maximum(low, RAREST)),
+        stats.norm.isf(np.maximum(high, RAREST)),
+    )
     return CountResiduals(mean, weights @ variances + of_output, of_output, normalised)
 
 

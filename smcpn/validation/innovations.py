@@ -380,8 +380,9 @@ def _counts(
         if int(j) not in found:
             raise InputError(
                 f"innovations need noise that is about the output, or counts: the density of "
-                f"'{problem.observe[j]}' is largest elsewhere, and its output is no natural "
-                "parameter, as the log mean of Poisson's or the log odds of Bernoulli's is"
+                f"'{problem.observe[j]}' is largest elsewhere, and its values are no whole "
+                "numbers or its output no natural parameter, as the log mean of Poisson's or the "
+                "log odds of Bernoulli's is"
             )
     return found
 

@@ -52,6 +52,18 @@ def test_far_counts_have_finite_residuals_and_missing_ones_none():
     assert found.normalised[3] > 30
 
 
+def test_counts_that_are_all_but_impossible_are_not_taken_for_missing():
+    y, m = np.array([5000.0, 0.0]), np.array([[20.0, 2000.0]])
+    found = count_residuals(y, m, m, np.ones(1), np.random.default_rng(0))
+    np.testing.assert_allclose(found.normalised, [37.5, -37.5], atol=0.1)
+
+
+@pytest.mark.parametrize("value", [2.5, -1.0])
+def test_values_that_are_no_whole_numbers_are_no_counts(value):
+    y, m = np.array([1.0, value, np.nan]), np.array([[1.0, 2.0, 3.0]])
+    assert count_residuals(y, m, m, np.ones(1), np.random.default_rng(0)) is None
+
+
 def test_other_variances_are_no_counts():
     m = np.array([[1.0, 2.0, 3.0]])
     for variances in (2 * m, np.ones_like(m), m - 0.3 * m**2 * (m < 2.5)):
