@@ -51,6 +51,9 @@ def real_time() -> Generator[None]:
 
 
 def normal() -> None:
-    """Have the calling thread wait for others as most do, whatever the one did that started it."""
-    if sys.platform == "linux" and os.sched_getscheduler(0) != os.SCHED_OTHER:
+    """Have the calling thread wait for others as most do, though it was started in real time.
+
+    Idle and batch priority stay: to leave them takes a permission.
+    """
+    if sys.platform == "linux" and os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR):
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))

@@ -114,6 +114,21 @@ def test_updates_have_real_time_priority_and_rejuvenations_have_not():
     assert os.sched_getscheduler(0) == before
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+def test_a_thread_of_a_process_in_the_background_stays_there():
+    seen = []
+
+    def idle():
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        priority.normal()
+        seen.append(os.sched_getscheduler(0))
+
+    thread = threading.Thread(target=idle)
+    thread.start()
+    thread.join()
+    assert seen == [os.SCHED_IDLE]
+
+
 def test_samples_that_come_while_a_window_is_begun_are_in_it(monkeypatch):
     @smcpn.ode
     def decay(x, u, *, k):
