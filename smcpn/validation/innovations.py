@@ -392,7 +392,8 @@ def _normalised(one: Prediction, values: Array, steps: int, disturbed: bool) -> 
     noise_mean, noise = one.noise(values, steps)
     mean, identity = outputs + noise_mean, np.eye(outputs.shape[1])
     total = numerical + noise[:, :, None] * identity
-    present = np.isfinite(record.y)
+    # A simulation that has grown beyond all numbers is compared with nothing.
+    present = np.isfinite(record.y) & np.isfinite(mean) & np.isfinite(total).all(axis=2)
     # A missing output becomes a unit variance independent of the rest, so that it whitens nothing.
     both = present[:, :, None] & present[:, None, :]
     masked = np.where(both, total, 0.0)

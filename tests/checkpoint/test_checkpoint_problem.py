@@ -138,7 +138,15 @@ def test_what_tables_show_is_the_same(pair):
         assert getattr(restored, name) == getattr(given, name)
     for name in ("name", "states", "inputs", "parameters", "defaults", "chains", "doc", "sizes"):
         assert getattr(restored.ode, name) == getattr(given.ode, name)
-    run = {"solver": RK4(2), "likelihood_name": "classical", "method": None, "theta": [], "seed": 1}
+    words = "RK4(steps=2)"
+    run = {
+        "solver": RK4(2),
+        "solver_in_words": words,
+        "likelihood_name": "classical",
+        "method": None,
+        "theta": [],
+        "seed": 1,
+    }
     shown = [settings_of(SimpleNamespace(problem=p, **run)) for p in pair]
     assert shown[0] == shown[1]
 

@@ -273,7 +273,10 @@ def test_other_likelihoods_refuse_it(name):
 REFUSED = {
     "sd": (lambda: AR1(0.0, 0.5), "sd of AR1 is 0.0: give a positive number"),
     "rho": (lambda: AR1(0.1, 1.0), "rho of AR1 is 1.0: give a number between -1 and 1"),
-    "interval": (lambda: AR1(0.1, 0.5, 0.0), "interval of AR1 is 0.0: give seconds above 0"),
+    "interval": (
+        lambda: AR1(0.1, 0.5, 0.0),
+        "interval of AR1 is 0.0: give a time above 0, or leave it out",
+    ),
     "class": (lambda: problem_of(record_of(), AR1), "noise is the class AR1: give an instance"),
     "prior": (
         lambda: problem_of(record_of(), prior=PRIOR | {"rho": stats.norm(0.5, 0.1)}),

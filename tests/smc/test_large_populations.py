@@ -5,7 +5,7 @@ import pytest
 
 import smcpn
 from smcpn.model import prior
-from smcpn.smc import ibis, moves
+from smcpn.smc import ibis, kernels
 from tests.models import duffing_problem
 
 
@@ -19,7 +19,7 @@ def test_pieces_do_not_change_a_population(method, monkeypatch):
 
     whole = run()
     monkeypatch.setattr(prior, "BLOCK", 90)
-    monkeypatch.setattr(moves, "MOST_PROPOSED", 250)
+    monkeypatch.setattr(kernels, "MOST_PROPOSED", 250)
     monkeypatch.setattr(ibis, "MOST_INCREMENTS", 600)
     pieces = run()
     np.testing.assert_array_equal(pieces.theta, whole.theta)

@@ -71,6 +71,16 @@ def test_innovations_are_those_of_the_likelihood(solver):
     assert density.sum() == pytest.approx(expected[0], rel=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("solver", [smcpn.EKF0(order=2, steps=1), smcpn.RK4(steps=1)])
+def test_a_simulation_beyond_all_numbers_is_compared_with_nothing(solver):
+    problem = models.oscillator_problem(models.oscillator_record())
+    (part,) = innovations(problem, solver, np.array([-1e6, 4.0]))
+    finite = np.isfinite(part.mean[:, 0]) & np.isfinite(part.variance[:, 0])
+    assert 0 < finite.sum() < problem.n_samples
+    np.testing.assert_array_equal(np.isfinite(part.normalised[:, 0]), finite)
+
+
 def test_moments_are_those_of_the_plain_filter():
     problem = models.oscillator_problem(models.oscillator_record(samples=40))
     values = np.array([0.5, 3.7])
