@@ -9,6 +9,7 @@ import ctypes
 import functools
 import hashlib
 import inspect
+import operator
 import struct
 from array import array
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ class Passed:
         ------
         TypeError
             If an array is not C-ordered, or holds neither doubles, nor 64-bit integers, nor truth
-            values.
+            values; or if a number is none of these.
         """
         words, makes = zip(*map(_word, _flat(value)), strict=True)
         return cls(value, list(words), list(makes))
@@ -74,12 +75,14 @@ def _flat(value: Any) -> tuple[Any, ...]:
 
 def _word(leaf: Any) -> tuple[int, str]:
     if isinstance(leaf, np.ndarray):
-        if leaf.dtype.char not in ELEMENTS or not leaf.flags.c_contiguous:
+        if leaf.dtype not in ELEMENTS or not leaf.flags.c_contiguous:
             raise TypeError(f"an array of {leaf.dtype} with strides {leaf.strides} was passed")
         return id(leaf), f"{leaf.dtype.char}{leaf.ndim}"
     if isinstance(leaf, float):
         return _WHOLE.unpack(_REAL.pack(leaf))[0], "d"
-    return int(leaf), "?" if isinstance(leaf, (bool, np.bool_)) else "l"
+    if isinstance(leaf, (bool, np.bool_)):
+        return int(leaf), "?"
+    return operator.index(leaf), "l"
 
 
 class Routine:
@@ -159,5 +162,5 @@ def _taken(builder: Any, word: Any, leaf: Any) -> Any:
 
     lengths = builder.inttoptr(held(_LENGTHS), _ADDRESS)
     shape = [builder.load(builder.gep(lengths, [number(k)])) for k in range(leaf.ndim)]
-    data = builder.inttoptr(held(_DATA), ELEMENTS[leaf.dtype.char].as_pointer())
+    data = builder.inttoptr(held(_DATA), ELEMENTS[leaf.dtype].as_pointer())
     return View(data, tuple(shape))

@@ -35,8 +35,10 @@ from smcpn.codegen.machine_code import called
 from smcpn.codegen.terms import DOUBLE, INTEGER
 
 TRUTH, STORED_TRUTH = ir.IntType(1), ir.IntType(8)
-ELEMENTS = {"d": DOUBLE, "l": INTEGER, "q": INTEGER, "?": STORED_TRUTH}
-"""What arrays hold, by the character of their type."""
+ELEMENTS = {
+    np.dtype(np.float64): DOUBLE, np.dtype(np.int64): INTEGER, np.dtype(np.bool_): STORED_TRUTH,
+}  # fmt: skip
+"""What arrays hold, by their type; one in the byte order of another machine is none of these."""
 
 
 @dataclass(frozen=True)

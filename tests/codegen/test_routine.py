@@ -75,10 +75,22 @@ def test_machine_code_does_what_python_does():
     np.testing.assert_array_equal(again, found)
 
 
-@pytest.mark.parametrize("wrong", [np.ones((3, 9)).T, np.ones((9, 3), dtype=np.float32)])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        np.ones((3, 9)).T,
+        np.ones((9, 3), dtype=np.float32),
+        np.ones((9, 3), dtype=np.dtype(float).newbyteorder()),
+    ],
+)
 def test_arrays_that_it_would_misread_are_refused(wrong):
     with pytest.raises(TypeError, match="was passed"):
         routine(everything)(pair(), wrong)
+
+
+def test_a_number_that_it_would_cut_to_a_whole_one_is_refused():
+    with pytest.raises(TypeError, match="float32"):
+        Passed.of(np.float32(0.5))
 
 
 def _sliced(row: np.ndarray) -> float:
