@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from smcpn.errors import InputError, listed, shown
 from smcpn.io.fields import DATES, BadLineError, kind_of, read_date
 from smcpn.model.problem import Problem
-from smcpn.units import conversion
+from smcpn.units import conversion, time_unit
 
 Array = NDArray[np.float64]
 Convert = Callable[[float], float]
@@ -115,7 +115,7 @@ class Column:
         InputError
             If it contradicts the configuration, or is none that can be converted.
         """
-        if self.unit and noted and noted != self.unit:
+        if self.unit and noted and time_unit(noted) != time_unit(self.unit):
             raise InputError(
                 f"column '{self.name}' is in '{noted}', but the configuration says that its unit "
                 f"is '{self.unit}': correct one of them"

@@ -230,6 +230,7 @@ CONFIGURED = Channels(
     [
         b"clock,x,force,position\n250,9,2,3\n",
         b"clock [ms],force [kN],position [mm]\n250,0.002,3\n",
+        b"clock (milliseconds),force,position\n250,2,3\n",
         b"250,2,3\n",
         b'{"clock": 250, "x": 9, "force": 2, "position": 3}\n',
         b'{"n": 1, "time": 3, "clock": 250, "force": 2, "position": 3}\n',
