@@ -179,7 +179,8 @@ def validate(
             remarks = ("the parameters: this record and those learned from have none in common",)
     draw = values[_drawn(tested)]
     parts = innovations(problem, solver, draw, record, likelihood)
-    _check_innovations(parts)
+    names = tuple(map(str, problem.observe))
+    _check_innovations(parts, names)
     shares = np.concatenate([part.solver_share for part in parts])
     process = np.concatenate([part.process_share for part in parts])
     disturbed = problem.model.process_noise is not None
@@ -203,7 +204,7 @@ def validate(
         shift=shift,
         pair=worst_pair(problem.names, theta, weights),
         values=draw,
-        names=tuple(map(str, problem.observe)),
+        names=names,
         remarks=remarks,
     )
 
@@ -315,8 +316,8 @@ def _p(value: float) -> str:
     return "p < 1e-6" if value < 1e-6 else f"p = {value:.2g}"
 
 
-def _check_innovations(parts: Sequence[Innovations]) -> None:
-    """Refuse innovations of a solution that diverges, and of a record without outputs."""
+def _check_innovations(parts: Sequence[Innovations], names: Sequence[str]) -> None:
+    """Refuse innovations of a solution that diverges, and of a record that lacks outputs."""
     for part in parts:
         if not np.isfinite(part.variance).all():
             raise InputError(
@@ -326,3 +327,10 @@ def _check_innovations(parts: Sequence[Innovations]) -> None:
     for part in parts:
         if not np.isfinite(part.normalised).any():
             raise InputError(f"{part.record.name}: every y is NaN: there is nothing to validate on")
+    measured = np.concatenate([np.isfinite(part.normalised) for part in parts]).any(axis=0)
+    for name, known in zip(names, measured.tolist(), strict=True):
+        if not known:
+            raise InputError(
+                f"{parts[0].record.name}: '{name}' is NaN in every sample: there is nothing to "
+                "validate it on; give a record in which all outputs were measured now and then"
+            )

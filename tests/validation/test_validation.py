@@ -9,7 +9,7 @@ from scipy import signal, stats
 import smcpn
 from smcpn.likelihood.expected import predictive_moments
 from smcpn.likelihood.registry import build_likelihood
-from smcpn.validation import frequency_response, whiteness
+from smcpn.validation import frequency_response, validate, whiteness
 from smcpn.validation.correlation import worst_pair
 from smcpn.validation.innovations import BAND, LAGS, innovations, largest_error
 from smcpn.validation.verdict import judge
@@ -323,6 +323,23 @@ def test_a_record_that_does_not_fit_is_refused():
     record = models.oscillator_record()
     with pytest.raises(smcpn.InputError, match="nothing to validate on"):
         posterior.validate(record.hide(0, len(record)))
+
+
+def test_an_output_that_was_never_measured_is_named():
+    clean = models.oscillator_record(samples=40)
+
+    def record(second):
+        y = np.column_stack([clean.y[:, 0], second])
+        return smcpn.Record(u=clean.u, y=y, dt=models.OSCILLATOR_DT, hold="foh")
+
+    prior = models.oscillator_problem(clean).prior
+    problem = smcpn.Problem(
+        models.oscillator, record(np.gradient(clean.y[:, 0])), observe=["x", "v"], noise=0.1,
+        prior=prior.distributions,
+    )  # fmt: skip
+    theta, other = prior.sample(np.random.default_rng(0), 8), record(np.full(40, np.nan))
+    with pytest.raises(smcpn.InputError, match="'v' is NaN in every sample"):
+        validate(problem, smcpn.RK4(steps=2), None, theta, np.zeros(8), record=other)
 
 
 def test_the_predictive_band_counts_the_step_of_the_simulation():
