@@ -16,7 +16,8 @@ from smcpn.checkpoint.codec import StoredStream, read_stream, write_stream
 from smcpn.codegen.kernel import processors
 from smcpn.errors import InputError, real_number, shown, whole_number
 from smcpn.io.axis import Arrivals, TimeAxis
-from smcpn.likelihood.growing import KEPT_CHUNKS, History, growing_likelihood
+from smcpn.likelihood.growing import growing_likelihood
+from smcpn.likelihood.history import KEPT_CHUNKS, History
 from smcpn.likelihood.particle.growing import growing_estimate
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.likelihood.rows import CHUNK

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from smcpn.errors import InputError
-from smcpn.likelihood.growing import History
+from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.growing import GrowingEstimate
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem

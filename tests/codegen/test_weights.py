@@ -11,7 +11,8 @@ from smcpn import EKF0
 from smcpn.codegen.kernel import KernelArgumentError
 from smcpn.codegen.update import Update
 from smcpn.codegen.weights import weigh
-from smcpn.likelihood.growing import History, growing_likelihood
+from smcpn.likelihood.growing import growing_likelihood
+from smcpn.likelihood.history import History
 from tests.models import PROBLEMS
 
 LOG_WEIGHTS = st.one_of(st.floats(-800.0, 800.0), st.just(-np.inf))

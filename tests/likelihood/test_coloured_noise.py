@@ -17,7 +17,8 @@ from smcpn.checkpoint.problem import (
     restored_records,
 )
 from smcpn.likelihood.expected import predictive_moments
-from smcpn.likelihood.growing import History, growing_likelihood
+from smcpn.likelihood.growing import growing_likelihood
+from smcpn.likelihood.history import History
 from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
 from smcpn.online.window import FreeStart
 from smcpn.simulation.particles import simulate_particles

@@ -14,7 +14,8 @@ from scipy.linalg import expm
 import smcpn
 from smcpn import AR1, EKF0, EKF1, RK4, InputError
 from smcpn.codegen.kernel import LaneKernel
-from smcpn.likelihood.growing import History, growing_likelihood
+from smcpn.likelihood.growing import growing_likelihood
+from smcpn.likelihood.history import History
 from smcpn.likelihood.kalman import IteratedKalman, Kalman
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood

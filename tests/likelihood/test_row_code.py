@@ -7,7 +7,8 @@ import pytest
 
 from smcpn import EKF0, RK4, Record
 from smcpn.likelihood.classical import ClassicalRowWriter
-from smcpn.likelihood.growing import History, growing_likelihood
+from smcpn.likelihood.growing import growing_likelihood
+from smcpn.likelihood.history import History
 from tests.models import PROBLEMS
 
 SOLVERS = {"ekf0": EKF0(order=3, steps=3), "rk4": RK4(steps=5)}

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import smcpn
 from smcpn import RK4
 from smcpn.cli.app import app
-from smcpn.likelihood.growing import History
+from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.growing import growing_estimate
 from smcpn.online.tracker import Interim, StreamIbis
 from smcpn.smc.sampler import Settings

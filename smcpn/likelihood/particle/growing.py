@@ -19,7 +19,8 @@ from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.weights import weigh
 from smcpn.likelihood.classical import ClassicalRowWriter, outputs_at, runge_kutta_program
 from smcpn.likelihood.contract import Keys
-from smcpn.likelihood.growing import GrowingRows, History, RowWidths, StreamRows
+from smcpn.likelihood.growing import GrowingRows, RowWidths, StreamRows
+from smcpn.likelihood.history import History
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.particle.kernel import Piece
 from smcpn.likelihood.particle.likelihood import CHUNK, STATE_PARTICLES, Particle, checked_number

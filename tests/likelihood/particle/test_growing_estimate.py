@@ -8,7 +8,7 @@ import pytest
 
 import smcpn
 from smcpn.codegen.kernel import thread_pool
-from smcpn.likelihood.growing import History
+from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.growing import GrowingEstimate, growing_estimate
 from smcpn.likelihood.particle.likelihood import Bootstrap
 from tests.likelihood.particle.test_particle_filter import VALUES, keys_of, problem_of, record_of
