@@ -42,10 +42,11 @@ from .simulation.sampled import StateFilter
 from .simulation.simulate import simulate
 from .simulation.state_space import StateSpace
 from .simulation.states import States
+from .smc.diagnosis import SamplerWarning
 from .smc.hamiltonian import HamiltonianMonteCarlo, LangevinMetropolis
 from .smc.measured_moves import MeasuredMoves
-from .smc.moves import IndependentMetropolis, MoveSettings, RandomWalkMetropolis, WasteFree
-from .smc.replicates import SamplerWarning
+from .smc.moves import IndependentMetropolis, RandomWalkMetropolis, WasteFree
+from .smc.rejuvenation import MoveSettings
 from .solver import EKF0, EKF1, RK4, AdaptiveEKF1
 from .validation import Validation
 

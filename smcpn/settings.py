@@ -36,7 +36,8 @@ from smcpn.model.problem import Problem
 from smcpn.smc.estimation import FIRST, MOST_STATE_PARTICLES
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.measured_moves import MeasuredMoves
-from smcpn.smc.moves import MOVES, IndependentMetropolis, MoveSettings, MoveStrategy
+from smcpn.smc.moves import MOVES, IndependentMetropolis, MoveStrategy
+from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.smc.resampling import SCHEMES
 from smcpn.smc.sampler import Settings as SamplerSettings
 from smcpn.smc.sampler import Snapshot

@@ -23,7 +23,7 @@ from benchmarks.rows import Row, Study, at_least, at_most, between
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.shrinkage.shrinkage import LaplacePrior
 from smcpn.discovery.shrinkage.shrunk import Point, shrunken
-from smcpn.smc.replicates import SamplerWarning
+from smcpn.smc.diagnosis import SamplerWarning
 
 Array = NDArray[np.float64]
 

@@ -21,7 +21,7 @@ from smcpn.errors import InputError, listed, nearest
 from smcpn.io.files import ColumnError
 from smcpn.model.record import Record
 from smcpn.simulation.particles import Simulation
-from smcpn.smc.replicates import SamplerWarning
+from smcpn.smc.diagnosis import SamplerWarning
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from smcpn.results.posterior import Posterior
 from smcpn.results.robust import Robust
 from smcpn.results.scores import Score, particles_scored, score_note, score_table, scores_of
 from smcpn.simulation.particles import Simulation
-from smcpn.smc.replicates import SamplerWarning
+from smcpn.smc.diagnosis import SamplerWarning
 
 
 @dataclass(frozen=True)

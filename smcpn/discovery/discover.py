@@ -31,7 +31,7 @@ from smcpn.distributed.workers import workers_of
 from smcpn.errors import InputError, listed, nearest, one_of, shown
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record
-from smcpn.smc.replicates import SamplerWarning
+from smcpn.smc.diagnosis import SamplerWarning
 from smcpn.solver import Solver, check_solver
 from smcpn.status import status
 

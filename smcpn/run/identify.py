@@ -28,8 +28,9 @@ from smcpn.run.restore import checkpoint_of, linearised_before, locked, written_
 from smcpn.run.run import Run, bridges
 from smcpn.run.start import approximation_of, approximation_of_networks, warnings_of_start
 from smcpn.settings import AUTO, Settings
-from smcpn.smc.moves import MoveSettings, MoveStrategy
-from smcpn.smc.replicates import SamplerWarning
+from smcpn.smc.diagnosis import SamplerWarning
+from smcpn.smc.moves import MoveStrategy
+from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.smc.sampler import Progress
 from smcpn.smc.start import Modes
 from smcpn.solver import Solver

@@ -25,6 +25,10 @@ Records = Sequence[Rejuvenation]
 """The rejuvenations of one population, in order."""
 
 
+class SamplerWarning(UserWarning):
+    """A run finished, but its result may not be reliable."""
+
+
 def diagnose(rejuvenations: Records) -> dict[str, str]:
     """Return a warning, one sentence, for each kind of symptom of an unreliable run.
 

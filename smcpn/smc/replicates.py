@@ -23,10 +23,6 @@ HIGH_R_HAT = 1.05
 """Vehtari et al. (2021) ask for 1.01 of chains; populations of 1000 draws differ by more."""
 
 
-class SamplerWarning(UserWarning):
-    """A run finished, but its result may not be reliable."""
-
-
 @dataclass(frozen=True)
 class Populations:
     """R populations of N particles as one weighted sample.

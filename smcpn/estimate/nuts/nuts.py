@@ -29,7 +29,7 @@ from smcpn.results.draws import Timing
 from smcpn.results.laplace import NOTABLE, Laplace
 from smcpn.results.maximum import equally_weighted
 from smcpn.results.nuts import NutsPosterior, warnings_of_chains
-from smcpn.smc.replicates import SamplerWarning
+from smcpn.smc.diagnosis import SamplerWarning
 from smcpn.solver import Solver
 from smcpn.status import status
 
