@@ -327,9 +327,9 @@ def _check_innovations(parts: Sequence[Innovations], names: Sequence[str]) -> No
     for part in parts:
         if not np.isfinite(part.normalised).any():
             raise InputError(f"{part.record.name}: every y is NaN: there is nothing to validate on")
-    measured = np.concatenate([np.isfinite(part.normalised) for part in parts]).any(axis=0)
-    for name, known in zip(names, measured.tolist(), strict=True):
-        if not known:
+    together = np.concatenate([part.normalised for part in parts])
+    for j, name in enumerate(names):
+        if not np.isfinite(together[:, j]).any():
             raise InputError(
                 f"{parts[0].record.name}: '{name}' is NaN in every sample: there is nothing to "
                 "validate it on; give a record in which all outputs were measured now and then"
