@@ -33,41 +33,172 @@ from smcpn.errors import InputError, whole_number
 from smcpn.files import file_path
 from smcpn.io.dialect import check_marks
 
+SAMPLES = "Samples"
+"""Title under which ``--help`` lists options."""
+
+Source = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        help="Where samples come from.",
+        metavar="FILE|-|URL",
+        rich_help_panel=SAMPLES,
+    ),
+]
+Follow = Annotated[
+    bool,
+    typer.Option("--follow", help="Read the file as it grows.", rich_help_panel=SAMPLES),
+]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        help="Recognised line by line if left out.",
+        metavar="|".join(FORMATS),
+        autocompletion=completing(FORMATS),
+        rich_help_panel=SAMPLES,
+    ),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(help="Columns of CSV without a header.", metavar="t,u,y", rich_help_panel=SAMPLES),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(help="What separates columns, where the guess is wrong.", rich_help_panel=SAMPLES),
+]
+Decimal = Annotated[
+    str | None,
+    typer.Option(
+        help="Decimal mark, where the guess is wrong.", metavar=".|,", rich_help_panel=SAMPLES
+    ),
+]
+Announce = Annotated[
+    bool,
+    typer.Option(
+        "--announce",
+        help='Send {"resume_after": t} to a TCP server.',
+        rich_help_panel=SAMPLES,
+    ),
+]
+GiveUp = Annotated[
+    float | None,
+    typer.Option(help="End after this many seconds without data.", rich_help_panel=SAMPLES),
+]
+CaFile = Annotated[
+    str | None,
+    typer.Option(help="Certificates that TLS believes.", metavar="FILE", rich_help_panel=SAMPLES),
+]
+Credentials = Annotated[
+    str | None,
+    typer.Option(
+        help="User and password for a broker, a line each; or SMCPN_USER, SMCPN_PASSWORD.",
+        metavar="FILE",
+        rich_help_panel=SAMPLES,
+    ),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option(help="Stop after this many samples.", rich_help_panel=SAMPLES),
+]
+Lookahead = Annotated[
+    int | None,
+    typer.Option(help="Samples that a band-limited input waits for.", rich_help_panel=SYSTEM),
+]
+Budget = Annotated[
+    str | None,
+    typer.Option(
+        help="Time per sample; unlimited if left out.",
+        metavar="'1.5 ms'",
+        rich_help_panel=RUN,
+    ),
+]
+RealTime = Annotated[
+    bool,
+    typer.Option(
+        "--real-time",
+        help="Updates come before all else on this machine; Linux, for those who may.",
+        rich_help_panel=RUN,
+    ),
+]
+Forget = Annotated[
+    str | None,
+    typer.Option(
+        help="Forget old samples, for parameters that drift.",
+        metavar="'5 s'",
+        rich_help_panel=RUN,
+    ),
+]
+CheckpointFile = Annotated[
+    str | None,
+    typer.Option(
+        help="Written as it runs; resumed if it exists.",
+        metavar="FILE",
+        rich_help_panel=RUN,
+    ),
+]
+CheckpointEvery = Annotated[
+    float, typer.Option(help="Seconds between checkpoints.", rich_help_panel=RUN)
+]
+Lines = Annotated[
+    str, typer.Option(help="Where lines go.", metavar="FILE|-", rich_help_panel=OUTPUT)
+]
+Quantiles = Annotated[bool, typer.Option(help="Write quantiles.", rich_help_panel=OUTPUT)]
+Events = Annotated[
+    str | None,
+    typer.Option(
+        help="Events as JSON lines; '-' is standard error.",
+        metavar="FILE|-",
+        rich_help_panel=MESSAGES,
+    ),
+]
+Watch = Annotated[
+    bool,
+    typer.Option("--watch", help="Live view in the terminal.", rich_help_panel=MESSAGES),
+]
+Serve = Annotated[
+    str | None,
+    typer.Option(
+        help="Live page for browsers; on this machine only if no host is named.",
+        metavar="[HOST:]PORT",
+        rich_help_panel=MESSAGES,
+    ),
+]
+
 
 @dataclass(frozen=True)
 class StreamOptions:
     """The options of ``smcpn stream``, as `stream` describes them."""
 
-    model: str
-    source: str = STANDARD
-    to: str = STANDARD
-    checkpoint: str | None = None
-    checkpoint_every: float = EVERY_SECONDS
-    budget: str | None = None
-    forget: str | None = None
-    particles: int | None = None
-    seed: int | None = None
-    likelihood: str | None = None
+    model: System
+    source: Source = STANDARD
+    to: Lines = STANDARD
+    checkpoint: CheckpointFile = None
+    checkpoint_every: CheckpointEvery = EVERY_SECONDS
+    budget: Budget = None
+    forget: Forget = None
+    particles: Particles = None
+    seed: Seed = None
+    likelihood: Likelihood = None
     steps: int | str | None = None
-    order: int | None = None
+    order: Order = None
     state_particles: int | str | None = None
-    hold: str | None = None
-    lookahead: int | None = None
-    format: str | None = None
-    columns: str | None = None
-    delimiter: str | None = None
-    decimal: str | None = None
-    follow: bool = False
-    announce: bool = False
-    give_up: float | None = None
-    ca_file: str | None = None
-    credentials: str | None = None
-    limit: int | None = None
-    events: str | None = None
-    quantiles: bool = True
-    watch: bool = False
-    serve: str | None = None
-    real_time: bool = False
+    hold: Hold = None
+    lookahead: Lookahead = None
+    format: Format = None
+    columns: Columns = None
+    delimiter: Delimiter = None
+    decimal: Decimal = None
+    follow: Follow = False
+    announce: Announce = False
+    give_up: GiveUp = None
+    ca_file: CaFile = None
+    credentials: Credentials = None
+    limit: Limit = None
+    events: Events = None
+    quantiles: Quantiles = True
+    watch: Watch = False
+    serve: Serve = None
+    real_time: RealTime = False
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -130,154 +261,37 @@ def stream_model(options: StreamOptions) -> int:
     return streamed(case, options)
 
 
-SAMPLES = "Samples"
-"""Title under which ``--help`` lists options."""
-
-
 def stream(
     system: System,
-    source: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            help="Where samples come from.",
-            metavar="FILE|-|URL",
-            rich_help_panel=SAMPLES,
-        ),
-    ] = STANDARD,
-    follow: Annotated[
-        bool,
-        typer.Option("--follow", help="Read the file as it grows.", rich_help_panel=SAMPLES),
-    ] = False,
-    format: Annotated[
-        str | None,
-        typer.Option(
-            help="Recognised line by line if left out.",
-            metavar="|".join(FORMATS),
-            autocompletion=completing(FORMATS),
-            rich_help_panel=SAMPLES,
-        ),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            help="Columns of CSV without a header.", metavar="t,u,y", rich_help_panel=SAMPLES
-        ),
-    ] = None,
-    delimiter: Annotated[
-        str | None,
-        typer.Option(
-            help="What separates columns, where the guess is wrong.", rich_help_panel=SAMPLES
-        ),
-    ] = None,
-    decimal: Annotated[
-        str | None,
-        typer.Option(
-            help="Decimal mark, where the guess is wrong.", metavar=".|,", rich_help_panel=SAMPLES
-        ),
-    ] = None,
-    announce: Annotated[
-        bool,
-        typer.Option(
-            "--announce",
-            help='Send {"resume_after": t} to a TCP server.',
-            rich_help_panel=SAMPLES,
-        ),
-    ] = False,
-    give_up: Annotated[
-        float | None,
-        typer.Option(help="End after this many seconds without data.", rich_help_panel=SAMPLES),
-    ] = None,
-    ca_file: Annotated[
-        str | None,
-        typer.Option(
-            help="Certificates that TLS believes.", metavar="FILE", rich_help_panel=SAMPLES
-        ),
-    ] = None,
-    credentials: Annotated[
-        str | None,
-        typer.Option(
-            help="User and password for a broker, a line each; or SMCPN_USER, SMCPN_PASSWORD.",
-            metavar="FILE",
-            rich_help_panel=SAMPLES,
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(help="Stop after this many samples.", rich_help_panel=SAMPLES),
-    ] = None,
+    source: Source = STANDARD,
+    follow: Follow = False,
+    format: Format = None,
+    columns: Columns = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    announce: Announce = False,
+    give_up: GiveUp = None,
+    ca_file: CaFile = None,
+    credentials: Credentials = None,
+    limit: Limit = None,
     hold: Hold = None,
-    lookahead: Annotated[
-        int | None,
-        typer.Option(help="Samples that a band-limited input waits for.", rich_help_panel=SYSTEM),
-    ] = None,
+    lookahead: Lookahead = None,
     particles: Particles = None,
     seed: Seed = None,
     likelihood: Likelihood = None,
     steps: Steps = None,
     order: Order = None,
     state_particles: StateParticles = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            help="Time per sample; unlimited if left out.",
-            metavar="'1.5 ms'",
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    real_time: Annotated[
-        bool,
-        typer.Option(
-            "--real-time",
-            help="Updates come before all else on this machine; Linux, for those who may.",
-            rich_help_panel=RUN,
-        ),
-    ] = False,
-    forget: Annotated[
-        str | None,
-        typer.Option(
-            help="Forget old samples, for parameters that drift.",
-            metavar="'5 s'",
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(
-            help="Written as it runs; resumed if it exists.",
-            metavar="FILE",
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    checkpoint_every: Annotated[
-        float, typer.Option(help="Seconds between checkpoints.", rich_help_panel=RUN)
-    ] = EVERY_SECONDS,
-    to: Annotated[
-        str, typer.Option(help="Where lines go.", metavar="FILE|-", rich_help_panel=OUTPUT)
-    ] = STANDARD,
-    quantiles: Annotated[
-        bool, typer.Option(help="Write quantiles.", rich_help_panel=OUTPUT)
-    ] = True,
-    events: Annotated[
-        str | None,
-        typer.Option(
-            help="Events as JSON lines; '-' is standard error.",
-            metavar="FILE|-",
-            rich_help_panel=MESSAGES,
-        ),
-    ] = None,
-    watch: Annotated[
-        bool,
-        typer.Option("--watch", help="Live view in the terminal.", rich_help_panel=MESSAGES),
-    ] = False,
-    serve: Annotated[
-        str | None,
-        typer.Option(
-            help="Live page for browsers; on this machine only if no host is named.",
-            metavar="[HOST:]PORT",
-            rich_help_panel=MESSAGES,
-        ),
-    ] = None,
+    budget: Budget = None,
+    real_time: RealTime = False,
+    forget: Forget = None,
+    checkpoint: CheckpointFile = None,
+    checkpoint_every: CheckpointEvery = EVERY_SECONDS,
+    to: Lines = STANDARD,
+    quantiles: Quantiles = True,
+    events: Events = None,
+    watch: Watch = False,
+    serve: Serve = None,
     verbose: Verbose = 0,
 ) -> None:
     """Identify while the samples come: CSV or JSON lines in, a JSON line per sample out.
