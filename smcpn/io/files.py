@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from smcpn.columns import counted
 from smcpn.errors import InputError, listed, nearest
 from smcpn.io.table import TextTable
-from smcpn.model.measured import Measured
+from smcpn.model.measured import DATED, Measured
 
 Array = NDArray[np.float64]
 
@@ -132,7 +132,7 @@ def read_text(path: Path, layout: Layout) -> list[Columns]:
         t = found[layout.time]
         if t.dtype.kind == "M":
             # What a header says of dates is a zone, or how they are written.
-            t, units[layout.time] = (t - t[:1]).astype(np.int64) / 1e6, "s"
+            t, units[layout.time] = (t - t[:1]).astype(np.int64) / 1e6, DATED
     every = Columns(
         t=t,
         u=_matrix(found, layout.inputs, length),

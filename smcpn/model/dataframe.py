@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, shown
-from smcpn.model.measured import Measured, Wanted
+from smcpn.model.measured import DATED, Measured, Wanted
 
 Array = NDArray[np.float64]
 
@@ -69,7 +69,7 @@ class Columns:
         t, units = None, dict(self._units)
         if wanted.time is not None:
             t, dated = self._times(wanted.time)
-            units |= {wanted.time: "s"} if dated else {}
+            units |= {wanted.time: DATED} if dated else {}
         rows = [("", slice(None))] if experiment is None else self._experiments(experiment)
         return Measured(t, u, y, units), rows
 

@@ -23,6 +23,8 @@ UNIFORM = 1e-3
 """Share of the interval within which times count as equally spaced: a file rounds them."""
 NEARLY, MOSTLY = 0.1, 0.9
 """Sampling has gaps, and is not irregular, where most intervals are nearly the median."""
+DATED = "s since the first"
+"""Unit of dates and durations, whose source states none."""
 EARLIEST, LATEST = 1800, 2200_00_00_00_00_00
 """Year, and number, between which numbers may be dates."""
 GAP = 1.5
@@ -42,7 +44,7 @@ class Measured:
     u : ndarray, (T, n_inputs)
     y : ndarray, (T, n_outputs)
     units : mapping of str to str
-        Of dates and durations, which are counted in seconds, that is "s".
+        Of dates and durations that is `DATED`.
     """
 
     t: Array | None
@@ -194,6 +196,8 @@ def converted(values: Array, unit: str, to: str) -> Array:
 def stated_unit(given: str | None, noted: str, what: str) -> str:
     """Return the unit of time that is given or that data note; seconds where neither is.
 
+    Dates are seconds whatever is given, to which they are then converted.
+
     Parameters
     ----------
     given, noted : str
@@ -206,6 +210,8 @@ def stated_unit(given: str | None, noted: str, what: str) -> str:
     InputError
         If the two contradict each other.
     """
+    if noted == DATED:
+        return "s"
     units_of_time = {units.time_unit(one) for one in (given, noted) if one}
     if len(units_of_time) > 1:
         raise InputError(

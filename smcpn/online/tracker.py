@@ -365,10 +365,12 @@ class Tracker:
     def rejuvenate(self, deadline: float) -> None:
         """Go on with the interim population, and let the sampler catch up in a thread."""
         self._interim, self._before = Interim(self.sampler), self.sampler.snapshot()
-        self._track_interim(deadline)
-        if not self._frozen:
-            # Last, for an update beside a thread shares the interpreter with it.
-            self._work = Background(self._catch_up)
+        try:
+            self._track_interim(deadline)
+        finally:
+            if not self._frozen:
+                # Last, for an update beside a thread shares the interpreter with it.
+                self._work = Background(self._catch_up)
 
     def _catch_up(self, work: Background[None]) -> None:
         """Assimilate samples until none is left; the work of the thread."""

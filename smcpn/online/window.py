@@ -267,7 +267,12 @@ class Forgetting:
                 self._begin(current, begin)
         if self._next is None:
             return None
-        renewed = self._next.window(at_once)
+        try:
+            renewed = self._next.window(at_once)
+        except BaseException:
+            # Told once; the next sample begins another window.
+            self._next = None
+            raise
         if renewed is not None:
             self._next = None
         return renewed

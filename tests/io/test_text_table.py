@@ -88,6 +88,8 @@ def test_dates_are_counted_in_the_unit_of_the_model(tmp_path):
     path = written(tmp_path, "date,x\n2026-01-31,1\n2026-02-01,2\n2026-02-02,4\n")
     assert smcpn.read_record(path, time="date", outputs="x").dt == 86400.0
     assert smcpn.read_record(path, time="date", outputs="x", to={"date": "day"}).dt == 1.0
+    days = smcpn.read_record(path, time="date", outputs="x", t_unit="days")
+    assert (days.dt, days.t_unit) == (1.0, "day")
     with pytest.raises(smcpn.InputError, match=r"column 'date'.*does not convert"):
         smcpn.read_record(path, time="date", outputs="x", to={"date": "mm"})
 

@@ -52,6 +52,7 @@ def test_units_of_time_missing_rows_and_conversions_are_those_of_files(caplog):
     assert (even.dt, even.t_unit) == (60.0, "min")
     dates = pandas.DataFrame(VALUES | {"date": pandas.date_range("2026-01-01", periods=3)})
     assert (record(dates, time="date", to={"date": "day"}).dt) == 1.0
+    assert record(dates, time="date", t_unit="h").dt == 24.0
     assert record(dates, dt=1.0, t_unit="days").t_unit == "day"
     with pytest.raises(smcpn.InputError, match="to names 'w', which is no column"):
         record(df, time="t", to={"w": "m"})

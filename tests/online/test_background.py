@@ -165,3 +165,29 @@ def test_samples_that_come_while_a_window_is_begun_are_in_it(monkeypatch):
     np.testing.assert_array_equal(known[1][:, 0], u[current.begin :])
     np.testing.assert_array_equal(known[2][:, 0], y[current.begin :])
     live.finish()
+
+
+def test_a_window_that_cannot_be_begun_is_told_once(monkeypatch):
+    @smcpn.ode
+    def decay(x, u, *, k):
+        return u - k * x
+
+    record = smcpn.Record(u=np.ones(40), y=np.linspace(0.0, 1.0, 40), dt=0.1)
+    problem = smcpn.Problem(
+        decay, record[:5], observe="x", noise=0.1, prior={"k": stats.lognorm(1)}
+    )
+    live, prior = smcpn.Online(problem, particles=20, seed=1, forget=1.0), window.FreeStart.prior
+
+    def fails(self, mean, sd):
+        raise ValueError("no window")
+
+    monkeypatch.setattr(window.FreeStart, "prior", fails)
+    told = []
+    for k in range(20):
+        try:
+            live.update(record.u[k], record.y[k])
+        except ValueError as error:
+            told.append(str(error))
+            monkeypatch.setattr(window.FreeStart, "prior", prior)
+    assert told == ["no window"]
+    assert live._windows.current.begin > 0
