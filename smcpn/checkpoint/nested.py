@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from smcpn.checkpoint.codec import AxisDocument
 from smcpn.checkpoint.container import DAMAGED, NESTED, DamagedFileError, read, save
 from smcpn.checkpoint.documents import Document, Number, Whole, parsed
 from smcpn.checkpoint.payload import Payload, RandomState, arrays_of, documents_of, encoded
@@ -23,6 +22,7 @@ from smcpn.checkpoint.problem import (
 )
 from smcpn.checkpoint.schema import NESTED as NESTED_ARRAYS
 from smcpn.checkpoint.schema import checked
+from smcpn.checkpoint.stream import AxisDocument
 from smcpn.io.plain import Group
 from smcpn.model.problem import Problem
 from smcpn.settings import solver_document, solver_of

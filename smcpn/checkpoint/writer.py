@@ -12,8 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from smcpn.checkpoint.codec import Header, Status, header_image, remove_records, run_image
+from smcpn.checkpoint.codec import Header, Status, header_image, run_image
 from smcpn.checkpoint.container import CheckpointWarning, publish
+from smcpn.checkpoint.records import remove_records
 from smcpn.model.prior import Prior
 from smcpn.settings import RunSnapshot
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import FILE_NAME, POSITIVE, THREADS
-from smcpn.checkpoint.codec import StoredStream, read_stream, write_stream
+from smcpn.checkpoint.stream import StoredStream, read_stream, write_stream
 from smcpn.codegen.kernel import processors
 from smcpn.errors import InputError, real_number, shown, whole_number
 from smcpn.io.axis import Arrivals, TimeAxis

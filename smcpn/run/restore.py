@@ -7,21 +7,11 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from smcpn.checkpoint.codec import (
-    PROCESSOR,
-    Header,
-    StoredRun,
-    now,
-    own_records,
-    read_records,
-    read_run,
-    records_path,
-    remove_records,
-    write_records,
-)
+from smcpn.checkpoint.codec import PROCESSOR, Header, StoredRun, now, own_records, read_run
 from smcpn.checkpoint.container import CheckpointWarning, begun, lock, previous_of, remove
 from smcpn.checkpoint.fingerprint import data_fingerprint, model_fingerprint
 from smcpn.checkpoint.problem import problem_document, restored_problem
+from smcpn.checkpoint.records import read_records, records_path, remove_records, write_records
 from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.codegen.native import target
 from smcpn.distributed.workers import Workers

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 import smcpn
-from smcpn.checkpoint.codec import read_records, read_run
+from smcpn.checkpoint.codec import read_run
 from smcpn.checkpoint.container import HEADER_BYTES, RECORDS, RUN, STREAM, _header
 from smcpn.checkpoint.documents import Document, loaded, parsed
 from smcpn.checkpoint.inspection import inspect
+from smcpn.checkpoint.records import read_records
 from tests.models import oscillator_problem, oscillator_record
 
 RECORD = oscillator_record(samples=40)

@@ -18,8 +18,9 @@ from scipy import stats
 
 import smcpn
 from smcpn.checkpoint import writer as writing
-from smcpn.checkpoint.codec import read_run, records_path
+from smcpn.checkpoint.codec import read_run
 from smcpn.checkpoint.container import RUN, image, previous_of
+from smcpn.checkpoint.records import records_path
 from tests.models import OSCILLATOR_DT, oscillator, oscillator_problem, oscillator_record
 
 pytestmark = pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import smcpn
-from smcpn.checkpoint.codec import header_image, read_run, read_stream, run_image, write_stream
+from smcpn.checkpoint.codec import header_image, read_run, run_image
 from smcpn.checkpoint.container import publish
+from smcpn.checkpoint.stream import read_stream, write_stream
 from smcpn.model.problem import Problem
 from smcpn.run.restore import restored, stored_problem, stored_settings
 from smcpn.smc.sampler import Sampler

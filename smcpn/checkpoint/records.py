@@ -1,0 +1,96 @@
+"""The records of a run as a payload: a file of its own beside the checkpoint, written once.
+
+`docs/checkpoint.md` has the schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from smcpn.checkpoint.container import (
+    DAMAGED,
+    RECORDS,
+    DamagedFileError,
+    kind_of,
+    read_version,
+    remove_left,
+)
+from smcpn.checkpoint.payload import Payload, arrays_of, documents_of, encoded
+from smcpn.checkpoint.problem import records_document, restored_records
+from smcpn.errors import InputError
+from smcpn.files import is_plain, put
+from smcpn.io.plain import Group
+from smcpn.model.record import Record
+
+DIGITS = 8
+"""Digits of the fingerprint of the data in the name of their file."""
+
+
+def records_path(checkpoint: Path, fingerprint: str) -> Path:
+    """Return the path of a checkpoint's records: ``run.h5.data-0123abcd.h5`` of ``run.h5``."""
+    return checkpoint.with_name(f"{checkpoint.name}.data-{fingerprint[:DIGITS]}.h5")
+
+
+def write_records(path: Path, records: Sequence[Record]) -> None:
+    """Write the records of a run unless the file holds them already.
+
+    Raises
+    ------
+    NotStorableError
+        If the input of a record is a function.
+    InputError
+        If a file of this name is none of records.
+    OSError
+        If the file cannot be written.
+    """
+    documents, arrays = records_document(records)
+    content = encoded(RECORDS, Payload({"records": documents}, arrays))
+    if kind_of(path) not in (None, "", RECORDS):
+        raise InputError(
+            f"{path} is not the file of records that belongs to this name, or damaged, and is not "
+            "overwritten: move it away, or choose another checkpoint"
+        )
+    remove_left(path)
+    if not path.exists() or path.read_bytes() != content:
+        put(path, content)
+
+
+def read_records(path: Path) -> tuple[Record, ...]:
+    """Read the records of a run.
+
+    Raises
+    ------
+    InputError
+        If the file is absent or damaged.
+    """
+    if not path.exists():
+        raise InputError(
+            f"{path.name}, which holds the records, is not with the checkpoint in "
+            f"{path.parent}: put it there, or resume from the script that has the data"
+        )
+    return read_version(path, RECORDS, _records_of)
+
+
+def _records_of(file: Group) -> tuple[Record, ...]:
+    """Return the records of a file.
+
+    Raises
+    ------
+    InputError
+        If no records can be made of it.
+    """
+    (documents,) = documents_of(file, "records")
+    if "populations" in file.groups:
+        raise DamagedFileError(f"records have no populations: {DAMAGED}")
+    return restored_records(documents, arrays_of(file.group("arrays")))
+
+
+def remove_records(paths: Iterable[Path]) -> None:
+    """Remove those files that are whole files of records."""
+    for path in paths:
+        with suppress(InputError, OSError):
+            if is_plain(path):
+                read_version(path, RECORDS, lambda _: None)
+                path.unlink()
