@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import math
 import secrets
 import subprocess
 import sys
@@ -240,7 +241,7 @@ class LivePage:
         return {
             "parameters": rows, "ess": state.ess, "degraded": state.degraded, "lag": state.lag,
             "time": state.t, "p50": p50, "p99": p99, "approximate": state.approximate,
-            "in_time": 1.0 - self._late / max(self._count, 1),
+            "in_time": 1.0 - self._late / max(self._count, 1) if state.budget < math.inf else None,
         }  # fmt: skip
 
 

@@ -312,7 +312,13 @@ class Online:
         """Return the posterior as `smcpn.identify` does, once rejuvenations under way are done.
 
         Its problem holds the samples of the stream; of a window, where it forgets.
+
+        Raises
+        ------
+        InputError
+            Before two samples count.
         """
+        _require_record(self._windows.current.likelihood)
         self._windows.current.tracker.settle()
         return stream_posterior(
             self._windows.problem,
@@ -465,3 +471,12 @@ def _duration(name: str, value: float | str | None, unit: str) -> float | None:
     if not 0.0 < number < math.inf:
         raise InputError(f"{name} is {shown(value)}: {hint}")
     return number
+
+
+def _require_record(likelihood: StreamLikelihood) -> None:
+    """Refuse a posterior whose record would have no sampling interval."""
+    n, waiting = likelihood.n_samples, len(likelihood.history) - likelihood.n_samples
+    if n >= 2:
+        return
+    counted = f"posterior needs two samples, and {n} of {n + waiting} count"
+    raise InputError(f"{counted}: update the stream first; finish() counts those that wait")

@@ -125,9 +125,14 @@ class State:
         return self._shared.approximate
 
     @property
+    def budget(self) -> float:
+        """Seconds that an update may take, infinite where the stream has no budget."""
+        return self._shared.budget
+
+    @property
     def late(self) -> bool:
         """Whether the update took longer than the budget."""
-        return self.latency > self._shared.budget
+        return self.latency > self.budget
 
     @property
     def degraded(self) -> bool:

@@ -133,7 +133,7 @@
     fact("effective particles", short(state.ess, 3));
     fact("latency, median (ms)", short(1e3 * state.p50, 3));
     fact("latency, 99 % (ms)", short(1e3 * state.p99, 3));
-    fact("within the budget", `${(100 * state.in_time).toFixed(2)} %`);
+    if (state.in_time !== null) fact("within the budget", `${(100 * state.in_time).toFixed(2)} %`);
     fact("rejuvenation behind by", state.lag);
     const words = [state.degraded ? "degraded: few particles count" : "", state.approximate].filter(Boolean).join("; ");
     by("state").hidden = false;

@@ -30,17 +30,17 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 HOSTILE = """</script><script>document.title = "taken"</script>"""
 
 
-def state(k: int) -> SimpleNamespace:
+def state(k: int, budget: float = np.inf) -> SimpleNamespace:
     return SimpleNamespace(
         prediction=np.array([[1.0], [1e-9]]), latency=1e-4, late=False, t=0.1 * k,
         names=("k",), mean={"k": 4.0}, sd={"k": 0.1}, ess=100.0, degraded=False, lag=0,
-        approximate="", quantile=lambda name, q: np.array([3.8, 4.2]),
+        approximate="", quantile=lambda name, q: np.array([3.8, 4.2]), budget=budget,
     )  # fmt: skip
 
 
-def feed(page: LivePage, begin: int, end: int) -> None:
+def feed(page: LivePage, begin: int, end: int, budget: float = np.inf) -> None:
     for k in range(begin, end):
-        page.sample(SimpleNamespace(y=np.array([1.0])), 0.1 * k, state(k), 0)
+        page.sample(SimpleNamespace(y=np.array([1.0])), 0.1 * k, state(k, budget), 0)
 
 
 @pytest.mark.parametrize(
@@ -255,8 +255,9 @@ def test_extremes_are_kept_in_order():
     assert 0 < len(extremes(np.full((60, 2), np.nan))) <= 4
 
 
-def test_frames_hold_every_sample_with_its_prediction(page):
-    feed(page, 0, 4)
+@pytest.mark.parametrize(("budget", "in_time"), [(np.inf, None), (1.0, 1.0)])
+def test_frames_hold_every_sample_with_its_prediction(page, budget, in_time):
+    feed(page, 0, 4, budget)
     time.sleep(0.8)
     with urllib.request.urlopen(page.url + "events") as response:
         frames = json.loads(next(line for line in response if line.startswith(b"data: ["))[6:])
@@ -265,3 +266,4 @@ def test_frames_hold_every_sample_with_its_prediction(page):
     assert (shown["predicted"][0], shown["sd"][0]) == ([1.0], [1e-9])
     state = next(frame["state"] for frame in reversed(frames) if frame.get("state"))
     assert state["parameters"] == [["k", 4.0, 0.1, 3.8, 4.2]]
+    assert state["in_time"] == in_time

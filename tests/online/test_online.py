@@ -48,6 +48,15 @@ def test_without_a_budget_the_bytes_are_those_of_ibis(solver):
     assert (state.lag, state.status, state.sample) == (0, "assimilated", len(RECORD))
 
 
+def test_a_posterior_needs_two_samples_that_count():
+    live = Online(PROBLEM, **QUICK, lookahead=3)
+    for k in range(5):
+        with pytest.raises(InputError, match=rf"two samples, and {k // 4} of {k} count: update"):
+            live.posterior()
+        live.update(RECORD.u[k], RECORD.y[k])
+    assert len(live.posterior().path_samples) == 2
+
+
 def test_with_a_budget_the_target_stays_exact():
     """Leaps, provisional weights and hand-overs: standardised error of the mean over seeds."""
     reference = smcpn.identify(
