@@ -37,6 +37,10 @@ DRAWN = 8
 class Posterior(WeightedDraws, HandedOver):
     """The posterior of an identification as weighted particles.
 
+    Each particle has a value of every unknown parameter, and its weight is its share of the
+    probability. ``posterior["k"]`` are the values of one parameter, `mean`, `sd` and `quantile`
+    summarise them, `simulate` and `predict` apply them to other records.
+
     Attributes
     ----------
     problem : Problem
@@ -78,6 +82,11 @@ class Posterior(WeightedDraws, HandedOver):
         Power of the likelihood in this posterior: 1 but in that of `robust`.
     method : MethodRecord or None
         How the run got here; None for particles that `identify` did not make.
+
+    Examples
+    --------
+    >>> posterior.mean["k"], posterior.quantile("k", [0.025, 0.975])  # doctest: +SKIP
+    >>> posterior.simulate(test).coverage  # doctest: +SKIP
     """
 
     def simulate(

@@ -63,6 +63,10 @@ def identify(
 ) -> Posterior:
     """Return the posterior of the parameters of a problem, by sequential Monte Carlo.
 
+    It is a set of weighted particles, each with a value of every unknown parameter: where they lie
+    is what prior and data together say about the system. `EKF0` and `EKF1` have the numerical error
+    of the integration count, too.
+
     Where the model has networks, it is that of the problem which is linear in their weights about a
     maximum, see `linearise_networks`; ``method="tempering"`` keeps the weights themselves, in which
     particles hardly move.
@@ -179,6 +183,11 @@ def identify(
     An interrupt (Ctrl-C, the stop button of a notebook) raises `KeyboardInterrupt`. The run is kept
     in its checkpoint, or without one in memory until another is interrupted: `resume` goes on to
     the same bytes, and `load` returns the posterior of the samples so far where there is one.
+
+    Examples
+    --------
+    >>> posterior = smcpn.identify(problem, seed=1)  # doctest: +SKIP
+    >>> print(posterior.summary())  # doctest: +SKIP
     """
     check_problem(problem)
     # Before a search of minutes.

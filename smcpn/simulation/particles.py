@@ -52,7 +52,11 @@ class ParticleSimulator(Protocol):
 @checked
 @dataclass(frozen=True, repr=False)
 class Simulation(WithCard):
-    """A free simulation of a record with every particle of a posterior.
+    """A record simulated with every particle of a posterior, or predicted some samples ahead.
+
+    What comes out has a mean and a 95 % band, from `lower` to `upper`, and is compared with the
+    measured outputs. In a free run (`Posterior.simulate`) these only compare; a prediction
+    (`Posterior.predict`) takes the state at which each window begins from those up to there.
 
     Attributes
     ----------
@@ -98,6 +102,11 @@ class Simulation(WithCard):
         Names of the outputs, where they are known.
     kind : str
         What was simulated, for titles.
+
+    Examples
+    --------
+    >>> simulation = posterior.simulate(test)  # doctest: +SKIP
+    >>> simulation.fit, simulation.coverage  # doctest: +SKIP
     """
 
     record: Record

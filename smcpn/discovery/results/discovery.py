@@ -69,7 +69,7 @@ class Coefficient:
 @checked
 @dataclass(frozen=True, eq=False, repr=False)
 class Discovery(WithCard):
-    """Equations found in data.
+    """Equations found in data, with the probability of each of their terms.
 
     Printed, each coefficient has its standard deviation in units of the last digits, and behind
     the term the probability that the equation has it: ``v' = -8.91(4) sin(x) [1.00]``.
@@ -98,6 +98,11 @@ class Discovery(WithCard):
     posterior : SupportPosterior, optional
         Weighted draws, where ``method="smc"`` made them: supports, coefficients, initial states
         and noise, with errors of inclusion and evidence.
+
+    Examples
+    --------
+    >>> print(found)  # doctest: +SKIP
+    >>> found.inclusion["v'[sin(x)]"], found.ode()  # doctest: +SKIP
     """
 
     system: CandidateSystem = field(repr=False)
