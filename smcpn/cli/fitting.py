@@ -107,6 +107,7 @@ def as_dict(outcome: Fit) -> dict[str, Any]:
         "log_density": maximum.log_density,
         "log_likelihood": maximum.log_likelihood,
         "log_evidence": found.log_evidence,
+        "gaussian": None if found.check is None else found.check.document(),
         "warnings": [*found.warnings, *_remarks(outcome)],
         "parameters": {
             row.name: {"mode": maximum[row.name], "mean": row.mean, "sd": row.sd}

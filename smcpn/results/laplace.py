@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ from smcpn.model.given_scales import ScaledGaussian
 from smcpn.model.problem import Problem
 from smcpn.results.analysed import Analysed
 from smcpn.results.functions import WithFunctions
+from smcpn.results.gaussian_check import GaussianCheck, gaussian_check
 from smcpn.results.maximum import Maximum, equally_weighted
 from smcpn.results.posterior import Posterior
 from smcpn.results.summary import parameter_rows, shortened, warned
@@ -223,7 +225,18 @@ class Laplace(WithCard, Analysed, WithFunctions):
     def warnings(self) -> tuple[str, ...]:
         """Problems found in the search or with the Gaussian, one sentence each."""
         stopped = () if self.maximum.success else (f"the search stopped: {self.maximum.reason}",)
-        return self.maximum.warnings + stopped + self._further + self._no_gaussian + self._replaced
+        far = () if self.check is None else self.check.warnings
+        found = stopped + self._further + self._no_gaussian + self._replaced + far
+        return self.maximum.warnings + found
+
+    @cached_property
+    def check(self) -> GaussianCheck | None:
+        """How far the posterior about the mode is from the Gaussian, by weighted draws.
+
+        Evaluated when it is first asked for, as by the warnings: a start of `identify` needs none.
+        None where draws cannot tell: given learned scales, or in many dimensions.
+        """
+        return gaussian_check(self)
 
     @property
     def _replaced(self) -> tuple[str, ...]:
