@@ -38,6 +38,8 @@ LAGS = 25
 BAND = float(stats.norm.ppf(0.995))
 """Half width of a two-sided 99 % band, in standard deviations."""
 SIGNIFICANCE = 0.01
+LEAST_EIGENVALUE = 1e-12
+"""Of correlations of outputs, where rounding has left nothing to tell them apart."""
 
 
 @dataclass(frozen=True)
@@ -399,7 +401,7 @@ def _normalised(one: Prediction, values: Array, steps: int, disturbed: bool) -> 
     masked = np.where(both, total, 0.0)
     masked += np.where(present, 0.0, 1.0)[:, :, None] * identity
     error = np.where(present, record.y - mean, 0.0)
-    whitened = np.linalg.solve(np.linalg.cholesky(masked), error[:, :, None])[:, :, 0]
+    whitened = np.linalg.solve(_factors(masked), error[:, :, None])[:, :, 0]
     states = np.diagonal(numerical, axis1=1, axis2=2).copy()
     nothing = np.zeros_like(states)
     return Innovations(
@@ -410,3 +412,20 @@ def _normalised(one: Prediction, values: Array, steps: int, disturbed: bool) -> 
         process_variance=states if disturbed else nothing,
         normalised=np.where(present, whitened, np.nan),
     )
+
+
+def _factors(covariances: Array) -> Array:
+    """Return the Cholesky factors of covariances (T, q, q).
+
+    Outputs of a solver that knows nothing are multiples of each other but for noise that rounding
+    has taken away: where there is such a covariance, the correlations of all are kept away from it.
+    """
+    try:
+        return np.asarray(np.linalg.cholesky(covariances), dtype=float)
+    except np.linalg.LinAlgError:
+        sd = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
+        correlations = covariances / (sd[:, :, None] * sd[:, None, :])
+        values, vectors = np.linalg.eigh(correlations)
+        kept = np.maximum(values, LEAST_EIGENVALUE)[:, None, :]
+        regular = (vectors * kept) @ np.swapaxes(vectors, 1, 2)
+        return np.asarray(sd[:, :, None] * np.linalg.cholesky(regular), dtype=float)

@@ -11,7 +11,7 @@ from smcpn.likelihood.expected import predictive_moments
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.validation import frequency_response, validate, whiteness
 from smcpn.validation.correlation import worst_pair
-from smcpn.validation.innovations import BAND, LAGS, innovations, largest_error
+from smcpn.validation.innovations import BAND, LAGS, _factors, innovations, largest_error
 from smcpn.validation.verdict import judge
 from tests import models
 from tests.reference.likelihoods import ekf0
@@ -79,6 +79,16 @@ def test_a_simulation_beyond_all_numbers_is_compared_with_nothing(solver):
     finite = np.isfinite(part.mean[:, 0]) & np.isfinite(part.variance[:, 0])
     assert 0 < finite.sum() < problem.n_samples
     np.testing.assert_array_equal(np.isfinite(part.normalised[:, 0]), finite)
+
+
+def test_outputs_that_are_multiples_of_each_other_are_whitened_too():
+    sd = np.array([1e7, 3e3, 2e8])
+    dependent = np.outer(sd, sd)[None]
+    factors = _factors(dependent + 1e-2 * np.eye(3))
+    product = factors @ np.swapaxes(factors, 1, 2)
+    np.testing.assert_allclose(product, dependent, rtol=1e-8)
+    regular = np.array([[[2.0, 0.3], [0.3, 1.0]]])
+    np.testing.assert_array_equal(_factors(regular), np.linalg.cholesky(regular))
 
 
 def test_moments_are_those_of_the_plain_filter():
