@@ -26,7 +26,7 @@ from pydantic import (
     model_validator,
 )
 
-from smcpn.codegen.native import CPUS
+from smcpn.codegen.target import CPUS
 from smcpn.distributed.engines import checked_executor
 from smcpn.errors import InputError, NotStorableError, nearest, one_of, shown
 from smcpn.likelihood.gradient import FORWARD
@@ -270,10 +270,17 @@ class RunSettings(Settings, frozen=True):
             particles=self.particles,
             ess=self.ess,
             block=self.block,
-            moves=self.moves or IndependentMetropolis(MoveSettings(max_moves=self.max_moves)),
+            moves=self.moves or self._independent,
             resample=SCHEMES[self.resampling],
             state_particles=self.state_particles,
         )
+
+    @property
+    def _independent(self) -> IndependentMetropolis:
+        """Independent moves; a number of them that was given is never exceeded."""
+        if self.max_moves == MoveSettings.max_moves:
+            return IndependentMetropolis()
+        return IndependentMetropolis(MoveSettings(max_moves=self.max_moves))
 
     def generator(self, number: int) -> np.random.Generator:
         """Return the random generator of a population, fresh; there is one beyond the last."""

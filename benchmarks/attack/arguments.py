@@ -245,7 +245,8 @@ class Target:
 
 CONTRACTS = frozenset(
     [
-        "AR1.check", "AR1.correlation", "AR1.variance", "Bernoulli.log_density",
+        "AR1.check", "AR1.correlation", "AR1.variance", "AdaptiveEKF1.in_words",
+        "Bernoulli.log_density", "EKF0.in_words", "EKF1.in_words", "RK4.in_words",
         "Bernoulli.misfit", "HamiltonianMonteCarlo.document", "HamiltonianMonteCarlo.of",
         "HamiltonianMonteCarlo.rejuvenate", "HamiltonianMonteCarlo.check",
         "IndependentMetropolis.document", "IndependentMetropolis.of",
@@ -495,7 +496,7 @@ def plausible(annotation: Any, value: Any) -> bool:
         return value is None
     if annotation in (int, float):
         number: Any = value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
-        kind = Real if annotation is float else (int, np.integer)
+        kind = (Real, decimal.Decimal) if annotation is float else (int, np.integer)
         whole = isinstance(number, kind) and not isinstance(number, (bool, np.bool_))
         return whole and (annotation is int or bool(abs(typing.cast("float", number)) <= 1e308))
     if annotation is bool:

@@ -198,7 +198,7 @@ class PaperLogLikelihood(smcpn.LogLikelihood):
         build = LIKELIHOODS[likelihood].build
         self._value = build(study.problem, grid.solver, start_order=1)
 
-    @property
+    @cached_property
     def _recursion(self) -> Recursion:
         """That of the values, for the gradient to be theirs."""
         kind, records = LIKELIHOODS[self.likelihood], self.problem.records

@@ -202,7 +202,7 @@ def _hard(name: str, case: Case, copies: int) -> Iterator[Row]:
         f"{name}, variance of log Z, twisted, 32 state particles",
         float(estimates(given, case, COPIES, 3, particles).var(ddof=1)),
     )
-    chosen = given.suited(case.ordered)
+    chosen = given.suited(case.ordered[None])
     found = estimates(chosen, case, COPIES, 3, particles).var(ddof=1)
     while found > MOST_VARIANCE and particles < MOST:
         particles *= 2

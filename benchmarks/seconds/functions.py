@@ -19,7 +19,7 @@ from benchmarks.rows import Row, Study, at_least, at_most
 from smcpn.codegen.functions import apply
 from smcpn.codegen.loops import FAST, Function, number
 from smcpn.codegen.native import loaded
-from smcpn.codegen.terms import DOUBLE, INTEGER, WIDTH, vector
+from smcpn.codegen.terms import DOUBLE, INTEGER, doubles, vector
 from smcpn.datasets.models import duffing
 from smcpn.likelihood.registry import build_likelihood
 
@@ -46,10 +46,10 @@ def lane_loop(operation: str, arguments: int) -> Callable[[np.ndarray], object]:
 
     def write(module: ir.Module) -> None:
         made = Function(module, "run", {"w": DOUBLE.as_pointer(), "blocks": INTEGER})
-        builder, vectors = made.builder, vector(DOUBLE, WIDTH).as_pointer()
+        builder, vectors = made.builder, vector(DOUBLE, doubles()).as_pointer()
         with (
             made.loop(number(0), made["blocks"]) as block,
-            made.loop(number(0), number(LANES), WIDTH) as lane,
+            made.loop(number(0), number(LANES), doubles()) as lane,
         ):
             begin = made.times(block, number(3 * LANES))
             places = [

@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from benchmarks.executors import each
 from benchmarks.rows import Row, Study, at_most, between, told
@@ -30,6 +31,11 @@ Case = GappedOscillator | NoisyRegression | LinearRegression
 PARTICLES = 1000
 BIAS = 0.03
 """Posterior standard deviations."""
+WHOLE, QUICK = 20, 6
+"""Seeds. The rms of the z of 6 right runs is between .34 and 1.76 in 99 of 100, and their mean is
+known to .4 of its spread only: the quick forms judge by what chance leaves of each."""
+CHANCE = 0.01
+"""Share of right samplers that a quick form may refuse, of the biases together and of the z."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +88,15 @@ def judged(
         evaluations.append(sum(r.evaluations for r in sampler.rejuvenations) / PARTICLES)
         silent += abs(z[-1]) > 3 and not combine([sampler]).warnings
     bias, error = np.mean(shifts, axis=0), np.std(shifts, axis=0, ddof=1) / np.sqrt(seeds)
-    note = f"{seeds} seeds"
+    note, quick = f"{seeds} seeds", seeds < WHOLE
+    chance = stats.t.ppf(1.0 - CHANCE / (2 * len(names)), seeds - 1) if quick else 0.0
     for name, own, own_error in zip(names, bias[: len(names)], error, strict=False):
-        yield at_most(f"bias of {name}, sd", abs(own), BIAS, f"+- {own_error:.3f}, {note}")
+        limit = BIAS + float(chance * own_error)
+        yield at_most(f"bias of {name}, sd", abs(own), limit, f"+- {own_error:.3f}, {note}")
     yield Row("largest bias of a mean, sd", np.abs(bias).max(), note=f"+- {error.max():.3f}")
-    yield between("z of the evidence, rms", np.sqrt(np.mean(np.square(z))), 0.8, 1.25, note)
+    low, high = np.sqrt(stats.chi2.ppf([CHANCE / 2, 1.0 - CHANCE / 2], seeds) / seeds)
+    low, high = (float(low), float(high)) if quick else (0.8, 1.25)
+    yield between("z of the evidence, rms", np.sqrt(np.mean(np.square(z))), low, high, note)
     yield at_most("evidence beyond 3 se without a warning", silent, 0, note)
     yield from told({"evaluations / N": np.mean(evaluations)})
 
@@ -95,7 +105,7 @@ def oscillator(quick: bool) -> Iterator[Row]:
     """The oscillator with a gap, tempering with default settings."""
     case = GappedOscillator()
     answer = reference(case, 50_000 if quick else 400_000)
-    rows = judged(case, answer, 6 if quick else 20, case.prior.names)
+    rows = judged(case, answer, QUICK if quick else WHOLE, case.prior.names)
     yield from rows
 
 
@@ -103,7 +113,7 @@ def oscillator_by_ibis(quick: bool) -> Iterator[Row]:
     """The same along the data: nothing may become worse there."""
     case = GappedOscillator()
     answer = reference(case, 50_000 if quick else 400_000)
-    yield from judged(case, answer, 2 if quick else 20, case.prior.names, Ibis)
+    yield from judged(case, answer, QUICK if quick else WHOLE, case.prior.names, Ibis)
 
 
 def many_parameters(quick: bool) -> Iterator[Row]:
@@ -111,7 +121,7 @@ def many_parameters(quick: bool) -> Iterator[Row]:
     case = LinearRegression(60, 25, 0.5)
     mean, covariance = case.moments()
     answer = Answer(case.log_evidence(), mean, np.sqrt(np.diag(covariance)))
-    yield from judged(case, answer, 5 if quick else 20, ["theta0"])
+    yield from judged(case, answer, QUICK if quick else WHOLE, ["theta0"])
 
 
 def many_parameters_and_noise(quick: bool) -> Iterator[Row]:
@@ -119,7 +129,7 @@ def many_parameters_and_noise(quick: bool) -> Iterator[Row]:
     case = NoisyRegression()
     log_evidence, mean, sd = case.exact()
     answer = Answer(log_evidence, np.array([mean]), np.array([sd]))
-    yield from judged(case, answer, 3 if quick else 20, ["s"])
+    yield from judged(case, answer, QUICK if quick else WHOLE, ["s"])
 
 
 STUDIES: dict[str, Study] = {

@@ -48,6 +48,11 @@ class Case:
         True parameters, of simulated systems.
     test_observes : str, optional
         What the tests measure, where that is not what the training record does.
+    test_noise : float
+        Standard deviation of what the tests hold besides the noise of the problem, in their unit:
+        the band counts it.
+    alike : bool
+        Whether the tests begin in the state in which the first training record does.
     note : str
         Where the data come from.
     order : int
@@ -73,6 +78,8 @@ class Case:
     steps: int | str
     truth: Mapping[str, float] = field(default_factory=dict)
     test_observes: str | None = None
+    test_noise: float = 0.0
+    alike: bool = False
     note: str = ""
     order: int = 3
     split: str = PAPER
@@ -117,14 +124,17 @@ class Case:
         if kind is not None:
             return solver_with(solver_named(kind, self.problem, likelihood), **changes)
         chosen = self.settings.solver
-        if chosen is None and self.steps == "auto" and likelihood is None:
-            return solver_with(chosen_solver(self.problem, None), **changes)
-        own = chosen is not None and likelihood in (None, self.settings.likelihood)
-        solver = chosen if own and chosen else default_solver(self.problem, likelihood)
-        if chosen is None:
-            solver = solver_with(solver, steps=self.steps)
-            if solver.likelihood == "marginal":
-                solver = solver_with(solver, order=self.order)
+        if chosen is not None:
+            own = likelihood in (None, self.settings.likelihood)
+            return solver_with(
+                chosen if own else default_solver(self.problem, likelihood), **changes
+            )
+        if self.steps == "auto" and likelihood is None:
+            solver = chosen_solver(self.problem, None)
+        else:
+            solver = solver_with(default_solver(self.problem, likelihood), steps=self.steps)
+        if solver.likelihood == "marginal":
+            solver = solver_with(solver, order=self.order)
         return solver_with(solver, **changes)
 
     def asked(
@@ -169,7 +179,13 @@ class Case:
             simulate or posterior.simulate,
             observe=self.test_observes,
             initialise=self.initialise,
+            like=self.problem.records[0] if self.alike else None,
             particles=particles,
         )
         free_runs = {name: run_freely(record) for name, record in self.tests.items()}
+        if self.test_noise:
+            own = self.test_noise**2
+            free_runs = {
+                n: run.with_noise(run.noise_variance + own) for n, run in free_runs.items()
+            }
         return free_runs | {name: run(posterior) for name, run in self.protocols.items()}

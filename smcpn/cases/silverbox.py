@@ -61,6 +61,9 @@ MODELS: dict[str, ODE] = {
 SPLINE_SETTINGS = Settings(solver=RK4(steps=4), moves=IndependentMetropolis())
 """Of models with unknown functions: 36 steps a period. The samples leave a posterior so nearly
 Gaussian that independent proposals hit it, where a gradient costs as much as several values."""
+OFFICIAL_SETTINGS = Settings(solver=RK4())
+"""Of the official split, whose 65062 samples know the noise to 0.3 %: 8 steps of `EKF0`, which
+counts its error as noise, shift that by 3 sds, and 32 are as many as are chosen automatically."""
 
 
 def offset_output(x: Any, *, y0: Any) -> Any:
@@ -112,9 +115,9 @@ def _paper_case(records: Silverbox, model: str) -> Case:
         problem=problem,
         tests={"arrow": records.paper_test},
         published={"arrow": PublishedScore(1.0567e-3, 1.8249e-3, 2.9516e-3)},
-        steps=8,
+        steps="auto",
         note="measured, SNLS80mV.mat",
-        settings=_settings(model),
+        settings=SPLINE_SETTINGS if MODELS[model].functions else Settings(),
     )
 
 
@@ -134,11 +137,11 @@ def _official_case(records: Silverbox, model: str) -> Case:
         problem=problem,
         tests=records.official_tests,
         published={},
-        steps=8,
+        steps="auto",
         split="official",
         initialise=OFFICIAL_INITIALISATION,
         note="measured, SNLS80mV.mat",
-        settings=_settings(model),
+        settings=SPLINE_SETTINGS if MODELS[model].functions else OFFICIAL_SETTINGS,
     )
 
 
@@ -155,7 +158,3 @@ def _output(model: str) -> Any:
 
 def _has_offsets(model: str) -> bool:
     return "u0" in MODELS[model].parameters
-
-
-def _settings(model: str) -> Settings:
-    return SPLINE_SETTINGS if MODELS[model].functions else Settings()

@@ -21,7 +21,7 @@ from smcpn.checkpoint.documents import Document, Fingerprint, Line, Names, Numbe
 from smcpn.checkpoint.payload import Payload, arrays_of, documents_of, encoded, populations_of
 from smcpn.checkpoint.problem import ProblemDocument
 from smcpn.checkpoint.records import DIGITS, records_path
-from smcpn.codegen.native import target
+from smcpn.codegen.target import target
 from smcpn.errors import InputError
 from smcpn.io.plain import Group
 from smcpn.model.prior import Prior

@@ -42,7 +42,7 @@ RUN, RECORDS, STREAM, NESTED, POSTERIOR = KINDS = (
     "smcpn posterior",
 )
 """Kinds of files: the first line of the header."""
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 HEADER_BYTES = 512
 PREVIOUS = ".previous"
 """Suffix of the version before the last."""

@@ -172,6 +172,7 @@ REJUVENATIONS: dict[str, Values] = {
     "chains": counts("rows", most="N"),
     "start_correlation": finite("rows", **SHARE),
     "efficiency": finite("rows", least=0.0, missing=True),
+    "missed": finite("rows", **ANY),
     "evidence_log": finite("rows", least=-np.inf, missing=True),
     "evidence_variance": finite("rows", least=0.0, most=np.inf),
 }

@@ -33,7 +33,7 @@ from smcpn.codegen.lower import (
     lower,
 )
 from smcpn.codegen.machine_code import Block
-from smcpn.codegen.terms import WIDTH
+from smcpn.codegen.terms import doubles
 
 MAX_LANES = 64
 LEAST_LANES = 8
@@ -127,7 +127,7 @@ class _Layout:
             blocks=blocks,
             lanes=self.lanes,
             # A vector of more lanes than a row has would write over the next row.
-            width=min(WIDTH, self.lanes),
+            width=min(doubles(), self.lanes),
             n_state=self.n_state,
             n_theta=self.n_theta,
             n_emitted=self.n_emitted,

@@ -10,12 +10,11 @@ import ctypes
 import functools
 import hashlib
 import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import llvmlite
 from llvmlite import binding, ir
@@ -24,6 +23,7 @@ from smcpn.codegen import store
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.loops import ARGUMENTS, START_ARGUMENTS, Plan, write_advance, write_start
 from smcpn.codegen.sweep_loops import SWEEP_ARGUMENTS, SweepPlan, write_sweep
+from smcpn.codegen.target import Target, target
 from smcpn.codegen.weights import write_update
 from smcpn.errors import InputError
 from smcpn.signals import uninterrupted
@@ -35,90 +35,6 @@ PLAIN = 2
 _LOADED: dict[str, Code] = {}
 _LOCK = threading.RLock()
 """Code that another thread is still compiling is waited for."""
-
-
-class Target(NamedTuple):
-    """A platform, a processor and its features, as LLVM names them, to compile machine code for.
-
-    Code of one target computes the same bytes on every processor that has its features.
-    """
-
-    triple: str
-    cpu: str
-    features: str
-
-    @classmethod
-    @functools.cache
-    def host(cls) -> Target:
-        """The target that is this machine's own processor, with all its instructions."""
-        features = binding.get_host_cpu_features().flatten()
-        return cls(binding.get_process_triple(), binding.get_host_cpu_name(), features)
-
-    @classmethod
-    @functools.cache
-    def portable(cls) -> Target:
-        """One that all machines of some ten years have: x86-64-v3, or the plainest of others."""
-        triple = binding.get_process_triple()
-        if triple.startswith("x86_64"):
-            return cls(triple, "x86-64-v3", ",".join(f"+{name}" for name in X86_64_V3))
-        return cls(triple, "generic", "")
-
-    def __str__(self) -> str:
-        digest = hashlib.sha256("|".join(self).encode()).hexdigest()
-        return f"{self.cpu}-{digest[:8]}"
-
-    def missing(self, machine: Target) -> list[str]:
-        """What a machine lacks to run code of this target; empty where it can."""
-        if self.triple.split("-")[0] != machine.triple.split("-")[0]:
-            return [self.triple]
-        return sorted(self._needed - machine._needed)
-
-    @property
-    def _needed(self) -> set[str]:
-        features = {name[1:] for name in self.features.split(",") if name.startswith("+")}
-        x86 = self.triple.startswith(("x86", "i686"))
-        return {name for name in features if not x86 or name.startswith(ARITHMETIC)}
-
-
-X86_64_V3 = (
-    "avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse3",
-    "sse4.1", "sse4.2", "ssse3",
-)  # fmt: skip
-CPUS = ("native", "portable")
-"""Processors that kernels can be compiled for: this one, or any of some ten years."""
-ARITHMETIC = ("avx", "bmi", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse", "ssse", "xop")
-"""Features of x86 that compiled arithmetic may use; others, as for encryption, do not matter."""
-
-
-_TARGET: ContextVar[Target | None] = ContextVar("target", default=None)
-
-
-def target() -> Target:
-    """Return the target of compilation: this machine, or the one of `compiling_for`."""
-    return _TARGET.get() or Target.host()
-
-
-@contextmanager
-def compiling_for(cpu: str) -> Generator[None]:
-    """Compile for one of `CPUS`, in this thread.
-
-    Raises
-    ------
-    InputError
-        If this processor could not run it.
-    """
-    chosen = Target.portable() if cpu == "portable" else Target.host()
-    missing = chosen.missing(Target.host())
-    if missing:
-        raise InputError(
-            f"cpu is 'portable', and this processor lacks {', '.join(missing)}: leave cpu out",
-            argument="cpu",
-        )
-    token = _TARGET.set(chosen)
-    try:
-        yield
-    finally:
-        _TARGET.reset(token)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,7 @@ from llvmlite import ir
 
 from smcpn.codegen.loops import number
 from smcpn.codegen.native import PLAIN, Code, code
+from smcpn.codegen.target import Target, target
 from smcpn.codegen.terms import DOUBLE, INTEGER
 from smcpn.codegen.translate import ELEMENTS, TRUTH, Program, View, rebuilt
 
@@ -95,7 +96,7 @@ class Routine:
 
     def __init__(self, function: FunctionType) -> None:
         self._function = function
-        self._compiled: dict[tuple[str, ...], tuple[Code, Any]] = {}
+        self._compiled: dict[tuple[Target, tuple[str, ...]], tuple[Code, Any]] = {}
 
     def __call__(self, *arguments: Any) -> int:
         """Run it."""
@@ -110,9 +111,9 @@ class Routine:
                 word, make = _word(leaf)
                 words.append(word)
                 makes.append(make)
-        key = tuple(makes)
+        key = target(), tuple(makes)
         if key not in self._compiled:
-            self._compiled[key] = self._compile(arguments, key)
+            self._compiled[key] = self._compile(arguments, key[1])
         passed = array("q", words)
         return self._compiled[key][1](passed.buffer_info()[0])
 

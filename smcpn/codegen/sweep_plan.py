@@ -30,7 +30,7 @@ from smcpn.codegen.machine_code import Block
 from smcpn.codegen.pieces import pieces
 from smcpn.codegen.rolled import Loop, rolled
 from smcpn.codegen.sweep_loops import HERE, NEXT, SweepPlan
-from smcpn.codegen.terms import WIDTH
+from smcpn.codegen.terms import doubles
 
 MOST_LANES = 16
 """Of a reverse pass. A block that is not full costs as much as a full one."""
@@ -127,14 +127,14 @@ class _Layout:
             cut[f"{name}_back"], end = parts(lane)
             slots = max(slots, end)
         # The code of loops stays in the cache: one vector is enough to run it on.
-        lanes, least = MOST_LANES, max(WIDTH, 4) if layered else LEAST_LANES
+        lanes, least = MOST_LANES, max(doubles(), 4) if layered else LEAST_LANES
         while lanes > least and slots * lanes * 8 > WORKING_SET:
             lanes //= 2
         return SweepPlan(
             blocks=blocks,
             pieces=cut,
             lanes=lanes,
-            width=WIDTH,
+            width=doubles(),
             n_state=program.state.numel(),
             n_kept=program.state.numel() + self._n_taped,
             n_numbers=self._numbers.numel(),

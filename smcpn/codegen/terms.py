@@ -7,27 +7,20 @@ gives its flags to every instruction that has none, so that each gets one that m
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
 from typing import Any
 
-from llvmlite import binding, ir
+from llvmlite import ir
+
+from smcpn.codegen.target import target
 
 DOUBLE, INTEGER = ir.DoubleType(), ir.IntType(64)
 _UNTOUCHED = ("afn",)
 
 
-_FEATURES = {name for name, present in binding.get_host_cpu_features().items() if present}
-
-
-def _doubles() -> int:
-    return 8 if "avx512f" in _FEATURES else 4 if "avx" in _FEATURES else 2
-
-
-FUSED = "fma" in _FEATURES or platform.machine() in ("aarch64", "arm64")
-"""Whether the processor multiplies and adds with one rounding."""
-WIDTH = _doubles()
-"""Doubles in a vector of the processor."""
+def doubles() -> int:
+    """Return how many doubles a vector of the processor has that is compiled for."""
+    return target().doubles
 
 
 class Term:
@@ -165,14 +158,14 @@ def where(test: Term, if_true: Term | float, if_false: Term | float) -> Term:
 
 def fma(x: Term, y: Term | float, z: Term | float) -> Term:
     """Multiply x and y and add z; whether the product is rounded is up to the processor."""
-    if not FUSED:
+    if not target().fused:
         return x * y + z
     return intrinsic("llvm.fma", x, Term(x.builder, x.lifted(y)), Term(x.builder, x.lifted(z)))
 
 
 def minus_product(z: Term, x: Term, y: Term | float) -> Term:
     """Subtract x y from z, in which the product is not rounded."""
-    if FUSED:
+    if target().fused:
         return fma(-x, y, z)
     high, low = product(x, y)
     return (z - high) - low
@@ -181,7 +174,7 @@ def minus_product(z: Term, x: Term, y: Term | float) -> Term:
 def product(x: Term, y: Term | float) -> tuple[Term, Term]:
     """Product as a number and what its rounding lost (Dekker, Numer. Math. 18, 1971)."""
     high = x * y
-    if FUSED:
+    if target().fused:
         return high, fma(x, y, -high)
     y = Term(x.builder, x.lifted(y))
     (a, b), (c, d) = _halves(x), _halves(y)

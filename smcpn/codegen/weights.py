@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.functions import absolute, exp, log, sqrt
 from smcpn.codegen.loops import ARGUMENTS, Function, Plan, number
-from smcpn.codegen.terms import DOUBLE, INTEGER, WIDTH, Term, vector, where
+from smcpn.codegen.target import Target, target
+from smcpn.codegen.terms import DOUBLE, INTEGER, Term, doubles, vector, where
 
 Array = NDArray[np.float64]
 
@@ -69,9 +70,10 @@ def reduced(
     begin : sequence of float
         What combines with a number to that number, for each result of the body.
     """
-    whole = made.builder.and_(count, number(-WIDTH))
+    most = doubles()
+    whole = made.builder.and_(count, number(-most))
     results = [Term(made.builder, ir.Constant(_ONE, [value])) for value in begin]
-    for first, last, width in ((number(0), whole, WIDTH), (whole, count, 1)):
+    for first, last, width in ((number(0), whole, most), (whole, count, 1)):
         found = _looped(made, (first, last, width), body, begin, combine)
         for k, vectors in enumerate(found):
             for element in range(width):
@@ -265,7 +267,7 @@ def _advance_over(made: Function, advance: ir.Function, frame: dict[str, Any]) -
 
 
 @cache
-def _weigh() -> tuple[Any, Any]:
+def _weigh(_: Target) -> tuple[Any, Any]:
     from smcpn.codegen.native import loaded
 
     engine = loaded("weights", write_weigh)
@@ -281,11 +283,11 @@ def weigh(log_weights: Array, weights: Array | None = None) -> tuple[Array, Arra
     weights : ndarray, (m, N), optional
         Becomes the weights, relative to the largest of each row.
     """
-    weigh, _ = _weigh()
+    weigh, _ = _weigh(target())
     rows = np.ascontiguousarray(log_weights, dtype=float)
     (m, n), kept = rows.shape, weights is not None
     sums, weights = np.empty((m, 2)), np.empty((1, n)) if weights is None else weights
-    source, target, to = (array.ctypes.data for array in (rows, weights, sums))
+    source, into, to = (array.ctypes.data for array in (rows, weights, sums))
     for k in range(m):
-        weigh(source + 8 * n * k, n, target + 8 * n * k * kept, to + 16 * k)
+        weigh(source + 8 * n * k, n, into + 8 * n * k * kept, to + 16 * k)
     return sums[:, 0].copy(), sums[:, 1].copy()

@@ -7,6 +7,7 @@ paper (section 4.1). The official training record and tests are read from ``trai
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -34,6 +35,8 @@ TRUE_PARAMETERS = {
     "delta": -1.1,
 }
 
+GENERATED = "generated"
+"""Where a record comes from that no file holds."""
 PAPER_SECONDS = 3.0
 PAPER_RATE = 4096
 PAPER_STEPS = 32
@@ -47,6 +50,12 @@ OFFICIAL_NOISE = 8e-6
 """Metres rms; band-limited, so a little of it is lost in the decimation to 750 Hz."""
 DECIMATIONS = (2, 2, 5)
 """From 15 kHz to 750 Hz, each by a FIR filter."""
+SWEEP_DECIMATIONS = (20,)
+"""Those of the official sweep, whose filter is short for so large a factor."""
+TAPS = 31
+"""Of each filter of the files: a sinc in a Hamming window, Matlab's ``decimate(y, r, "fir")``."""
+MARGIN = 64
+"""Samples that a record is continued by before its filters are undone."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,7 @@ class BoucWen:
 
 
 @checked
-def bouc_wen(hold: str = "bandlimited", seed: Seed = 20240422) -> BoucWen:
+def bouc_wen(hold: str = "bandlimited", seed: Seed = 20240422, unfiltered: bool = False) -> BoucWen:
     """Generate the paper's training record; read or generate the benchmark's records.
 
     Parameters
@@ -89,6 +98,9 @@ def bouc_wen(hold: str = "bandlimited", seed: Seed = 20240422) -> BoucWen:
         The input between samples, as an identification is to see it.
     seed : int
         Of the phases and the noise.
+    unfiltered : bool
+        Undo the filters of the decimation that the displacements of the files have been through,
+        see `undecimated`. Generated records have been through none.
 
     Raises
     ------
@@ -101,21 +113,22 @@ def bouc_wen(hold: str = "bandlimited", seed: Seed = 20240422) -> BoucWen:
     if tests is None:
         multisine, sweep = _generated_tests(rng, hold)
     else:
-        multisine, sweep = _official_tests(tests, hold)
+        multisine, sweep = _official_tests(tests, hold, unfiltered)
     official = find_file("bouc_wen", "train.h5")
     if official is None:
         official_train = _generated_training(np.random.default_rng([seed, 1]), hold)
     else:
-        (signals,) = _read(official, "training record", "multisine")
-        official_train = _training_record(*signals, hold)
+        ((u, y),) = _read(official, "training record", "multisine")
+        y = undecimated(y, DECIMATIONS) if unfiltered else y
+        official_train = _training_record(u, y, hold)
     return BoucWen(
         paper_train=train,
         noise=noise,
         multisine=multisine,
         sweep=sweep,
         official_train=official_train,
-        tests_from="generated" if tests is None else str(tests),
-        official_from="generated" if official is None else str(official),
+        tests_from=GENERATED if tests is None else str(tests),
+        official_from=GENERATED if official is None else str(official),
     )
 
 
@@ -160,9 +173,45 @@ class _MultisineForce:
         return (self._scale * ramp * carried.real)[place]
 
 
-def _official_tests(path: Path, hold: str) -> tuple[Record, Record]:
-    multisine, sweep = _read(path, "tests", "multisine", "sinesweep")
-    return _multisine_record(*multisine, hold), _sweep_record(*sweep, hold)
+def undecimated(y: Array, factors: Sequence[int], margin: int = MARGIN) -> Array:
+    """Return displacements as they were before the filters of their decimation to `TEST_RATE`.
+
+    The benchmark integrates at 15 kHz by the trapezoidal rule and decimates: by filters that turn
+    no phase, but take 0.1 % of a line at 20 Hz of the sweep, 0.6 % at 50 Hz and 6 % of the third
+    harmonic there. Both together give the displacements of ``test.h5`` to rounding.
+
+    Parameters
+    ----------
+    y : ndarray, (T,)
+    factors : sequence of int
+        Of the decimations, in their order.
+    margin : int
+        Samples by which the record is continued on either side; 0 for one period.
+    """
+    continued = np.pad(y, margin, mode="reflect", reflect_type="odd") if margin else y
+    n = len(continued)
+    spectrum = np.fft.rfft(continued) / _gain(n, factors)
+    return np.fft.irfft(spectrum, n)[margin : n - margin]
+
+
+def _gain(samples: int, factors: Sequence[int]) -> Array:
+    """Gain of the filters of decimations to `TEST_RATE`, at the lines of so many samples."""
+    hertz = np.fft.rfftfreq(samples, 1 / TEST_RATE)
+    rate, gain = TEST_RATE * np.prod(factors), np.ones(len(hertz))
+    taps = np.arange(TAPS) - TAPS // 2
+    for factor in factors:
+        weights = np.sinc(taps / factor) * np.hamming(TAPS)
+        turns = np.cos(2 * np.pi / rate * np.outer(hertz, taps))
+        gain = gain * np.einsum("ft,t->f", turns, weights / weights.sum())
+        rate = rate / factor
+    return gain
+
+
+def _official_tests(path: Path, hold: str, unfiltered: bool) -> tuple[Record, Record]:
+    (u, y), (force, x) = _read(path, "tests", "multisine", "sinesweep")
+    if unfiltered:
+        y, x = undecimated(y, DECIMATIONS, margin=0), undecimated(x, SWEEP_DECIMATIONS)
+    return _multisine_record(u, y, hold), _sweep_record(force, x, hold)
 
 
 def _read(path: Path, what: str, *names: str) -> list[tuple[Array, Array]]:

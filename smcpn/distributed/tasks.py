@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import smcpn
 from smcpn.codegen.clock import counted_apart
-from smcpn.codegen.native import Target
+from smcpn.codegen.target import Target
 from smcpn.distributed.parts import Message, Store
 from smcpn.errors import InputError
 

@@ -14,19 +14,20 @@ from smcpn.arguments import ANYTHING, Count, Seed, checked
 from smcpn.distributed.likelihood import evaluated_by
 from smcpn.distributed.workers import Workers, workers_of
 from smcpn.errors import InputError
-from smcpn.estimate.both import SHOOTING
 from smcpn.estimate.curvature import trusted_curvature
 from smcpn.estimate.linearise import linearise_networks, maximum_of_networks, networks_of, start_of
 from smcpn.estimate.log_density import LogDensity
-from smcpn.estimate.marginal_scales import averaged_over_scales
-from smcpn.estimate.maximise import Starts, maximise
-from smcpn.estimate.search import AUTOMATIC, INTERRUPTED
+from smcpn.estimate.marginal_scales import averaged_over_scales, with_marginal_scales
+from smcpn.estimate.maximise import Starts, highest_end, maximise
+from smcpn.estimate.multistart import ENOUGH, FIRST_LOOK, SHOOTING
+from smcpn.estimate.search import AUTOMATIC, INTERRUPTED, chosen_search
 from smcpn.likelihood.derivatives import at_home
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.model.problem import Problem
 from smcpn.model.scaled_columns import learned_scales
 from smcpn.results.laplace import Laplace, Mode
 from smcpn.results.maximum import POSTERIOR, Maximum
+from smcpn.smc.start import Modes
 from smcpn.solver import Solver
 from smcpn.status import status
 
@@ -41,6 +42,8 @@ SAME_MODE = 1.0
 """Squared distance, in posterior sd about the higher one, below which two ends are one mode."""
 NEGLIGIBLE = 30.0
 """An end this much lower in log density than the highest is left out."""
+MATTERS = 0.1
+"""Share of the posterior without which the log-evidence is off by as much."""
 EVERYWHERE = "every direction"
 
 
@@ -119,7 +122,7 @@ def laplace(
                 search=SHOOTING, threads=threads, executor=workers,
             )  # fmt: skip
         found = _gaussian_at_top(_evaluated(maximum, evaluated_by(workers)))
-        found = replace(found, modes=tuple(_modes(found)))
+        found = _doubted(replace(found, modes=tuple(_modes(found))))
     return replace(found, maximum=_evaluated(found.maximum, at_home))
 
 
@@ -128,8 +131,30 @@ def _evaluated(maximum: Maximum, where: Callable[[Any], Any]) -> Maximum:
     return replace(maximum, function=maximum.function.evaluated(where))
 
 
-def _modes(highest: Laplace) -> list[Mode]:
+def modes_near(density: LogDensity, starts: Array) -> Modes:
+    """Return the modes of a posterior that searches from starts, (S, d), end in.
+
+    Each start is followed once, by its own path and no longer than it takes to look: what
+    `laplace` adds, its rounds, its finer steps and Newton's method, is for an answer; this is for
+    draws whose weights tell the rest.
+
+    Parameters
+    ----------
+    density : LogDensity
+        Of the posterior.
+    starts : ndarray, (S, d)
+        Unconstrained coordinates.
+    """
+    climb = with_marginal_scales(chosen_search(AUTOMATIC, density.log_likelihood), density)
+    found = climb(density, starts, [list(range(starts.shape[1]))], FIRST_LOOK)
+    top = _gaussian_at(highest_end(density, climb.name, found))
+    top = replace(top, modes=tuple(_modes(top, _gaussian_at)))
+    return top.start if top.modes else Modes.none(len(starts))
+
+
+def _modes(highest: Laplace, gaussian: Callable[[Maximum], Laplace] | None = None) -> list[Mode]:
     """Return the distinct modes that the searches ended in, the highest first."""
+    gaussian = gaussian or _gaussian_at_top
     maximum = highest.maximum
     modes = [highest.as_mode()] if highest.success else []
     ends = [
@@ -139,14 +164,40 @@ def _modes(highest: Laplace) -> list[Mode]:
         and start.success
         and start.log_density > maximum.log_density - NEGLIGIBLE
     ]
+    theta = maximum.problem.prior.unconstrained(np.stack([one.values for one in maximum.starts]))
     for k in sorted(ends, key=lambda k: -maximum.starts[k].log_density):
-        end = _at_end(maximum, k)
-        if _is_one_of(modes, end.theta):
+        if _is_one_of(modes, theta[k]):
             continue
-        found = _gaussian_at_top(end)
+        found = gaussian(_at_end(maximum, k))
         if found.success and not _is_one_of(modes, found.centre):
             modes.append(found.as_mode())
     return modes
+
+
+def _doubted(found: Laplace) -> Laplace:
+    """Say which modes that matter one search alone has found, where many have searched.
+
+    As many others may be there that none has found.
+    """
+    maximum, modes = found.maximum, found.modes
+    if maximum.doubt or len(maximum.starts) < ENOUGH or len(modes) < 2:
+        return found
+    ends = np.stack([one.values for one in maximum.starts if one.success])
+    theta = maximum.problem.prior.unconstrained(ends)
+    led = [sum(mode.squared_distance(end) <= SAME_MODE for end in theta) for mode in modes]
+    shares = [
+        share for share, times in zip(found.start.shares, led, strict=True)
+        if times <= 1 and share > MATTERS
+    ]  # fmt: skip
+    if not shares:
+        return found
+    doubt = (
+        f"of {len(maximum.starts)} searches {maximum.ended}: one alone led to a mode that holds "
+        f"{max(shares):.0%} of the posterior, and others like it may be missed"
+    )
+    return replace(
+        found, maximum=replace(maximum, doubt=doubt, warnings=(*maximum.warnings, doubt))
+    )
 
 
 def _is_one_of(modes: Sequence[Mode], theta: Array) -> bool:

@@ -73,6 +73,9 @@ that says nothing."""
 PATIENCE, GAIN = 12, 1e-12
 """Rounds that gain no larger share of the log density end a search, as at a kink."""
 LESS = "much lower than others on the first part of the record"
+LONGEST = 5.0
+"""Longest step of a logarithm: far from its maximum a learned variance of the dynamics has a score
+that grows with the square of the residuals, and next to no information."""
 LEAST_RATIO = 0.2
 """Least factor of a standard deviation of the noise in a step."""
 
@@ -204,6 +207,7 @@ def climbed(
         points = np.stack([climb.trial for climb in searching])
         for climb, *expansion in zip(searching, *density.expansion(points, share), strict=True):
             climb.judge(*expansion)
+        choose_trials(density, [climb for climb in searching if not climb.reason])
         rounds += 1
         top = max(climb.value for climb in climbs)
         _log.info("round %d of %d searches: log density %.8g", rounds, len(searching), top)
@@ -260,7 +264,7 @@ class Climb:
         else:
             self._left -= 1
             with np.errstate(over="ignore"):  # a promise of next to nothing
-                gain = (value - self.value) / self._predicted
+                gain = (value - self.value) / self.predicted
             accepted = not obstacle and value > self.value and gain > 1e-4
             self._obstacle = obstacle
             self._adapt(float(gain) if accepted else 0.0)
@@ -271,7 +275,6 @@ class Climb:
             self.theta, self.value = self.trial, float(value)
             self.gradient, self.information = gradient, information
         self._values.append(self.value)
-        self._next()
 
     def squared_distance(self, theta: Array) -> float:
         """Squared distance of a point from the best one, in posterior sd."""
@@ -279,38 +282,33 @@ class Climb:
         return float(away @ self.information @ away)
 
     def _begin_stage(self) -> None:
-        self._free, self._left = self._stages.pop(0), self._iterations
-        self._damping, self._growth = self._first_damping, 2.0
+        self.free, self._left = self._stages.pop(0), self._iterations
+        self.damping, self._growth = self._first_damping, 2.0
+        self.predicted = float(np.finfo(float).tiny)
         self._values: list[float] = []
 
     def _adapt(self, gain: float) -> None:
         """Nielsen's damping after a step with this ratio of gains; 0 for one refused."""
         if gain > 0.0:
             factor = max(1.0 / 3.0, 1.0 - (2.0 * min(gain, 1.0) - 1.0) ** 3)
-            self._damping, self._growth = max(self._damping * factor, LEAST_DAMPING), 2.0
+            self.damping, self._growth = max(self.damping * factor, LEAST_DAMPING), 2.0
         else:
-            self._damping, self._growth = self._damping * self._growth, 2.0 * self._growth
+            self.damping, self._growth = self.damping * self._growth, 2.0 * self._growth
 
-    def _next(self) -> None:
-        """Choose the next trial, or end."""
-        while True:
-            step, distance = self._step()
-            reason = self._end(distance)
-            if not reason:
-                self.trial = self._moved(step)
-                if (self.trial != self.theta).any():
-                    return
-                reason = self._verdict(distance)
-            if not self._stages:
-                self.reason = reason
-                return
-            self._begin_stage()
+    def ended(self, reason: str) -> bool:
+        """Take the reason why a stage has ended; return whether another one follows."""
+        if not self._stages:
+            self.reason = reason
+            return False
+        self._begin_stage()
+        return True
 
-    def _end(self, distance: float) -> str:
+    def end(self, distance: float) -> str:
+        """Why the stage ends at this squared distance from its maximum; empty where it goes on."""
         if distance <= CLOSE + DIGITS * abs(self.value):
             return CONVERGED
-        if self._damping > MOST_DAMPING or self._gained(PATIENCE) <= GAIN * abs(self.value):
-            return self._verdict(distance)
+        if self.damping > MOST_DAMPING or self._gained(PATIENCE) <= GAIN * abs(self.value):
+            return self.verdict(distance)
         return LIMIT if self._left <= 0 else ""
 
     def _gained(self, rounds: int) -> float:
@@ -319,7 +317,17 @@ class Climb:
             self._values[-1] - self._values[-1 - rounds] if len(self._values) > rounds else np.inf
         )
 
-    def _verdict(self, distance: float) -> str:
+    def gain_of_noise(self, j: int, step: float, ratio: float) -> float:
+        """What a step of the standard deviation by a ratio gains beyond the parabola.
+
+        With n samples and s the step of its logarithm, whose parabola gains n s^2, it is
+        n (s - log ratio), so that a long step is not judged by what it cannot gain.
+        """
+        s = 0.5 * (ratio**2 - 1.0)
+        parabola = 0.5 * self.information[j, j] * step**2
+        return parabola * ((s - np.log(ratio)) / s**2 - 1.0) if abs(s) > 1e-3 else 0.0
+
+    def verdict(self, distance: float) -> str:
         """Judge a search that finds no better point."""
         rounding = ROUNDING * (1.0 + abs(self.value))
         if distance <= rounding:
@@ -329,53 +337,77 @@ class Climb:
         gained = np.diff(self.path_values)[-1:].sum() if len(self.path_values) > 1 else np.inf
         return CONVERGED if gained <= rounding else NO_BETTER
 
-    def _step(self) -> tuple[Array, float]:
-        """Damped step, (d,), and the squared distance of the maximum that the slopes predict."""
-        lower, upper = self.density.bounds.T
-        outward = np.where(self.gradient < 0, self.theta <= lower, self.theta >= upper)
-        free = np.array([j for j in self._free if not outward[j]], dtype=np.int64)
-        information = self.information[np.ix_(free, free)]
-        scale = np.sqrt(np.diag(information))
-        scale = 1.0 / np.where(scale > 0, scale, np.inf)
-        eigenvalues, vectors = np.linalg.eigh(information * np.outer(scale, scale))
-        along = vectors.T @ (self.gradient[free] * scale)
-        known = eigenvalues > DIGITS * len(free)
-        along, eigenvalues = np.where(known, along, 0.0), np.where(known, eigenvalues, 1.0)
-        step = np.zeros(len(self.theta))
-        step[free] = scale * (vectors @ (along / (eigenvalues + self._damping)))
-        clipped = np.clip(step, lower - self.theta, upper - self.theta)
-        # A step of the noise is shortened by its root below.
-        clipped[self.density.noise] = step[self.density.noise]
-        step = clipped
-        curved = step @ self.information @ step
-        self._predicted = max(float(self.gradient @ step - 0.5 * curved), np.finfo(float).tiny)
-        return step, float(np.sum(along**2 / eigenvalues))
 
-    def _moved(self, step: Array) -> Array:
-        """The point after a step, which is one of the variance where a parameter is noise."""
-        moved = self.theta + step
-        prior = self.density.prior
-        with np.errstate(all="ignore"):
-            values = prior.natural(self.theta[None, :])[0]
-            slopes = prior.slopes(self.theta[None, :])[0][0]
-            for j in self.density.noise:
-                coordinate, ratio = prior.maps[j], 1.0 + 2.0 * step[j] * slopes[j] / values[j]
-                sd = values[j] * np.sqrt(max(ratio, LEAST_RATIO**2))
-                other = coordinate.unconstrained(coordinate.inside(np.array([sd])))[0]
-                if step[j] != 0.0 and values[j] > 0.0 and np.isfinite(other):
-                    moved[j] = other
-                    self._predicted += self._gain_of_noise(j, step[j], sd / values[j])
-        return np.asarray(np.clip(moved, *self.density.bounds.T), dtype=np.float64)
+def choose_trials(density: LogDensity, climbs: Sequence[Climb]) -> None:
+    """Choose the next trial of each search, or end it; their algebra is done together."""
+    while climbs:
+        steps, distances = _steps(density, climbs)
+        reasons = [climb.end(float(far)) for climb, far in zip(climbs, distances, strict=True)]
+        trials = _moved(density, climbs, steps)
+        staged: list[Climb] = []
+        for climb, reason, trial, far in zip(climbs, reasons, trials, distances, strict=True):
+            if not reason and (trial != climb.theta).any():
+                climb.trial = trial
+            elif climb.ended(reason or climb.verdict(float(far))):
+                staged.append(climb)
+        climbs = staged
 
-    def _gain_of_noise(self, j: int, step: float, ratio: float) -> float:
-        """What a step of the standard deviation by a ratio gains beyond the parabola.
 
-        With n samples and s the step of its logarithm, whose parabola gains n s^2, it is
-        n (s - log ratio), so that a long step is not judged by what it cannot gain.
-        """
-        s = 0.5 * (ratio**2 - 1.0)
-        parabola = 0.5 * self.information[j, j] * step**2
-        return parabola * ((s - np.log(ratio)) / s**2 - 1.0) if abs(s) > 1e-3 else 0.0
+def _steps(density: LogDensity, climbs: Sequence[Climb]) -> tuple[Array, Array]:
+    """Damped steps (S, d), and squared distances (S,) of the maxima that the slopes predict.
+
+    What each step promises is kept with its search.
+    """
+    lower, upper = density.bounds.T
+    theta = np.stack([climb.theta for climb in climbs])
+    gradient = np.stack([climb.gradient for climb in climbs])
+    whole = np.stack([climb.information for climb in climbs])
+    free = np.zeros(theta.shape, dtype=bool)
+    for row, climb in zip(free, climbs, strict=True):
+        row[climb.free] = True
+    free &= ~np.where(gradient < 0, theta <= lower, theta >= upper)
+    diagonal = np.where(free, np.diagonal(whole, axis1=1, axis2=2), 0.0)
+    scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, np.inf))
+    # A coordinate that is held is one of its own, along which there is no slope.
+    scaled = whole * scale[:, :, None] * scale[:, None, :] + (~free)[:, :, None] * np.eye(
+        theta.shape[1]
+    )
+    eigenvalues, vectors = np.linalg.eigh(scaled)
+    along = (vectors * (np.where(free, gradient, 0.0) * scale)[:, :, None]).sum(axis=1)
+    known = eigenvalues > DIGITS * free.sum(axis=1)[:, None]
+    along, eigenvalues = np.where(known, along, 0.0), np.where(known, eigenvalues, 1.0)
+    damping = np.array([climb.damping for climb in climbs])[:, None]
+    step = scale * (vectors * (along / (eigenvalues + damping))[:, None, :]).sum(axis=2)
+    bent = [j for j in density.prior.mapped if j not in density.noise]
+    longest = np.abs(step[:, bent]).max(axis=1, keepdims=True, initial=LONGEST)
+    step = step * (LONGEST / longest)
+    clipped = np.clip(step, lower - theta, upper - theta)
+    # A step of the noise is shortened by its root below.
+    clipped[:, density.noise] = step[:, density.noise]
+    curved = (clipped[:, :, None] * whole * clipped[:, None, :]).sum(axis=(1, 2))
+    promised = (gradient * clipped).sum(axis=1) - 0.5 * curved
+    for climb, gain in zip(climbs, promised, strict=True):
+        climb.predicted = max(float(gain), float(np.finfo(float).tiny))
+    return clipped, np.sum(along**2 / eigenvalues, axis=1)
+
+
+def _moved(density: LogDensity, climbs: Sequence[Climb], steps: Array) -> Array:
+    """Points (S, d) after steps (S, d), which are of the variance where a parameter is noise."""
+    theta, prior = np.stack([climb.theta for climb in climbs]), density.prior
+    moved = theta + steps
+    with np.errstate(all="ignore"):
+        values, slopes = prior.natural(theta), prior.slopes(theta)[0]
+        for j in density.noise:
+            coordinate, step = prior.maps[j], steps[:, j]
+            ratio = 1.0 + 2.0 * step * slopes[:, j] / values[:, j]
+            sd = values[:, j] * np.sqrt(np.maximum(ratio, LEAST_RATIO**2))
+            other = coordinate.unconstrained(coordinate.inside(sd))
+            taken = (step != 0.0) & (values[:, j] > 0.0) & np.isfinite(other)
+            moved[taken, j] = other[taken]
+            for k in np.flatnonzero(taken).tolist():
+                climb, longer = climbs[k], float(sd[k] / values[k, j])
+                climb.predicted += climb.gain_of_noise(j, float(step[k]), longer)
+    return np.clip(moved, *density.bounds.T)
 
 
 def _found(climb: Climb) -> Found:

@@ -23,7 +23,6 @@ FAR = 20.0
 """Coordinates this far from the prior's median are at the edge of its support: there a bound is
 2e-9 of the way to the median. Or five spreads of the prior, where these are wider."""
 _WIDE = 5.0
-_DRAWS = 1001
 
 
 class LogDensity:
@@ -56,8 +55,7 @@ class LogDensity:
         self.log_likelihood, self.target, self._say = log_likelihood, target, say
         self.highest, self.top, self.evaluations = -np.inf, np.empty(0), 0
         self.prior = log_likelihood.problem.prior
-        theta = self.prior.sample(np.random.default_rng(0), _DRAWS)
-        quarter, self.centre, three = np.quantile(theta, (0.25, 0.5, 0.75), axis=0)
+        quarter, self.centre, three = self.prior.quartiles
         spread = (three - quarter) / INTERQUARTILE_RANGE
         # A prior may be narrower than the spacing of numbers.
         self.scale = np.maximum(spread, np.spacing(np.abs(self.centre)))

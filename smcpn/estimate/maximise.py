@@ -16,16 +16,23 @@ from smcpn.codegen.clock import CLOCK
 from smcpn.distributed.likelihood import evaluated_by
 from smcpn.distributed.workers import Workers, workers_of
 from smcpn.errors import InputError, listed, shown, whole_number
-from smcpn.estimate.both import check_search, explained, searched
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import with_marginal_scales
+from smcpn.estimate.multistart import (
+    check_search,
+    distinct_ends,
+    explained,
+    searched,
+    searched_in_rounds,
+    without_artefacts,
+)
 from smcpn.estimate.search import AUTOMATIC, INTERRUPTED, Found, check_method, chosen_search
-from smcpn.estimate.shift import with_shift
+from smcpn.estimate.shift import following, judged
 from smcpn.likelihood.derivatives import at_home
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.information import uninformed
 from smcpn.likelihood.registry import likelihood_name
-from smcpn.likelihood.shift import AUTOMATIC_SHIFT
+from smcpn.likelihood.steps import finer_solver
 from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.distribution import support
 from smcpn.model.prior import Prior
@@ -37,25 +44,19 @@ from smcpn.status import status
 Array = NDArray[np.float64]
 
 Starts = int | Mapping[str, Any] | Sequence[Any] | Array | None
-CANDIDATES = 64
-"""Draws from the prior whose most likely are the starts, where none is given."""
-SEARCHES, MOST_SEARCHES = 4, 6
-"""Fewest and most of them: one alone ends in a lesser mode now and then."""
 MANY = 20
 """Searches that are advised where so few leave a doubt."""
-NEIGHBOURS = 8
-"""A draw that is more likely than so many around it is taken for a hill of its own."""
 
 
-def starting_points(density: LogDensity, starts: Starts, rng: np.random.Generator) -> Array:
+def given_starts(density: LogDensity, starts: Starts, rng: np.random.Generator) -> Array:
     """Return the starts in unconstrained coordinates, (S, d).
 
     Parameters
     ----------
     density : LogDensity
-    starts : int, mapping, array or None
+    starts : int, mapping or array
         A number of draws from the prior; values by name, one or (S,) each, the rest at the prior
-        median; values (S, d) or (d,); by default the draws of `likely_hills`.
+        median; values (S, d) or (d,).
 
     Raises
     ------
@@ -63,8 +64,6 @@ def starting_points(density: LogDensity, starts: Starts, rng: np.random.Generato
         If a value is outside the support of its prior, or shapes or names do not fit.
     """
     prior = density.prior
-    if starts is None:
-        return likely_hills(density, rng)
     if isinstance(starts, Mapping):
         values = _of_mapping(density, starts)
     elif isinstance(starts, (Sequence, np.ndarray)) and not isinstance(starts, (str, bytes)):
@@ -79,29 +78,6 @@ def starting_points(density: LogDensity, starts: Starts, rng: np.random.Generato
         )
     _check_inside(prior, values)
     return prior.unconstrained(values)
-
-
-def likely_hills(density: LogDensity, rng: np.random.Generator) -> Array:
-    """Return four to six of 64 draws from the prior, on different hills of the density, (S, d).
-
-    The most likely draws may all lie on one hill. First come those that are more likely than the
-    eight draws nearest to them, six at most; the most likely others make up four.
-
-    References
-    ----------
-    Torn, A., Viitanen, S. (1992). Topographical global optimization. In: Recent Advances in Global
-    Optimization, Princeton.
-    """
-    candidates = density.prior.sample(rng, CANDIDATES)
-    values = density.value(candidates)
-    scaled = candidates / density.scale
-    distances = np.square(scaled[:, None] - scaled).sum(axis=2)
-    around = np.argsort(distances, axis=1, kind="stable")[:, 1 : NEIGHBOURS + 1]
-    top = values > values[around].max(axis=1)
-    order = np.argsort(-values, kind="stable")
-    tops = order[top[order]][:MOST_SEARCHES]
-    others = order[~np.isin(order, tops)][: max(SEARCHES - len(tops), 0)]
-    return candidates[np.concatenate([tops, others])]
 
 
 def free_stages(names: tuple[str, ...], stages: Sequence[Sequence[str]] | None) -> list[list[int]]:
@@ -201,8 +177,10 @@ def maximise(
         twice as many steps would shift the maximum by less than .1 posterior sd.
     starts : int, mapping, or array, optional
         A number of draws from the prior; or values by name, one or (S,) each, with the prior
-        median for the rest; or values (S, d) or (d,). By default four to six of 64 draws: those
-        more likely than the draws around them, and the most likely others.
+        median for the rest; or values (S, d) or (d,). By default as many draws as it takes to find
+        every height that matters twice, 24 to 96; fewer, at least four, where these would cost more
+        than a run of `identify`. Those that are more likely than the draws around them come first.
+        Modes to which fewer than a tenth of the prior leads may be missed.
     stages : sequence of sequence of str, optional
         Parameters that are free in each stage, the others stay; a stage with all of them ends it.
         ``[("sigma", "kappa")]`` fits noise and diffusion first, as Fenrir does.
@@ -265,25 +243,36 @@ def maximise(
         where = evaluated_by(workers)
         function, automatic = _log_likelihood(problem, likelihood, solver, threads)
         density = LogDensity(function.evaluated(where), target, say)
-        points = starting_points(density, starts, np.random.default_rng(seed))
+        rng = np.random.default_rng(seed)
+        points = None if starts is None else given_starts(density, starts, rng)
         climb = with_marginal_scales(chosen_search(method, function), density)
         maximum: Maximum | None = None
         try:
-            found = searched(climb, density, points, plan, iterations, search)
-            maximum = with_shift(_maximum(density, climb.name, found), threads)
-            while automatic and maximum.shift is not None and maximum.shift.size > AUTOMATIC_SHIFT:
-                finer = LogLikelihood(problem, function.likelihood, maximum.shift.finer, threads)
+            if points is None:
+                found = searched_in_rounds(climb, density, plan, iterations, search, rng)
+            else:
+                found = searched(climb, density, points, plan, iterations, search)
+            finer = finer_solver(problem, function.solver)
+            if len(found) > 1 and finer is not None:
+                other = LogLikelihood(problem, function.likelihood, finer, threads)
+                other = LogDensity(other.evaluated(where), target, say)
+                found = without_artefacts(density, found, other)
+            maximum = judged(highest_end(density, climb.name, found), not automatic, threads)
+            while automatic and (solver := following(maximum)) is not None:
+                finer = LogLikelihood(problem, function.likelihood, solver, threads)
                 density = LogDensity(finer.evaluated(where), target, say)
                 # From where they were: more steps change a maximum that is nearly right.
-                ends = np.stack([one.theta for one in found])
+                ends, of_search = distinct_ends(density, found)
                 again = searched(climb, density, ends, plan[-1:], iterations, search)
-                found = [one.followed_by(other) for one, other in zip(found, again, strict=True)]
-                maximum = with_shift(_maximum(density, climb.name, found), threads)
+                found = [
+                    one.followed_by(again[end]) for one, end in zip(found, of_search, strict=True)
+                ]
+                maximum = judged(highest_end(density, climb.name, found), not automatic, threads)
         except KeyboardInterrupt:
             maximum = _interrupted(density, climb.name, maximum)
     maximum = replace(maximum, function=maximum.function.evaluated(at_home))
     doubt = _doubt(maximum, density)
-    more = (f"{doubt}: take starts={max(MANY, 2 * len(maximum.starts))}",) if doubt else ()
+    more = (f"{doubt}: take starts={more_starts(len(maximum.starts))}",) if doubt else ()
     found_out = (*maximum.warnings, *_uninformed(maximum), *more)
     maximum = replace(maximum, doubt=doubt, warnings=found_out)
     compiling = CLOCK.compile_seconds - compiled
@@ -303,7 +292,7 @@ def _interrupted(density: LogDensity, method: str, maximum: Maximum | None) -> M
             raise KeyboardInterrupt
         path, values = density.top[None, :], np.array([density.highest])
         top = Found(density.top, values[0], INTERRUPTED, density.evaluations, path, values)
-        return _maximum(density, method, [top])
+        return highest_end(density, method, [top])
     starts = list(maximum.starts)
     starts[maximum.best] = replace(starts[maximum.best], reason=INTERRUPTED, success=False)
     return replace(maximum, starts=tuple(starts))
@@ -327,7 +316,7 @@ def _log_likelihood(
     return LogLikelihood(problem, name, solver, threads), solver.automatic
 
 
-def _maximum(density: LogDensity, method: str, found: list[Found]) -> Maximum:
+def highest_end(density: LogDensity, method: str, found: list[Found]) -> Maximum:
     """Return the highest point of the searches that converged; of all, where none did.
 
     A likelihood may run off to where its arithmetic breaks down, such as a diffusion of zero.
@@ -350,13 +339,23 @@ def _maximum(density: LogDensity, method: str, found: list[Found]) -> Maximum:
     )
 
 
+def more_starts(searches: int) -> int:
+    """Return how many searches are advised where so many leave a doubt."""
+    return max(MANY, 2 * searches)
+
+
 def _doubt(maximum: Maximum, density: LogDensity) -> str:
-    """Say that the highest of several ends was found once only; nothing where it fits the data."""
+    """Say that one search alone has found the highest of several ends: a higher one may be missed.
+
+    Lifted paths that end where the data are explained are believed.
+    """
     several = len(maximum.starts) > 1 and maximum.found
-    if not several or maximum.independent > 1 or explained(density, maximum.theta):
+    if not several or maximum.independent > 1:
         return ""
-    alone = maximum.agreeing == 1
-    once = "one alone" if alone else "only lifted paths, which may all end in one mode,"
+    lifted = maximum.agreeing > 1 or maximum.starts[maximum.best].lifted
+    if lifted and explained(density, maximum.theta):
+        return ""
+    once = "only lifted paths, which may all end in one mode," if lifted else "one alone"
     return (
         f"of {len(maximum.starts)} searches {maximum.ended}: {once} led to the highest end, and a "
         "higher mode may be missed"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
+from threadpoolctl import threadpool_limits
 
 from smcpn.estimate.batching import Caller, run_batched
 from smcpn.estimate.log_density import LogDensity
@@ -54,7 +55,9 @@ class _SciPySearch(Search):
         }  # fmt: skip
         searches = [partial(search, start=start, **settings) for start in starts]
         parts = [searches[k : k + TOGETHER] for k in range(0, len(searches), TOGETHER)]
-        return [found for part in parts for found in run_batched(density, part)]
+        # Threads of BLAS cost a search of a few parameters five times what its algebra takes.
+        with threadpool_limits(1, "blas"):
+            return [found for part in parts for found in run_batched(density, part)]
 
 
 class QuasiNewton(_SciPySearch):

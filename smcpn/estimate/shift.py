@@ -1,4 +1,4 @@
-"""How far a maximum moves when the solver steps are made finer, by exact gradients."""
+"""How far a maximum moves when the solver steps are made finer, and whether it ends at a wall."""
 
 from __future__ import annotations
 
@@ -9,53 +9,98 @@ from numpy.typing import NDArray
 
 from smcpn.estimate.log_density import LogDensity
 from smcpn.likelihood.gradient import LogLikelihood
-from smcpn.likelihood.shift import DiscretisationShift, shift_of_gaussian
+from smcpn.likelihood.shift import AUTOMATIC_SHIFT, DiscretisationShift, shift_of_gaussian
 from smcpn.likelihood.steps import finer_solver
+from smcpn.likelihood.wall import FAR, POINTS, Wall, wall_of
 from smcpn.results.maximum import Maximum
+from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 
 
-def with_shift(maximum: Maximum, threads: int | None = None) -> Maximum:
-    """Return a maximum with its shift under a solver twice as fine, in posterior sd, and a warning.
+def judged(maximum: Maximum, given: bool, threads: int | None = None) -> Maximum:
+    """Return a maximum with its shift under a solver twice as fine, its wall, and warnings of both.
 
-    Without a shift it stays where a finer solver cannot be had, or where the precision is not
-    finite: minus the Hessian, or the information where first derivatives give it.
+    Without a shift it stays where a finer solver cannot be had, and without both where the
+    precision is not finite: minus the Hessian, or the information where first derivatives give it.
+
+    Parameters
+    ----------
+    given : bool
+        Whether the steps are given, and not chosen on the way.
     """
+    maximum = replace(maximum, shift=None, wall=None)
+    if not maximum.found:
+        return maximum
     function, theta = maximum.function, maximum.theta[None, :]
-    finer = finer_solver(maximum.problem, maximum.solver) if maximum.found else None
-    if finer is None:
-        return replace(maximum, shift=None)
     density = LogDensity(function, maximum.target)
     if function.expands:
         value, score, precision = density.expansion(theta)
     else:
         (value, score), precision = density.value_and_gradient(theta), -density.hessian(theta)
-    covariance = bounded_covariance(precision[0], density.scale)
-    if not np.isfinite(covariance).all():
-        return replace(maximum, shift=None)
-    other = LogLikelihood(maximum.problem, function.likelihood, finer, threads)
-    other = other.evaluated(function.where)
+    root = bounded_root(precision[0], density.scale)
+    if not np.isfinite(root).all():
+        return maximum
+    wall = _wall(maximum, root, given, threads)
+    walled = () if wall is None else wall.warnings
+    maximum = replace(maximum, wall=wall, warnings=maximum.warnings + walled)
+    finer = finer_solver(maximum.problem, maximum.solver)
+    if finer is None:
+        return maximum
+    other = _by(maximum, finer, threads)
     there, score_there = LogDensity(other, maximum.target).value_and_gradient(theta)
     shift: DiscretisationShift = shift_of_gaussian(
         maximum.names,
         maximum.solver,
         finer,
-        covariance,
+        root @ root.T,
         (score_there - score)[0],
         float(there[0] - value[0]),
     )
     return replace(maximum, shift=shift, warnings=maximum.warnings + shift.warnings)
 
 
-def bounded_covariance(precision: Array, scale: Array) -> Array:
-    """Inverse of a precision (d, d), no wider in any direction than the prior; nan without one.
+def _by(maximum: Maximum, solver: Solver, threads: int | None) -> LogLikelihood:
+    """The log-likelihood of a maximum by another solver, evaluated where that one is."""
+    function = maximum.function
+    if solver == function.solver:
+        return function
+    other = LogLikelihood(maximum.problem, function.likelihood, solver, threads)
+    return other.evaluated(function.where)
 
-    ``scale`` is the prior's spread of each coordinate, (d,).
+
+def _wall(maximum: Maximum, root: Array, given: bool, threads: int | None) -> Wall | None:
+    """Wall of the solver among draws about a maximum that are no less likely than they should."""
+    normal = np.random.default_rng(0).standard_normal((POINTS, len(root)))
+    normal[0] = 0.0
+    theta = maximum.theta + normal @ root.T
+    lost = maximum.log_density - LogDensity(maximum.function, maximum.target).value(theta)
+    likely = lost <= FAR + 0.5 * np.square(normal).sum(axis=1)
+    return wall_of(
+        maximum.problem,
+        maximum.solver,
+        maximum.likelihood,
+        theta,
+        likely.astype(float),
+        lambda solver: _by(maximum, solver, threads),
+        thorough=given,
+    )
+
+
+def following(maximum: Maximum) -> Solver | None:
+    """Return the solver with which ``steps="auto"`` goes on from a maximum; None where it ends."""
+    if maximum.shift is not None and maximum.shift.size > AUTOMATIC_SHIFT:
+        return maximum.shift.finer
+    return None if maximum.wall is None else maximum.wall.finer
+
+
+def bounded_root(precision: Array, scale: Array) -> Array:
+    """Square root of the inverse of a precision (d, d), no wider in any direction than the prior.
+
+    It is nan where there is none. ``scale`` is the prior's spread of each coordinate, (d,).
     """
     scaled = precision * np.outer(scale, scale)
     if not np.isfinite(scaled).all():
         return np.full_like(precision, np.nan)
     eigenvalues, directions = np.linalg.eigh(0.5 * (scaled + scaled.T))
-    spread = scale[:, None] * directions / np.sqrt(np.maximum(eigenvalues, 1.0))
-    return spread @ spread.T
+    return scale[:, None] * directions / np.sqrt(np.maximum(eigenvalues, 1.0))

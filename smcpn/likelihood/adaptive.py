@@ -388,8 +388,13 @@ class Adaptive(Recursion):
         return AdaptiveRowWriter(self, record, number)
 
 
-def solver_steps(likelihood: LaneLikelihood, problem: Problem, values: Array) -> float:
-    """Median of the steps over all records at values (N, d); inf where most solutions diverge."""
+def solver_steps(
+    likelihood: LaneLikelihood, problem: Problem, values: Array
+) -> tuple[Array, Array]:
+    """Steps over all records, and log-likelihood, at values (N, d): (N,) each.
+
+    Where the solution diverges there are inf steps, and the log-likelihood is -inf.
+    """
     place = 3 + problem.model.x.numel()
     total, counts = np.zeros(len(values)), np.zeros(len(values))
     for end in np.cumsum([len(record) for record in problem.records]):
@@ -397,7 +402,7 @@ def solver_steps(likelihood: LaneLikelihood, problem: Problem, values: Array) ->
             state, total = likelihood.evaluate(values, int(end))
         counts += state[place]
     finite = np.isfinite(total)
-    return float(np.median(counts[finite])) if 2 * finite.sum() > len(values) else np.inf
+    return np.where(finite, counts, np.inf), np.where(finite, total, -np.inf)
 
 
 def _root(value: ca.SX, degree: int) -> ca.SX:

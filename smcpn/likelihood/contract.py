@@ -119,7 +119,7 @@ class EstimatedLikelihood(Protocol):
         ...
 
     def suited(self, values: Array) -> EstimatedLikelihood:
-        """The same likelihood with the filters that estimate better at one theta, (d,)."""
+        """The same likelihood with the filters that estimate better at some thetas, (m, d)."""
         ...
 
     def n_keys(self, b: int) -> int:

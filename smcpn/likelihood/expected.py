@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
-from smcpn.codegen.native import target
+from smcpn.codegen.target import target
 from smcpn.likelihood.lanes import Grid, chunks
 from smcpn.likelihood.registry import LIKELIHOODS, Recursion, suitable_likelihood
 from smcpn.likelihood.rows import LongRows

@@ -145,6 +145,31 @@ class LogLikelihood:
                 "records have other times or holds than those of the problem: make another "
                 "LogLikelihood of problem.with_records(records)"
             )
+        return self._of(problem)
+
+    def of_samples(self, records: Sequence[Record]) -> LogLikelihood:
+        """The same of records that are sampled alike, however many samples of how many there are.
+
+        Nothing is compiled anew: it is a likelihood of the first samples of a record, or of those
+        of a stream so far.
+
+        Parameters
+        ----------
+        records : sequence of Record
+            At most as many as the problem has, in their order.
+        """
+        _ = self.tangent, self._recursion  # traced for all that there will be
+        return self._of(self.problem.with_records(records))
+
+    def prepare(self) -> None:
+        """Trace and compile all that values and gradients need."""
+        values = self.problem.prior.natural(self.problem.prior.sample(np.random.default_rng(0), 1))
+        self(values)
+        self.value_and_gradient(values)
+        self.hessian(values)
+
+    def _of(self, problem: Problem) -> LogLikelihood:
+        """The same of a problem with other records, by the kernels of these."""
         other = self._without_evaluators()
         other.problem = problem
         other._value = self._value.with_records(problem.records)
@@ -304,7 +329,7 @@ class LogLikelihood:
         value = self._value
         return self.where(Sweeps(value.kernel, self._recursion.sweep, value.rows))
 
-    @property
+    @cached_property
     def _recursion(self) -> Recursion:
         """As it was compiled for these records."""
         grid = Grid.of(self.problem.records, self.problem.model.delay)

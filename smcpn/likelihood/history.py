@@ -84,6 +84,11 @@ class History:
     def __len__(self) -> int:
         return self._length
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether no samples are in the file."""
+        return self._file is None
+
     def append(self, t: Array, u: Array, y: Array) -> None:
         """Store samples: times (m,), inputs (m, n), outputs (m, q)."""
         begin, end, n = self._length, self._length + len(t), 1 + self.n_inputs

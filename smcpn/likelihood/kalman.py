@@ -160,6 +160,7 @@ class Kalman(Recursion):
     any_density = True
     gaussian = True
     takes_process_noise = True
+    approximates = "particle"
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
         if solver.probabilistic:
@@ -222,6 +223,13 @@ class Kalman(Recursion):
     def corrected(self) -> Corrected:
         """The filter after a sample."""
         return corrected(self.model, self.sample, self.predicted, self.outputs, self.slopes)
+
+    @property
+    def exact(self) -> bool:
+        """See `Recursion.exact`: of linear steps and outputs, with Gaussian noise."""
+        graphs = (self.transition.jacobian, self.slopes, self.transition.factor)
+        slopes = ca.vertcat(*[ca.vec(ca.densify(graph)) for graph in graphs])
+        return self.model.density is None and not ca.depends_on(slopes, self.model.x)
 
     @property
     def filtered(self) -> Gaussian:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from smcpn.codegen.emit import MAX_LANES
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import LaneProgram
-from smcpn.codegen.native import target
 from smcpn.codegen.sweep import SweepKernel
+from smcpn.codegen.target import target
 from smcpn.errors import InputError, shown
 from smcpn.likelihood.contract import EstimatedLikelihood
 from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols
@@ -92,6 +92,8 @@ class Recursion(ABC):
         Whether it is an estimate by a particle filter of the states (`EstimatedLikelihood`).
     approximation : str or None
         Name of the likelihood from whose posterior a run comes to an estimated one.
+    approximates : str or None
+        Name of the estimated likelihood that this one approximates where it is not `exact`.
     gaussian : bool
         Whether a sample is Gaussian given those before, with the moments of `expected`, where the
         noise is: its maximum is one of (weighted) least squares. A log density of a subclass's own
@@ -111,6 +113,7 @@ class Recursion(ABC):
     takes_delay: ClassVar[bool] = False
     estimated: ClassVar[bool] = False
     approximation: ClassVar[str | None] = None
+    approximates: ClassVar[str | None] = None
     gaussian: ClassVar[bool] = False
     divides: ClassVar[bool] = False
     model: Model
@@ -202,6 +205,11 @@ class Recursion(ABC):
         if key not in known:
             known[key] = cls(problem, solver, grid, **options)
         return known[key]
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is the likelihood of the model and its steps, and not an approximation."""
+        return self.approximates is None
 
     def constant_values(self, solver: Solver) -> tuple[float, ...]:
         """Values of a program's constants under a solver; by default those of the model."""

@@ -104,6 +104,7 @@ def shift_of_particles(
     theta: Array,
     weights: Array,
     change: Array,
+    noise: float = 0.0,
 ) -> DiscretisationShift:
     """Measure the shift by weighted particles.
 
@@ -118,6 +119,8 @@ def shift_of_particles(
         They sum to one.
     change : ndarray, (N,)
         Finer log-likelihood less the one of the posterior.
+    noise : float
+        Variance of each change where it is an estimate.
     """
     known = np.isfinite(change) & (weights > 0)
     if weights[~known].sum() > LOST or not known.any():
@@ -132,14 +135,14 @@ def shift_of_particles(
     explained = float(weights @ np.square(scaled @ slope))
     left = float(weights @ np.square(moved - scaled @ slope))
     spare = 1.0 / float(weights @ weights) - len(names) - 1.0
-    noise = len(names) * left / spare if spare > 0 else 0.0
+    by_chance = len(names) * left / spare if spare > 0 else 0.0
     top = change.max()
     return DiscretisationShift(
         solver,
         finer,
         dict(zip(names, ((weights * moved) @ scaled).tolist(), strict=True)),
-        float(np.sqrt(max(explained - noise, 0.0))),
-        float(np.log(weights @ np.exp(change - top)) + top),
+        float(np.sqrt(max(explained - by_chance, 0.0))),
+        float(np.log(weights @ np.exp(change - top)) + top - 0.5 * noise),
     )
 
 

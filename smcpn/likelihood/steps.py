@@ -231,17 +231,24 @@ def pilot_steps(
     int or None
         None if no number of steps is enough.
     """
-    hidden = [_begin(record).unmeasured(len(problem.observe)) for record in problem.records]
-    found = predictions(problem, solver, enumerate(hidden), likelihood)
+    found = without_data(problem, solver, likelihood)
     order, steps = found[0].local_order, 1
     while affordable(problem, steps):
-        error = _median(local_errors(problem, found, values, steps))
+        error = median_of_finite(local_errors(problem, found, values, steps))
         if error <= 1.0:
             return steps
         # The error falls with this power of the number of steps.
         doublings = int(log2(error) / order) if np.isfinite(error) else 0
         steps *= 2 ** max(1, doublings)
     return None
+
+
+def without_data(
+    problem: Problem, solver: Solver, likelihood: str | None = None
+) -> list[Prediction]:
+    """Predictions of the solutions without data, over a long record by its first `LONG` samples."""
+    hidden = [_begin(record).unmeasured(len(problem.observe)) for record in problem.records]
+    return predictions(problem, solver, enumerate(hidden), likelihood)
 
 
 def _begin(record: Record) -> Record:
@@ -260,7 +267,8 @@ def local_errors(problem: Problem, found: list[Prediction], values: Array, steps
     return np.where(np.isfinite(worst), worst, np.inf)
 
 
-def _median(errors: Array) -> float:
+def median_of_finite(errors: Array) -> float:
+    """Median of those that are finite; inf where these are not the most."""
     finite = np.isfinite(errors)
     return float(np.median(errors[finite])) if 2 * finite.sum() > len(errors) else np.inf
 
@@ -308,10 +316,11 @@ def longest_interval(problem: Problem) -> float | None:
 
 def pilot_values(problem: Problem) -> Array:
     """Parameter values (N, d) drawn from the prior, the same whatever the seed."""
-    return problem.prior.natural(_prior_draws(problem)[:_PILOT_DRAWS])
+    return problem.prior.natural(prior_draws(problem)[:_PILOT_DRAWS])
 
 
-def _prior_draws(problem: Problem) -> Array:
+def prior_draws(problem: Problem) -> Array:
+    """Unconstrained draws from the prior (N, d), the same whatever the seed."""
     return problem.prior.sample(np.random.default_rng(0), _MEDIAN_DRAWS)
 
 
@@ -328,7 +337,7 @@ def first_solver(problem: Problem, solver: Solver, likelihood: str | None = None
     if LIKELIHOODS[likelihood_name(problem, solver, likelihood)].divides:
         solver = solver.divided(longest_interval(problem))
     guess = pilot_steps(problem, solver, pilot_values(problem), likelihood)
-    median = problem.prior.natural(np.median(_prior_draws(problem), axis=0)[None, :])[0]
+    median = problem.prior.natural(np.median(prior_draws(problem), axis=0)[None, :])[0]
     try:
         return sufficient_steps(problem, solver, median, likelihood, least=guess or 1)
     except InputError:

@@ -107,6 +107,23 @@ def family_of(distribution: Any) -> tuple[Any, ...] | None:
     return dist.name, len(distribution.args), *distribution.kwds
 
 
+def normal_moments(distribution: Any, of_logarithm: bool) -> tuple[float, float] | None:
+    """Mean and variance of a normal distribution, or of the logarithm of a log-normal one.
+
+    None for any other, and for a log-normal distribution that is shifted.
+    """
+    name = (family_of(distribution) or ("",))[0]
+    if name != ("lognorm" if of_logarithm else "norm"):
+        return None
+    if not of_logarithm:
+        return float(distribution.mean()), float(distribution.var())
+    order = ("s", "loc", "scale")
+    given = dict(zip(order, distribution.args, strict=False)) | dict(distribution.kwds)
+    if given.get("loc", 0.0) != 0.0:
+        return None
+    return float(np.log(given.get("scale", 1.0))), float(given["s"]) ** 2
+
+
 def joint_log_density(distributions: list[Any]) -> Callable[[Array], Array]:
     """Densities of one distribution, or of several of one family, each at its column."""
     one = distributions[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from smcpn.arguments import Count, check_fields, checked
 from smcpn.card import Card, WithCard
 from smcpn.columns import counted
 from smcpn.errors import InputError
-from smcpn.model.coordinates import Coordinate, Identity, coordinate_of
+from smcpn.model.coordinates import Coordinate, Identity, Log, coordinate_of
 from smcpn.model.distribution import (
     INTERQUARTILE_RANGE,
     Distribution,
@@ -22,6 +22,7 @@ from smcpn.model.distribution import (
     draw,
     family_of,
     joint_log_density,
+    normal_moments,
 )
 from smcpn.model.scaling import Scaling
 from smcpn.model.stencil import derivatives
@@ -111,11 +112,17 @@ class Prior(WithCard):
         theta = np.stack(columns, axis=1)
         return self.scaling.multiplied(theta, self.natural(theta))
 
+    @cached_property
+    def quartiles(self) -> Array:
+        """Quartiles of each unconstrained coordinate, the median in the middle, (3, d)."""
+        theta = self.sample(np.random.default_rng(0), _DRAWS)
+        return np.quantile(theta, (0.25, 0.5, 0.75), axis=0)
+
     def natural(self, theta: Array) -> Array:
         """Map unconstrained (n, d) to parameter values (n, d)."""
         self._check("theta", theta)
         values = np.array(theta, dtype=float, order="C")
-        for j in self._mapped:
+        for j in self.mapped:
             values[:, j] = self.maps[j].natural(theta[:, j])
         return values
 
@@ -129,7 +136,7 @@ class Prior(WithCard):
         """First and second derivative of each value by its coordinate, (n, d) both."""
         self._check("theta", theta)
         first, second = np.ones(theta.shape), np.zeros(theta.shape)
-        for j in self._mapped:
+        for j in self.mapped:
             first[:, j], second[:, j] = self.maps[j].slopes(theta[:, j])
         return first, second
 
@@ -158,26 +165,54 @@ class Prior(WithCard):
     def unscaled_log_densities(self, theta: Array) -> Array:
         """As `log_densities`, of coordinates that were `standardised`."""
         result = np.empty(theta.shape)
+        normal, mean, variance = self._normals
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            values = self.natural(theta)
+            square = np.square(theta[:, normal] - mean) / variance
+            result[:, normal] = -0.5 * (square + np.log(2.0 * np.pi * variance))
             for columns, log_density in self._families:
-                result[:, columns] = log_density(values[:, columns])
-            for j in self._mapped:
-                result[:, j] += self.maps[j].log_jacobian(theta[:, j])
+                maps = [self.maps[j] for j in columns]
+                result[:, columns] = _along(maps, log_density, theta[:, columns])
         return result
 
+    def unscaled_derivatives(self, theta: Array, spread: Array) -> tuple[Array, Array, Array]:
+        """`unscaled_log_densities` (n, d) with first and second derivative of each, (n, d).
+
+        Exact where a coordinate has a normal density, else by differences, see `derivatives`.
+
+        Parameters
+        ----------
+        theta : ndarray, (n, d)
+        spread : ndarray, (d,)
+            Of the densities.
+        """
+        here, first, second = (np.empty(theta.shape) for _ in range(3))
+        normal, mean, variance = self._normals
+        with np.errstate(over="ignore", invalid="ignore"):
+            away = theta[:, normal] - mean
+            here[:, normal] = -0.5 * (np.square(away) / variance + np.log(2.0 * np.pi * variance))
+        first[:, normal], second[:, normal] = -away / variance, -1.0 / variance
+        for columns, log_density in self._families:
+            along = partial(_along, [self.maps[j] for j in columns], log_density)
+            found = derivatives(along, theta[:, columns], spread[columns])
+            here[:, columns], first[:, columns], second[:, columns] = found
+        return here, first, second
+
     @cached_property
-    def _mapped(self) -> list[int]:
+    def mapped(self) -> list[int]:
         """Columns whose coordinate is not the parameter itself."""
         return [j for j, coordinate in enumerate(self.maps) if not isinstance(coordinate, Identity)]
 
     @cached_property
     def _families(self) -> list[tuple[list[int], Callable[[Array], Array]]]:
-        """Columns of one family of distributions each, with their densities, (n, k) of (n, k)."""
+        """Columns of one family of distributions each, with their densities, (n, k) of (n, k).
+
+        Those of `_normals` are left out.
+        """
         members: dict[Any, list[int]] = {}
         distributions = list(self.distributions.values())
         for j, distribution in enumerate(distributions):
-            members.setdefault(family_of(distribution) or j, []).append(j)
+            if j not in self._normals[0]:
+                members.setdefault(family_of(distribution) or j, []).append(j)
         return [
             (columns, joint_log_density([distributions[j] for j in columns]))
             for columns in members.values()
@@ -186,27 +221,16 @@ class Prior(WithCard):
     def gradient(self, theta: Array) -> Array:
         """Gradient of `log_density` at unconstrained (n, d), (n, d); NaN where it is not finite.
 
-        Exact for normal distributions, by differences for others, which have any ``logpdf``.
+        Exact where a coordinate has a normal density, by differences elsewhere, where a prior is
+        any object with a ``logpdf``.
         """
         self._check("theta", theta)
         with np.errstate(all="ignore"):
             y = self.standardised(theta)
-            by_y = self._unscaled_gradient(y)
+            by_y = self.unscaled_derivatives(y, self._spread)[1]
             if not self.scales:
                 return by_y
             return self.scaling.gradient(by_y, y, self.natural(theta), self.slopes(theta)[0])
-
-    def _unscaled_gradient(self, theta: Array) -> Array:
-        """Derivative of each of `unscaled_log_densities` by its coordinate, (n, d)."""
-        gradient = np.empty(theta.shape)
-        normal, mean, variance = self._normals
-        gradient[:, normal] = (mean - theta[:, normal]) / variance
-        for columns, log_density in self._families:
-            if columns[0] not in normal:
-                along = partial(_along, [self.maps[j] for j in columns], log_density)
-                found = derivatives(along, theta[:, columns], self._spread[columns])
-                gradient[:, columns] = found[1]
-        return gradient
 
     @cached_property
     def _spread(self) -> Array:
@@ -219,11 +243,14 @@ class Prior(WithCard):
 
     @cached_property
     def _normals(self) -> tuple[list[int], Array, Array]:
-        """Columns of normal distributions, their means and variances."""
+        """Columns whose coordinate has a normal density, with the means and variances of these."""
         own = {
-            j: (float(distribution.mean()), float(distribution.var()))
-            for j, distribution in enumerate(cast("list[Any]", [*self.distributions.values()]))
-            if (family_of(distribution) or ("",))[0] == "norm"
+            j: found
+            for j, (coordinate, one) in enumerate(
+                zip(self.maps, self.distributions.values(), strict=True)
+            )
+            if (found := normal_moments(one, isinstance(coordinate, Log)))
+            and isinstance(coordinate, (Identity, Log))
         }
         mean, variance = np.array([*own.values()]).reshape(-1, 2).T
         return list(own), mean, variance
@@ -248,7 +275,7 @@ class Prior(WithCard):
 
     def __getstate__(self) -> dict[str, Any]:
         # Functions made on the way cannot be pickled, and are made again.
-        made = ("_families", "_mapped", "_normals", "_spread")
+        made = ("_families", "mapped", "_normals", "_spread")
         return {name: value for name, value in vars(self).items() if name not in made}
 
     def _check(self, name: str, values: Array) -> None:

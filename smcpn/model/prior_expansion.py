@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.model.prior import Prior, total_log_density
-from smcpn.model.stencil import derivatives, finite
+from smcpn.model.stencil import finite
 
 Array = NDArray[np.float64]
 
@@ -44,7 +44,8 @@ class PriorExpansion:
 def prior_expansion(prior: Prior, theta: Array, scale: Array) -> PriorExpansion:
     """`Prior.log_density` of coordinates (n, d), with its derivatives.
 
-    A prior is any object with a ``logpdf``, of one number; these are differences (`stencil`).
+    Where a coordinate has no normal density the derivatives are differences (`stencil`): a prior is
+    any object with a ``logpdf``, of one number.
     Where a coordinate x has a scale s, they are taken by y = x / s, on which the density p(y) / s
     depends alone, and the chain rule does the rest.
 
@@ -54,14 +55,14 @@ def prior_expansion(prior: Prior, theta: Array, scale: Array) -> PriorExpansion:
         Spread of the prior in these coordinates.
     """
     if not prior.scales:
-        here, first, second = derivatives(prior.unscaled_log_densities, theta, scale)
+        here, first, second = prior.unscaled_derivatives(theta, scale)
         nothing = np.empty((len(theta), 0)), np.empty((2, 0), dtype=np.int64)
         return PriorExpansion(total_log_density(here), first, second, *nothing)
     scaling, values = prior.scaling, prior.natural(theta)
     columns, spread = scaling.columns, scale.copy()
     spread[columns] = prior.unscaled_spread
     y = prior.standardised(theta)
-    here, first, second = derivatives(prior.unscaled_log_densities, y, spread)
+    here, first, second = prior.unscaled_derivatives(y, spread)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         scales = scaling.of(values)
         here[:, columns] -= np.log(scales)

@@ -15,7 +15,9 @@ from smcpn.arguments import FILE_NAME, POSITIVE, THREADS
 from smcpn.checkpoint.stream import StoredStream, read_stream, write_stream
 from smcpn.codegen.kernel import processors
 from smcpn.errors import InputError, real_number, shown, whole_number
+from smcpn.estimate.first_samples import SearchesOfFirstSamples
 from smcpn.io.axis import Arrivals, TimeAxis
+from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.growing import growing_likelihood
 from smcpn.likelihood.history import KEPT_CHUNKS, History
 from smcpn.likelihood.particle.growing import growing_estimate
@@ -26,7 +28,7 @@ from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, check_problem
 from smcpn.online.change import ChangeTest
 from smcpn.online.reweighting import StreamLikelihood
-from smcpn.online.state import Prediction, Shared, State, predicted, stream_posterior
+from smcpn.online.state import Prediction, Shared, State, predicted, stream_posterior, stream_record
 from smcpn.online.window import Windows
 from smcpn.results.posterior import Posterior
 from smcpn.settings import RunSettings, Settings
@@ -207,6 +209,7 @@ class Online:
             settings.sampler,
             settings.entropy,
             lambda problem, folder: self._empty(problem, threads, folder),
+            lambda likelihood: self._searches(likelihood, threads),
             folder=options["folder"],
             length=options["forget"],
             change=ChangeTest(options["samples_between_false_alarms"]),
@@ -226,6 +229,21 @@ class Online:
             self.options["lookahead"],
             self.settings.likelihood,
         )
+
+    def _searches(
+        self, likelihood: StreamLikelihood, threads: int | None
+    ) -> SearchesOfFirstSamples | None:
+        """Return who searches for what particles lose; None for an estimate, without a gradient."""
+        if LIKELIHOODS[self.settings.likelihood].estimated:
+            return None
+        problem, history = self.problem.with_records(self.problem.records[:1]), likelihood.history
+        searches = SearchesOfFirstSamples(
+            lambda: LogLikelihood(problem, self.settings.likelihood, self.solver, threads),
+            lambda n: [stream_record(problem, history, n)] if history.in_memory else [],
+        )
+        if self.budget is not None:
+            searches.prepare()
+        return searches
 
     def update(self, u: Any, y: Any, t: float | None = None) -> State:
         """Take in a sample and return what is known after it.

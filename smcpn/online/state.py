@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -11,9 +12,11 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.contract import Keys
+from smcpn.likelihood.history import History
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.likelihood.shift import DiscretisationShift, shift_of_particles
 from smcpn.likelihood.steps import finer_solver
+from smcpn.likelihood.wall import wall_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.online.change import Alarm
@@ -299,28 +302,15 @@ def stream_posterior(
     problem : Problem
         Its first record is the template of the stream's.
     """
-    template, history = problem.records[0], window.likelihood.history
-    t, u, y = history.samples(0, window.likelihood.n_samples)
-    known = template.u_function if template.u_function is not None else u
-    uniform = template.dt is not None
-    record = Record(
-        u=known if template.n_inputs else None,
-        y=y,
-        dt=template.dt,
-        t=None if uniform else t,
-        start=float(t[0]) if uniform else 0.0,
-        hold=template.hold,
-        y_unit=template.y_unit,
-        name=template.name,
-    )
+    record = stream_record(problem, window.likelihood.history, window.likelihood.n_samples)
     observed = problem.with_records([record])
     observed.prior = window.prior
-    sampler = window.tracker.sampler
-    sampler.flush()
+    sampler = window.tracker.sampler.looked()
     populations = combine([sampler])
     cost = sampler.cost
     nan = float("nan")
     work = cost.evaluations * int(solver.steps) * max(1, sampler.state_particles)
+    walled = _warnings_of_wall(observed, solver, likelihood, sampler)
     return Posterior(
         problem=observed,
         solver=solver,
@@ -328,8 +318,24 @@ def stream_posterior(
         shift=_shift(observed, solver, likelihood, sampler),
         timing=Timing(nan, nan, nan, work),
         seed=seed,
-        **vars(replace(populations)),
+        **vars(replace(populations, warnings=populations.warnings + walled)),
     )
+
+
+def _warnings_of_wall(
+    problem: Problem, solver: Solver, likelihood: str, sampler: StreamIbis
+) -> tuple[str, ...]:
+    """Return a warning where the posterior ends because its solver does; not for an estimate."""
+    if sampler.state_particles:
+        return ()
+
+    def by(solver: Solver) -> Callable[[Array], Array]:
+        compiled = build_likelihood(problem, solver, None, likelihood)
+        return lambda values: compiled.evaluate(values, compiled.n_samples)[1]
+
+    system = sampler.system
+    wall = wall_of(problem, solver, likelihood, system.theta, system.weights, by)
+    return () if wall is None else wall.warnings
 
 
 def _shift(
@@ -347,3 +353,21 @@ def _shift(
     one = sampler.compared(build_likelihood(problem, finer, None, likelihood), some)
     names, weights = problem.names, one.weights
     return shift_of_particles(names, solver, finer, one.theta, weights, one.log_increment)
+
+
+def stream_record(problem: Problem, history: History, samples: int) -> Record:
+    """Return the first samples of a stream as a record, sampled as the problem's first one is."""
+    template = problem.records[0]
+    t, u, y = history.samples(0, samples)
+    known = template.u_function if template.u_function is not None else u
+    uniform = template.dt is not None
+    return Record(
+        u=known if template.n_inputs else None,
+        y=y,
+        dt=template.dt,
+        t=None if uniform else t,
+        start=float(t[0]) if uniform else 0.0,
+        hold=template.hold,
+        y_unit=template.y_unit,
+        name=template.name,
+    )

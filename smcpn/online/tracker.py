@@ -13,8 +13,10 @@ that it has missed in one leap, tempered as one informative sample would be.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
@@ -29,6 +31,7 @@ from smcpn.online.background import Background
 from smcpn.online.reweighting import HiddenStates, Reweighted, Reweighting, StreamLikelihood
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.keyed import NO_KEYS, Stepwise, extended, stepwise
+from smcpn.smc.looks import next_look
 from smcpn.smc.particles import ParticleSystem, Target, finite_or_excluded
 from smcpn.smc.sampler import Snapshot
 
@@ -136,13 +139,16 @@ class StreamIbis(Ibis):
         return []
 
     def assimilate(self) -> bool:
-        """Assimilate the next sample; where it calls for a rejuvenation change nothing, False."""
+        """Assimilate the next sample; where it calls for more than weights change nothing, False.
+
+        That is for a rejuvenation, or for a look at what the particles have lost.
+        """
         if self._keyed:
             self._with_keys(self.sample + 1)
         population = self._reweighting(self.particles, self.sample)
         self.innovation, self.prediction = population.innovation, population.prediction
         ess, log_mean = population.summary
-        if ess < self._least:
+        if ess < self._least or self.sample + 1 == self._due:
             return False
         self.particles, self.last_ess = Reweighted(self.particles.base, population), ess
         self.sample += 1
@@ -151,14 +157,32 @@ class StreamIbis(Ibis):
             self.flush()
         return True
 
+    @cached_property
+    def _due(self) -> float:
+        """Number of samples after which there is the next look, as long as that is to come."""
+        return math.inf if self.searches is None else self._next_look
+
+    def _look_where_due(self) -> None:
+        """Look after so many samples as call for it; a stream has no last one."""
+        if self.sample >= self._due:
+            self.look()
+        vars(self).pop("_due", None)
+
+    def looked(self) -> StreamIbis:
+        """Return the population after a look at the samples so far; this one stays as it is.
+
+        It is what a batch run does after its last sample.
+        """
+        self.flush()
+        other = copy(self)
+        if self.sample != next_look(self.sample - 1, len(self.prior)):
+            other.look()
+        return other
+
     def give_reweighting(self) -> Reweighting:
         """Return what is prepared for the present particles, for a population that keeps them."""
         given, self._reweighting = self._reweighting, Reweighting(self.prior, self.likelihood)
         return given
-
-    def apart(self) -> np.random.Generator:
-        """A generator far from where the sampler's own one is, which stays there."""
-        return np.random.Generator(cast(np.random.PCG64, self._rng.bit_generator).jumped())
 
     def begin(self) -> None:
         """Take the solver's state from the first sample, which makes it known."""
@@ -220,6 +244,7 @@ class StreamIbis(Ibis):
         unknown = np.full((2, end - begin), np.nan)
         unknown[:, -1] = system.ess, self.log_evidence
         self.trace = self.trace.extended(*unknown)
+        self._look_where_due()
 
     def snapshot(self) -> Snapshot:
         """See `Sampler.snapshot`."""

@@ -32,6 +32,7 @@ from smcpn.online.change import Alarm, ChangeTest
 from smcpn.online.reweighting import StreamLikelihood
 from smcpn.online.tracker import Population, StreamIbis, Tracker
 from smcpn.smc.estimation import MOST
+from smcpn.smc.looks import Searches
 from smcpn.smc.sampler import Settings, Snapshot
 from smcpn.units import duration
 
@@ -323,6 +324,8 @@ class Windows:
         Seed of the random numbers.
     empty : callable
         From a problem and the folder of its history to a likelihood without samples.
+    searches : callable
+        From that to who searches for what the particles lose; asked where nothing is forgotten.
     folder : str, optional
     length : float, optional
         Of the windows, s; without it nothing is forgotten.
@@ -347,6 +350,7 @@ class Windows:
         settings: Settings,
         entropy: int,
         empty: Callable[[Problem, str | None], StreamLikelihood],
+        searches: Callable[[StreamLikelihood], Searches | None],
         *,
         folder: str | None,
         length: float | None,
@@ -358,7 +362,9 @@ class Windows:
         self._observed, q = 0, len(problem.observe)
         self.innovation, self.prediction = np.full(q, np.nan), np.full((2, q), np.nan)
         likelihood = empty(problem, folder)
+        self._searches = searches(likelihood) if length is None else None
         sampler = self._sampler(likelihood, problem.prior, self._seeds)
+        sampler.searches = self._searches
         tracker = Tracker(likelihood, sampler, self._observe)
         self._forgetting: Forgetting | None = None
         self._enter(Window(0, tracker, problem.prior))
@@ -467,7 +473,7 @@ class Windows:
             likelihood.finish()
         with_filters = self._as_stored(likelihood, population)
         sampler = StreamIbis.resumed(prior, with_filters, self._settings, population)
-        sampler.last_ess = sampler.system.ess
+        sampler.searches, sampler.last_ess = self._searches, sampler.system.ess
         tracker = Tracker(likelihood, sampler, self._observe)
         self._enter(Window(document["begin"], tracker, prior, arrays["start"]))
         if document["frozen"]:

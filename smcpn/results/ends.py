@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-SAME = 0.01
-"""Starts whose ends differ by less in log density are said to have found the same maximum."""
+import numpy as np
+
+SAME, ROUNDED = 0.01, 1e-12
+"""Ends whose log densities differ by less, or by so small a share of them, which a sum over many
+samples rounds away, are said to be the same maximum."""
+TWICE_BELOW = 3.0
+"""Nats below the highest end down to which a height matters: what holds a twentieth as much shifts
+the log-evidence by .05."""
 TOLD = 3
 """Most heights that are told one by one."""
+
+
+def as_high(one: float, top: float) -> bool:
+    """Whether a log density is as high as another one or higher, up to what searches leave."""
+    size = abs(top) if np.isfinite(top) else 0.0
+    return bool(one > top - SAME - ROUNDED * size)
 
 
 def heights(ends: Sequence[float]) -> list[tuple[float, int]]:
     """Return the different heights of ends, the highest first, and how many ended at each."""
     found: list[tuple[float, int]] = []
     for end in sorted(ends, reverse=True):
-        if found and found[-1][0] - end <= SAME:
+        if found and as_high(end, found[-1][0]):
             found[-1] = (found[-1][0], found[-1][1] + 1)
         else:
             found.append((end, 1))

@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 DRAWS, MORE = 400, 4000
 """Half of them as wide as the Gaussian, half `WIDTH` times, a tenth of all from the prior; the
-greater number measures spreads where the lesser says that these differ."""
+greater number measures means and spreads where the lesser says that these may differ."""
 LEAST_EFFECTIVE = 20.0
 """Fewest draws effective for the Gaussian itself from which anything is concluded."""
 LEAST_AGREEMENT = 0.4
@@ -26,12 +26,18 @@ LEAST_AGREEMENT = 0.4
 LARGEST_RATIO = 1.5
 """Factor between two standard deviations above which it warns as well: a few draws in long tails
 cost few of the effective ones, and make most of the spread."""
-LEAST_TOLD = 50.0
-"""Fewest effective draws whose standard deviations are told: they are right to a tenth or so."""
+LARGEST_SHIFT = 0.5
+"""Distance of two means, in standard deviations of the posterior, above which it warns as well: a
+skewed posterior, as at a boundary, leaves many draws effective and most spreads alike. Less is
+ordinary, as of the scale of the noise, whose mode is lower the more parameters there are."""
+DOUBTED = 0.5
+"""Share of the logarithm of `LARGEST_RATIO` and of `LARGEST_SHIFT` from which more are drawn."""
+LEAST_TOLD = 100.0
+"""Fewest effective draws whose moments are told: means to a tenth of the standard deviation."""
 NAMED = 3
 """Most parameters that the warning names."""
-NOTABLE_RATIO = 1.25
-"""Factor between two standard deviations from which a parameter is named."""
+NOTABLE = 0.5
+"""Share of them from which a parameter is named."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +51,17 @@ class GaussianCheck:
         Effective draws for the posterior.
     gaussian_ess : float
         Effective draws, were the posterior the Gaussian.
-    sd, gaussian_sd : dict of float
-        Standard deviation of each value, by the draws and of the Gaussian. That by the draws is the
-        Gaussian's times the ratio of two estimates by the same draws, whose errors cancel where the
-        posterior is a Gaussian.
+    mean, gaussian_mean, sd, gaussian_sd : dict of float
+        Mean and standard deviation of each value, by the draws and of the Gaussian. Those by the
+        draws are the Gaussian's, moved by the difference of two estimates by the same draws and
+        scaled by their ratio, whose errors cancel where the posterior is a Gaussian.
     """
 
     draws: int
     ess: float
     gaussian_ess: float
+    mean: dict[str, float]
+    gaussian_mean: dict[str, float]
     sd: dict[str, float]
     gaussian_sd: dict[str, float]
 
@@ -63,20 +71,42 @@ class GaussianCheck:
         return self.ess / self.gaussian_ess
 
     @property
-    def is_far(self) -> bool:
-        """Whether the Gaussian misses much of the posterior."""
-        ratios = self._log_ratios.values() if self.ess >= LEAST_TOLD else ()
-        return self.agreement < LEAST_AGREEMENT or max(ratios, default=0.0) > np.log(LARGEST_RATIO)
+    def tells(self) -> bool:
+        """Whether so many draws are effective that their moments are worth more than a guess."""
+        return self.ess >= LEAST_TOLD
 
     @property
-    def _log_ratios(self) -> dict[str, float]:
-        """Size of the log ratio of the two standard deviations of each value, where both exist."""
+    def is_far(self) -> bool:
+        """Whether the Gaussian misses much of the posterior."""
+        return self._beyond(1.0)
+
+    @property
+    def is_doubted(self) -> bool:
+        """Whether more draws may find that it does."""
+        return self._beyond(DOUBTED)
+
+    def _beyond(self, share: float) -> bool:
+        told = self._differences.values() if self.tells else ()
+        return self.agreement < LEAST_AGREEMENT or max(told, default=0.0) > share
+
+    @property
+    def _differences(self) -> dict[str, float]:
+        """How far mean or spread of each value differ, 1 where a summary warns; the larger."""
         with np.errstate(all="ignore"):
-            logs = {
-                name: abs(float(np.log(self.sd[name] / sd)))
-                for name, sd in self.gaussian_sd.items()
+            both = {
+                name: (
+                    abs(float(np.log(np.float64(self.sd[name]) / gaussian)))
+                    / np.log(LARGEST_RATIO),
+                    abs(
+                        float(
+                            np.float64(self.mean[name] - self.gaussian_mean[name]) / self.sd[name]
+                        )
+                    )
+                    / LARGEST_SHIFT,
+                )
+                for name, gaussian in self.gaussian_sd.items()
             }
-        return {name: log for name, log in logs.items() if np.isfinite(log)}
+        return {name: max(found) for name, found in both.items() if np.isfinite(found).all()}
 
     def document(self) -> dict[str, Any]:
         """Return the attributes as JSON can hold them."""
@@ -95,17 +125,17 @@ class GaussianCheck:
 
     @property
     def _differing(self) -> str:
-        """The parameters whose standard deviations differ most, the largest ratio first."""
-        if self.ess < LEAST_TOLD:
+        """The parameters whose means or spreads differ most, the most different first."""
+        if not self.tells:
             return ""
-        logs = self._log_ratios
-        worst = sorted(logs, key=lambda name: -logs[name])[:NAMED]
+        far = self._differences
+        worst = [name for name in sorted(far, key=lambda name: -far[name]) if far[name] > NOTABLE]
         told = [
-            f"{self.sd[name]:.2g} of {name} (Gaussian {self.gaussian_sd[name]:.2g})"
-            for name in worst
-            if logs[name] > np.log(NOTABLE_RATIO)
+            f"{name} is {self.mean[name]:.3g} +- {self.sd[name]:.2g} (Gaussian "
+            f"{self.gaussian_mean[name]:.3g} +- {self.gaussian_sd[name]:.2g})"
+            for name in worst[:NAMED]
         ]
-        return f", by which the sd about the mode is {', '.join(told)}" if told else ""
+        return f", by which about the mode {', '.join(told)}" if told else ""
 
 
 def gaussian_check(found: Laplace, seed: int = 0) -> GaussianCheck | None:
@@ -118,7 +148,7 @@ def gaussian_check(found: Laplace, seed: int = 0) -> GaussianCheck | None:
     if not found.success or found.given_scales is not None:
         return None
     check = _check_by(found, DRAWS, seed)
-    return _check_by(found, MORE, seed) if check is not None and check.is_far else check
+    return _check_by(found, MORE, seed) if check is not None and check.is_doubted else check
 
 
 def _check_by(found: Laplace, draws: int, seed: int) -> GaussianCheck | None:
@@ -139,14 +169,21 @@ def _check_by(found: Laplace, draws: int, seed: int) -> GaussianCheck | None:
     if not np.isfinite(log_weights).any():
         return None
     weights = normalise(log_weights)
+    (by_draws, spread), (of_gaussian, its_spread) = (
+        _moments(values, each) for each in (weights, for_gaussian)
+    )
+    means, sds = found.gaussian_moments
     with np.errstate(all="ignore"):
-        ratios, sd = _sd(values, weights) / _sd(values, for_gaussian), found.sd
+        shifts, ratios = by_draws - of_gaussian, spread / its_spread
+    moved = dict(zip(found.names, zip(shifts.tolist(), ratios.tolist(), strict=True), strict=True))
     return GaussianCheck(
         draws=draws,
         ess=_effective(weights),
         gaussian_ess=_effective(for_gaussian),
-        sd={name: sd[name] * float(r) for name, r in zip(found.names, ratios, strict=True)},
-        gaussian_sd={name: sd[name] for name in found.names},
+        mean={name: means[name] + shift for name, (shift, _) in moved.items()},
+        gaussian_mean={name: means[name] for name in found.names},
+        sd={name: sds[name] * ratio for name, (_, ratio) in moved.items()},
+        gaussian_sd={name: sds[name] for name in found.names},
     )
 
 
@@ -154,8 +191,9 @@ def _effective(weights: Array) -> float:
     return float(1.0 / np.square(weights).sum())
 
 
-def _sd(values: Array, weights: Array) -> Array:
-    """Weighted standard deviation of each column."""
+def _moments(values: Array, weights: Array) -> tuple[Array, Array]:
+    """Weighted mean and standard deviation of each column."""
     values, weights = values[weights > 0], weights[weights > 0]
     with np.errstate(all="ignore"):
-        return np.sqrt(weights @ np.square(values - weights @ values))
+        mean = weights @ values
+        return mean, np.sqrt(weights @ np.square(values - mean))

@@ -295,13 +295,38 @@ class Laplace(WithCard, Analysed, WithFunctions):
 
     @property
     def mean(self) -> dict[str, float]:
-        """Mean of each parameter (not the parameter at the mean coordinate)."""
-        return self.problem.by_name([self._moments(j)[0] for j in range(len(self.names))])
+        """Mean of each parameter: of the posterior, by the weighted draws of `check`.
+
+        A skewed posterior has it elsewhere than the Gaussian, of which it is where draws do not
+        tell, and where there are several modes. `quantile` and `draw` are the Gaussian's always.
+        """
+        return self._moments[0]
 
     @property
     def sd(self) -> dict[str, float]:
-        """Standard deviation of each value."""
-        return self.problem.by_name([self._moments(j)[1] for j in range(len(self.names))], 0.0)
+        """Standard deviation of each value; see `mean`."""
+        return self._moments[1]
+
+    @property
+    def gaussian_moments(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Mean and standard deviation of each value, were the posterior the Gaussian."""
+        return self._by_name(self._of_gaussian)
+
+    @cached_property
+    def _moments(self) -> tuple[dict[str, float], dict[str, float]]:
+        gaussian, check = self._of_gaussian, self.check
+        if check is None or not check.tells or len(self.modes) > 1:
+            return self._by_name(gaussian)
+        told = np.array([[of[name] for name in self.names] for of in (check.mean, check.sd)])
+        return self._by_name(np.where(np.isfinite(told), told, gaussian))
+
+    def _by_name(self, moments: Array) -> tuple[dict[str, float], dict[str, float]]:
+        return self.problem.by_name(moments[0]), self.problem.by_name(moments[1], 0.0)
+
+    @cached_property
+    def _of_gaussian(self) -> Array:
+        """Means and standard deviations of the values of the Gaussian, (2, d)."""
+        return np.array([self._gaussian_moments(j) for j in range(len(self.names))]).T
 
     def quantile(self, name: str, q: Probability) -> float:
         """Quantile of the value of a parameter, exact.
@@ -397,7 +422,7 @@ class Laplace(WithCard, Analysed, WithFunctions):
         return "\n".join(lines + warning_lines(self.warnings))
 
     def compare(self, posterior: Posterior) -> LaplaceComparison:
-        """Compare means and standard deviations with those of a posterior.
+        """Compare means and standard deviations of the Gaussian with those of a posterior.
 
         Raises
         ------
@@ -410,7 +435,8 @@ class Laplace(WithCard, Analysed, WithFunctions):
                 f"{listed(self.names)}: compare two of the same model; a network that each made "
                 "linear about a maximum of its own is compared by function()"
             )
-        means, sds = (posterior.mean, self.mean), (posterior.sd, self.sd)
+        mean, sd = self.gaussian_moments
+        means, sds = (posterior.mean, mean), (posterior.sd, sd)
         return LaplaceComparison(
             rows=tuple(
                 ComparedParameter(name, means[0][name], sds[0][name], means[1][name], sds[1][name])
@@ -437,7 +463,7 @@ class Laplace(WithCard, Analysed, WithFunctions):
         theta = self.draw_theta(particles, seed)
         return equally_weighted(self.maximum, theta, self.log_evidence, seed, self.warnings)
 
-    def _moments(self, j: int) -> tuple[float, float]:
+    def _gaussian_moments(self, j: int) -> tuple[float, float]:
         nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
         weights = weights / weights.sum()
         z = self.centre[j] + np.sqrt(self.covariance[j, j]) * nodes

@@ -15,12 +15,13 @@ from smcpn.columns import align, counted, warning_lines
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.shift import DiscretisationShift
+from smcpn.likelihood.wall import Wall
 from smcpn.model.prior import described
 from smcpn.model.problem import Problem
 from smcpn.model.scaled_columns import learned_scales
 from smcpn.results.analysed import Analysed
 from smcpn.results.draws import Timing
-from smcpn.results.ends import SAME, where_ended
+from smcpn.results.ends import as_high, where_ended
 from smcpn.results.posterior import Posterior
 from smcpn.results.summary import shortened, warned
 from smcpn.solver import Solver
@@ -97,6 +98,8 @@ class Maximum(WithCard, Analysed):
     shift : DiscretisationShift or None
         Shift of the maximum when its solver is made twice as fine, by the Hessian there; None
         where it was not measured.
+    wall : Wall or None
+        Of the solver, at which the posterior ends.
     doubt : str
         Why a higher mode may have been missed; empty where several searches agree, or the mode
         explains the data.
@@ -114,6 +117,7 @@ class Maximum(WithCard, Analysed):
     best: int = 0
     seconds: float = 0.0
     shift: DiscretisationShift | None = None
+    wall: Wall | None = None
     doubt: str = ""
     warnings: tuple[str, ...] = ()
 
@@ -176,13 +180,13 @@ class Maximum(WithCard, Analysed):
     def _highest(self) -> list[StartResult]:
         top = self.log_density
         ends = [one for one in self.starts if one.log_density > -np.inf]
-        return [one for one in ends if abs(one.log_density - top) <= SAME]
+        return [one for one in ends if as_high(one.log_density, top)]
 
     @property
     def ends(self) -> tuple[float, ...]:
         """Log density of the ends that converged, or are as high, the highest first."""
         top = self.log_density
-        told = [one for one in self.starts if one.success or abs(one.log_density - top) <= SAME]
+        told = [one for one in self.starts if one.success or as_high(one.log_density, top)]
         return tuple(sorted((one.log_density for one in told), reverse=True))
 
     @property

@@ -1,9 +1,9 @@
 """The plan of a run: by which method, from where, and with which steps it begins.
 
 ``method="auto"`` searches for the modes of the posterior and tempers from there: two to five
-weighings of the record, where IBIS takes twenty and, on a long record, two hundred. IBIS stays
-where it costs nothing, on short records without learned scales, and where there is no gradient to
-search with; and only as long as it has not cost what tempering from the prior does.
+weighings of the record, where IBIS takes twenty and, on a long record, two hundred; and of a short
+one IBIS may lose in the first samples what later ones make likely. It stays where there is no
+gradient to search with, and only as long as it has not cost what tempering from the prior does.
 """
 
 from __future__ import annotations
@@ -18,21 +18,12 @@ from smcpn.estimate.laplace import laplace
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.likelihood.steps import first_solver
 from smcpn.model.problem import Problem
-from smcpn.model.scaled_columns import learned_scales
 from smcpn.settings import AUTO, Plan, RunSettings
 from smcpn.smc.start import Modes
 from smcpn.solver import Solver
 
 _log = logging.getLogger(__name__)
 
-SHORT = 500_000
-"""Particle steps (samples x particles x steps per sample) of a weighing up to which IBIS stays.
-
-Its twenty weighings then take less than the tenth of a second for which the search runs, and the
-kernel with derivatives, which takes seconds to compile, is not needed (`benchmarks.seconds`).
-"""
-USUAL_STEPS = 4
-"""Steps per sample that are counted where they are chosen on the way."""
 TEMPERED = 15
 """Weighings that tempering from the prior takes for each parameter, at most as a rule: 5 to 15 on
 epidemics, oscillators and populations of 21 to 200 samples, where its moves are accepted."""
@@ -59,12 +50,6 @@ def why_not_searched(problem: Problem, settings: RunSettings) -> str | None:
         return None
     if exact_likelihood(problem, settings) is None:
         return "an estimated likelihood has no gradient"
-    # From the prior of a learned scale the way is long: IBIS weighs such records 90 to 170 times.
-    if settings.follows_gradient or learned_scales(problem) is not None:
-        return ""
-    steps = USUAL_STEPS if settings.solver.automatic else int(settings.solver.steps)
-    if problem.n_samples * settings.particles * steps <= SHORT:
-        return "the record is short"
     return ""
 
 

@@ -13,7 +13,7 @@ from smcpn.checkpoint.fingerprint import data_fingerprint, model_fingerprint
 from smcpn.checkpoint.problem import problem_document, restored_problem
 from smcpn.checkpoint.records import read_records, records_path, remove_records, write_records
 from smcpn.checkpoint.writer import CheckpointWriter
-from smcpn.codegen.native import target
+from smcpn.codegen.target import target
 from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError, NotStorableError
 from smcpn.estimate.linearise import is_linear_in_networks, networks_of

@@ -12,7 +12,7 @@ from smcpn.arguments import FILE_NAME, THREADS
 from smcpn.checkpoint.codec import read_run
 from smcpn.checkpoint.container import POSTERIOR, RUN, kind_of, previous_of
 from smcpn.checkpoint.posterior import read_posterior
-from smcpn.codegen.native import compiling_for
+from smcpn.codegen.target import compiling_for
 from smcpn.distributed.engines import checked_executor
 from smcpn.distributed.workers import workers_of
 from smcpn.errors import InputError, real_number, shown

@@ -5,25 +5,32 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
+from smcpn.codegen.clock import counted_apart
 from smcpn.codegen.kernel import CLOCK
 from smcpn.distributed.likelihood import distributed, evaluated_by
 from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError
+from smcpn.estimate.first_samples import SearchesOfFirstSamples, first_samples
 from smcpn.likelihood.contract import EstimatedLikelihood
 from smcpn.likelihood.differentiable import DifferentiableLanes
-from smcpn.likelihood.lanes import LaneLikelihood
+from smcpn.likelihood.gradient import LogLikelihood
+from smcpn.likelihood.lanes import Grid, LaneLikelihood
 from smcpn.likelihood.registry import LIKELIHOODS, build_estimate, build_likelihood
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT, DiscretisationShift, shift_of_particles
 from smcpn.likelihood.steps import coarser_solver, finer_solver
+from smcpn.likelihood.wall import Wall, wall_of
 from smcpn.model.problem import Problem
 from smcpn.model.scaled_columns import learned_scales
+from smcpn.run.departure import Departure, departure, shift_by_filters
 from smcpn.run.plan import exact_likelihood, planned, tempered_instead, why_not_searched
 from smcpn.settings import AUTO, METHODS, Method, Plan, RunSettings, RunSnapshot
-from smcpn.smc.estimation import MOST
+from smcpn.smc.estimation import MOST, spread_out
 from smcpn.smc.ibis import Ibis
+from smcpn.smc.looks import look
 from smcpn.smc.particles import (
     AnyLikelihood,
     ParticleSystem,
@@ -36,7 +43,7 @@ from smcpn.smc.replicates import Populations, combine
 from smcpn.smc.sampler import Progress, Sampler, Snapshot
 from smcpn.smc.sampler import Settings as SamplerSettings
 from smcpn.smc.start import WIDTH, MixtureStart, share_beyond
-from smcpn.smc.tempering import CollapsedError
+from smcpn.smc.tempering import CollapsedError, Tempering
 from smcpn.solver import Solver
 
 _log = logging.getLogger(__name__)
@@ -92,8 +99,13 @@ class Run:
         Whether it is a wider one.
     work : int
         Solver steps of the particles so far, over all of them.
+    wall : Wall or None
+        Of the solver, at which the posterior ends.
     outcome : tuple of Populations and DiscretisationShift, or None
         At the end. The shift is None where a finer solver cannot be had.
+    departure : Departure or None
+        At the end, from the likelihood that only particle filters estimate; None where there is
+        none that the likelihood approximates.
     """
 
     def __init__(
@@ -141,6 +153,8 @@ class Run:
             )
             for one, (likelihood, finer) in run._likelihoods_of(snapshot)
         ]
+        for number in range(len(run.samplers)):
+            run._let_search(number)
         return run
 
     def _likelihoods_of(self, snapshot: RunSnapshot) -> Iterator[tuple[Snapshot, Both]]:
@@ -214,6 +228,7 @@ class Run:
             rng, prior = self.settings.generator(len(self.samplers)), self.problem.prior
             self.samplers.append(self._method(prior, self.likelihood, self._sampler_settings, rng))
             self.solvers.append(self.solver)
+            self._let_search(len(self.samplers) - 1)
             self._checked = 0
         else:
             self._conclude()
@@ -230,8 +245,10 @@ class Run:
         populations = combine(self.samplers)
         finer = finer_solver(self.problem, self.solver)
         at_hand = all(solver == self.solver for solver in self.solvers)
-        if finer is None or not at_hand or self._comparable is None:
+        if finer is None or not at_hand:
             return populations, None
+        if self._comparable is None:
+            return populations, self._shift_by_filters(finer)
         return populations, self._shift(finer, self.samplers)
 
     @property
@@ -260,16 +277,19 @@ class Run:
     def _judge_start(self, sampler: Sampler) -> None:
         """Begin again where the weights show that the start is not near enough to the posterior.
 
-        That is at the modes widened, or, where these miss a part of it, at the prior. Moves that
-        follow the gradient carry particles along the path from where they begin, and in many
-        dimensions no start has weights of which the largest do not matter.
+        That is at the modes widened, or, where these miss a part of it, at the prior; so it is
+        where the weights were too heavy to tell the error of the evidence, and moves could not
+        either. Moves that follow the gradient carry particles along the path from where they begin,
+        and in many dimensions no start has weights of which the largest do not matter.
         """
         pareto_k = sampler.pareto_k
         if self.settings.follows_gradient and np.isfinite(pareto_k):
             return
         if self.refused_k is not None:
             return
-        if pareto_k > largest_k(self.settings.particles):
+        ended = sampler.sample == self.likelihood.n_samples
+        open_end = ended and isinstance(sampler, Tempering) and sampler.leaves_error_open
+        if pareto_k > largest_k(self.settings.particles) or open_end:
             self.refused_k, self.widened = pareto_k, bool(np.isfinite(pareto_k))
             self.widened = self.widened and self._covers_posterior()
         elif self._leaves_scales_open(sampler):
@@ -361,10 +381,13 @@ class Run:
 
     def _clear(self) -> None:
         self.outcome: Outcome | None = None
+        self.wall: Wall | None = None
+        self.departure: Departure | None = None
         self.samplers: list[Method] = []
         self.solvers: list[Solver] = []
         self._likelihoods: dict[Solver, ExactLikelihood] = {}
         self._estimates: dict[Solver, EstimatedLikelihood] = {}
+        self._functions: dict[Solver, LogLikelihood] = {}
         self._checked = 0
 
     def _begin(self, solver: Solver) -> None:
@@ -401,7 +424,7 @@ class Run:
 
     @property
     def _comparable(self) -> str | None:
-        """Name of the likelihood by which solvers are compared; None where there is none.
+        """Name of the likelihood by which solvers are compared; None where filters do that.
 
         Where particles were not carried over to an estimate at once, its approximation is too far
         from it to tell the effect of the steps.
@@ -434,6 +457,7 @@ class Run:
                 raise
             return
         self._judge_start(sampler)
+        self._look_for_modes(sampler)
         if len(sampler.rejuvenations) > before and sampler.sample < last:
             self._judge_cost(sampler)
         whole = sampler.exponent is None and len(sampler.rejuvenations) > before
@@ -452,12 +476,46 @@ class Run:
             return False
         return True
 
+    def _look_for_modes(self, sampler: Method) -> None:
+        """Have a population from the prior take back what it lacks of the modes that were found.
+
+        Their Gaussians were refused, but together with the moments of the particles they may do.
+        """
+        modes = None if self.plan is None else self.plan.modes
+        given_up = self.refused_k is not None and not self.widened
+        done = isinstance(sampler, Tempering) and sampler.sample == self.likelihood.n_samples
+        if not (given_up and done and modes and sampler.rejuvenations) or self.exact is None:
+            return
+        near = MixtureStart(self.problem.prior, modes, learned_scales(self.problem))
+        found = look(sampler, lambda samples, points: near, sampler.apart())
+        sampler.take_back(found.anew, found.missed)
+
+    def _let_search(self, number: int) -> None:
+        """Have a population that assimilates samples look for what it loses; see `smc.looks`."""
+        sampler, solver = self.samplers[number], self.solvers[number]
+        if isinstance(sampler, Ibis) and self.exact is not None:
+            sampler.searches = SearchesOfFirstSamples(
+                partial(self._differentiable, self.exact, solver),
+                partial(first_samples, self.problem.records),
+            )
+
+    def _differentiable(self, name: str, solver: Solver) -> LogLikelihood:
+        """A likelihood with its gradient by a solver, made once."""
+        if solver not in self._functions:
+            function = LogLikelihood(self.problem, name, solver, self.threads)
+            self._functions[solver] = function.evaluated(evaluated_by(self.workers))
+        return self._functions[solver]
+
     def _carry_over(self, number: int) -> None:
         """Carry a population over to the solver in force."""
         sampler = self.samplers[number]
         sampler.cross_refinement()
         if sampler.finer is None:
             self.solvers[number] = self.solver
+            self._let_search(number)
+            if isinstance(sampler, Ibis):
+                # Coarse steps may have cut off what these do not.
+                sampler.look()
             if sampler.sample < self.likelihood.n_samples:
                 self._judge_on_the_way()
 
@@ -494,10 +552,53 @@ class Run:
         fine = shift is None or shift.size <= AUTOMATIC_SHIFT or not self.settings.solver.automatic
         if shift is not None and not fine and not carried:
             self._refine(shift.finer, shift, list(range(len(self.samplers))))
+            return
+        self.wall = self._ends_at()
+        beyond = None if self.wall is None else self.wall.finer
+        if beyond is not None and self.settings.solver.automatic and not carried:
+            _log.info("%s", self.wall)
+            self._begin(beyond)
         elif self._is_estimate and approximate:
             approximate[0].begin_estimate(self._estimate(self.solver))
         else:
+            self.departure = self._departure()
             self.outcome = populations, shift
+
+    def _ends_at(self) -> Wall | None:
+        """Wall of the solver at which the posterior ends; None where there is none."""
+        name, n = self._comparable, self.problem.n_samples
+        if name is None:
+            return None
+        shares = normalise(np.array([sampler.log_evidence for sampler in self.samplers]))
+        systems = [sampler.system for sampler in self.samplers]
+        return wall_of(
+            self.problem,
+            self.solver,
+            name,
+            np.concatenate([one.theta for one in systems]),
+            np.concatenate([s * one.weights for s, one in zip(shares, systems, strict=True)]),
+            lambda solver: lambda values: self._exact(name, solver).evaluate(values, n)[1],
+        )
+
+    def _departure(self) -> Departure | None:
+        """Compare an approximation with what it approximates, at a few particles."""
+        name, problem, solver = self.settings.likelihood, self.problem, self.solver
+        kind, estimated = LIKELIHOODS[name], LIKELIHOODS[name].approximates
+        grid = Grid.of(problem.records, problem.model.delay)
+        if estimated is None or kind.traced(problem, solver, grid).exact:
+            return None
+        try:
+            estimate = build_estimate(problem, solver, self.threads, estimated)
+        except InputError as error:
+            _log.info("the %s likelihood is not compared with another: %s", name, error)
+            return None
+        rng = self.settings.generator(self.settings.replicates)
+        # A check is none of the weighings that led to the posterior.
+        with counted_apart():
+            return departure(
+                problem.names, solver, self.samplers[0].system, problem.prior.natural, name,
+                estimate, estimated, rng,
+            )  # fmt: skip
 
     @property
     def _approaching(self) -> bool:
@@ -520,6 +621,20 @@ class Run:
         likelihood = self._exact(self.exact, self.solver)
         for k in numbers:
             self.samplers[k].refine(likelihood, self.samplers[k].compared(likelihood))
+
+    def _shift_by_filters(self, finer: Solver) -> DiscretisationShift:
+        """Shift of the first population, where no approximation is near enough to tell it."""
+        sampler, names = self.samplers[0], self.problem.names
+        estimate = sampler.estimate
+        assert estimate is not None
+        fine = self._estimate(finer).with_state_particles(estimate.state_particles)
+        both = estimate, fine.with_look_ahead(estimate.look_ahead)
+        theta = sampler.system.theta[spread_out(sampler.system, max(JUDGES, 20 * len(names)))]
+        rng = self.settings.generator(self.settings.replicates)
+        with counted_apart():
+            return shift_by_filters(
+                names, (self.solver, finer), both, theta, self.problem.prior.natural(theta), rng
+            )
 
     def _shift(self, finer: Solver, samplers: Sequence[Method]) -> DiscretisationShift:
         """Shift of populations together, by evenly chosen particles."""

@@ -8,7 +8,8 @@ from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError, listed, shown
 from smcpn.estimate.laplace import laplace
 from smcpn.estimate.linearise import is_of
-from smcpn.estimate.maximise import MANY, SEARCHES
+from smcpn.estimate.maximise import more_starts
+from smcpn.estimate.multistart import SEARCHES
 from smcpn.functions.linearised_network import LinearisedNetwork
 from smcpn.model.problem import Problem
 from smcpn.model.scaled_columns import learned_scales
@@ -19,14 +20,14 @@ from smcpn.smc.ibis import Ibis
 from smcpn.smc.particles import normalise
 from smcpn.smc.psis import largest_k
 from smcpn.smc.replicates import Populations
-from smcpn.smc.start import Modes, extreme_spreads
+from smcpn.smc.start import LOST, Modes, extreme_spreads
 
-DISAGREEMENT = 2.0
-"""Ratio of the spreads of particles and start, along a direction, that is warned of."""
+NARROWER, WIDER = 2.0, 3.0
+"""Ratios of the spreads of start and particles along a direction that are warned of. A posterior
+that is twice as wide as the Gaussian at its mode is skewed and nothing else; a start as wide as
+`WIDTH` has its tails."""
 HIGHER = 1.0
 """Nats above the highest end of the searches from which a particle is on another hill."""
-LOST = 5.0
-"""Nats of log-evidence, beyond the error of a Laplace approximation, that a run may not lack."""
 
 
 def approximation_of(start: Laplace | str | None, problem: Problem) -> Laplace | None:
@@ -102,7 +103,8 @@ def warnings_of_start(run: Run, populations: Populations) -> tuple[str, ...]:
         f"searches for the modes to start from: {modes.searches}, and what these missed only "
         "draws from the prior can find; make the start of smcpn.laplace(problem, starts=20)",
     )
-    doubt = (f"{modes.doubt}: make the start of smcpn.laplace(problem, starts={MANY})",)
+    more = more_starts(modes.searches)
+    doubt = (f"{modes.doubt}: make the start of smcpn.laplace(problem, starts={more})",)
     told = few if modes.searches < SEARCHES else doubt if modes.doubt else ()
     return told + _surpassed(run, modes, populations) + _disagreement(run, populations)
 
@@ -110,11 +112,13 @@ def warnings_of_start(run: Run, populations: Populations) -> tuple[str, ...]:
 def _surpassed(run: Run, modes: Modes, populations: Populations) -> tuple[str, ...]:
     """Warn if a particle is higher than all ends of the searches, by the same likelihood.
 
-    Where scales are learned searches climb another density.
+    Where scales are learned searches climb another density, and of a record that has become longer
+    they have climbed that of its beginning.
     """
     assert run.plan is not None
     same = run.plan.solver == run.solver and run.settings.likelihood == run.exact
-    if not same or not len(modes.ends) or learned_scales(run.problem) is not None:
+    longer = any(isinstance(sampler, Ibis) for sampler in run.samplers)
+    if not same or longer or not len(modes.ends) or learned_scales(run.problem) is not None:
         return ()
     heights = populations.log_likelihood + run.problem.prior.log_density(populations.theta)
     highest = float(np.max(heights[np.isfinite(heights)], initial=-np.inf))
@@ -123,7 +127,7 @@ def _surpassed(run: Run, modes: Modes, populations: Populations) -> tuple[str, .
     return (
         f"particles reach a log posterior of {highest:.6g}, and the searches ended at "
         f"{modes.ends[0]:.6g} at most: smcpn.maximise and smcpn fit end in a lesser mode, take "
-        f"starts={MANY}",
+        f"starts={more_starts(modes.searches)}",
     )
 
 
@@ -160,8 +164,8 @@ def _disagreement(run: Run, populations: Populations) -> tuple[str, ...]:
     chains = populations.rejuvenations[-1].chains
     independent = chains / run.settings.particles if chains else 1.0
     spreads = extreme_spreads(run.start, populations.theta, weights, independent)
-    narrowest = 1.0 / (DISAGREEMENT * run.start.width)
-    spreads = [one for one in spreads if not narrowest < one.ratio < DISAGREEMENT]
+    narrowest = 1.0 / (NARROWER * run.start.width)
+    spreads = [one for one in spreads if not narrowest < one.ratio < WIDER]
     if not spreads:
         return ()
     worst = max(spreads, key=lambda spread: abs(np.log(max(spread.ratio, 1e-300))))

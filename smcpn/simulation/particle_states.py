@@ -54,7 +54,7 @@ class PathMoments:
     def add(self, history: History, rng: np.random.Generator, draws: int) -> Array:
         """Count the paths of a filter, and draw some of them, (draws, T, n)."""
         self._count += 1
-        last = history.twisted_log_weights[-1]
+        last = history.log_weights[-1]
         weights = np.exp(last - last.max())
         weights /= weights.sum()
         chosen = rng.choice(len(weights), size=draws, p=weights)

@@ -37,6 +37,7 @@ from smcpn.simulation.particle_states import (
 )
 from smcpn.simulation.particles import TWO_SIDED_95, initial_number, starting_like
 from smcpn.simulation.smoother import Filtered, Smoother
+from smcpn.smc.estimation import WITNESSES
 from smcpn.smc.resampling import systematic
 from smcpn.solver import Solver
 
@@ -284,7 +285,7 @@ def _by_particles(
         alone.model = starting_like(problem, problem.model, start)
     solver = solver.with_steps(steps_of(problem, solver, record))
     likelihood = kind.build(alone, solver, state_particles=STATE_PARTICLES)
-    likelihood = likelihood.suited(np.mean(values, axis=0))
+    likelihood = likelihood.suited(values[:: -(-len(values) // WITNESSES)])
     keys = rng.integers(2**64, size=(len(values), likelihood.n_keys(len(record))), dtype=np.uint64)
     n = len(problem.ode.states)
     smoothed, filtered = PathMoments(len(record), n), Mixture(len(record), n)

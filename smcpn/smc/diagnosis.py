@@ -8,11 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from smcpn.smc.mixing import MUCH_UNMOVED
-from smcpn.smc.particles import ParticleSystem, distinct_sample_size
+from smcpn.smc.particles import ParticleSystem
 from smcpn.smc.rejuvenation import Rejuvenation
 
-FEW_DISTINCT = 0.5
-"""Share of the effective sample size that is left where copies count once."""
 LOW_ACCEPTANCE = 0.1
 FEW_LINEAGES = 10
 DEEP_BRIDGE = 20
@@ -114,6 +112,17 @@ def _of_the_diverged(rejuvenations: Records) -> str:
     )
 
 
+def _of_the_missed(rejuvenations: Records) -> str:
+    missed = [r.missed for r in rejuvenations if np.isfinite(r.missed)]
+    if not missed:
+        return ""
+    return (
+        f"searches found a mode of log posterior {missed[-1]:.6g} whose surroundings the particles "
+        "lack, and too few draws about it count to give it back to them: use method='auto' on the "
+        "record, or more particles"
+    )
+
+
 SYMPTOMS: dict[str, Callable[[Records], str]] = {
     "acceptance": _of_acceptance,
     "unmoved": _of_the_unmoved,
@@ -121,17 +130,17 @@ SYMPTOMS: dict[str, Callable[[Records], str]] = {
     "chains": _of_chains,
     "bridge": _of_bridges,
     "diverged": _of_the_diverged,
+    "missed": _of_the_missed,
 }
 """What is told of rejuvenations by kind of symptom; nothing where there is none."""
 
 
 def diagnose_particles(system: ParticleSystem) -> dict[str, str]:
     """Return a warning where many of the final particles are copies."""
-    distinct = distinct_sample_size(system.theta, system.log_weights)
-    if distinct >= FEW_DISTINCT * system.ess:
+    if not system.crowded:
         return {}
     alive = np.isfinite(system.log_weights)
-    different = len(np.unique(system.theta[alive], axis=0))
+    distinct, different = system.distinct, len(np.unique(system.theta[alive], axis=0))
     ancestors = len(np.unique(system.ancestor[alive]))
     return {
         "distinct": (

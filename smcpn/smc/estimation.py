@@ -38,12 +38,15 @@ FIRST, MOST = 32, 4096
 """State particles to begin with, and the most that a run chooses by itself."""
 MOST_STATE_PARTICLES = 1 << 20
 """The most that a run can be given."""
-MOST_VARIANCE = 1.0
-"""Variance of log Z at one theta above which their number is doubled."""
+MOST_VARIANCE, MOST_CARRIED = 1.0, 0.5
+"""Variance of log Z at one theta above which their number is doubled; the lesser one on the way
+from an approximation, which takes few parts and has the tails of the posterior yet to find."""
 HIGH_VARIANCE = 3.0
 """Variance above which most moves are refused, for they wait for estimates that are too large."""
 COPIES = 8
 """Filters that estimate this variance."""
+WITNESSES = 4
+"""Particles at which kinds of filters are compared."""
 PRIOR_PLACES = 20
 """Every so many particles one is drawn from the prior."""
 
@@ -67,13 +70,21 @@ def enough(
     estimate: EstimatedLikelihood,
     system: ParticleSystem,
     rng: np.random.Generator,
+    most: float = MOST_VARIANCE,
 ) -> tuple[EstimatedLikelihood, float]:
     """Double the state particles until their variance at the mean is small; return it too."""
     variance = variance_at_mean(target.with_estimate(estimate), system, rng)
-    while variance > MOST_VARIANCE and 2 * estimate.state_particles <= MOST:
+    while variance > most and 2 * estimate.state_particles <= MOST:
         estimate = estimate.with_state_particles(2 * estimate.state_particles)
         variance = variance_at_mean(target.with_estimate(estimate), system, rng)
     return estimate, variance
+
+
+def spread_out(system: ParticleSystem, count: int) -> NDArray[np.int64]:
+    """Numbers of so many particles that stand for a population, each for the same weight."""
+    edges = np.cumsum(system.weights)
+    chosen = np.searchsorted(edges, edges[-1] * (np.arange(count) + 0.5) / count)
+    return np.minimum(chosen, len(system) - 1)
 
 
 def exchanged(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,16 +45,86 @@ class EvidenceEstimate:
     variance: float = float("inf")
 
 
+class Density(Protocol):
+    """A normalised density."""
+
+    def log_density(self, theta: Array) -> Array:
+        """Return its logarithm at (n, d), shape (n,)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Independent draws from one density.
+
+    Attributes
+    ----------
+    density : Density
+    theta : ndarray, (n, d)
+    log_ratio : ndarray, (n,)
+        log target - log density; -inf where excluded.
+    """
+
+    density: Density
+    theta: Array
+    log_ratio: Array
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Drawn]) -> Drawn:
+        """All draws of several parts, which are of one density, in order."""
+        theta = np.concatenate([part.theta for part in parts])
+        return cls(parts[0].density, theta, np.concatenate([part.log_ratio for part in parts]))
+
+
+def mixture_log_ratio(drawn: Sequence[Drawn]) -> Array:
+    """Log target - log density of all draws together, those of the mixture of their densities.
+
+    Where one density leaves out a part of the target its draws there have large weights; by the
+    mixture they have those of the density that covers it best (the balance heuristic).
+
+    References
+    ----------
+    Veach, E., Guibas, L. (1995). Optimally combining sampling techniques for Monte Carlo
+    rendering. SIGGRAPH. Owen, A., Zhou, Y. (2000). Safe and effective importance sampling. JASA 95.
+    """
+    if len(drawn) < 2:
+        return drawn[0].log_ratio if drawn else np.empty(0)
+    shares = np.log(np.array([len(one.theta) for one in drawn], dtype=float))
+    shares -= np.log(sum(len(one.theta) for one in drawn))
+    found = []
+    for number, one in enumerate(drawn):
+        parts = np.stack([other.density.log_density(one.theta) for other in drawn])
+        mixture = np.logaddexp.reduce(parts + shares[:, None], axis=0)
+        found.append(one.log_ratio + (parts[number] - mixture))
+    return np.concatenate(found)
+
+
 def importance_estimate(log_ratio: Array) -> EvidenceEstimate:
     """Estimate from independent draws, given log target - log density of each, (n,).
 
     None, that is one of infinite variance, where the draws are too few to tell their error, or
-    where the tail of their weights is so heavy that a draw yet unseen may outweigh all.
+    where the tail of their weights is so heavy that a draw yet unseen may outweigh all. That is
+    decided for each half of the draws by the other one: draws of which the largest happened to
+    stay away look as if they had a light tail, and their mean is too low. For the same reason the
+    error is told by the half that states the larger one.
     """
-    ess, log_mean = ess_and_log_mean(log_ratio)
-    if ess < TRUSTED_ESS or pareto_k(log_ratio) >= FINITE_VARIANCE:
+    halves = log_ratio[0::2], log_ratio[1::2]
+    kept = [half for half, other in zip(halves, halves[::-1], strict=True) if tells_error(other)]
+    if not kept:
         return EvidenceEstimate()
-    return EvidenceEstimate(float(log_mean), float(1.0 / ess - 1.0 / len(log_ratio)))
+    draws = np.concatenate(kept)
+    share = min(float(ess_and_log_mean(half)[0]) / len(half) for half in halves)
+    if share == 0.0:
+        return EvidenceEstimate()
+    log_mean = float(ess_and_log_mean(draws)[1])
+    return EvidenceEstimate(log_mean, max(0.0, (1.0 / share - 1.0) / len(draws)))
+
+
+def tells_error(log_ratio: Array) -> bool:
+    """Whether half of the draws of an estimate can tell the error of the other half, (n,)."""
+    if not len(log_ratio) or ess_and_log_mean(log_ratio)[0] < 0.5 * TRUSTED_ESS:
+        return False
+    return pareto_k(log_ratio) < FINITE_VARIANCE
 
 
 def pooled(estimates: Sequence[EvidenceEstimate]) -> EvidenceEstimate:

@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 
 from smcpn.likelihood.contract import EstimatedLikelihood
 from smcpn.smc.keyed import extended, stepwise
-from smcpn.smc.particles import Target, accumulated, ess_and_log_mean, finite_or_excluded
+from smcpn.smc.looks import Searches, look, next_look
+from smcpn.smc.particles import (
+    Target,
+    accumulated,
+    ess_and_log_mean,
+    finite_or_excluded,
+)
 from smcpn.smc.sampler import Sampler
 
 Array = NDArray[np.float64]
@@ -34,21 +40,49 @@ class Ibis(Sampler):
     ----------
     Chopin, N. (2002). A sequential particle filter method for static models. Biometrika 89.
     Chopin, N., Jacob, P. E., Papaspiliopoulos, O. (2013). SMC^2. JRSS B 75.
+
+    Attributes
+    ----------
+    searches : Searches or None
+        Who looks for what the particles have lost, after numbers of samples that double, and after
+        the last one; see `smcpn.smc.looks`.
     """
 
+    searches: Searches | None = None
     _block = SMALL_BLOCK
 
     def advance(self, last: int) -> None:
         """Assimilate a block of samples, or the next part of a sample that is too informative."""
+        begin = self.sample
         if self.exponent is None:
             most = max(1, MOST_INCREMENTS // len(self.system))
             block = min(self._block, self.settings.block, most)
-            self._assimilate(self._with_keys(min(self.sample + block, last)))
+            end = min(begin + block, last, self._next_look)
+            self._assimilate(self._with_keys(end))
             self._block = 2 * block
         if self.exponent is not None:
             self._block = SMALL_BLOCK
             if self._cross(Target(self.prior, self.likelihood, self.sample, 0.0)):
                 self._assimilate_increment()
+        if self.sample > begin and self.exponent is None:
+            self._look_where_due()
+
+    @property
+    def _next_look(self) -> int:
+        """Number of samples after which there is the next look."""
+        return next_look(self.sample, len(self.prior))
+
+    def _look_where_due(self) -> None:
+        """Look after so many samples as call for it, and after the last one."""
+        if self.sample in (self.likelihood.n_samples, next_look(self.sample - 1, len(self.prior))):
+            self.look()
+
+    def look(self) -> None:
+        """Search for what the particles have lost, and where there is any begin anew with it."""
+        if self.searches is None or not self.rejuvenations:
+            return
+        found = look(self, self.searches, self.apart())
+        self.take_back(found.anew, found.missed)
 
     def _recomputed(self, index: Any) -> tuple[Array, Array, Array]:
         """See `Sampler.recomputed`."""

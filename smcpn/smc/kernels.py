@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.smc.cross_fitting import CrossFitted
+from smcpn.smc.evidence import Drawn
 from smcpn.smc.keyed import fresh_keys, redrawn
 from smcpn.smc.particles import ParticleSystem, Target
 from smcpn.smc.proposals import Proposal, weighted_moments
@@ -36,15 +37,14 @@ class Move:
         Particles that moved.
     diverged : int
         Proposals whose solution was NaN or infinite.
-    log_ratio : ndarray, (N,), optional
-        log pi - log q of the proposals where these are independent of the particles: their mean
-        on the natural scale estimates the evidence.
+    drawn : Drawn, optional
+        The proposals, where these are independent of the particles: they estimate the evidence.
     """
 
     system: ParticleSystem
     accepted: int
     diverged: int
-    log_ratio: Array | None = None
+    drawn: Drawn | None = None
 
 
 class Kernel(Protocol):
@@ -106,7 +106,8 @@ class IndependentKernel:
                 accept = log_uniform[first + k] < log_ratio - ratio
                 system = system.where(accept, proposed.take(part))
                 ratio = np.where(accept, log_ratio, ratio)
-                yield Move(system, int(accept.sum()), _diverged(log_ratio), log_ratio)
+                drawn = Drawn(self.proposal, proposed.theta[part], log_ratio)
+                yield Move(system, int(accept.sum()), _diverged(log_ratio), drawn)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,9 @@ POOR_ROUND = 0.1
 """Share of the target left by a round of moves above which the next proposal is tried."""
 TRIAL = 3
 """Moves of a proposal that is tried."""
+FURTHER = 40
+"""Moves beyond the usual number where these leave too much of the target. A tenth is reached with
+an acceptance of .06 on average, and a gradient costs as much where there are twenty parameters."""
 HOPELESS_ACCEPTANCE = 0.05
 """Acceptance below which no independent proposal is of use and a random walk takes over."""
 PREDICTED_ACCEPTANCE = 0.5
@@ -122,7 +125,7 @@ class IndependentMetropolis(MoveStrategy):
     particles had not found. Each particle is moved by a fit that it had no part in, see
     `CrossFitted`. Where a round leaves more than a tenth of the target unmoved the next proposal
     is tried, and the better one stays in use until the first is predicted to do well again. A
-    random walk takes over where even the best is hopeless.
+    random walk takes over where even the best is hopeless, and parts copies that it left together.
 
     Attributes
     ----------
@@ -133,7 +136,7 @@ class IndependentMetropolis(MoveStrategy):
 
     name: ClassVar[str] = "independent"
 
-    settings: MoveSettings = field(default_factory=MoveSettings)
+    settings: MoveSettings = field(default_factory=lambda: MoveSettings(further=FURTHER))
     proposals: Sequence[type[Proposal]] = (DefensiveGaussian, StudentMixture)
 
     def document(self) -> dict[str, Any]:
@@ -194,10 +197,15 @@ class IndependentMetropolis(MoveStrategy):
             kernel = IndependentKernel(self._fit(number, rounds.system.theta, moved))
             rounds.expect(kernel, EXPECTED_ACCEPTANCE)
         kernel = tried[min(tried, key=lambda k: rounds.unmoved_by_round(tried[k]))]
+        walk = RandomWalkKernel.fit(theta, weights)
         if rounds.acceptance(kernel) < HOPELESS_ACCEPTANCE:
-            walk = RandomWalkKernel.fit(theta, weights)
             rounds.move_on(walk, None)
             return rounds.system, rounds.record(walk)
+        freed = 0
+        # Where no proposal comes, copies stay; what was expected to move does not know such places.
+        while rounds.system.crowded and freed < self.settings.further:
+            rounds.every(walk, ROUND)
+            freed += ROUND
         return rounds.system, rounds.record(kernel)
 
     def _fit(self, number: int, theta: Array, fold: Fold) -> CrossFitted:

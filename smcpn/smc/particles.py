@@ -69,6 +69,10 @@ def ess_and_log_mean(log_weights: Array) -> tuple[Array, Array]:
     return ess.reshape(shape[:-1])[()], log_mean.reshape(shape[:-1])[()]
 
 
+FEW_DISTINCT = 0.5
+"""Share of the effective sample size, left where copies count once, of a crowded population."""
+
+
 def distinct_sample_size(theta: Array, log_weights: Array) -> float:
     """`effective_sample_size` of (n, d) and (n,), where copies of a particle count as one."""
     _, number = np.unique(theta, axis=0, return_inverse=True)
@@ -160,6 +164,16 @@ class ParticleSystem:
     def ess(self) -> float:
         """Effective sample size."""
         return float(effective_sample_size(self.log_weights))
+
+    @property
+    def distinct(self) -> float:
+        """Effective sample size, copies of a particle counted as one."""
+        return distinct_sample_size(self.theta, self.log_weights)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether less than `FEW_DISTINCT` of it is left where copies count once."""
+        return self.distinct < FEW_DISTINCT * self.ess
 
     def take(self, index: Any) -> ParticleSystem:
         """Select particles by index, slice or mask, in that order."""

@@ -38,8 +38,7 @@ def pareto_k(log_weights: Array) -> float:
     Vehtari, A., Simpson, D., Gelman, A., Yao, Y., Gabry, J. (2024). Pareto smoothed importance
     sampling. JMLR 25.
     """
-    n = len(log_weights)
-    tail = int(np.ceil(min(0.2 * n, 3.0 * np.sqrt(n))))
+    tail = _tail_length(len(log_weights))
     largest = np.sort(log_weights)[-tail - 1 :]
     if tail < LEAST_TAIL or largest[0] == -np.inf:
         return float("inf")
@@ -50,12 +49,22 @@ def pareto_k(log_weights: Array) -> float:
     return _generalised_pareto_shape(exceedances)
 
 
+def k_error(k: float, n: int) -> float:
+    """Return the standard error of the shape ``k`` of ``n`` weights, as of its likelihood."""
+    return (1.0 + k) / float(np.sqrt(_tail_length(n) + PRIOR_WEIGHTS))
+
+
 def largest_k(n: int) -> float:
     """Return the shape up to which ``n`` weighted draws can be trusted, min(1 - 1 / log10 n, .7).
 
     Vehtari et al. (2024), section 3.2.4: the draws needed are about 10^(1 / (1 - k)).
     """
     return min(1.0 - 1.0 / np.log10(n), LIMIT) if n > 1 else 0.0
+
+
+def _tail_length(n: int) -> int:
+    """Number of the largest of ``n`` weights to which the shape is fitted."""
+    return int(np.ceil(min(0.2 * n, 3.0 * np.sqrt(n))))
 
 
 def _generalised_pareto_shape(exceedances: Array) -> float:

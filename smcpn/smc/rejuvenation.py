@@ -6,15 +6,22 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import Count, Positive, check_fields
+from smcpn.arguments import Count, Positive, check_fields, whole
 from smcpn.errors import InputError
-from smcpn.smc.evidence import EvidenceEstimate, importance_estimate, log_pair_ratio, pooled
+from smcpn.smc.evidence import (
+    Drawn,
+    EvidenceEstimate,
+    importance_estimate,
+    log_pair_ratio,
+    mixture_log_ratio,
+)
 from smcpn.smc.kernels import Kernel
-from smcpn.smc.mixing import unmoved_share
+from smcpn.smc.mixing import MUCH_UNMOVED, unmoved_share
 from smcpn.smc.particles import ParticleSystem, Target
 from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.resampling import Resample
@@ -38,6 +45,8 @@ class MoveSettings:
         counted that proposals seldom leave, see `smcpn.smc.mixing`.
     max_moves : int
         Most moves of one rejuvenation.
+    further : int
+        Most moves beyond these, made where they leave more than a fifth of the target.
     seconds : float, optional
         Begin no further round of moves in a rejuvenation that has taken this long; one move is
         always made. What a run returns then depends on the speed of the machine: it is no
@@ -46,10 +55,11 @@ class MoveSettings:
 
     moved: float = 0.9
     max_moves: Count = 20
+    further: Annotated[int, whole(0)] = 0
     seconds: Positive | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self, "moved", "max_moves", "seconds")
+        check_fields(self, "moved", "max_moves", "further", "seconds")
         if not 0.0 < self.moved < 1.0:
             raise InputError(f"moved is {self.moved}: choose a share between 0 and 1")
 
@@ -110,6 +120,9 @@ class Rejuvenation:
     efficiency : float
         Effective draws that moves along the gradient made for each evaluation, a gradient counted
         as the evaluations that it costs, when they were last used; NaN before.
+    missed : float
+        Log posterior of a mode that searches found afterwards, that the particles lack and that
+        could not be given back to them; NaN without.
     """
 
     sample: int
@@ -136,6 +149,7 @@ class Rejuvenation:
     chains: int = 0
     start_correlation: float = 0.0
     efficiency: float = float("nan")
+    missed: float = float("nan")
 
 
 def chains_of(system: ParticleSystem, record: Rejuvenation | None) -> NDArray[np.int64]:
@@ -177,10 +191,10 @@ class Rounds:
         self.system, self.target, self._rng, self._settings = system, target, rng, settings
         self._ess, self._log_pair_ratio = system.ess, 0.0
         self._moves, self._evaluations, self._accepted, self._diverged = 0, 0, 0, 0
-        self._log_unmoved = 0.0
+        self._log_unmoved, self._most = 0.0, settings.max_moves
         self._acceptance: dict[str, float] = {}
         self._log_stay: dict[str, float] = {}
-        self._estimates: list[EvidenceEstimate] = []
+        self._drawn: list[Drawn] = []
 
     def resample(self, resample: Resample, size: int) -> NDArray[np.int64]:
         """Replace the weighted population by ``size`` equally weighted copies; return parents."""
@@ -195,20 +209,20 @@ class Rounds:
         return list(self._each(kernel, count))
 
     def _each(self, kernel: Kernel, count: int) -> Iterator[ParticleSystem]:
-        log_ratios, accepted, n = list[Array](), 0, len(self.system)
+        drawn, accepted, n = list[Drawn](), 0, len(self.system)
         for move in kernel.moves(self.system, self.target, self._rng, count):
             self.system = move.system
             accepted += move.accepted
             self._diverged += move.diverged
-            if move.log_ratio is not None:
-                log_ratios.append(move.log_ratio)
+            if move.drawn is not None:
+                drawn.append(move.drawn)
             yield move.system
         self._moves += count
         self._evaluations += count * n
         self._accepted += accepted
         acceptance = accepted / (count * n)
         self._acceptance[kernel.name] = acceptance
-        self._count_unmoved(kernel.name, count, acceptance, log_ratios)
+        self._count_unmoved(kernel.name, count, acceptance, drawn)
 
     def keep_all(self, kernel: Kernel, count: int, particles: int, starts: bool = False) -> None:
         """Make ``count`` moves, and take all states of all chains as the population (waste-free).
@@ -224,18 +238,17 @@ class Rounds:
         visited = [*begin, *self.every(kernel, count)]
         self.system = ParticleSystem.concatenate(visited).take(slice(particles))
 
-    def _count_unmoved(
-        self, name: str, count: int, acceptance: float, log_ratios: list[Array]
-    ) -> None:
-        """Count the share left by ``count`` moves, and the evidence where they tell it."""
-        if not log_ratios:
+    def _count_unmoved(self, name: str, count: int, acceptance: float, drawn: list[Drawn]) -> None:
+        """Count the share left by ``count`` moves; keep draws that tell the evidence."""
+        if not drawn:
             self._log_stay[name] = float(np.log1p(-_bounded(acceptance)))
             self._log_unmoved += count * self._log_stay[name]
             return
-        ratios = np.concatenate(log_ratios)
+        together = Drawn.concatenate(drawn)
+        ratios = together.log_ratio
         self._log_unmoved += _log_share(unmoved_share(ratios, count))
         self._log_stay[name] = _log_share(unmoved_share(ratios, ROUND)) / ROUND
-        self._estimates.append(importance_estimate(ratios))
+        self._drawn.append(together)
 
     def expect(self, kernel: Kernel, acceptance: float) -> None:
         """Plan the first round of a kernel by an acceptance."""
@@ -243,6 +256,8 @@ class Rounds:
 
     def round(self, kernel: Kernel, most: int) -> bool:
         """Make one round of moves, ``most`` at most; return whether there was one to make."""
+        if self._moves >= self._most and np.exp(self._log_unmoved) > MUCH_UNMOVED:
+            self._most = self._settings.max_moves + self._settings.further
         planned = min(self._planned(self._log_stay[kernel.name]), most)
         if planned > 0:
             deque(self._each(kernel, planned), maxlen=0)
@@ -279,7 +294,7 @@ class Rounds:
             increments=self._evaluations * self.target.n_samples,
             diverged=self._diverged,
             log_pair_ratio=self._log_pair_ratio,
-            evidence=pooled(self._estimates),
+            evidence=importance_estimate(mixture_log_ratio(self._drawn)),
             ancestors=len(np.unique(self.system.ancestor)),
             lineages=len(np.unique(self.system.lineage)),
             unmoved=float(np.exp(self._log_unmoved)),
@@ -291,7 +306,7 @@ class Rounds:
         settings, elapsed = self._settings, time.perf_counter() - self._begin
         missing = np.log1p(-settings.moved) - self._log_unmoved
         wanted = int(np.ceil(missing / log_stay - 1e-9))
-        wanted = max(0, min(wanted, settings.max_moves - self._moves))
+        wanted = max(0, min(wanted, self._most - self._moves))
         if settings.seconds is None:
             return wanted
         if self._moves == 0:

@@ -20,7 +20,17 @@ from smcpn.errors import InputError
 from smcpn.likelihood.contract import EstimatedLikelihood, Likelihood
 from smcpn.model.prior import Prior
 from smcpn.smc.cost import Cost, cost_so_far
-from smcpn.smc.estimation import FIRST, enough, exchanged, variance_at_mean, with_prior_share
+from smcpn.smc.estimation import (
+    FIRST,
+    MOST_CARRIED,
+    MOST_VARIANCE,
+    WITNESSES,
+    enough,
+    exchanged,
+    spread_out,
+    variance_at_mean,
+    with_prior_share,
+)
 from smcpn.smc.evidence import EvidenceEstimate, ancestral_variance, pooled, unrelated_share
 from smcpn.smc.keyed import fresh_keys, whole
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
@@ -400,9 +410,7 @@ class Sampler(ABC):
         mixed = with_prior_share(self.system, self.prior, self._log_likelihood, self._rng)
         self.log_floor = evidence.log + float(np.log(mixed.share) - np.log1p(-mixed.share))
         estimate = estimate.with_state_particles(self.settings.state_particles or FIRST)
-        alive = np.isfinite(self.system.log_weights)
-        mean = self.system.weights[alive] @ self.system.theta[alive]
-        self.finer = estimate.suited(self.prior.natural(mean[None])[0])
+        self.finer = self._suited(estimate)
         self.system = replace(
             mixed.system,
             keys=fresh_keys(self._rng, len(mixed.system), estimate.n_keys(self.sample)),
@@ -449,9 +457,13 @@ class Sampler(ABC):
         estimate = self.estimate
         assert estimate is not None
         # On the way from an approximation all of the estimate is soon to count.
-        target = target if self.finer is None else replace(target, exponent=1.0)
+        most = MOST_VARIANCE
+        if self.finer is not None:
+            target, most = replace(target, exponent=1.0), MOST_CARRIED
         if self.settings.state_particles is None:
-            estimate, self.estimate_variance = enough(target, estimate, self.system, self._rng)
+            estimate, self.estimate_variance = enough(
+                target, estimate, self.system, self._rng, most
+            )
             self._put(estimate)
         else:
             self.estimate_variance = variance_at_mean(target, self.system, self._rng)
@@ -463,24 +475,61 @@ class Sampler(ABC):
         else:
             self.finer = estimate
 
+    def _suited(self, estimate: EstimatedLikelihood) -> EstimatedLikelihood:
+        """The filters that estimate better at particles as they are now."""
+        some = spread_out(self.system, WITNESSES)
+        return estimate.suited(self.prior.natural(self.system.theta[some]))
+
     def _exchange(self, target: Target) -> Target:
-        """Take more state particles where they are too few for a target, keys drawn anew.
+        """Take other filters, or more state particles, where a target calls for it.
+
+        All keys are then drawn anew.
 
         Returns the target with the estimate that is in force then.
         """
         before = self.estimate
         if before is None:
             return target
-        self._measure(target)
+        if self.finer is not None:
+            self._put(self._suited(before))
+        assert self.estimate is not None
+        self._measure(target.with_estimate(self.estimate))
         after = self.estimate
         assert after is not None
-        if after.state_particles == before.state_particles:
+        as_before = after.look_ahead == before.look_ahead
+        if as_before and after.state_particles == before.state_particles:
             return target
         larger = target.with_estimate(after)
         self.system = exchanged(self.system, target, larger, self._rng)
         self._check_alive()
         _log.info("%d state particles", after.state_particles)
         return larger
+
+    def take_back(self, anew: Sampler | None, missed: float) -> None:
+        """Go on with a population that holds what this one has lost; see `smcpn.smc.looks`.
+
+        Parameters
+        ----------
+        anew : Sampler or None
+            Of the same samples; None where nothing was lost, or it cannot be had.
+        missed : float
+            Log posterior of what was lost and cannot be had; else nan.
+        """
+        self.rejuvenations = [replace(one, missed=float("nan")) for one in self.rejuvenations]
+        self.rejuvenations[-1] = replace(self.rejuvenations[-1], missed=missed)
+        if anew is None:
+            return
+        self.rejuvenations += [replace(one, sample=self.sample) for one in anew.rejuvenations]
+        variance, self.system = anew.log_evidence_se**2, anew.system
+        self._log_evidence_at_resampling = anew.log_evidence - float(
+            log_mean_exp(anew.system.log_weights)
+        )
+        self._begin_ancestry(variance)
+        self.trace = self.trace.corrected(self.log_evidence)
+
+    def apart(self) -> np.random.Generator:
+        """A generator far from where the sampler's own one is, which stays there."""
+        return np.random.Generator(cast(np.random.PCG64, self._rng.bit_generator).jumped())
 
     def reweight(self) -> None:
         """Replace the likelihood, and multiply the weights by the ratio of the new to the old one.
@@ -536,7 +585,9 @@ class Sampler(ABC):
         assert self.exponent is not None
         exponent, log_weights = self._next_exponent(self.exponent)
         self.system = replace(self.system, log_weights=log_weights)
-        if self.system.ess < self._threshold or exponent < 1.0:
+        # At the end, where nothing moves them again, copies count once.
+        low = self.system.ess < self._threshold or self.system.crowded
+        if low or exponent < 1.0 or not self._weights_tell_error():
             self._rejuvenate(replace(target, exponent=exponent))
         whole = exponent >= 1.0
         self.exponent = None if whole else exponent
@@ -561,7 +612,7 @@ class Sampler(ABC):
         target = self._exchange(target)
         by_weights = EvidenceEstimate(self.log_evidence, self._evidence_variance())
         previous = self.rejuvenations[-1] if self.rejuvenations else None
-        before = self.system
+        before, told = self.system, self._weights_tell_error()
         self.system, record = self.settings.moves.rejuvenate(
             self.system, target, self._rng, self.settings.resample, previous
         )
@@ -573,7 +624,7 @@ class Sampler(ABC):
         self._log_evidence_at_resampling = by_weights.log
         self._log_pair_ratios.append(record.log_pair_ratio)
         if np.isfinite(record.evidence.variance):
-            both = pooled([by_weights, record.evidence])
+            both = pooled([by_weights, record.evidence]) if told else record.evidence
             self._log_evidence_at_resampling = both.log
             self._begin_ancestry(both.variance)
         elif record.chains:
@@ -604,6 +655,10 @@ class Sampler(ABC):
         self._variance_at_start = variance
         self._unrelated_at_start = unrelated_share(self.system.weights, lineage)
         self._log_pair_ratios: list[float] = []
+
+    def _weights_tell_error(self) -> bool:
+        """Whether the weights can tell the error of the evidence; where not, proposals have to."""
+        return True
 
     def _evidence_variance(self) -> float:
         return self._variance_at_start + ancestral_variance(

@@ -43,6 +43,8 @@ WIDTH = 3.0
 """Factor on the standard deviations of a start whose weights cannot be trusted."""
 SCOUTS = 200
 """Particles that look for what a start misses, or a fifth of a population where that is more."""
+LOST = 5.0
+"""Nats of log-evidence, beyond the error of a Laplace approximation, that a run may not lack."""
 SCOUTING_MOVES = 10
 """Most moves of one of their rejuvenations: of 100 with 5 four in ten lose half of a posterior."""
 
@@ -252,7 +254,9 @@ def share_beyond(
 
     A density near the posterior can be blind to a part of it, and so are all weights and moves of
     particles that began there. A second, small population from the prior is not (Surjanovic et
-    al. 2022 let half of their chains begin at the prior for that reason).
+    al. 2022 let half of their chains begin at the prior for that reason). Where it ends with far
+    less evidence than there is about the modes it has lost its way, and what it found counts for
+    nothing: a whole population from the prior would not be better off.
 
     Parameters
     ----------
@@ -273,6 +277,8 @@ def share_beyond(
     settings = replace(settings, particles=few, moves=moves, start=None)
     scouts = Tempering(start.prior, likelihood, settings, rng)
     scouts.run()
+    if scouts.log_evidence < start.modes.log_evidence - LOST:
+        return 0.0
     outside = start.memberships(scouts.system.theta)[-1] > 0.5
     return float(scouts.system.weights[outside].sum())
 

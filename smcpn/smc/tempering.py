@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import DiffusedLikelihood, Keys, Likelihood
-from smcpn.smc.evidence import stratified_variance
+from smcpn.smc.evidence import FINITE_VARIANCE, stratified_variance
 from smcpn.smc.keyed import fresh_keys, whole
+from smcpn.smc.moves import IndependentMetropolis
 from smcpn.smc.particles import (
     MixedStart,
     ParticleSystem,
@@ -25,7 +26,7 @@ from smcpn.smc.particles import (
     effective_sample_size,
     finite_or_excluded,
 )
-from smcpn.smc.psis import pareto_k
+from smcpn.smc.psis import k_error, pareto_k
 from smcpn.smc.sampler import Sampler
 from smcpn.smc.trace import Trace
 
@@ -87,6 +88,26 @@ class Tempering(Sampler):
         if known and isinstance(start, MixedStart):
             return stratified_variance(weights, start.memberships(self.system.theta))
         return super()._evidence_variance()
+
+    def _weights_tell_error(self) -> bool:
+        """See `Sampler`; those from a start do where their variance surely exists."""
+        if self.rejuvenations or not self._can_renew_evidence:
+            return True
+        return _variance_exists(pareto_k(self.system.log_weights), len(self.system))
+
+    @property
+    def leaves_error_open(self) -> bool:
+        """Whether neither weights of a start nor proposals since told the error of the evidence."""
+        if not self.rejuvenations or not self._can_renew_evidence:
+            return False
+        told = any(np.isfinite(record.evidence.variance) for record in self.rejuvenations)
+        return not told and not _variance_exists(self.pareto_k, len(self.system))
+
+    @property
+    def _can_renew_evidence(self) -> bool:
+        """Whether moves have proposals that tell the evidence without the weights of a start."""
+        moves = self.settings.moves
+        return self.settings.start is not None and isinstance(moves, IndependentMetropolis)
 
     def _check_spread(self) -> None:
         """Refuse a population that is no more than a few points: any target would seem flat."""
@@ -154,6 +175,15 @@ class Tempering(Sampler):
         )
         self.sample = self.likelihood.n_samples
         self.trace = Trace.of_end(self.sample, self.system.ess, self.log_evidence)
+
+
+def _variance_exists(k: float, n: int) -> bool:
+    """Whether n weights whose tail has the shape k have a variance, beyond the error of k.
+
+    Of the draws of a start that misses a tail of the posterior some have, by chance, none there:
+    the shape of their weights is low, and so is the evidence.
+    """
+    return k + k_error(k, n) < FINITE_VARIANCE
 
 
 class DiffusionTempering(Sampler):

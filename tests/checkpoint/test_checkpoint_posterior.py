@@ -24,7 +24,7 @@ RECORD = oscillator_record(samples=40)
 @pytest.fixture(scope="module")
 def posterior():
     problem = oscillator_problem(RECORD)
-    return smcpn.identify(problem, solver=RK4(1), particles=30, seed=1, replicates=2)
+    return smcpn.identify(problem, solver=RK4(1), method="ibis", particles=30, seed=1, replicates=2)
 
 
 @pytest.fixture(scope="module")

@@ -228,7 +228,7 @@ def test_quiet_says_nothing_and_verbose_more(bench):
     assert "200/200" in plain.stderr
     verbose = CliRunner().invoke(app, ["identify", "bench", "-v"])
     assert "smcpn: marginal likelihood by EKF0(order=2, steps=4)" in verbose.stderr
-    assert "smcpn: rejuvenation 1 at sample" in verbose.stderr
+    assert "smcpn: round 1 of" in verbose.stderr
     assert "200/200" not in verbose.stderr
 
 

@@ -9,7 +9,7 @@ import pytest
 from annotated_types import Ge
 
 from smcpn.cli import names
-from smcpn.codegen.native import CPUS
+from smcpn.codegen.target import CPUS
 from smcpn.errors import InputError
 from smcpn.io.address import STANDARD
 from smcpn.io.parse import FORMATS

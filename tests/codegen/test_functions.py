@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 from llvmlite import binding, ir
 
-from smcpn.codegen import native, terms
+from smcpn.codegen import native
 from smcpn.codegen.functions import FUNCTIONS, apply, quick_tanh
 from smcpn.codegen.loops import FAST, Function, number
+from smcpn.codegen.target import compiling_for, target
 from smcpn.codegen.terms import DOUBLE, INTEGER, vector
 
 pytestmark = pytest.mark.numerics
@@ -87,8 +88,9 @@ def lane_loop(name: str, width: int) -> Callable[[ir.Module], None]:
 @cache
 def compiled(name: str, width: int, fused: bool) -> tuple[Any, Any]:
     """The loop, and what it lives in."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(terms, "FUSED", fused)
+    own = target()
+    without = own._replace(features=own.features.replace("+fma", "-fma"))
+    with compiling_for(own if fused else without):
         code = native.compiled(lane_loop(name, width))
     engine = binding.create_mcjit_compiler(binding.parse_assembly(""), native._machine())
     engine.add_object_file(binding.ObjectFileRef.from_data(code))
@@ -98,10 +100,10 @@ def compiled(name: str, width: int, fused: bool) -> tuple[Any, Any]:
 
 
 def evaluate(
-    name: str, *arguments: np.ndarray, width: int = terms.WIDTH, fused: bool | None = None
+    name: str, *arguments: np.ndarray, width: int = target().doubles, fused: bool | None = None
 ) -> np.ndarray:
     """Run the loop on any number of arguments."""
-    run, _ = compiled(name, width, terms.FUSED if fused is None else fused)
+    run, _ = compiled(name, width, target().fused if fused is None else fused)
     count = len(arguments[0])
     blocks = np.ones((-(-count // LANES), 3, LANES))
     for slot, argument in enumerate(arguments):
@@ -177,10 +179,10 @@ def assert_accurate(name: str, count: int, fused: bool) -> None:
 
 @pytest.mark.parametrize("name", DIGITS)
 def test_error_in_units_in_the_last_place(name):
-    assert_accurate(name, 600, terms.FUSED)
+    assert_accurate(name, 600, target().fused)
 
 
-@pytest.mark.parametrize("fused", {terms.FUSED, False})
+@pytest.mark.parametrize("fused", {target().fused, False})
 def test_the_quick_tanh_is_within_three_units_in_the_last_place(monkeypatch, fused):
     monkeypatch.setitem(FUNCTIONS, "quick_tanh", quick_tanh)
     given = arguments("tanh", 600)
@@ -196,7 +198,7 @@ def test_the_quick_tanh_is_within_three_units_in_the_last_place(monkeypatch, fus
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("name", DIGITS)
 def test_error_at_many_arguments_with_and_without_fused_multiply_add(name, fused):
-    if fused and not terms.FUSED:
+    if fused and not target().fused:
         pytest.skip("the processor has no fused multiply-add")
     assert_accurate(name, 50_000, fused)
 
@@ -261,7 +263,7 @@ def test_logistic_function_as_models_write_it():
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_loops_are_vector_instructions_without_calls(name):
     """The one call that is left is that of fmod, of quotients from 2^52 on."""
-    assembly = native.assembly(lane_loop(name, terms.WIDTH))
+    assembly = native.assembly(lane_loop(name, target().doubles))
     called = re.findall(r"\b(?:movabsq\s+\$|callq?\s+)([A-Za-z_]\w*)\b", assembly)
     library = {function.removesuffix("@PLT") for function in called} & LIBRARY
     assert library <= ({"fmod"} if name == "fmod" else set())

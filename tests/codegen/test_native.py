@@ -15,6 +15,8 @@ import pytest
 import smcpn
 from smcpn.codegen import native, store
 from smcpn.codegen.clock import CLOCK
+from smcpn.codegen.target import Target, compiling_for, target
+from smcpn.codegen.weights import write_weigh
 from smcpn.likelihood.registry import build_likelihood
 from tests.models import decay_problem
 
@@ -121,3 +123,32 @@ def test_arrays_of_another_type_are_refused():
         kernel.start(np.asfortranarray(np.ones((len(theta), 3)))[:, ::2], rows)
     with pytest.raises(TypeError, match="cannot read"):
         kernel.start(theta.astype(np.float32), rows)
+
+
+def test_the_environment_says_what_is_compiled_for(monkeypatch):
+    monkeypatch.setenv("SMCPN_CPU", "portable")
+    assert target() == Target.portable()
+    with compiling_for("native"):
+        assert target() == Target.portable()
+    assert built().detached()._kernel.native.code.target == Target.portable()
+    monkeypatch.setenv("SMCPN_CPU", "native")
+    assert target() == Target.host()
+    with compiling_for("portable"):
+        assert target() == Target.portable()
+    monkeypatch.setenv("SMCPN_CPU", "fast")
+    with pytest.raises(smcpn.InputError, match="SMCPN_CPU is 'fast': choose one of native, port"):
+        target()
+
+
+@pytest.mark.skipif(not Target.host().triple.startswith("x86_64"), reason="of x86 only")
+def test_what_is_written_depends_on_the_target_and_not_on_this_processor(monkeypatch):
+    """Sums over weights run in vectors, so that their width is part of their bytes."""
+    with compiling_for("portable"):
+        here = native.compiled(write_weigh)
+    wide = Target.host()._replace(features=f"{Target.portable().features},+avx512f")
+    narrow = wide._replace(features="+sse4.2")
+    assert (wide.doubles, Target.portable().doubles, narrow.doubles) == (8, 4, 2)
+    assert (wide.fused, narrow.fused) == (True, False)
+    monkeypatch.setattr(Target, "host", lambda: wide)
+    with compiling_for("portable"):
+        assert native.compiled(write_weigh) == here

@@ -3,10 +3,17 @@ from __future__ import annotations
 import h5py
 import numpy as np
 import pytest
+from scipy import signal
 
 import smcpn
 from smcpn import InputError
-from smcpn.datasets.bouc_wen import TRUE_PARAMETERS
+from smcpn.cases.bouc_wen import INTEGRATOR_ERROR
+from smcpn.datasets.bouc_wen import (
+    DECIMATIONS,
+    SWEEP_DECIMATIONS,
+    TRUE_PARAMETERS,
+    undecimated,
+)
 from smcpn.datasets.inventory import find_file
 from smcpn.datasets.models import bouc_wen
 
@@ -67,6 +74,38 @@ def test_bouc_wen_equations_reproduce_the_official_tests():
     for record, floor in ((data.multisine, 2.4e-7), (data.sweep, 2.56e-6)):
         y = smcpn.simulate(bouc_wen, record, TRUE_PARAMETERS, observe="x", steps=20)
         assert np.sqrt(np.nanmean((y - record.y) ** 2)) == pytest.approx(floor, rel=0.05)
+
+
+@pytest.mark.parametrize("factors", [DECIMATIONS, SWEEP_DECIMATIONS])
+def test_the_filters_of_a_decimation_are_undone(factors):
+    t = np.arange(8192 * 20) / 15000
+    fine = np.sin(2 * np.pi * 18.0 * t + 20 * t**2) + 0.1 * np.sin(2 * np.pi * 140.0 * t)
+    y = fine
+    for factor in factors:
+        taps = signal.firwin(31, 1 / factor, window="hamming")
+        y = np.convolve(np.pad(y, 15), taps, "valid")[::factor]
+    inner = slice(400, -400)
+    known = fine[::20][inner]
+    assert np.abs(y[inner] - known).max() > 5e-4
+    np.testing.assert_allclose(undecimated(y, factors)[inner], known, atol=2e-5)
+
+
+def test_without_their_filters_the_official_tests_differ_by_their_integrator():
+    if find_file("bouc_wen", "test.h5") is None:
+        pytest.skip("SMCPN_DATA does not lead to Bouc-Wen's test.h5")
+    data = smcpn.datasets.bouc_wen(unfiltered=True)
+    for record in (data.multisine, data.sweep):
+        y = smcpn.simulate(bouc_wen, record, TRUE_PARAMETERS, observe="x", steps=20)
+        error = np.sqrt(np.nanmean((y - record.y) ** 2))
+        assert error == pytest.approx(INTEGRATOR_ERROR, rel=0.15)
+
+
+def test_generated_records_have_no_filter_to_undo(generated, tmp_path, monkeypatch):
+    monkeypatch.setenv("SMCPN_DATA", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    again = smcpn.datasets.bouc_wen(unfiltered=True)
+    for name in ("official_train", "multisine", "sweep"):
+        assert getattr(again, name).y.tobytes() == getattr(generated, name).y.tobytes()
 
 
 def test_broken_test_file_is_refused(tmp_path, monkeypatch):

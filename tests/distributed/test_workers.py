@@ -19,7 +19,7 @@ import smcpn
 from smcpn.checkpoint.container import CheckpointWarning
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.kernel import Rows
-from smcpn.codegen.native import Target, compiling_for
+from smcpn.codegen.target import Target, compiling_for
 from smcpn.distributed import parts, tasks, workers
 from smcpn.distributed.engines import opened
 from smcpn.distributed.likelihood import distributed

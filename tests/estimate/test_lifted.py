@@ -306,7 +306,7 @@ def test_an_undoubted_mode_is_not_searched_again(linear, monkeypatch):
     def refuse(*_):
         raise AssertionError
 
-    monkeypatch.setattr("smcpn.estimate.both.lifted_ends", refuse)
+    monkeypatch.setattr("smcpn.estimate.multistart.lifted_ends", refuse)
     assert smcpn.maximise(linear, solver=RK4(steps=1), starts=3).success
     with pytest.raises(AssertionError):
         smcpn.maximise(linear, solver=RK4(steps=1), starts=3, search="lifted")

@@ -1,5 +1,7 @@
 """Particle filters in plain numpy: counted normals, systematic resampling, look-ahead functions.
 
+One that looks ahead is twisted by psi + c from the sample on at which its weights spread.
+
 The same arithmetic as that of the package, particle by particle, from the same keys; jacobians by a
 complex step.
 """
@@ -50,9 +52,19 @@ def normals(key: int, step: int, count: int, lanes: int) -> np.ndarray:
     return z
 
 
-def uniform(key: int, sample: int) -> float:
+RESAMPLING, CHOICE = 1, 2
+SHARE, SPREAD = 0.05, 0.003
+
+
+def uniform(key: int, sample: int, purpose: int) -> float:
     """Uniform number of a sample."""
-    return (float(philox((0, sample, 0, 1), key)[0]) + 0.5) * 2.0**-32
+    return (float(philox((0, sample, 0, purpose), key)[0]) + 0.5) * 2.0**-32
+
+
+def choice(probabilities: np.ndarray, u: float) -> np.ndarray:
+    """Which are chosen by a systematic sample, so many as the probabilities sum to."""
+    edges = np.floor(u + np.concatenate([[0.0], np.cumsum(probabilities)]))
+    return np.diff(edges) > 0
 
 
 def systematic(weights: np.ndarray, u: float) -> np.ndarray:
@@ -126,7 +138,7 @@ def kalman_path(model: Model) -> tuple[list[np.ndarray], list[np.ndarray]]:
 
 
 def look_ahead(model: Model, before: list, after: list) -> tuple[list, list]:
-    """Rows (k0, K, C, Lambda, eta, M, b) of steps, and (a, H, d, w, x, c) of samples."""
+    """Rows (k0, K, C, Lambda, eta, M, b) of steps; (a, H, d, w, x, psi) of samples; log psi_0."""
     n = len(model.start)
     information, slope, c, about = np.zeros((n, n)), np.zeros(n), 0.0, np.zeros(n)
     steps, samples = [None] * len(before), [None] * len(after)
@@ -137,7 +149,8 @@ def look_ahead(model: Model, before: list, after: list) -> tuple[list, list]:
         w = here / model.variance
         d = np.where(here, y - model.output(x), 0.0) * w
         value = model.log_density(sample, x[:, None])[0]
-        samples[sample] = (value, H, d, w, x)
+        # About the path's point at the sample, which is where the next step begins.
+        samples[sample] = (value, H, d, w, x, (c, slope, information))
         information, slope, c = information + H.T @ (w[:, None] * H), slope + H.T @ d, c + value
         about = x
         for k in reversed(model.interval(sample)):
@@ -172,34 +185,59 @@ def smoothed_path(model: Model, steps: list) -> tuple[list, list]:
     return before, after
 
 
-def particle_filter(model: Model, keys, lanes: int, guided: bool) -> tuple[np.ndarray, int]:
-    """Increments of the log of the estimate, (T,), and the number of resamplings."""
+def ahead(row, x: np.ndarray) -> np.ndarray:
+    """Log psi of particles after a sample."""
+    *_, path, (c, slope, information) = row
+    away = x - path[:, None]
+    return c + ((slope[:, None] - 0.5 * information @ away) * away).sum(axis=0)
+
+
+def expected(row, x: np.ndarray) -> np.ndarray:
+    """Log of the Gaussian in place of the density of a sample."""
+    value, H, d, w, path, _ = row
+    away = H @ (x - path[:, None])
+    return value + ((d[:, None] - 0.5 * w[:, None] * away) * away).sum(axis=0)
+
+
+def particle_filter(model: Model, keys, lanes: int, guided: bool) -> tuple[np.ndarray, int, int]:
+    """Increments of the log of the estimate, (T,), resamplings, and samples under psi + c."""
     first = 0.0
     if guided:
         steps, samples, first = look_ahead(model, *kalman_path(model))
         steps, samples, first = look_ahead(model, *smoothed_path(model, steps))
     x = np.repeat(model.start[:, None], lanes, axis=1)
     log_weights, before, resampled = np.full(lanes, first), np.log(lanes), 0
-    increments = []
+    increments, shares, log_c, varied, defensive = [], np.zeros(lanes), -np.inf, 1.0, 0
     for sample in range(len(model.y)):
         key = int(keys[sample // 64])
+        free = choice(shares, uniform(key, sample, CHOICE))
+        growth = np.zeros(lanes)
         for k in model.interval(sample):
             L = model.factor(k)
             z, m = normals(key, k, L.shape[1], lanes), model.step(k, x)
             if guided:
                 k0, K, C, information, eta, M, b = steps[k]
                 linear = M @ x + b[:, None]
-                slopes = eta[:, None] - 0.5 * information @ (m + linear)
-                log_weights = log_weights + ((m - linear) * slopes).sum(axis=0)
-                z = k0[:, None] - K @ m + C @ z
+                growth += ((m - linear) * (eta[:, None] - 0.5 * information @ (m + linear))).sum(0)
+                z = np.where(free, z, k0[:, None] - K @ m + C @ z)
             x = m + L @ z
         log_weights = log_weights + model.log_density(sample, x)
         if guided:
-            value, H, d, w, path = samples[sample]
-            away = H @ (x - path[:, None])
-            log_weights = (
-                log_weights - value - ((d[:, None] - 0.5 * w[:, None] * away) * away).sum(0)
-            )
+            psi = ahead(samples[sample], x)
+            log_path = psi + expected(samples[sample], x) - growth
+            # Under the model alone.
+            log_weights = log_weights - np.logaddexp(log_path, log_c)
+            weights = np.exp(log_weights + psi - (log_weights + psi).max())
+            spread = lanes * (weights**2).sum() / weights.sum() ** 2
+            defensive += defensive > 0 or spread - varied > SPREAD
+            varied = spread
+            if defensive and sample + 1 < len(model.y):
+                parts = np.logaddexp.reduce(log_weights + psi), np.logaddexp.reduce(log_weights)
+                log_c = np.log(SHARE / (1.0 - SHARE)) + parts[0] - parts[1]
+            else:
+                log_c = -np.inf
+            log_weights = log_weights + np.logaddexp(psi, log_c)
+            shares = np.exp(log_c - np.logaddexp(psi, log_c))
         log_weights = np.where(log_weights < np.inf, log_weights, -np.inf)
         top = log_weights.max()
         weights = np.exp(log_weights - top)
@@ -207,6 +245,8 @@ def particle_filter(model: Model, keys, lanes: int, guided: bool) -> tuple[np.nd
         increments.append(total - before)
         before = total
         if weights.sum() ** 2 < 0.5 * lanes * (weights**2).sum():
-            x = x[:, systematic(weights, uniform(key, sample))]
+            ancestors = systematic(weights, uniform(key, sample, RESAMPLING))
+            x, shares = x[:, ancestors], shares[ancestors]
             log_weights, before, resampled = np.zeros(lanes), np.log(lanes), resampled + 1
-    return np.array(increments), resampled
+            varied = 1.0
+    return np.array(increments), resampled, defensive

@@ -9,9 +9,9 @@ import pytest
 
 import smcpn
 from smcpn import RK4, InputError
+from smcpn.estimate.multistart import ENOUGH
 from smcpn.run import plan as planning
 from smcpn.run.run import Run
-from smcpn.settings import Settings
 from smcpn.smc.moves import MoveStrategy
 from smcpn.smc.tempering import CollapsedError
 from tests.models import decay_problem
@@ -23,37 +23,25 @@ FINE = RK4(steps=8)
 
 
 @pytest.fixture
-def searches(monkeypatch):
-    """No record is short."""
-    monkeypatch.setattr(planning, "SHORT", 0)
+def without_gradient(monkeypatch):
+    """No search is possible."""
+
+    def refuse(*_, **__):
+        raise InputError("this likelihood has no gradient")
+
+    monkeypatch.setattr(planning, "laplace", refuse)
 
 
-def test_a_short_record_keeps_ibis():
-    problem, solver = decay_problem(), RK4(steps=2)
-    posterior = smcpn.identify(problem, solver=solver, **OPTIONS)
-    plain = smcpn.identify(problem, solver=solver, **{**OPTIONS, "method": "ibis"})
-    np.testing.assert_array_equal(posterior.theta, plain.theta)
-    assert len(posterior.path_samples) == problem.n_samples
-    assert (posterior.method.asked, posterior.method.used) == ("auto", "ibis")
-    assert "the record is short" in posterior.summary()
-
-
-@pytest.mark.parametrize(
-    ("samples", "particles", "solver", "searched"),
-    [
-        (30, 1000, RK4(steps=4), False),
-        (30, 5000, RK4(steps=4), True),
-        (30, 1000, RK4(), False),
-        (300, 1000, RK4(), True),
-    ],
-)
-def test_short_is_counted_in_particle_steps(samples, particles, solver, searched):
+@pytest.mark.parametrize("samples", [6, 60])
+def test_a_record_of_any_length_is_searched(samples):
     problem = decay_problem(samples)
-    settings = Settings(method="auto", particles=particles, solver=solver).resolved(problem)
-    assert (planning.why_not_searched(problem, settings) == "") == searched
+    posterior = smcpn.identify(problem, solver=RK4(steps=2), **OPTIONS)
+    assert (posterior.method.asked, posterior.method.used) == ("auto", "tempering")
+    assert posterior.method.searches >= ENOUGH
+    assert "searches" in posterior.summary()
 
 
-def test_ibis_that_costs_what_tempering_does_is_left(monkeypatch, tmp_path):
+def test_ibis_that_costs_what_tempering_does_is_left(without_gradient, monkeypatch, tmp_path):
     """To the bytes of tempering, in any blocks, and resumed after the change."""
     problem, options = decay_problem(), {**OPTIONS, "solver": RK4(steps=2)}
     wanted = smcpn.identify(problem, **{**options, "method": "tempering"})
@@ -80,7 +68,7 @@ def test_ibis_that_costs_what_tempering_does_is_left(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(("samples", "used"), [(26, "ibis"), (27, "tempering")])
-def test_ibis_that_has_come_to_the_end_is_kept(monkeypatch, samples, used):
+def test_ibis_that_has_come_to_the_end_is_kept(without_gradient, monkeypatch, samples, used):
     """It moves its particles last at sample 25, and has then weighed the record eight times."""
     monkeypatch.setattr(planning, "TEMPERED", 7 / 3)
     problem = decay_problem()
@@ -90,7 +78,7 @@ def test_ibis_that_has_come_to_the_end_is_kept(monkeypatch, samples, used):
         assert smcpn.identify(short, **options).method.used == then
 
 
-def test_modes_evidence_and_weighings_are_right(searches):
+def test_modes_evidence_and_weighings_are_right():
     """Two modes; within 5 sd."""
     problem = two_signs()
     posterior = smcpn.identify(problem, solver=FINE, **OPTIONS)
@@ -101,14 +89,15 @@ def test_modes_evidence_and_weighings_are_right(searches):
     method = posterior.method
     assert (method.asked, method.used, method.modes) == ("auto", "tempering", 2)
     assert method.searches >= 4
-    assert 1.0 <= method.weighings < 5.0
+    # Of 200 weights k is not known well enough: they are moved once, by some five moves.
+    assert 1.0 <= method.weighings < 7.0
     # What is counted is all that the kernels did.
     steps = 20 * FINE.steps * OPTIONS["particles"]
     counted = (method.weighings + method.search_weighings) * steps
     assert posterior.timing.theta_steps == pytest.approx(counted)
 
 
-def test_from_the_prior_it_begins_with_fewer_steps(searches, monkeypatch):
+def test_from_the_prior_it_begins_with_fewer_steps(monkeypatch):
     """The target is that of all steps: the evidence is within 5 sd of quadrature."""
     monkeypatch.setattr("smcpn.run.run.largest_k", lambda n: -np.inf)
     monkeypatch.setattr("smcpn.run.run.share_beyond", lambda *_: 1.0)
@@ -122,7 +111,7 @@ def test_from_the_prior_it_begins_with_fewer_steps(searches, monkeypatch):
     assert abs(posterior.log_evidence - exact(problem)[0]) < 5 * posterior.log_evidence_se
 
 
-def test_steps_that_are_too_few_to_begin_with_are_left(searches, monkeypatch):
+def test_steps_that_are_too_few_to_begin_with_are_left(monkeypatch):
     """With few steps no solution stays finite."""
     monkeypatch.setattr("smcpn.run.run.largest_k", lambda n: -np.inf)
     monkeypatch.setattr("smcpn.run.run.share_beyond", lambda *_: 1.0)
@@ -142,11 +131,7 @@ def test_steps_that_are_too_few_to_begin_with_are_left(searches, monkeypatch):
     assert posterior.solver == FINE
 
 
-def test_without_a_search_it_is_ibis_and_says_so(searches, monkeypatch):
-    def refuse(*_, **__):
-        raise InputError("this likelihood has no gradient")
-
-    monkeypatch.setattr(planning, "laplace", refuse)
+def test_without_a_search_it_is_ibis_and_says_so(without_gradient):
     posterior = smcpn.identify(decay_problem(), solver=FINE, **OPTIONS)
     assert posterior.method.used == "ibis"
     assert "this likelihood has no gradient" in str(posterior.method)
@@ -160,7 +145,7 @@ def test_its_own_start_is_the_only_one():
         smcpn.identify(decay_problem(), start=start, **OPTIONS)
 
 
-def test_a_finished_run_goes_on_with_more_data(searches, tmp_path):
+def test_a_finished_run_goes_on_with_more_data(tmp_path):
     """By IBIS, from particles that are a posterior; to the posterior of all samples, in 5 se."""
     whole, file = decay_problem(60), tmp_path / "run.h5"
     record = whole.records[0]

@@ -55,10 +55,10 @@ def test_it_goes_on_to_the_same_bytes(method):
 
 def test_ibis_has_the_posterior_of_the_samples_so_far():
     problem = decay_problem()
-    sentence = interrupt(lambda progress: progress.sample >= 8, method="ibis")
+    sentence = interrupt(lambda progress: progress.sample >= 9, method="ibis")
     posterior = smcpn.load()
     n = posterior.problem.n_samples
-    assert 8 <= n < problem.n_samples
+    assert 9 <= n < problem.n_samples
     assert f"the posterior of the first {n} of {problem.n_samples} samples" in sentence
     kept = interrupted.last_interrupted().snapshot.samplers[0]
     # A part of the next sample has been assimilated, and is not of this posterior.

@@ -34,9 +34,9 @@ def settings(problem, **changes):
 
 
 CASES = {
-    "on the way": {},
+    "on the way": {"method": "ibis"},
     "at the end": {"method": "tempering"},
-    "replicates": {"replicates": 2},
+    "replicates": {"method": "ibis", "replicates": 2},
 }
 
 

@@ -265,8 +265,9 @@ def test_a_configuration_asks_for_a_start():
         Settings(start="laplace")
 
 
-def test_a_run_that_lost_what_the_searches_found_says_so(narrow):
+def test_a_run_that_lost_what_the_searches_found_says_so(narrow, monkeypatch):
     """The mode is claimed to be higher than it is."""
+    monkeypatch.setattr("smcpn.run.run.share_beyond", lambda *_: 1.0)
     higher = replace(narrow.modes[0], log_evidence=narrow.modes[0].log_evidence + 20.0)
     start = replace(narrow, modes=(higher,))
     posterior = smcpn.identify(narrow.problem, start=start, **OPTIONS)

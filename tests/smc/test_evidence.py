@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -7,11 +9,14 @@ from scipy import stats
 import smcpn
 from smcpn import RK4, SamplerWarning
 from smcpn.smc.evidence import (
+    FINITE_VARIANCE,
+    Drawn,
     EvidenceEstimate,
     ancestral_variance,
     combined_log_evidence,
     importance_estimate,
     log_pair_ratio,
+    mixture_log_ratio,
     pooled,
     r_hat,
     unrelated_share,
@@ -19,6 +24,7 @@ from smcpn.smc.evidence import (
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.moves import IndependentMetropolis, RandomWalkMetropolis
 from smcpn.smc.particles import normalise
+from smcpn.smc.psis import pareto_k
 from smcpn.smc.resampling import SCHEMES
 from smcpn.smc.sampler import Settings
 from tests.models import decay_problem
@@ -164,7 +170,7 @@ def test_warning_comes_once_and_is_kept():
         n=2, prior={"rate": stats.lognorm(3.0), "sigma": 1e-9, "start": stats.norm(0.0, 1e4)}
     )
     with pytest.warns(SamplerWarning, match="the bridge across sample") as caught:
-        posterior = smcpn.identify(problem, solver=RK4(2), particles=100, seed=0)
+        posterior = smcpn.identify(problem, solver=RK4(2), method="ibis", particles=100, seed=0)
     texts = [str(w.message) for w in caught if w.category is SamplerWarning]
     assert sorted(texts) == sorted(posterior.warnings)
     assert len(set(texts)) == len(texts)
@@ -205,3 +211,56 @@ def test_estimates_that_disagree_are_not_more_certain_together():
     assert near.variance == pytest.approx(0.005)
     far = pooled([EvidenceEstimate(0.0, 0.01), EvidenceEstimate(1.0, 0.01)])
     assert 0.3 < np.sqrt(far.variance) < 0.7
+
+
+def narrow_draws(rng: np.random.Generator, n: int) -> np.ndarray:
+    """log target - log density of n draws of a Gaussian of sd .68, and 1 of the target.
+
+    The shape of the tail of these weights is 1 - .68^2 = .54, and the evidence is 1.
+    """
+    x = 0.68 * rng.normal(size=n)
+    return stats.norm.logpdf(x) - stats.norm.logpdf(x, scale=0.68)
+
+
+def test_refusal_of_heavy_weights_does_not_shift_those_that_are_kept():
+    """Mean of 600 estimates from 1000 draws, where some are refused: within 4 of its errors.
+
+    By the shape of all their own draws the ones that are kept would be low: by more than that.
+    """
+    rng = np.random.default_rng(3)
+    ratios = [narrow_draws(rng, 1000) for _ in range(600)]
+    kept = [e.log for e in map(importance_estimate, ratios) if np.isfinite(e.variance)]
+    assert 50 < len(kept) < 550
+    evidences = np.exp(kept)
+    assert abs(evidences.mean() - 1.0) < 4 * evidences.std() / np.sqrt(len(kept))
+    by_own = [np.exp(r).mean() for r in ratios if pareto_k(r) < FINITE_VARIANCE]
+    assert np.mean(by_own) < 1.0 - 4 * np.std(by_own) / np.sqrt(len(by_own))
+
+
+def test_draws_of_several_densities_are_of_their_mixture():
+    """Two halves of a target that neither density covers: evidence 1 within 5 stated errors.
+
+    Alone, a density that covers one of two modes knows nothing of the other.
+    """
+    rng, ratios = np.random.default_rng(4), []
+
+    @dataclass(frozen=True)
+    class Normal:
+        mean: float
+
+        def log_density(self, theta):
+            return stats.norm.logpdf(theta[:, 0], self.mean, 1.5)
+
+    def log_target(x):
+        return np.logaddexp(stats.norm.logpdf(x, -4), stats.norm.logpdf(x, 4)) - np.log(2.0)
+
+    for mean in (-4.0, 4.0):
+        theta = mean + 1.5 * rng.normal(size=(2000, 1))
+        density = Normal(mean)
+        ratios.append(Drawn(density, theta, log_target(theta[:, 0]) - density.log_density(theta)))
+    alone = importance_estimate(mixture_log_ratio(ratios[:1]))
+    both = importance_estimate(mixture_log_ratio(ratios))
+    assert not np.isfinite(alone.variance) or abs(alone.log) > 10 * np.sqrt(alone.variance)
+    assert abs(both.log) < 5 * np.sqrt(both.variance)
+    assert both.variance < 1e-3
+    assert len(mixture_log_ratio([])) == 0

@@ -11,6 +11,7 @@ from scipy import stats
 
 from smcpn.errors import InputError, NotStorableError
 from smcpn.model.prior import Prior
+from smcpn.settings import RunSettings
 from smcpn.smc.diagnosis import diagnose, diagnose_particles
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.kernels import IndependentKernel
@@ -27,6 +28,7 @@ from smcpn.smc.proposals import PROPOSALS, DefensiveGaussian, StudentMixture
 from smcpn.smc.rejuvenation import MoveSettings, Rejuvenation
 from smcpn.smc.resampling import SCHEMES, systematic
 from smcpn.smc.sampler import Settings
+from smcpn.solver import RK4
 from tests.targets import BOUNDS, QUANTILES, skewed, skewed_draws
 
 
@@ -150,7 +152,8 @@ def test_random_walk_takes_over_where_nothing_else_moves():
         target.evaluate(theta), target, rng, systematic, None
     )
     assert record.proposal == "random walk"
-    assert record.moves == MoveSettings().max_moves
+    settings = IndependentMetropolis().settings
+    assert record.moves == settings.max_moves + settings.further
     assert len(system) == 1000
 
 
@@ -276,3 +279,28 @@ def test_a_part_without_a_name_is_in_no_document():
         IndependentMetropolis(proposals=[Shifted]).document()
     with pytest.raises(InputError, match="proposal 'other' is not known here"):
         IndependentMetropolis.of({"settings": {}, "proposals": ["other"]})
+
+
+def test_copies_that_no_proposal_frees_are_parted():
+    """Four fifths of a population are one particle; none but it is lost when they move."""
+    likelihood = Known(lambda values: -0.5 * np.square(values).sum(axis=1), 2)
+    rng = np.random.default_rng(0)
+    target = Target(likelihood.prior, likelihood, 0, 1.0)
+    theta = rng.normal(size=(1000, 2))
+    theta[:800] = theta[0]
+    system = target.evaluate(theta)
+    assert system.crowded
+    assert system.distinct == pytest.approx(1000**2 / (800**2 + 200))
+    moved, _ = IndependentMetropolis().rejuvenate(system, target, rng, systematic, None)
+    assert not moved.crowded
+
+
+def test_number_of_moves_that_was_given_is_kept_and_the_default_goes_further():
+    """Of these settings a run makes its moves."""
+    assert smcpn_settings(max_moves=5).settings.further == 0
+    assert smcpn_settings().settings == IndependentMetropolis().settings
+    assert IndependentMetropolis().settings.further > 0
+
+
+def smcpn_settings(**options):
+    return RunSettings(solver=RK4(1), likelihood="classical", **options).sampler.moves

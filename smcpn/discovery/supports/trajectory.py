@@ -18,7 +18,7 @@ from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.supports.spike_and_slab import Mask, SpikeAndSlabPrior
 from smcpn.distributed.likelihood import evaluated_by
 from smcpn.distributed.workers import Workers
-from smcpn.estimate.least_squares import NEAR_DAMPING, Climb
+from smcpn.estimate.least_squares import NEAR_DAMPING, Climb, choose_trials
 from smcpn.estimate.log_density import LogDensity
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.registry import LIKELIHOODS, default_solver, likelihood_name
@@ -147,6 +147,7 @@ class Trajectories:
                 climbs[n].judge(at.value + plus, at.gradient + at.pull, total)
                 if np.array_equal(climbs[n].theta, points[searching.index(n)]):
                     last[n] = at if np.isfinite(at.value + plus) else None
+            choose_trials(self._density, [climbs[n] for n in searching if not climbs[n].reason])
         return last
 
 

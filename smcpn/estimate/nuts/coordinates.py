@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError
 from smcpn.estimate.log_density import LogDensity
-from smcpn.estimate.shift import bounded_covariance
+from smcpn.estimate.shift import bounded_root
 from smcpn.likelihood.gradient import FORWARD
 from smcpn.results.laplace import Laplace
 from smcpn.smc.start import Modes
@@ -80,7 +80,8 @@ def coordinates_of(found: Laplace, density: LogDensity) -> Coordinates:
     precision = np.diag(density.scale**-2.0)
     if function.expands:
         precision = density.expansion(centre[None, :])[2][0]
-    covariance = bounded_covariance(precision, density.scale)
+    root = bounded_root(precision, density.scale)
+    covariance = root @ root.T
     if not np.isfinite(covariance).all():
         covariance = np.diag(density.scale**2)
     factor = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)

@@ -27,11 +27,16 @@ class Blocks:
         Lanes are thetas: ``hoist``, ``start``, ``predict``, ``update``, ``look``, ``unseen``,
         ``back``, ``unguided``, ``begin``, ``roll``, ``place``.
     particle : dict of str to Block
-        Lanes are the particles of one theta: ``step``, ``sample``, ``enter``.
+        Lanes are the particles of one theta: ``enter``, ``step``, ``sample``; under psi + c
+        ``mixed`` in place of ``sample``, and ``turned`` where a filter passes over to that.
     own, step, sample : int
         Values of a theta, and of the rows of a step and a sample.
     n, noises, n_theta : int
         States, normals of a step, and parameters with constants.
+    copy, growth, free : int
+        Slots of a particle: a copy of its states and ``free``; log G since the last sample, or
+        what is ahead of it; and the probability that it moves without looking ahead, then
+        whether it does. States, log weight and normals are before them.
     first : int
         Slot of the state at the first sample.
     look, n_look : int
@@ -50,6 +55,9 @@ class Blocks:
     n: int
     noises: int
     n_theta: int
+    copy: int
+    growth: int
+    free: int
     first: int
     look: int
     n_look: int
@@ -93,6 +101,9 @@ class _Layout:
             self.at[name] = end
             end += size
         self.own = end
+        self.copy = n + 1 + max(guide.noises, 1)
+        self.growth = self.copy + n + 1
+        self.free = self.growth + 1
 
     def blocks(self) -> Blocks:
         guide, theta = self.guide, dict[str, Block]()
@@ -109,6 +120,9 @@ class _Layout:
             n=guide.n,
             noises=guide.noises,
             n_theta=self.theta.numel(),
+            copy=self.copy,
+            growth=self.growth,
+            free=self.free,
             first=self.at["first"],
             look=self.at["l"],
             n_look=self.carried["l"].numel(),
@@ -129,7 +143,7 @@ class _Layout:
         filtered, updated = guide.updated()
         seen, sample_values = guide.seen()
         stepped, step_values = guide.stepped()
-        rolled, _ = guide.particle(ca.SX.zeros(guide.noises, 1))
+        rolled, _ = guide.particle(ca.SX.zeros(guide.noises, 1), ca.SX(0.0))
         none = ca.SX.zeros(self.carried["P"].numel(), 1)
         clear = ca.SX.zeros(self.carried["l"].numel(), 1)
         return {
@@ -163,23 +177,43 @@ class _Layout:
         return self.start.initial(self.guide.model)
 
     def _particle(self) -> dict[str, Block]:
-        """Blocks whose lanes are the particles: n states, a log weight, and normals each."""
+        """Blocks whose lanes are the particles; `Blocks` says what each has."""
         guide, n = self.guide, self.guide.n
         weight, normals = ca.SX.sym("w"), ca.SX.sym("z", guide.noises)
-        state = {"m": (guide.x, 0), "w": (weight, n)}
-        following, growth = guide.particle(normals)
-        look = guide.look
+        growth, free, constant = ca.SX.sym("G"), ca.SX.sym("f"), ca.SX.sym("c")
+        state, weighed = {"m": (guide.x, 0)}, {"w": (weight, n)}
+        grown = {"G": (growth, self.growth)}
+        following, grows = guide.particle(normals, free)
+        look, none = guide.look, ca.SX(0.0)
         first = ca.SX.sym("x0", n)
-        shared = {"q": guide.step_row.symbols, "v": guide.sample_row.symbols}
+        shared = {"q": guide.step_row.symbols, "v": guide.sample_row.symbols, "c": constant}
         made = {
             "step": (
-                [(following, 0), (weight + growth, n)],
-                state | {"z": (normals, n + 1)},
+                [(following, 0), (growth + grows, self.growth)],
+                state | grown | {"z": (normals, n + 1), "f": (free, self.free)},
                 "rgq",
             ),
-            "sample": ([(weight + guide.scored(), n)], state, "sv"),
-            "start": ([(first, 0), (ca.SX(0.0), n)], {}, "x"),
-            "enter": ([(weight + look.log(guide.x), n)], state, "l"),
+            "sample": (
+                [(weight + growth + guide.scored(), n), (none, self.growth)],
+                state | weighed | grown,
+                "sv",
+            ),
+            "mixed": (
+                [(guide.weighed(weight, growth, constant), n), (guide.ahead(), self.growth)],
+                state | weighed | grown,
+                "svc",
+            ),
+            "turned": (
+                [(weight - guide.ahead(), n), (guide.ahead(), self.growth)],
+                state | weighed,
+                "v",
+            ),
+            "start": ([(first, 0), (none, n)], {}, "x"),
+            "enter": (
+                [(weight + look.log(guide.x), n), (none, self.growth), (none, self.free)],
+                state | weighed,
+                "l",
+            ),
         }
         shared |= {"l": self.carried["l"], "x": first}
         blocks: dict[str, Block] = {}

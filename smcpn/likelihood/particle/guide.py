@@ -20,9 +20,24 @@ the path is. On a linear model with Gaussian noise psi is exact and all weights 
 The path is that of an extended Kalman filter at first, and then that of the twisted step without
 noise, the smoothed one.
 
+Where the model is not linear psi may be far too small where the state may be, in the other well of
+two, say: weights there are rare and huge, and nearly all estimates too small. So a filter whose
+weights have spread twists by psi + c, the defensive mixture of Hesterberg (1995) on whole sampling
+intervals. From x a particle moves through an interval without looking ahead with probability
+c / (psi(x) + c), and by psi otherwise; the density of its path is the mixture of both whichever it
+did, p (psi^/G + c) / (psi(x) + c) with psi^ the function at the end of the path and G the product
+of what its steps add to the weight under psi. At the sample after it the weight is multiplied by
+
+    g (psi'(x') + c') / (g^ psi'(x') / G + c),
+
+where primes are of the end. It stays below g (psi' + c') / c, whatever psi does, and the estimate
+without bias for any c that is known before the interval.
+
 References
 ----------
 Guarniero, P., Johansen, A. M., Lee, A. (2017). The iterated auxiliary particle filter. JASA 112.
+Hesterberg, T. (1995). Weighted average importance sampling and defensive mixture distributions.
+Technometrics 37.
 Heng, J., Bishop, A. N., Deligiannidis, G., Doucet, A. (2020). Controlled sequential Monte Carlo.
 Annals of Statistics 48.
 """
@@ -255,6 +270,7 @@ class Guide:
             **{name: _matrix(name, ca.Sparsity.dense(q, 1)) for name in ("at", "d", "w", "a")},
             information=_matrix("S", ca.Sparsity.lower(n)),
             slope=_matrix("s", ca.Sparsity.dense(n, 1)),
+            constant=_matrix("c", ca.Sparsity.dense(1, 1)),
         )
 
     # The extended Kalman filter, forward.
@@ -311,6 +327,7 @@ class Guide:
         row = self.sample_row.values(
             path=self.x, jacobian=jacobian, at=jacobian @ self.x, d=slope, w=information, a=value,
             information=ca.tril(self.look.information), slope=self.look.slope,
+            constant=self.look.constant,
         )  # fmt: skip
         return look, row
 
@@ -320,7 +337,7 @@ class Guide:
         none = ca.SX.zeros(q, 1)
         return self.sample_row.values(
             path=ca.SX.zeros(n, 1), jacobian=ca.SX.zeros(q, n), at=none, d=none, w=none, a=none,
-            information=ca.SX.zeros(n, n), slope=ca.SX.zeros(n, 1),
+            information=ca.SX.zeros(n, n), slope=ca.SX.zeros(n, 1), constant=ca.SX(0.0),
         )  # fmt: skip
 
     def stepped(self) -> tuple[LookAhead, ca.SX]:
@@ -367,40 +384,56 @@ class Guide:
         i, j = self.step_row["jacobian"].sparsity().get_triplet()
         return tuple(begin + int(k) for k in np.flatnonzero(np.equal(i, j)))
 
-    def look_after(self, rows: Array) -> tuple[Array, Array, Array]:
-        """Path (T, n), information (T, n, n) and slope (T, n) after samples, of `sample_row`."""
-        ends = np.cumsum([self.sample_row[name].nnz() for name in self.sample_row.names])
-        parts = dict(zip(self.sample_row.names, np.split(rows, ends[:-1], axis=1), strict=True))
-        n, entries = self.n, parts["information"]
-        information = np.empty((len(rows), n, n))
-        for entry, (i, j) in enumerate(
-            zip(*self.sample_row["information"].sparsity().get_triplet(), strict=True)
-        ):
-            information[:, i, j] = information[:, j, i] = entries[:, entry]
-        return parts["path"], information, parts["slope"]
-
     # The particles, forward; the path is that of one without noise.
 
-    def particle(self, normals: ca.SX) -> tuple[ca.SX, ca.SX]:
-        """State after a step, for standard normals (k, 1), and what its log weight grows by."""
+    def particle(self, normals: ca.SX, free: ca.SX) -> tuple[ca.SX, ca.SX]:
+        """State after a step, for standard normals (k, 1), and what its log weight grows by.
+
+        ``free`` is 1 for a particle that moves as the model does, and 0 for one that looks ahead.
+        """
         row, m = self.step_row, self.following
         linear = row["jacobian"] @ self.x + row["offset"]
         information = ca.tril2symm(row["information"])
         if self.additive:
             growth = ca.dot(m - linear, row["slope"] - information @ (m + linear) / 2)
             noise = row["mean"] - row["gain"] @ m + row["spread"] @ normals
-            return m + row["factor"] @ noise, growth
+            return m + row["factor"] @ (noise + free * (normals - noise)), growth
         after = LookAhead(
             ca.tril2symm(row["information_after"]), row["slope_after"], ca.SX(0.0), row["about"]
         )
         twist = after.before_noise(ca.densify(self.factor))
         expected = LookAhead(information, row["slope"], row["constant"], row["about"])
         noise = twist.mean - twist.gain @ (m - row["about"]) + twist.spread @ normals
-        return m + self.factor @ noise, twist.before.log(m) - expected.log(linear)
+        moved = m + self.factor @ (noise + free * (normals - noise))
+        return moved, twist.before.log(m) - expected.log(linear)
 
     def scored(self) -> ca.SX:
         """What the log weight of a particle grows by at a sample: log g - log g^."""
+        return ca.sum1(self._expansion()[1]) - self._expected()
+
+    def _expected(self) -> ca.SX:
+        """Log g^ of a particle."""
         row = self.sample_row
         away = row["jacobian"] @ self.x - row["at"]
-        expected = row["a"] + (row["d"] - row["w"] * away / 2) * away
-        return ca.sum1(self._expansion()[1]) - ca.sum1(expected)
+        return ca.sum1(row["a"] + (row["d"] - row["w"] * away / 2) * away)
+
+    def ahead(self) -> ca.SX:
+        """Log psi of a particle after a sample."""
+        row = self.sample_row
+        information = ca.tril2symm(row["information"])
+        return LookAhead(information, row["slope"], row["constant"], row["path"]).log(self.x)
+
+    def weighed(self, log_weight: ca.SX, growth: ca.SX, log_constant: ca.SX) -> ca.SX:
+        """Log weight after a sample under the model alone, from that twisted by psi + c before it.
+
+        Parameters
+        ----------
+        growth : casadi.SX
+            Log G, of the steps since the sample before.
+        log_constant : casadi.SX
+            Log c.
+        """
+        guided = self.ahead() + self._expected() - growth
+        larger, away = ca.fmax(guided, log_constant), ca.fabs(guided - log_constant)
+        mixture = larger + ca.log1p(ca.exp(-away))
+        return log_weight + ca.sum1(self._expansion()[1]) - mixture

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.likelihood.particle.guide import Guide
 from smcpn.likelihood.particle.kernel import Kept
 
 Array = NDArray[np.float64]
@@ -17,19 +16,17 @@ Array = NDArray[np.float64]
 class History:
     """Particles of one theta at T samples of a record.
 
-    With the weights of `weights`, the particles of a sample are distributed as the state given the
-    samples up to it; those of a filter that looks ahead lie where later samples have the state, so
-    that a bootstrap filter serves better here. A path drawn by `draw` is one given all samples,
-    and there it is the filter that looks ahead, which resamples seldom, that has many of them.
+    Those of a bootstrap filter are distributed, with the weights of `weights`, as the state given
+    the samples up to their own. A filter that looks ahead weighs by the samples to come, too, until
+    the last one. A path drawn by `draw` is one given all samples, and there it is the filter that
+    looks ahead, which resamples seldom, that has many of them.
 
     Attributes
     ----------
     states : ndarray, (T, n, N_x)
         Before resampling.
     log_weights : ndarray, (T, N_x)
-        Of the states given the samples so far, not normalised.
-    twisted_log_weights : ndarray, (T, N_x)
-        Of the filter itself, which looks ahead: those by which it resamples.
+        Those by which the filter resamples, not normalised.
     ancestors : ndarray of int, (T, N_x)
         Particle of a sample that the i-th one of the next sample descends from.
     log_evidence : float
@@ -39,29 +36,23 @@ class History:
 
     states: Array
     log_weights: Array
-    twisted_log_weights: Array
     ancestors: NDArray[np.int64]
     log_evidence: float
     guided: bool
 
     @classmethod
-    def of(cls, kept: Kept, guide: Guide, log_evidence: float, guided: bool) -> History:
-        """Take the look-ahead functions out of the weights of a filter."""
-        n = guide.n
-        states, log_weights = kept.states[:, :n], kept.states[:, n]
-        path, information, slope = guide.look_after(kept.looks)
-        away = states - path[:, :, None]
-        ahead = np.einsum("ti,tin->tn", slope, away)
-        ahead -= 0.5 * np.einsum("tin,tij,tjn->tn", away, information, away)
-        return cls(states, log_weights - ahead, log_weights, kept.ancestors, log_evidence, guided)
+    def of(cls, kept: Kept, log_evidence: float, guided: bool) -> History:
+        """Return what a filter has left."""
+        states, log_weights = kept.states[:, :-1], kept.states[:, -1]
+        return cls(states, log_weights, kept.ancestors, log_evidence, guided)
 
     @property
     def weights(self) -> Array:
-        """Normalised weights of the states given the samples so far, (T, N_x)."""
+        """Normalised weights, (T, N_x)."""
         return _normalised(self.log_weights)
 
     def filtered(self) -> tuple[Array, Array]:
-        """Mean (T, n) and covariance (T, n, n) of the state given the samples up to its own."""
+        """Mean (T, n) and covariance (T, n, n) of the state under the weights."""
         weights = self.weights
         mean = np.einsum("tin,tn->ti", self.states, weights)
         away = self.states - mean[:, :, None]

@@ -75,13 +75,10 @@ class Kept:
         States of the particles, and their log weights.
     ancestors : ndarray of int, (T, N_x)
         Particle of the sample that each one of the next descends from.
-    looks : ndarray, (T, R)
-        `Guide.sample_row` of each sample.
     """
 
     states: Array
     ancestors: NDArray[np.int64]
-    looks: Array
 
 
 @dataclass(frozen=True)
@@ -98,7 +95,7 @@ class FilterSizes:
     step: int
     sample: int
     n: int
-    noises: int
+    free: int
     n_theta: int
     look: int
     n_look: int
@@ -278,11 +275,11 @@ class _Call:
             here &= self.kernel.growth(step) <= RESOLVED
             self.guided[first : first + live] = here[:live]
             if (waiting & here).any():
-                self._run(first, waiting & here, own, step, look)
+                self._run(first, waiting & here, own, step, look, True)
             waiting &= ~here
         if waiting.any():
             functions["alone"](*self._rows(), *arrays)
-            self._run(first, waiting, own, step, look)
+            self._run(first, waiting, own, step, look, False)
 
     def _rows(self) -> tuple[int, ...]:
         rows = self.piece.rows
@@ -290,22 +287,26 @@ class _Call:
         return (inputs, gains, len(rows.gains), samples, begins, self.piece.first, self.piece.last)
 
     def _run(
-        self, first: int, chosen: NDArray[np.bool_], own: Array, step: Array, look: Array
+        self,
+        first: int,
+        chosen: NDArray[np.bool_],
+        own: Array,
+        step: Array,
+        look: Array,
+        guided: bool,
     ) -> None:
         sizes, n = self.kernel.sizes, self.particles
         active = np.where(chosen, np.arange(first, first + THETAS), -1)
-        work = np.empty((2 * sizes.n + 1 + max(sizes.noises, 1)) * n)
+        work = np.empty((sizes.free + 1) * n)
         ancestors = np.empty(n + 1, dtype=np.int64)
         kept = self.kept
         self.kernel.functions["run"](
             *self._rows(), address(own), address(step), address(look), _integers(active), n,
             _integers(self.keys), self.keys.shape[1], self.piece.sample_offset,
-            self.piece.step_offset, self.fresh, address(self.state), address(self.increments),
-            len(self.theta), 0 if kept is None else address(kept.states),
+            self.piece.step_offset, self.fresh, guided, address(self.state),
+            address(self.increments), len(self.theta), 0 if kept is None else address(kept.states),
             0 if kept is None else _integers(kept.ancestors), address(work), _integers(ancestors),
         )  # fmt: skip
-        if kept is not None:
-            kept.looks[:] = look[:, :, 0]
 
 
 def _integers(array: NDArray[Any]) -> int:

@@ -2,9 +2,10 @@
 
 The process noise of dx = f dt + G dW moves the state between samples, x_{n+1} = Phi(x_n) + L z over
 a solver step, so that p(y | theta) is an integral over all paths. A filter estimates it without
-bias with N_x state particles. Filters are twisted by look-ahead functions (`guide`) by default;
-where these are no numbers, a theta is served by a bootstrap filter, whose particles do not look
-ahead (Gordon, Salmond, Smith 1993).
+bias with N_x state particles. Filters are twisted by look-ahead functions (`guide`) by default, and
+a share of their particles is not once these have shown that they are not exact; where they are
+no numbers, a theta is served by a bootstrap filter, whose particles do not look ahead (Gordon,
+Salmond, Smith 1993).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ Array = NDArray[np.float64]
 STATE_PARTICLES = 64
 """State particles where none are named."""
 COPIES = 8
-"""Filters of each kind that are compared at one theta."""
+"""Filters of each kind that are compared at a theta."""
 MUCH, SMALL = log(20.0), 1.0
 MOST_COMPARED = 2048
 """State particles by which they are compared at most."""
@@ -56,7 +57,7 @@ class Particle(Kalman):
     name = "particle"
     gaussian = False
     estimated = True
-    approximation = "kalman"
+    approximation, approximates = "kalman", None
     looks_ahead: ClassVar[bool] = True
 
     @classmethod
@@ -174,25 +175,28 @@ class CompiledEstimate:
         return other
 
     def suited(self, values: Array) -> Self:
-        """See `EstimatedLikelihood.suited`: by `COPIES` filters of either kind.
+        """See `EstimatedLikelihood.suited`: by `COPIES` filters of either kind at each theta.
 
-        They are doubled until the log estimates of one kind vary by one at most, and that kind it
-        is. But where bootstrap filters estimate more than 20 times as much as those that look
-        ahead, it is these: both are unbiased, and no estimate exceeds 20 times its mean with a
-        probability above 1 / 20 (Markov's inequality). Look-ahead functions then lead past places
-        where the state may be, which need not show in any variance.
+        They are doubled until the log estimates of one kind vary by one at most, on average over
+        the thetas, and that kind it is. But where bootstrap filters estimate far more at a theta
+        than those that look ahead, it is these: both are unbiased, and no estimate exceeds 20 times
+        its mean with a probability above 1 / 20 (Markov's inequality; so many times more, the more
+        thetas there are). Look-ahead functions then lead past places where the state may be, which
+        need not show in any variance.
         """
-        bootstrap = self.with_look_ahead(False)
-        values, b, number = np.tile(values, (COPIES, 1)), self.n_samples, self.state_particles
-        rng = np.random.default_rng(0)
+        bootstrap, values = self.with_look_ahead(False), np.atleast_2d(values)
+        m, b, number = len(values), self.n_samples, self.state_particles
+        values, rng = np.tile(values, (COPIES, 1)), np.random.default_rng(0)
         while self.look_ahead:
-            keys = rng.integers(0, 2**64, size=(2, COPIES, self.n_keys(b)), dtype=np.uint64)
+            keys = rng.integers(0, 2**64, size=(2, COPIES * m, self.n_keys(b)), dtype=np.uint64)
             found, guided = self.with_state_particles(number)._estimate(values, keys[0], b)
             other = bootstrap.with_state_particles(number).estimate(values, keys[1], b)
-            if not guided.all():
+            if 2 * guided.sum() < len(guided):
                 return bootstrap
+            found, other = (each.reshape(COPIES, m) for each in (found, other))
             spread, other_spread = _variance(found), _variance(other)
-            if np.logaddexp.reduce(other) - np.logaddexp.reduce(found) > MUCH:
+            more = np.logaddexp.reduce(other, axis=0) - np.logaddexp.reduce(found, axis=0)
+            if more.max() > MUCH + log(m):
                 return bootstrap
             if min(spread, other_spread) <= SMALL or 2 * number > MOST_COMPARED:
                 return self if spread <= other_spread else bootstrap
@@ -349,14 +353,11 @@ class ParticleLikelihood(CompiledEstimate):
             kept = Kept(
                 np.empty((last, n + 1, self.state_particles)),
                 np.empty((last, self.state_particles), dtype=np.int64),
-                np.empty((last, self._filters.sizes.sample)),
             )
             _, increments, guided = self._run(
                 values[None], keys[None], record, first, last, None, self.look_ahead, kept
             )
-            found.append(
-                History.of(kept, self._filters.guide, float(increments.sum()), bool(guided[0]))
-            )
+            found.append(History.of(kept, float(increments.sum()), bool(guided[0])))
         return found
 
 
@@ -377,5 +378,7 @@ def checked_number(number: Any) -> int:
 
 
 def _variance(log_estimates: Array) -> float:
-    """Variance of log estimates; infinite where one is zero."""
-    return float(log_estimates.var(ddof=1)) if np.isfinite(log_estimates).all() else np.inf
+    """Mean variance over columns of log estimates; infinite where one is zero."""
+    if not np.isfinite(log_estimates).all():
+        return np.inf
+    return float(log_estimates.var(axis=0, ddof=1).mean())

@@ -20,7 +20,7 @@ from llvmlite import ir
 
 from smcpn.codegen.functions import log_normal_number, sine_to_quarter_turn
 from smcpn.codegen.loops import INTEGER, Function, number
-from smcpn.codegen.terms import DOUBLE, WIDTH, Term, intrinsic, vector
+from smcpn.codegen.terms import DOUBLE, Term, doubles, intrinsic, vector
 
 GROUP = 32
 """Lanes that draw together: numbers of state particles are multiples of it."""
@@ -30,7 +30,7 @@ ROUNDS = 7
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)
 MASK = 2**32 - 1
-NORMALS, UNIFORMS = 0, 1
+NORMALS, RESAMPLING, CHOICE = 0, 1, 2
 """Purposes, the last counter."""
 
 _EXPONENT = 0x4330000000000000
@@ -90,9 +90,9 @@ def _spread(builder: Any, value: Any, kind: Any) -> Any:
     return builder.shuffle_vector(first, nothing, places)
 
 
-def uniform(builder: Any, key: Any, step: Any) -> Any:
-    """Write a uniform number of (0, 1), one for a key and a step."""
-    counters = (number(0), step, number(0), number(UNIFORMS))
+def uniform(builder: Any, key: Any, step: Any, purpose: int) -> Any:
+    """Write a uniform number of (0, 1), one for a key, a step and a purpose."""
+    counters = (number(0), step, number(0), number(purpose))
     word = philox(builder, counters, key)[0]
     return builder.fmul(
         builder.fadd(builder.uitofp(word, DOUBLE), ir.Constant(DOUBLE, 0.5)),
@@ -114,25 +114,25 @@ def write_normals(
         64 bits, and the counter of the solver step, below 2^32.
     """
     builder = function.builder
-    kind = vector(INTEGER, WIDTH)
+    kind = vector(INTEGER, doubles())
     with function.loop(number(0), lanes, GROUP) as base:
         group = builder.lshr(base, number(GROUP.bit_length() - 1))
-        for first in range(0, STRIDE, WIDTH):
+        for first in range(0, STRIDE, doubles()):
             place = _spread(builder, builder.mul(group, number(STRIDE)), kind)
-            place = builder.add(place, ir.Constant(kind, list(range(first, first + WIDTH))))
+            place = builder.add(place, ir.Constant(kind, list(range(first, first + doubles()))))
             for noise in range(count):
                 counters = (
                     place,
                     _spread(builder, step, kind),
-                    ir.Constant(kind, [noise] * WIDTH),
-                    ir.Constant(kind, [NORMALS] * WIDTH),
+                    ir.Constant(kind, [noise] * doubles()),
+                    ir.Constant(kind, [NORMALS] * doubles()),
                 )
                 words = [Term(builder, word) for word in philox(builder, counters, key)]
                 normals = (*_pair(words[0], words[1]), *_pair(words[2], words[3]))
                 for part, value in enumerate(normals):
                     row = function.times(number(noise), lanes)
                     at = function.at(target, row, base, number(first + part * STRIDE))
-                    at = builder.bitcast(at, vector(DOUBLE, WIDTH).as_pointer())
+                    at = builder.bitcast(at, vector(DOUBLE, doubles()).as_pointer())
                     builder.store(value.value, at, align=8)
 
 

@@ -17,8 +17,9 @@ from llvmlite import ir
 
 from smcpn.codegen.functions import apply
 from smcpn.codegen.functions import exp as exponential
+from smcpn.codegen.functions import log as logarithm
 from smcpn.codegen.loops import INTEGER, Function, number
-from smcpn.codegen.terms import DOUBLE, WIDTH, Term, vector, where
+from smcpn.codegen.terms import DOUBLE, Term, doubles, vector, where
 
 CHAINS = 16
 
@@ -38,8 +39,8 @@ def _chains(
 
     ``body`` takes the place, a part of the chains, and their values before it.
     """
-    builder, kind = function.builder, vector(DOUBLE, WIDTH)
-    parts = CHAINS // WIDTH
+    builder, kind = function.builder, vector(DOUBLE, doubles())
+    parts = CHAINS // doubles()
     before = builder.block
     head, inside, after = (builder.append_basic_block() for _ in range(3))
     builder.branch(head)
@@ -49,11 +50,15 @@ def _chains(
     carried = [[builder.phi(kind) for _ in begins] for _ in range(parts)]
     for phis in carried:
         for phi, begin in zip(phis, begins, strict=True):
-            phi.add_incoming(ir.Constant(kind, [begin] * WIDTH), before)
+            phi.add_incoming(ir.Constant(kind, [begin] * doubles()), before)
     builder.cbranch(builder.icmp_signed("<", lane, lanes), inside, after)
     builder.position_at_end(inside)
     made = [
-        body(function.sum(lane, number(part * WIDTH)), part, [Term(builder, p) for p in phis])
+        body(
+            function.sum(lane, number(part * doubles())),
+            part,
+            [Term(builder, p) for p in phis],
+        )
         for part, phis in enumerate(carried)
     ]
     for phis, values in zip(carried, made, strict=True):
@@ -93,7 +98,7 @@ def _halved(parts: list[Term], combine: Callable[[Term, Term], Term]) -> Any:
 
 def _vector(function: Function, array: Any, lane: Any) -> Any:
     place = function.at(array, lane)
-    return function.builder.bitcast(place, vector(DOUBLE, WIDTH).as_pointer())
+    return function.builder.bitcast(place, vector(DOUBLE, doubles()).as_pointer())
 
 
 def write_weights(
@@ -108,8 +113,8 @@ def write_weights(
     total, squares : LLVM double
         Sums of the relative weights, and of their squares.
     """
-    builder, kind = function.builder, vector(DOUBLE, WIDTH)
-    none = Term(builder, ir.Constant(kind, [-math.inf] * WIDTH))
+    builder, kind = function.builder, vector(DOUBLE, doubles())
+    none = Term(builder, ir.Constant(kind, [-math.inf] * doubles()))
 
     def largest(lane: Any, _: int, before: list[Term]) -> list[Term]:
         place = _vector(function, log_weights, lane)
@@ -134,6 +139,110 @@ def write_weights(
     total = _halved(sums, lambda a, b: a + b)
     square = _halved(squares, lambda a, b: a + b)
     return builder.fadd(reference, apply(builder, "log", [total])), total, square
+
+
+def write_defensive_weights(
+    function: Function,
+    log_weights: Any,
+    ahead: Any,
+    weights: Any,
+    shares: Any,
+    lanes: Any,
+    odds: Any,
+) -> tuple[Any, Any, Any, Any]:
+    """Write weights twisted by psi + c, in place of those under the model alone.
+
+    c is such that its part of all weights is ``odds`` times that of psi.
+
+    Parameters
+    ----------
+    log_weights, ahead : LLVM pointer to doubles
+        Log weights under the model alone, overwritten by those under psi + c; log psi, overwritten.
+    weights, shares : LLVM pointer to doubles
+        Receive relative weights, and c / (psi + c) of every particle.
+
+    Returns
+    -------
+    log_sum, total, squares : LLVM double
+        As of `write_weights`.
+    log_constant : LLVM double
+        Log c.
+    """
+    builder, kind = function.builder, vector(DOUBLE, doubles())
+    none, zero = (Term(builder, ir.Constant(kind, [x] * doubles())) for x in (-math.inf, 0.0))
+
+    def load(array: Any, lane: Any) -> Term:
+        return Term(builder, builder.load(_vector(function, array, lane), align=8))
+
+    def store(value: Term, array: Any, lane: Any) -> None:
+        builder.store(value.value, _vector(function, array, lane), align=8)
+
+    def largest(lane: Any, _: int, before: list[Term]) -> list[Term]:
+        alone = load(log_weights, lane)
+        both = alone + load(ahead, lane)
+        found = [where(value < math.inf, value, none) for value in (alone, both)]
+        for value, array in zip(found, (log_weights, ahead), strict=True):
+            store(value, array, lane)
+        return [where(a > b, a, b) for a, b in zip(found, before, strict=True)]
+
+    references: list[Any] = []
+    for parts in _chains(function, lanes, [-math.inf, -math.inf], largest):
+        top = _halved(parts, lambda a, b: where(a > b, a, b))
+        finite = builder.fcmp_ordered(">", top, real(-math.inf), flags=("afn",))
+        references.append(builder.select(finite, top, real(0.0)))
+    spread = [Term(builder, _splat(builder, each, kind)) for each in references]
+
+    def relative(lane: Any, _: int, before: list[Term]) -> list[Term]:
+        made: list[Term] = []
+        pairs = zip((log_weights, ahead), (shares, weights), spread, before, strict=True)
+        for array, target, reference, sum_before in pairs:
+            value = exponential(load(array, lane) - reference)
+            store(value, target, lane)
+            made.append(sum_before + value)
+        return made
+
+    alone, both = (
+        _halved(parts, lambda a, b: a + b)
+        for parts in _chains(function, lanes, [0.0, 0.0], relative)
+    )
+    some = builder.fcmp_ordered(">", alone, real(0.0))
+    factor = builder.fdiv(builder.fmul(odds, both), alone)
+    factor = builder.select(some, factor, real(0.0))
+    each = Term(builder, _splat(builder, factor, kind))
+
+    def twisted(lane: Any, _: int, before: list[Term]) -> list[Term]:
+        free = each * load(shares, lane)
+        weight = load(weights, lane) + free
+        store(weight, weights, lane)
+        store(where(weight > 0.0, free / weight, zero), shares, lane)
+        store(logarithm(weight) + spread[1], log_weights, lane)
+        return [before[0] + weight, before[1] + weight * weight]
+
+    total, squares = (
+        _halved(parts, lambda a, b: a + b)
+        for parts in _chains(function, lanes, [0.0, 0.0], twisted)
+    )
+    log_sum = builder.fadd(references[1], apply(builder, "log", [total]))
+    log_factor = apply(builder, "log", [factor])
+    away = builder.fsub(references[1], references[0])
+    return log_sum, total, squares, builder.fadd(log_factor, away)
+
+
+def write_choice(function: Function, shares: Any, growth: Any, uniform: Any, lanes: Any) -> None:
+    """Write which particles move without looking ahead, 1 or 0 in place of their probabilities.
+
+    It is a systematic sample of them: those at whose part of the cumulative probabilities one of
+    u, u + 1, ... is. What has grown since the last sample is set to zero.
+    """
+    builder = function.builder
+    with _scalars(function, lanes, [uniform]) as (lane, (before,), follow):
+        place = function.at(shares, lane)
+        after = builder.fadd(before, builder.load(place))
+        begin, end = (builder.fptosi(value, INTEGER) for value in (before, after))
+        chosen = builder.icmp_signed("!=", begin, end)
+        builder.store(builder.select(chosen, real(1.0), real(0.0)), place)
+        builder.store(real(0.0), function.at(growth, lane))
+        follow(after)
 
 
 def _splat(builder: Any, value: Any, kind: Any) -> Any:

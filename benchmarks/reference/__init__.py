@@ -1,0 +1,1 @@
+"""Answers by other means: nothing here imports the package that they judge."""

@@ -1,0 +1,382 @@
+"""Searches from several starts: from where, how many, and whether their ends can be believed.
+
+Draws from the prior that are more likely than those around them are searched from first. Rounds of
+further starts follow, until every height that matters was found twice: a mode is missed only
+where few draws of the prior, of some `ENOUGH` searches less than one in ten, lead to it. Where
+the ends remain in doubt, searches over path and parameters together look again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
+
+from smcpn.errors import InputError, shown
+from smcpn.estimate.lifted.measurements import difference_variances
+from smcpn.estimate.lifted.starts import lifted_ends
+from smcpn.estimate.log_density import LogDensity
+from smcpn.estimate.search import AUTOMATIC, LIMIT, Found, Search
+from smcpn.results.ends import TWICE_BELOW, as_high, heights
+from smcpn.results.maximum import StartResult
+
+Array = NDArray[np.float64]
+
+SHOOTING, LIFTED = "shooting", "lifted"
+KINDS = (AUTOMATIC, SHOOTING, LIFTED)
+"""What a search follows: one trajectory from the start on, a path that may leave the model, or
+both where the first leaves a doubt."""
+
+CANDIDATES = 64
+"""Draws from the prior whose most likely are searched from first."""
+SEARCHES, MOST_HILLS = 4, 6
+"""Fewest and most of these: one alone ends in a lesser mode now and then."""
+NEIGHBOURS = 8
+"""A draw that is more likely than so many around it is taken for a hill of its own."""
+EACH, MANY_EACH = 16, 256
+"""Further draws for each search of the second round, and of those that follow, which look for hills
+so narrow that few searches have led there."""
+ENOUGH = 24
+"""Searches from which it counts that each height was found twice: of basins that a tenth of the
+draws lead to, one in twelve is missed by so many."""
+MOST = 96
+"""Searches after which heights that were found once stay in doubt."""
+WORK, EVALUATIONS = 20_000_000, 2000
+"""Solver steps that the searches, or the draws that they begin at, may take together, or
+evaluations where these are more: a run weighs a thousand particles a few times."""
+ROUGH = 0.5
+"""Share of the searches that end alone, from which a density has too many hills for so few."""
+SAME_PLACE = 1e-3
+"""Distance of ends that are one maximum, in standard deviations of the prior, along each axis."""
+MANY_VALUES = 50
+"""Measured values of a record that may be many periods long."""
+
+FIRST_LOOK = 60
+"""Iterations after which a search is looked at: chaos takes any number of them to nowhere."""
+NEGLIGIBLE = 30.0
+"""Nats below the best at which a search that was cut short is given up."""
+AGREEING = 0.5
+"""Share of the searches that end in the highest mode, from which it is not doubted."""
+UNEXPLAINED = 0.1
+"""Share of the outputs' variance that a mode may leave, or twice what is noise, up to half."""
+MOST_UNEXPLAINED = 0.5
+
+
+def check_search(search: str) -> None:
+    """Refuse what is no kind of search.
+
+    Raises
+    ------
+    InputError
+        Naming those there are.
+    """
+    if not isinstance(search, str) or search not in KINDS:
+        raise InputError(f"search is {shown(search)}: choose one of {', '.join(KINDS)}")
+
+
+def likely_hills(density: LogDensity, rng: np.random.Generator) -> Array:
+    """Return four to six of 64 draws from the prior, on different hills of the density, (S, d).
+
+    The most likely draws may all lie on one hill. First come those that are more likely than the
+    eight draws nearest to them, six at most; the most likely others make up four.
+
+    References
+    ----------
+    Torn, A., Viitanen, S. (1992). Topographical global optimization. In: Recent Advances in Global
+    Optimization, Princeton.
+    """
+    candidates = density.prior.sample(rng, CANDIDATES)
+    values = density.value(candidates)
+    order = np.argsort(-values, kind="stable")
+    tops = order[_on_top(density, candidates, values)[order]][:MOST_HILLS]
+    others = order[~np.isin(order, tops)][: max(SEARCHES - len(tops), 0)]
+    return candidates[np.concatenate([tops, others])]
+
+
+def further_starts(density: LogDensity, rng: np.random.Generator, count: int, draws: int) -> Array:
+    """Return other draws from the prior to search from, (S, d), at most ``count``.
+
+    They are the highest hills of so many ``draws``. Of few draws these are half of the starts, and
+    the first that have a likelihood at all the others: a narrow mode may have no draw that is
+    likely.
+    """
+    candidates = density.prior.sample(rng, draws)
+    values = density.value(candidates)
+    order = np.argsort(-values, kind="stable")
+    tops = order[_on_top(density, candidates, values)[order]]
+    tops = tops[: count if draws >= MANY_EACH * count else count // 2]
+    others = np.setdiff1d(np.flatnonzero(np.isfinite(values)), tops)[: count - len(tops)]
+    return candidates[np.concatenate([tops, others])]
+
+
+def _on_top(density: LogDensity, candidates: Array, values: Array) -> NDArray[np.bool_]:
+    """Whether each candidate (n, d) is more likely than those nearest to it, (n,)."""
+    tree, near = KDTree(candidates / density.scale), max(NEIGHBOURS, len(values) // MANY_EACH)
+    around = tree.query(candidates / density.scale, near + 1)[1]
+    return values > np.where(
+        around == np.arange(len(values))[:, None], -np.inf, values[around]
+    ).max(axis=1)
+
+
+def searched_in_rounds(
+    climb: Search,
+    density: LogDensity,
+    stages: Sequence[Sequence[int]],
+    iterations: int,
+    search: str,
+    rng: np.random.Generator,
+) -> list[Found]:
+    """Search from draws of the prior, as many as what is found calls for, and return the ends.
+
+    A first round has four to six starts, a second one `ENOUGH` with these, each further one as many
+    as were before. They end when every height that matters was found twice, or after `MOST`
+    searches; of a record or a model that is expensive, before they would cost more than a run.
+    """
+    hills = likely_hills(density, rng)
+    if search == LIFTED:
+        return searched(climb, density, hills, stages, iterations, search)
+    look, first = min(iterations, FIRST_LOOK), len(hills)
+    found = climb(density, hills, stages, look)
+    while not settled(found) and (count := _further_searches(density, found)):
+        each = EACH if len(found) < ENOUGH else MANY_EACH
+        draws = max(EACH * count, min(each * count, int(_affordable(density))))
+        starts = further_starts(density, rng, count, draws)
+        if not len(starts):
+            break
+        found += climb(density, starts, stages, look)
+    if search == AUTOMATIC and not undoubted(density, found):
+        found[:first] = _lifted(climb, density, hills, stages, iterations, found[:first])
+    return _finished(climb, density, stages, iterations - look, found)
+
+
+def _further_searches(density: LogDensity, found: Sequence[Found]) -> int:
+    """Return how many searches follow: up to `ENOUGH` at once, then as many as there were.
+
+    Fewer where these would cost more than the run that they serve; none beyond `MOST`.
+    """
+    each = density.evaluations * (1 + len(density.names)) / len(found)
+    missing = ENOUGH - len(found) if len(found) < ENOUGH else min(len(found), MOST - len(found))
+    return max(0, min(missing, int(_affordable(density) / each) - len(found)))
+
+
+def _affordable(density: LogDensity) -> float:
+    """Return how many evaluations cost little beside the run that the searches serve."""
+    return max(WORK / max(density.log_likelihood.steps, 1), EVALUATIONS)
+
+
+def settled(found: Sequence[Found]) -> bool:
+    """Whether searches are enough, and have found every height that matters at least twice.
+
+    Where most of them end alone there may be hills of any height that none has seen.
+    """
+    alone = sum(count for _, count in heights([one.log_density for one in found]) if count == 1)
+    return len(found) >= ENOUGH and alone <= ROUGH * len(found) and not found_once(found)
+
+
+def found_once(found: Sequence[Found | StartResult]) -> list[float]:
+    """Return the heights that matter and that one search alone has led to, the highest first.
+
+    Lifted paths may all lead to one end, whatever others there are: they count as one search.
+    """
+    shot = [one.log_density for one in found if one.success and not one.lifted]
+    lifted = [
+        height for height, _ in heights([o.log_density for o in found if o.success and o.lifted])
+    ]
+    told = heights([*shot, *lifted])
+    return [height for height, count in told if count == 1 and height > told[0][0] - TWICE_BELOW]
+
+
+def searched(
+    climb: Search,
+    density: LogDensity,
+    starts: Array,
+    stages: Sequence[Sequence[int]],
+    iterations: int,
+    search: str,
+) -> list[Found]:
+    """Search from every start, (S, d), along the paths that are wanted, and return the ends.
+
+    Of two ends of a start the higher one is returned, one that converged before one that did not.
+
+    Raises
+    ------
+    InputError
+        If inputs are delayed and only lifted paths are wanted.
+    """
+    if search == SHOOTING:
+        return climb(density, starts, stages, iterations)
+    if search == LIFTED:
+        if density.log_likelihood.problem.model.delay is not None:
+            raise InputError(
+                f"search is '{LIFTED}', whose paths know no delay of inputs: choose '{SHOOTING}'",
+                argument="search",
+            )
+        return _lifted(climb, density, starts, stages, iterations, _unsearched(density, starts))
+    look = min(iterations, FIRST_LOOK)
+    found = climb(density, starts, stages, look)
+    if not undoubted(density, found):
+        found = _lifted(climb, density, starts, stages, iterations, found)
+    return _finished(climb, density, stages, iterations - look, found)
+
+
+def _lifted(
+    climb: Search,
+    density: LogDensity,
+    starts: Array,
+    stages: Sequence[Sequence[int]],
+    iterations: int,
+    found: Sequence[Found],
+) -> list[Found]:
+    """The higher of what was found from each start and where its path leads."""
+    points, of_start = lifted_ends(density, starts)
+    again = climb(density, points, stages, iterations) if len(points) else []
+    return [
+        one if end < 0 else _better(one, again[end])
+        for one, end in zip(found, of_start, strict=True)
+    ]
+
+
+def _finished(
+    climb: Search,
+    density: LogDensity,
+    stages: Sequence[Sequence[int]],
+    iterations: int,
+    found: list[Found],
+) -> list[Found]:
+    """Go on with searches that the first look cut short, where they may end as high as the best."""
+    if density.log_likelihood.problem.diffusion is not None:
+        climb = climb.patient()
+    best = max((o.log_density for o in found if not np.isnan(o.log_density)), default=-np.inf)
+    chosen = [
+        k
+        for k, one in enumerate(found)
+        if one.reason == LIMIT and one.log_density > best - NEGLIGIBLE
+    ]
+    if not chosen or iterations < 1:
+        return found
+    again = climb(density, np.stack([found[k].theta for k in chosen]), stages[-1:], iterations)
+    for k, other in zip(chosen, again, strict=True):
+        found[k] = found[k].followed_by(other)
+    return found
+
+
+def undoubted(density: LogDensity, found: Sequence[Found]) -> bool:
+    """Whether searches agree, and the highest mode explains the outputs.
+
+    They agree where half of them end there, or where they are `settled`. Of a few values that is
+    enough: no path is many periods long.
+    Where process noise acts the likelihood follows the outputs by itself, and a path that may leave
+    the model adds nothing; lifted paths know no delay.
+    """
+    problem = density.log_likelihood.problem
+    if problem.model.process_noise is not None or problem.model.delay is not None:
+        return True
+    ends = [one.log_density for one in found]
+    best = found[int(np.argmax(ends))]
+    share = np.mean([as_high(end, best.log_density) for end in ends])
+    if not (best.success and (share >= AGREEING or settled(found))):
+        return False
+    most = max(int(np.isfinite(record.y).sum(axis=0).max()) for record in problem.records)
+    return most < MANY_VALUES or explained(density, best.theta)
+
+
+def explained(density: LogDensity, theta: Array) -> bool:
+    """Whether parameters (d,) explain the outputs, up to what is noise of these.
+
+    Only Gaussian white noise tells: its log density is one of the mean square.
+    """
+    problem = density.log_likelihood.problem
+    model = problem.model
+    if model.density is not None or model.coloured or model.process_noise is not None:
+        return False
+    values = problem.prior.natural(theta[None, :])
+    variances = model.noise_variances(values)[:, 0]
+    counts = np.isfinite(np.concatenate([record.y for record in problem.records])).sum(axis=0)
+    noise, spread = difference_variances(problem.records)
+    allowed = spread * np.clip(2.0 * noise / spread, UNEXPLAINED, MOST_UNEXPLAINED)
+    constant = float(np.sum(counts * np.log(2.0 * np.pi * variances)))
+    square = -2.0 * float(density.log_likelihood(values)[0]) - constant
+    return bool(square <= np.sum(counts * allowed / variances))
+
+
+def distinct_ends(density: LogDensity, found: Sequence[Found]) -> tuple[Array, NDArray[np.int64]]:
+    """Return the different ends of searches (E, d), and which of them each search ended in.
+
+    Ends of one height are one where they differ by less than rounding leaves of a maximum.
+    """
+    ends: list[Found] = []
+    of_search = np.empty(len(found), np.int64)
+    for k, one in enumerate(found):
+        for place, other in enumerate(ends):
+            away = np.abs(one.theta - other.theta) / density.scale
+            low, high = sorted((one.log_density, other.log_density))
+            if as_high(low, high) and away.max() <= SAME_PLACE:
+                of_search[k] = place
+                break
+        else:
+            of_search[k] = len(ends)
+            ends.append(one)
+    return np.stack([one.theta for one in ends]), of_search
+
+
+def without_artefacts(
+    density: LogDensity, found: Sequence[Found], finer: LogDensity
+) -> list[Found]:
+    """Return the ends of searches, those that only the solver's steps have made as failures.
+
+    A linearised filter may break down and find anything likely. Such an end falls with a finer
+    solver far below others that stay where they are; where none stays the steps are too long for
+    all, and their shift says so.
+    """
+    ends, of_search = distinct_ends(density, found)
+    there = finer.value(ends)
+    here = np.array([found[int(np.argmax(of_search == k))].log_density for k in range(len(ends))])
+    converged = np.array(
+        [any(one.success for one, end in zip(found, of_search, strict=True) if end == k)
+         for k in range(len(ends))]
+    )  # fmt: skip
+    with np.errstate(invalid="ignore"):
+        stays = converged & (np.abs(there - here) < FAR)
+    if not stays.any():
+        return list(found)
+    fallen = there < there[stays].max() - FAR
+    false = fallen & (here > here[stays].max())
+    return [
+        replace(one, reason=ARTEFACT, log_density=-np.inf) if false[end] else one
+        for one, end in zip(found, of_search, strict=True)
+    ]
+
+
+def _unsearched(density: LogDensity, starts: Array) -> list[Found]:
+    """The starts as they are, as ends that nothing has led to."""
+    return [
+        Found(theta, float(value), NOT_LIFTED, 0, theta[None, :], np.array([value]))
+        for theta, value in zip(starts, density.value(starts), strict=True)
+    ]
+
+
+NOT_LIFTED = "no path led from the start"
+ARTEFACT = "the likelihood there is one of the solver's steps alone"
+FAR = 10.0
+"""Nats by which finer steps may move an end that is believed, or must lower one that is not."""
+
+
+def _better(one: Found, lifted: Found) -> Found:
+    """The higher end of the same start, with the path to it and the evaluations of both.
+
+    Where both are as high, which rounding alone would decide, the start's own search found it.
+    """
+    low, high = one.log_density, lifted.log_density
+    enough = low >= high or as_high(low, high)
+    if one.success > lifted.success or (one.success == lifted.success and enough):
+        return replace(one, evaluations=one.evaluations + lifted.evaluations)
+    return replace(
+        lifted,
+        evaluations=one.evaluations + lifted.evaluations,
+        path=np.concatenate([one.path[:1], lifted.path]),
+        path_log_density=np.concatenate([one.path_log_density[:1], lifted.path_log_density]),
+        lifted=True,
+    )

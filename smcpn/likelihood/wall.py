@@ -1,0 +1,264 @@
+"""Whether a posterior ends where its solver does: a solver's failure is no likelihood of zero.
+
+Where its steps are too long a solver diverges, or is far off, although the equation has a solution,
+and parameters beyond that wall count as impossible. The particles of a posterior never show it, for
+none is there. Points outside do: near ones, at the distance of its width, and far ones, with one
+parameter drawn from the prior. Those to which the solver gives no likelihood are evaluated again
+with more steps, for which nothing is compiled anew; if they are likely then, the posterior goes on
+beyond the wall. `AdaptiveEKF1` is asked only where no steps help: the problem is stiff there, or
+its solution grows without bound under any solver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.likelihood.adaptive import Adaptive
+from smcpn.likelihood.registry import LIKELIHOODS
+from smcpn.likelihood.steps import MOST_STEPS, affordable, prior_draws
+from smcpn.likelihood.stiffness import FINER, UNSTABLE_SHARE, adaptive_solver
+from smcpn.model.problem import Problem
+from smcpn.solver import MAX_STEPS, Solver
+
+Array = NDArray[np.float64]
+
+POINTS, FEWER = 64, 32
+"""Points of a posterior, of each of which one near and one wide move is made; or only a near one of
+fewer."""
+FAR = 10.0
+"""Nats that a move must lose to be judged again."""
+MISSING = 0.05
+"""Share of the moves that finer steps must accept: as much shifts the evidence by about what
+``steps="auto"`` leaves."""
+WORSE = 1.25
+"""Factor on what a move loses by which finer steps show that it is unstable."""
+LEVELS = 2
+"""Fewest times that the steps are made finer before the stiff solver is asked."""
+FEW = 16
+"""Unstable moves that are followed to the finest steps."""
+
+LogLikelihoodBy = Callable[[Solver], Callable[[Array], Array]]
+"""From a solver to the log-likelihood, (N,), of values (N, d)."""
+
+
+@dataclass(frozen=True)
+class Wall:
+    """Bound of a parameter that a posterior does not pass because its solver fails there.
+
+    Attributes
+    ----------
+    solver : Solver
+        The one that fails.
+    finer : Solver or None
+        The same with steps that reach further; None where these are too many.
+    name : str
+        Parameter.
+    bound : float
+        Value that the posterior does not pass.
+    above : bool
+        Whether what was not reached is above it.
+    share : float
+        Share of the prior there.
+    remedy : str
+        What to do, where the steps are not chosen on the way.
+    """
+
+    solver: Solver
+    finer: Solver | None
+    name: str
+    bound: float
+    above: bool
+    share: float
+    remedy: str
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """One sentence."""
+        side = "above" if self.above else "below"
+        return (
+            f"{self.name} {side} {self.bound:.3g} ({100 * self.share:.2g} % of the prior) was "
+            f"never reached: {self.solver!r} fails there, which counts as a likelihood of zero; "
+            f"{self.remedy}",
+        )
+
+
+def wall_of(
+    problem: Problem,
+    solver: Solver,
+    likelihood: str,
+    theta: Array,
+    weights: Array,
+    log_likelihood: LogLikelihoodBy,
+    thorough: bool = True,
+) -> Wall | None:
+    """Return the wall at which a posterior ends; None where the solver puts up none.
+
+    Parameters
+    ----------
+    solver : Solver
+        The one of the posterior.
+    likelihood : str
+        Its name.
+    theta, weights : ndarray, (n, d) and (n,)
+        Of the posterior, in unconstrained coordinates; `POINTS` of them are taken.
+    log_likelihood : callable
+        By this solver, and by the same with other steps.
+    thorough : bool
+        Whether wide moves are made, too; without finer steps to go on with they always are.
+    """
+    following = _following(problem, solver)
+    thorough = thorough or following is None
+    n = POINTS if thorough else FEWER
+    positions = (np.arange(n) + 0.5) / n * weights.sum()
+    chosen = np.searchsorted(np.cumsum(weights), positions)
+    theta = theta[np.minimum(chosen, len(theta) - 1)]
+    found = Moves(problem, theta, log_likelihood(solver), thorough)
+    levels = list(_finer(problem, solver, LIKELIHOODS[likelihood].divides))
+    near, wide = np.split(np.flatnonzero(found.refused), [found.refused[:n].sum()])
+    if levels and len(near):
+        found.judge(log_likelihood(levels[0]), near)
+    if levels and len(wide):
+        _judge_wide(problem, found, wide, levels, log_likelihood)
+    if not found.pass_wall():
+        return None
+    place = _located(problem, found.inside, found.beyond)
+    return Wall(solver, following, *place, _remedy(problem, solver))
+
+
+class Moves:
+    """Moves from points of a posterior, with what they lose by its solver and by others.
+
+    Near ones are the difference of two other points (ter Braak 2006, Statistics and Computing 16),
+    for they follow any correlation; wide ones take one parameter after the other from the prior.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        theta: Array,
+        log_likelihood: Callable[[Array], Array],
+        with_wide: bool,
+    ) -> None:
+        self.prior, (n, d) = problem.prior, theta.shape
+        rng, each = np.random.default_rng(0), np.arange(n)
+        first, second = (each + rng.permutation(n - 1)[:2, None] + 1) % n
+        near = theta + 2.38 / np.sqrt(2 * d) * (theta[first] - theta[second])
+        self.column, wide = each % d, theta.copy()
+        wide[each, self.column] = prior_draws(problem)[each, self.column]
+        self.inside = self._natural(theta)
+        self.values = self._natural(np.concatenate([near, wide] if with_wide else [near]))
+        at_points = np.nan_to_num(log_likelihood(self.inside), nan=-np.inf)
+        # A draw from the prior is accepted by the likelihood alone.
+        with np.errstate(all="ignore"):
+            change = self.prior.log_density(near) - self.prior.log_density(theta)
+        base = np.concatenate([at_points - change, at_points])
+        self._base = base[: len(self.values)]
+        self.lost = self._loss(log_likelihood, np.arange(len(self.values)))
+        self.refused = np.isfinite(self._base) & (self.lost > FAR)
+        self.accepted = np.zeros(len(self.values))
+
+    def _natural(self, theta: Array) -> Array:
+        with np.errstate(all="ignore"):
+            return self.prior.natural(theta)
+
+    def _loss(self, log_likelihood: Callable[[Array], Array], some: NDArray[np.int64]) -> Array:
+        with np.errstate(all="ignore"):
+            loss = self._base[some] - log_likelihood(self.values[some])
+        return np.where(np.isfinite(loss), loss, np.inf)
+
+    def judge(self, log_likelihood: Callable[[Array], Array], some: NDArray[np.int64]) -> Array:
+        """Judge moves that were refused by another solver; return what they lose by it."""
+        loss = self._loss(log_likelihood, some)
+        self.accepted[some] = np.maximum(self.accepted[some], np.exp(-np.maximum(loss, 0.0)))
+        return loss
+
+    def pass_wall(self) -> bool:
+        """Whether enough of the near moves are accepted, or of the wide ones of a parameter."""
+        near, wide = np.split(self.accepted, [len(self.inside)])
+        shares = [near.mean()]
+        if len(wide):
+            shares += [wide[self.column == j].mean() for j in np.unique(self.column)]
+        return max(shares) > MISSING
+
+    @property
+    def beyond(self) -> Array:
+        """Values of the moves that are rather accepted than not, (B, d)."""
+        return self.values[self.accepted >= min(0.5, self.accepted.max())]
+
+
+def _judge_wide(
+    problem: Problem,
+    found: Moves,
+    some: NDArray[np.int64],
+    levels: list[Solver],
+    log_likelihood: LogLikelihoodBy,
+) -> None:
+    """Judge wide moves by finer and finer steps, and all by the stiff solver if none help."""
+    left, lost = some, found.lost[some]
+    for finer in levels:
+        now = found.judge(log_likelihood(finer), left)
+        unstable = ~(now < np.maximum(WORSE * lost, FAR))
+        left, lost = left[unstable], now[unstable]
+        if len(left) < UNSTABLE_SHARE * POINTS:
+            return
+        every = -(-len(left) // FEW)
+        left, lost = left[::every], lost[::every]
+    stiff = None if len(levels) < LEVELS or levels[0].adaptive else adaptive_solver(problem)
+    if stiff is not None:
+        compiled = Adaptive.build(problem, stiff.begun())
+        found.judge(lambda values: compiled.evaluate(values, compiled.n_samples)[1], some)
+
+
+def _finer(problem: Problem, solver: Solver, divides: bool) -> Iterator[Solver]:
+    """Yield the same solver finer and finer, beyond what ``steps="auto"`` takes, at bearable cost.
+
+    Steps that are too many for an interval are those of a shorter one, where it may be divided.
+    """
+    longest = max(float(np.diff(record.t).max()) for record in problem.records)
+    steps, interval = int(solver.steps), solver.interval or longest
+    level = 0
+    while level < LEVELS or steps * longest / interval < MAX_STEPS:
+        level += 1
+        finer = solver.refined(FINER)
+        if finer is None and (solver.adaptive or not divides):
+            return
+        if finer is None:
+            interval /= FINER
+            finer = solver.divided(interval)
+        steps = int(finer.steps)
+        if steps * longest / interval * problem.n_samples > MOST_STEPS:
+            return
+        yield finer
+        solver = finer
+
+
+def _following(problem: Problem, solver: Solver) -> Solver | None:
+    """The solver with which ``steps="auto"`` goes on beyond a wall."""
+    for finer in (solver.refined(FINER), solver.refined()):
+        if finer is not None and affordable(problem, int(finer.steps)):
+            return finer
+    return None
+
+
+def _located(problem: Problem, inside: Array, beyond: Array) -> tuple[str, float, bool, float]:
+    """Name, bound, side and share of the prior of what parts values (B, d) from those inside."""
+    bounds = np.stack([inside.min(axis=0), inside.max(axis=0)])
+    passed = np.stack([beyond < bounds[0], beyond > bounds[1]]).mean(axis=1)
+    above, j = np.unravel_index(int(passed.argmax()), passed.shape)
+    bound = float(bounds[above, j])
+    with np.errstate(all="ignore"):
+        prior = problem.prior.natural(prior_draws(problem))[:, j]
+    share = np.mean(prior > bound if above else prior < bound)
+    return problem.names[j], bound, bool(above), float(share)
+
+
+def _remedy(problem: Problem, solver: Solver) -> str:
+    stiff = None if solver.adaptive else adaptive_solver(problem)
+    if stiff is None:
+        return "raise steps, or narrow the prior"
+    order = "" if stiff == type(stiff)() else f"order={stiff.order}"
+    return f"take solver=smcpn.{stiff.kind}({order}), or raise steps"

@@ -1,0 +1,201 @@
+"""Looks for what a population has lost: searches on the samples so far, and draws about their ends.
+
+What is likely given many samples may have next to no mass after few. Particles lose it when they
+are resampled first, no moves lead back to it, and nothing in their weights tells. A search finds
+it, and draws from a mixture about all modes tell how much of the posterior is there: where the
+particles hold much less, they are drawn anew from that mixture, and tempered.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.likelihood.contract import Likelihood
+from smcpn.smc.evidence import stratified_variance
+from smcpn.smc.particles import ParticleSystem, distinct_sample_size, log_mean_exp, normalise
+from smcpn.smc.proposals import weighted_moments
+from smcpn.smc.psis import largest_k
+from smcpn.smc.sampler import Sampler
+from smcpn.smc.start import MixtureStart, Modes
+from smcpn.smc.tempering import Tempering
+
+Array = NDArray[np.float64]
+_log = logging.getLogger(__name__)
+
+FIRST, GROWTH = 2, 2
+"""Samples for each parameter after which there is the first look, and the factor to the next."""
+POINTS = 2
+"""Particles that searches begin at, the most likely ones, beside what they choose themselves."""
+WIDER = 1.5
+"""Factor on the standard deviations of a mixture whose weights cannot be trusted."""
+ERRORS = 3.0
+"""Standard errors by which evidence or shares must differ to count as lost."""
+LOST = 0.02
+"""Share of the posterior about a mode that particles may lack beyond these errors."""
+MOST_ERROR = 0.05
+"""Standard error of the log-evidence that particles may claim: a larger one is itself a sign."""
+
+
+class Searches(Protocol):
+    """Who searches for the modes of a posterior given the first samples."""
+
+    def __call__(self, samples: int, points: Array) -> MixtureStart | None:
+        """Return a mixture about the modes given so many samples; None where there is none.
+
+        Parameters
+        ----------
+        samples : int
+        points : ndarray, (S, d)
+            Unconstrained coordinates to search from, besides others.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class FirstSamples:
+    """A likelihood of its first samples alone.
+
+    Attributes
+    ----------
+    likelihood : Likelihood
+    n_samples : int
+    """
+
+    likelihood: Likelihood
+    n_samples: int
+
+    def start(self, values: Array) -> Array:
+        """See `Likelihood.start`."""
+        return self.likelihood.start(values)
+
+    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+        """See `Likelihood.advance`."""
+        return self.likelihood.advance(values, state, a, b)
+
+    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
+        """See `Likelihood.evaluate`."""
+        return self.likelihood.evaluate(values, b)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a look has found.
+
+    Attributes
+    ----------
+    anew : Tempering or None
+        The population that holds what was lost; None where nothing was, or it cannot be had.
+    missed : float
+        Log posterior of the highest mode where something was lost and cannot be had; else nan.
+    """
+
+    anew: Tempering | None = None
+    missed: float = float("nan")
+
+
+def next_look(samples: int, parameters: int) -> int:
+    """First number of samples beyond ``samples`` after which there is a look.
+
+    It follows from the number alone, so that streams, records and runs that are resumed agree.
+    """
+    due = FIRST * parameters
+    while due <= samples:
+        due *= GROWTH
+    return due
+
+
+def look(sampler: Sampler, searches: Searches, rng: np.random.Generator) -> Look:
+    """Search given the samples so far, and draw a population anew where particles were lost.
+
+    What goes wrong on the way is no error: the particles then stay as they are.
+
+    Parameters
+    ----------
+    sampler : Sampler
+        Between two samples, with an exact likelihood. It is not changed.
+    searches : Searches
+    rng : numpy.random.Generator
+        Of the draws about the modes.
+    """
+    try:
+        return _looked(sampler, searches, rng)
+    except Exception:
+        _log.info("no look at sample %d", sampler.sample, exc_info=True)
+        return Look()
+
+
+def _looked(sampler: Sampler, searches: Searches, rng: np.random.Generator) -> Look:
+    system, limit = sampler.system, largest_k(sampler.settings.particles)
+    order = np.argsort(-system.log_prior - system.log_likelihood, kind="stable")
+    near = searches(sampler.sample, system.theta[order[:POINTS]])
+    if near is None:
+        return Look()
+    both = _with_particles(near, system)
+    anew = _drawn(sampler, both, rng)
+    if not anew.pareto_k <= limit:
+        anew = _drawn(sampler, replace(both, width=WIDER), rng)
+    if not _lacks(sampler, near, anew):
+        return Look()
+    if not anew.pareto_k <= limit:
+        return Look(missed=float(near.modes.ends[0]))
+    evidence = sampler.log_evidence
+    anew.run()
+    _log.info(
+        "at sample %d searches found what the particles had lost: log-evidence %.2f, not %.2f",
+        sampler.sample, anew.log_evidence, evidence,
+    )  # fmt: skip
+    return Look(anew)
+
+
+def _with_particles(near: MixtureStart, system: ParticleSystem) -> MixtureStart:
+    """Return the mixture with a further component, of half the weight: the particles' moments.
+
+    Particles tell of the breadth of a posterior, which the Gaussian at a mode may not. Where scales
+    are learned components are given these, and there is none.
+    """
+    modes = near.modes
+    if len(modes.pulls):
+        return near
+    mean, factor = weighted_moments(system.theta, system.weights)
+    together = Modes(
+        shares=np.append(0.5 * modes.shares, 0.5),
+        means=np.concatenate([modes.means, mean[None]]),
+        factors=np.concatenate([modes.factors, factor[None]]),
+        searches=modes.searches,
+        log_evidence=modes.log_evidence,
+        ends=modes.ends,
+    )
+    return replace(near, modes=together)
+
+
+def _drawn(sampler: Sampler, start: MixtureStart, rng: np.random.Generator) -> Tempering:
+    """Draws from a start, weighed by the samples so far."""
+    likelihood = FirstSamples(cast(Likelihood, sampler.likelihood), sampler.sample)
+    anew = Tempering(sampler.prior, likelihood, replace(sampler.settings, start=start), rng)
+    anew.advance(sampler.sample)
+    return anew
+
+
+def _lacks(sampler: Sampler, near: MixtureStart, drawn: Tempering) -> bool:
+    """Whether particles lack a part of the evidence, or of a mode, that weighted draws have."""
+    log_weights, theta = drawn.system.log_increment, drawn.system.theta
+    start = cast(MixtureStart, drawn.settings.start)
+    variance = stratified_variance(log_weights, start.memberships(theta))
+    error = np.hypot(min(sampler.log_evidence_se, MOST_ERROR), np.sqrt(variance))
+    if log_mean_exp(log_weights) - sampler.log_evidence > ERRORS * error:
+        return True
+    found, errors = _shares(near, theta, log_weights)
+    held, own = _shares(near, sampler.system.theta, sampler.system.log_weights)
+    return bool((found - held > LOST + ERRORS * np.hypot(errors, own))[:-1].any())
+
+
+def _shares(near: MixtureStart, theta: Array, log_weights: Array) -> tuple[Array, Array]:
+    """Share of weighted points about each mode and elsewhere, (K + 1,), and standard errors."""
+    shares = near.memberships(theta) @ normalise(log_weights)
+    effective = max(distinct_sample_size(theta, log_weights), 1.0)
+    return shares, np.sqrt(np.clip(shares * (1.0 - shares), 0.0, 1.0) / effective)
