@@ -1,4 +1,4 @@
-"""Levenberg-Marquardt: the maximum where samples are Gaussian, from all starts in one call each.
+"""Levenberg-Marquardt: the maximum from all starts at once, by damped Newton steps.
 
 With score g and expected information A (`LogLikelihood.expansion`; the prior adds its gradient,
 and its curvature where it falls off) a step of a start solves
@@ -6,7 +6,8 @@ and its curvature where it falls off) a step of a start solves
     (A + mu diag A) step = g.
 
 Where the noise is known A is Gauss and Newton's J' J; where it is learned, or the solver has a
-variance, the steps are those of Fisher's scoring. Every start has a damping mu of its own, by its
+variance, the steps are those of Fisher's scoring. Where samples are not Gaussian, and so few that
+Hessians cost next to nothing, A is the size of the exact curvature (Dauphin 2014). Every start has a damping mu of its own, by its
 ratio of gains (Nielsen). A standard deviation sigma of the noise takes the step of sigma^2: with
 mu = 0 that is the mean square of the residuals at once, wherever it was before.
 
@@ -17,6 +18,8 @@ References
 ----------
 Marquardt, D. (1963). An algorithm for least-squares estimation of nonlinear parameters. J. SIAM.
 Nielsen, H. B. (1999). Damping parameter in Marquardt's method. IMM-REP-1999-05, DTU.
+Dauphin, Y., et al. (2014). Identifying and attacking the saddle point problem in high-dimensional
+non-convex optimization. arXiv:1406.2572.
 Osborne, M. R. (1992). Fisher's method of scoring. Int. Stat. Review 60.
 """
 
@@ -76,6 +79,8 @@ LESS = "much lower than others on the first part of the record"
 LONGEST = 5.0
 """Longest step of a logarithm: far from its maximum a learned variance of the dynamics has a score
 that grows with the square of the residuals, and next to no information."""
+EXACT = 20_000
+"""Solver steps times parameters up to which Hessians cost less than the steps that they save."""
 LEAST_RATIO = 0.2
 """Least factor of a standard deviation of the noise in a step."""
 
@@ -102,15 +107,16 @@ class LevenbergMarquardt(Search):
 
     @classmethod
     def suits(cls, function: LogLikelihood) -> bool:
-        """Where the samples are Gaussian given those before."""
-        return function.expands
+        """Where the samples are Gaussian given those before, or few."""
+        return function.expands or function.steps * len(function.names) <= EXACT
 
     def __call__(
         self, density: LogDensity, starts: Array, stages: Sequence[Sequence[int]], iterations: int
     ) -> list[Found]:
         """See `Search`; starts that are the same are searched from once."""
         records = density.log_likelihood.problem.records
-        by_piece = np.mean([len(record) for record in records]) >= LONG
+        long = np.mean([len(record) for record in records]) >= LONG
+        by_piece = long and density.log_likelihood.expands
         _, first, number = np.unique(starts, axis=0, return_index=True, return_inverse=True)
         near = self._damping == NEAR_DAMPING
         find = _by_piece if by_piece and not near else partial(_at_once, damping=self._damping)

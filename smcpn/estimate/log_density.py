@@ -101,8 +101,12 @@ class LogDensity:
         """Log density (n,), gradient (n, d), and information (n, d, d), none of it negative.
 
         As `LogLikelihood.expansion`, where the likelihood has one. Prior and coordinates add their
-        curvature, where that is positive; those of the noise need none, see `noise`.
+        curvature, where that is positive; those of the noise need none, see `noise`. Of another
+        likelihood the information is the size of the curvature in each of its main directions, and
+        there is no ``share``.
         """
+        if not self.log_likelihood.expands:
+            return *self.value_and_gradient(theta), self._sizes_of_curvature(theta)
         with np.errstate(all="ignore"):
             total, gradient, information, second = self.of_likelihood(theta, share)
             if self.target == POSTERIOR:
@@ -112,6 +116,19 @@ class LogDensity:
             information = information + np.maximum(-second, 0.0)[:, :, None] * np.eye(len(second.T))
         total = np.where(np.isfinite(total), total, -np.inf)
         return total if share < 1.0 else self._seen(theta, total), gradient, information
+
+    def _sizes_of_curvature(self, theta: Array) -> Array:
+        """Hessians with eigenvalues of their size and no sign, (n, d, d); nan where there is none.
+
+        The coordinates are those in which the prior has a spread of one.
+        """
+        units = self.scale[:, None] * self.scale
+        scaled = self.hessian(theta) * units
+        finite = np.isfinite(scaled).all(axis=(1, 2), keepdims=True)
+        scaled = np.where(finite, 0.5 * (scaled + scaled.transpose(0, 2, 1)), 0.0)
+        eigenvalues, vectors = np.linalg.eigh(scaled)
+        sizes = (vectors * np.abs(eigenvalues)[:, None, :]) @ vectors.transpose(0, 2, 1)
+        return np.where(finite, sizes / units, np.nan)
 
     def _seen(self, theta: Array, values: Array) -> Array:
         """Remember the highest of these values, (n,), and say how far the search is."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import cache
 from typing import Annotated, Any
 
 import numpy as np
@@ -189,7 +190,7 @@ def maximise(
     method : {"auto", "levenberg-marquardt", "l-bfgs-b", "trust-exact", "trust-ncg"}
         A `Search`; by default the first that suits. Levenberg-Marquardt takes samples that are
         Gaussian given those before: the marginal, classical and filtering likelihoods, unless the
-        noise has another density. Where a diffusion is learned, L-BFGS-B goes on with searches
+        noise has another density; and any others of few samples. Where a diffusion is learned, L-BFGS-B goes on with searches
         that it does not bring to an end. Those of `scipy.optimize.minimize` suit any likelihood;
         the last two are Newton's, with exact Hessians.
     search : {"auto", "shooting", "lifted"}
@@ -242,7 +243,15 @@ def maximise(
     with status(progress) as say, workers_of(executor) as workers:
         where = evaluated_by(workers)
         function, automatic = _log_likelihood(problem, likelihood, solver, threads)
-        density = LogDensity(function.evaluated(where), target, say)
+        function = function.evaluated(where)
+        density = LogDensity(function, target, say)
+
+        @cache
+        def by(solver: Solver) -> LogLikelihood:
+            if solver == function.solver:
+                return function
+            return LogLikelihood(problem, function.likelihood, solver, threads).evaluated(where)
+
         rng = np.random.default_rng(seed)
         points = None if starts is None else given_starts(density, starts, rng)
         climb = with_marginal_scales(chosen_search(method, function), density)
@@ -254,20 +263,17 @@ def maximise(
                 found = searched(climb, density, points, plan, iterations, search)
             finer = finer_solver(problem, function.solver)
             if len(found) > 1 and finer is not None:
-                other = LogLikelihood(problem, function.likelihood, finer, threads)
-                other = LogDensity(other.evaluated(where), target, say)
-                found = without_artefacts(density, found, other)
-            maximum = judged(highest_end(density, climb.name, found), not automatic, threads)
+                found = without_artefacts(density, found, LogDensity(by(finer), target, say))
+            maximum = judged(highest_end(density, climb.name, found), not automatic, by)
             while automatic and (solver := following(maximum)) is not None:
-                finer = LogLikelihood(problem, function.likelihood, solver, threads)
-                density = LogDensity(finer.evaluated(where), target, say)
+                density = LogDensity(by(solver), target, say)
                 # From where they were: more steps change a maximum that is nearly right.
                 ends, of_search = distinct_ends(density, found)
                 again = searched(climb, density, ends, plan[-1:], iterations, search)
                 found = [
                     one.followed_by(again[end]) for one, end in zip(found, of_search, strict=True)
                 ]
-                maximum = judged(highest_end(density, climb.name, found), not automatic, threads)
+                maximum = judged(highest_end(density, climb.name, found), not automatic, by)
         except KeyboardInterrupt:
             maximum = _interrupted(density, climb.name, maximum)
     maximum = replace(maximum, function=maximum.function.evaluated(at_home))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +19,11 @@ from smcpn.solver import Solver
 Array = NDArray[np.float64]
 
 
-def judged(maximum: Maximum, given: bool, threads: int | None = None) -> Maximum:
+LogLikelihoodBy = Callable[[Solver], LogLikelihood]
+"""From a solver to the log-likelihood by it."""
+
+
+def judged(maximum: Maximum, given: bool, by: LogLikelihoodBy) -> Maximum:
     """Return a maximum with its shift under a solver twice as fine, its wall, and warnings of both.
 
     Without a shift it stays where a finer solver cannot be had, and without both where the
@@ -28,6 +33,8 @@ def judged(maximum: Maximum, given: bool, threads: int | None = None) -> Maximum
     ----------
     given : bool
         Whether the steps are given, and not chosen on the way.
+    by : callable
+        The log-likelihood of the maximum by other solvers.
     """
     maximum = replace(maximum, shift=None, wall=None)
     if not maximum.found:
@@ -41,14 +48,13 @@ def judged(maximum: Maximum, given: bool, threads: int | None = None) -> Maximum
     root = bounded_root(precision[0], density.scale)
     if not np.isfinite(root).all():
         return maximum
-    wall = _wall(maximum, root, given, threads)
+    wall = _wall(maximum, root, given, by)
     walled = () if wall is None else wall.warnings
     maximum = replace(maximum, wall=wall, warnings=maximum.warnings + walled)
     finer = finer_solver(maximum.problem, maximum.solver)
     if finer is None:
         return maximum
-    other = _by(maximum, finer, threads)
-    there, score_there = LogDensity(other, maximum.target).value_and_gradient(theta)
+    there, score_there = LogDensity(by(finer), maximum.target).value_and_gradient(theta)
     shift: DiscretisationShift = shift_of_gaussian(
         maximum.names,
         maximum.solver,
@@ -60,16 +66,7 @@ def judged(maximum: Maximum, given: bool, threads: int | None = None) -> Maximum
     return replace(maximum, shift=shift, warnings=maximum.warnings + shift.warnings)
 
 
-def _by(maximum: Maximum, solver: Solver, threads: int | None) -> LogLikelihood:
-    """The log-likelihood of a maximum by another solver, evaluated where that one is."""
-    function = maximum.function
-    if solver == function.solver:
-        return function
-    other = LogLikelihood(maximum.problem, function.likelihood, solver, threads)
-    return other.evaluated(function.where)
-
-
-def _wall(maximum: Maximum, root: Array, given: bool, threads: int | None) -> Wall | None:
+def _wall(maximum: Maximum, root: Array, given: bool, by: LogLikelihoodBy) -> Wall | None:
     """Wall of the solver among draws about a maximum that are no less likely than they should."""
     normal = np.random.default_rng(0).standard_normal((POINTS, len(root)))
     normal[0] = 0.0
@@ -82,7 +79,7 @@ def _wall(maximum: Maximum, root: Array, given: bool, threads: int | None) -> Wa
         maximum.likelihood,
         theta,
         likely.astype(float),
-        lambda solver: _by(maximum, solver, threads),
+        by,
         thorough=given,
     )
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import log2
+from weakref import WeakKeyDictionary
 
 import casadi as ca
 import numpy as np
@@ -231,16 +232,24 @@ def pilot_steps(
     int or None
         None if no number of steps is enough.
     """
+    return sufficient_errors(problem, solver, values, likelihood)[0]
+
+
+def sufficient_errors(
+    problem: Problem, solver: Solver, values: Array, likelihood: str | None = None
+) -> tuple[int | None, Array]:
+    """Return what `pilot_steps` does, and the local errors (N,) by the last steps it tried."""
     found = without_data(problem, solver, likelihood)
-    order, steps = found[0].local_order, 1
+    order, steps, errors = found[0].local_order, 1, np.full(len(values), np.inf)
     while affordable(problem, steps):
-        error = median_of_finite(local_errors(problem, found, values, steps))
+        errors = local_errors(problem, found, values, steps)
+        error = median_of_finite(errors)
         if error <= 1.0:
-            return steps
+            return steps, errors
         # The error falls with this power of the number of steps.
         doublings = int(log2(error) / order) if np.isfinite(error) else 0
         steps *= 2 ** max(1, doublings)
-    return None
+    return None, errors
 
 
 def without_data(
@@ -319,9 +328,17 @@ def pilot_values(problem: Problem) -> Array:
     return problem.prior.natural(prior_draws(problem)[:_PILOT_DRAWS])
 
 
+_DRAWS: WeakKeyDictionary[Problem, Array] = WeakKeyDictionary()
+"""Draws from the prior of each problem, which one run asks for some ten times."""
+
+
 def prior_draws(problem: Problem) -> Array:
     """Unconstrained draws from the prior (N, d), the same whatever the seed."""
-    return problem.prior.sample(np.random.default_rng(0), _MEDIAN_DRAWS)
+    if problem not in _DRAWS:
+        draws = problem.prior.sample(np.random.default_rng(0), _MEDIAN_DRAWS)
+        draws.setflags(write=False)
+        _DRAWS[problem] = draws
+    return _DRAWS[problem]
 
 
 def first_solver(problem: Problem, solver: Solver, likelihood: str | None = None) -> Solver:

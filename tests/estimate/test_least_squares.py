@@ -206,15 +206,41 @@ def test_coloured_noise_is_searched_by_the_innovations():
     assert one.log_density == pytest.approx(other.log_density, abs=1e-4)
 
 
-def test_what_is_no_sum_of_squares_is_left_to_quasi_newton():
-    problem = decay_problem()
-    heavy = Problem(
-        decay, problem.records[0], observe="x", noise=smcpn.StudentT(0.05), initial=[1.0],
-        prior={"rate": stats.lognorm(1.0)},
+def heavy_tailed(samples: int = 40) -> Problem:
+    """A decay with Student's noise: no sum of squares."""
+    return Problem(
+        decay, decay_problem(samples).records[0], observe="x", noise=smcpn.StudentT(0.05),
+        initial=[1.0], prior={"rate": stats.lognorm(1.0)},
     )  # fmt: skip
-    assert smcpn.maximise(heavy, solver=RK4(steps=4)).method == "l-bfgs-b"
+
+
+def test_few_samples_that_are_not_gaussian_are_searched_with_exact_curvature():
+    one, other = (
+        smcpn.maximise(heavy_tailed(), solver=RK4(steps=4), method=method)
+        for method in ("auto", "l-bfgs-b")
+    )
+    assert one.method == "levenberg-marquardt"
+    assert one.log_density == pytest.approx(other.log_density, abs=1e-8)
+    assert all(start.success for start in one.starts)
+
+
+def test_the_size_of_a_curvature_has_no_sign():
+    density = LogDensity(LogLikelihood(two_modes(), solver=LINE_SOLVER))
+    theta = np.random.default_rng(0).normal(size=(5, len(density.names)))
+    sizes = density._sizes_of_curvature(theta) * density.scale[:, None] * density.scale
+    curvature = density.hessian(theta) * density.scale[:, None] * density.scale
+    eigenvalues = np.linalg.eigvalsh(curvature)
+    assert (eigenvalues > 0.0).any() and (eigenvalues < 0.0).any()
+    np.testing.assert_allclose(
+        np.linalg.eigvalsh(sizes), np.sort(np.abs(eigenvalues), axis=1), rtol=1e-8, atol=1e-8
+    )
+
+
+def test_many_samples_that_are_not_gaussian_are_left_to_quasi_newton(monkeypatch):
+    monkeypatch.setattr(least_squares, "EXACT", 0)
+    assert smcpn.maximise(heavy_tailed(), solver=RK4(steps=4)).method == "l-bfgs-b"
     with pytest.raises(smcpn.InputError, match="does not suit the classical likelihood"):
-        smcpn.maximise(heavy, solver=RK4(steps=4), method="levenberg-marquardt")
+        smcpn.maximise(heavy_tailed(), solver=RK4(steps=4), method="levenberg-marquardt")
 
 
 def test_the_filtering_likelihood_is_searched_as_least_squares():
