@@ -7,9 +7,10 @@ and its curvature where it falls off) a step of a start solves
 
 Where the noise is known A is Gauss and Newton's J' J; where it is learned, or the solver has a
 variance, the steps are those of Fisher's scoring. Where samples are not Gaussian, and so few that
-Hessians cost next to nothing, A is the size of the exact curvature (Dauphin 2014). Every start has a damping mu of its own, by its
-ratio of gains (Nielsen). A standard deviation sigma of the noise takes the step of sigma^2: with
-mu = 0 that is the mean square of the residuals at once, wherever it was before.
+Hessians cost next to nothing, A is the size of the exact curvature (Dauphin 2014). Every start has
+a damping mu of its own, by its ratio of gains (Nielsen). A standard deviation sigma of the noise
+takes the step of sigma^2: with mu = 0 that is the mean square of the residuals at once, wherever it
+was before.
 
 A long record is searched by a piece from its beginning first: there the density has fewer hills,
 and most starts have met when the whole of it is due.

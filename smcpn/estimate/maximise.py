@@ -190,9 +190,10 @@ def maximise(
     method : {"auto", "levenberg-marquardt", "l-bfgs-b", "trust-exact", "trust-ncg"}
         A `Search`; by default the first that suits. Levenberg-Marquardt takes samples that are
         Gaussian given those before: the marginal, classical and filtering likelihoods, unless the
-        noise has another density; and any others of few samples. Where a diffusion is learned, L-BFGS-B goes on with searches
-        that it does not bring to an end. Those of `scipy.optimize.minimize` suit any likelihood;
-        the last two are Newton's, with exact Hessians.
+        noise has another density; and any others of few samples. Where a diffusion is learned,
+        L-BFGS-B goes on with searches that it does not bring to an end. Those of
+        `scipy.optimize.minimize` suit any likelihood; the last two are Newton's, with exact
+        Hessians.
     search : {"auto", "shooting", "lifted"}
         ``"shooting"`` searches with one trajectory from the initial state on. ``"lifted"`` first
         searches over path and parameters together, where the path may leave the model a little at

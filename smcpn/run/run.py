@@ -30,7 +30,6 @@ from smcpn.run.plan import exact_likelihood, planned, tempered_instead, why_not_
 from smcpn.settings import AUTO, METHODS, Method, Plan, RunSettings, RunSnapshot
 from smcpn.smc.estimation import MOST, spread_out
 from smcpn.smc.ibis import Ibis
-from smcpn.smc.looks import look
 from smcpn.smc.particles import (
     AnyLikelihood,
     ParticleSystem,
@@ -457,7 +456,6 @@ class Run:
                 raise
             return
         self._judge_start(sampler)
-        self._look_for_modes(sampler)
         if len(sampler.rejuvenations) > before and sampler.sample < last:
             self._judge_cost(sampler)
         whole = sampler.exponent is None and len(sampler.rejuvenations) > before
@@ -475,20 +473,6 @@ class Run:
         else:
             return False
         return True
-
-    def _look_for_modes(self, sampler: Method) -> None:
-        """Have a population from the prior take back what it lacks of the modes that were found.
-
-        Their Gaussians were refused, but together with the moments of the particles they may do.
-        """
-        modes = None if self.plan is None else self.plan.modes
-        given_up = self.refused_k is not None and not self.widened
-        done = isinstance(sampler, Tempering) and sampler.sample == self.likelihood.n_samples
-        if not (given_up and done and modes and sampler.rejuvenations) or self.exact is None:
-            return
-        near = MixtureStart(self.problem.prior, modes, learned_scales(self.problem))
-        found = look(sampler, lambda samples, points: near, sampler.apart())
-        sampler.take_back(found.anew, found.missed)
 
     def _let_search(self, number: int) -> None:
         """Have a population that assimilates samples look for what it loses; see `smc.looks`."""

@@ -196,6 +196,6 @@ def _lacks(sampler: Sampler, near: MixtureStart, drawn: Tempering) -> bool:
 
 def _shares(near: MixtureStart, theta: Array, log_weights: Array) -> tuple[Array, Array]:
     """Share of weighted points about each mode and elsewhere, (K + 1,), and standard errors."""
-    shares = near.memberships(theta) @ normalise(log_weights)
+    shares = near.by_mode(theta) @ normalise(log_weights)
     effective = max(distinct_sample_size(theta, log_weights), 1.0)
     return shares, np.sqrt(np.clip(shares * (1.0 - shares), 0.0, 1.0) / effective)

@@ -219,24 +219,26 @@ class StudentMixture(Proposal):
 
 
 def component_log_densities(
-    points: Array,
-    log_shares: Array,
-    means: Array,
-    factors: Array,
-    degrees: float = DEGREES,
-    inverses: Array | None = None,
+    points: Array, log_shares: Array, means: Array, factors: Array
 ) -> tuple[Array, Array]:
-    """Log share + log density of each t component, and squared distances: (K, n) each.
+    """Log share + log density of each t component, and squared distances: (K, n) each."""
+    squares = squared_distances(points, means, factors)
+    log_volumes = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
+    parts = student_log_density(squares, points.shape[1], DEGREES)
+    return parts + (log_shares - log_volumes)[:, None], squares
+
+
+def squared_distances(
+    points: Array, means: Array, factors: Array, inverses: Array | None = None
+) -> Array:
+    """Squared distances of points (n, d) from means (K, d), in units of factors: (K, n).
 
     ``inverses`` are those of the factors, where they are known.
     """
     # One row per coordinate: long loops over the points, not short ones over the coordinates.
     centred = np.ascontiguousarray(points.T) - means[:, :, None]
     whitened = (np.linalg.inv(factors) if inverses is None else inverses) @ centred
-    squares = np.einsum("kdn,kdn->kn", whitened, whitened)
-    log_volumes = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
-    parts = student_log_density(squares, points.shape[1], degrees)
-    return parts + (log_shares - log_volumes)[:, None], squares
+    return np.einsum("kdn,kdn->kn", whitened, whitened)
 
 
 def _weighted_em(points: Array, weights: Array) -> tuple[Array, Array, Array]:

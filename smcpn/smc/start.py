@@ -19,7 +19,7 @@ from smcpn.model.prior import Prior, by_blocks
 from smcpn.model.scaled_columns import ScaledColumns
 from smcpn.smc.moves import IndependentMetropolis
 from smcpn.smc.particles import AnyLikelihood
-from smcpn.smc.proposals import component_log_densities, student_log_density
+from smcpn.smc.proposals import squared_distances, student_log_density
 from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.smc.sampler import Settings
 from smcpn.smc.tempering import Tempering
@@ -34,6 +34,9 @@ EQUAL_SHARE = 0.1
 """Share of the other draws that is divided equally: the evidence of a mode is not exactly known."""
 
 
+WIDE_SHARE = 0.2
+"""Share of the draws about a mode that come from `WIDTH` times its standard deviations: they bound
+the weights in a skewed tail, to which the Gaussian at a mode is blind."""
 LEAST_SHARE = 0.05
 """Share of the weight that a mode must have for the spread about it to be judged."""
 LEAST_DISTINCT = 2.0
@@ -130,7 +133,7 @@ class Modes:
 
 @dataclass(frozen=True)
 class MixtureStart:
-    """A mixture of one multivariate t for each mode, and the prior.
+    """A mixture of a near and a wide multivariate t at each mode, and the prior.
 
     Attributes
     ----------
@@ -157,11 +160,13 @@ class MixtureStart:
         """Draw ``size`` vectors, (size, d); each component its share of them, to rounding."""
         modes, d = self.modes, len(self.prior)
         positions = (np.arange(size) + rng.random()) / size
-        bounds = np.cumsum(np.exp(self._log_shares))
-        component = rng.permutation(np.searchsorted(bounds, positions, side="right"))
+        bounds = np.cumsum(np.exp(self._log_shares).T)
+        drawn_of = rng.permutation(np.searchsorted(bounds, positions, side="right"))
+        component, wide = drawn_of // 2, drawn_of % 2 == 1
         drawn = np.empty((size, d))
         normal = rng.standard_normal((size, d))
         normal *= self.width * np.sqrt(DEGREES / rng.chisquare(DEGREES, size))[:, None]
+        normal[wide] *= WIDTH
         for k, (mean, factor) in enumerate(zip(modes.means, modes.factors, strict=True)):
             own = component == k
             if self._scaled:
@@ -183,41 +188,60 @@ class MixtureStart:
         return np.logaddexp(np.logaddexp.reduce(parts, axis=0), by_prior)
 
     def memberships(self, theta: Array) -> Array:
-        """Probability of each mode's component and of the prior, given (n, d): (K + 1, n)."""
-        return self._memberships(theta, self.components(theta)[0])
+        """Probability of each mode's near component, of each wide one, and of the prior.
 
-    def _memberships(self, theta: Array, parts: Array) -> Array:
+        They are given (n, d), the shape is (2 K + 1, n).
+        """
+        parts, _ = self._near_and_wide(theta)
         by_prior = np.log(PRIOR_SHARE) + self.prior.log_density(theta)
-        parts = np.vstack([parts, by_prior])
-        return np.exp(parts - np.logaddexp.reduce(parts, axis=0))
+        rows = np.vstack([*parts, by_prior])
+        return np.exp(rows - np.logaddexp.reduce(rows, axis=0))
+
+    def by_mode(self, theta: Array) -> Array:
+        """Probability of each mode, and of the prior, given (n, d): (K + 1, n)."""
+        *of_modes, by_prior = self.memberships(theta)
+        near, wide = np.split(np.array(of_modes), 2)
+        return np.vstack([near + wide, by_prior])
 
     def components(self, theta: Array) -> tuple[Array, Array]:
-        """Log share + log density of each mode's component, and squared distances: (K, n) each."""
-        modes, shares, d = self.modes, self._log_shares, theta.shape[1]
+        """Log share + log density of each mode, near and wide, and squared distances: (K, n)."""
+        parts, squares = self._near_and_wide(theta)
+        return np.logaddexp(*parts), squares
+
+    def _near_and_wide(self, theta: Array) -> tuple[Array, Array]:
+        """Log share + log density of near and wide components (2, K, n), and squares (K, n)."""
+        modes, d = self.modes, theta.shape[1]
         if self._scaled:
             found = [one.squares(theta) for one in self._scaled]
             squares, log_volumes = (np.stack(each) for each in zip(*found, strict=True))
             squares, log_volumes = squares / self.width**2, log_volumes + d * np.log(self.width)
-            parts = student_log_density(squares, d, DEGREES) - log_volumes
-            return parts + shares[:, None], squares
-        return component_log_densities(
-            theta, shares, modes.means, self.width * modes.factors, DEGREES, self._inverses
-        )
+        else:
+            factors = self.width * modes.factors
+            squares = squared_distances(theta, modes.means, factors, self._inverses)
+            log_volumes = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)[:, None]
+        near, wide = self._log_shares[:, :, None] - log_volumes
+        near = near + student_log_density(squares, d, DEGREES)
+        wide = wide + student_log_density(squares / WIDTH**2, d, DEGREES) - d * np.log(WIDTH)
+        return np.stack([near, wide]), squares
 
     def gradient(self, theta: Array) -> Array:
         """Gradient of the log density at (n, d), (n, d)."""
-        (parts, squares), d = self.components(theta), theta.shape[1]
-        memberships, by_prior = self._memberships(theta, parts), self.prior.gradient(theta)
+        squares, d = self._near_and_wide(theta)[1], theta.shape[1]
+        *of_modes, by_prior = self.memberships(theta)
+        near, wide = np.split(np.array(of_modes), 2)
         # Where the prior has no density its gradient is not finite, and none of it counts.
-        total = np.where(memberships[-1][:, None] > 0, memberships[-1][:, None] * by_prior, 0.0)
+        slope = by_prior[:, None] * self.prior.gradient(theta)
+        total = np.where(by_prior[:, None] > 0, slope, 0.0)
+        pulls = -(DEGREES + d) * (
+            near / (DEGREES + squares) + wide / (DEGREES * WIDTH**2 + squares)
+        )  # fmt: skip
         for k, (mean, inverse) in enumerate(zip(self.modes.means, self._inverses, strict=True)):
-            pull = -(DEGREES + d) / (DEGREES + squares[k]) * memberships[k]
             if self._scaled:
                 by_square, by_volume = self._scaled[k].slopes(theta)
                 by_square /= self.width**2
-                total += pull[:, None] * by_square - memberships[k][:, None] * by_volume
+                total += pulls[k][:, None] * by_square - (near + wide)[k][:, None] * by_volume
             else:
-                total += pull[:, None] * ((theta - mean) @ inverse.T @ inverse)
+                total += pulls[k][:, None] * ((theta - mean) @ inverse.T @ inverse)
         return total
 
     @cached_property
@@ -243,8 +267,10 @@ class MixtureStart:
 
     @property
     def _log_shares(self) -> Array:
+        """Of the near component of each mode and of the wide one, (2, K)."""
         shares = (1.0 - EQUAL_SHARE) * self.modes.shares + EQUAL_SHARE / len(self.modes)
-        return np.log((1.0 - PRIOR_SHARE) * shares)
+        parts = np.array([[1.0 - WIDE_SHARE], [WIDE_SHARE]])
+        return np.log((1.0 - PRIOR_SHARE) * parts * shares)
 
 
 def share_beyond(

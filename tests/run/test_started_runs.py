@@ -120,10 +120,10 @@ def test_a_start_that_misses_is_given_up_for_the_prior(narrow):
 
 @pytest.fixture(scope="module")
 def loose() -> smcpn.Laplace:
-    """An approximation at the only mode, with a fifth of the standard deviations."""
+    """An approximation at the only mode, with an eighth of the standard deviations."""
     found = smcpn.laplace(decay_problem(), solver=SOLVER)
     [mode] = found.modes
-    return replace(found, modes=(replace(mode, covariance=mode.covariance / 25),))
+    return replace(found, modes=(replace(mode, covariance=mode.covariance / 64),))
 
 
 def test_a_start_that_is_imperfect_is_widened(loose):
