@@ -35,8 +35,9 @@ EQUAL_SHARE = 0.1
 
 
 WIDE_SHARE = 0.2
-"""Share of the draws about a mode that come from `WIDTH` times its standard deviations: they bound
-the weights in a skewed tail, to which the Gaussian at a mode is blind."""
+"""Largest share of the draws about a mode that come from `WIDTH` times its standard deviations,
+one in d: they bound the weights in a skewed tail, to which the Gaussian at a mode is blind. The
+more dimensions, the fewer of them are anywhere near the posterior."""
 LEAST_SHARE = 0.05
 """Share of the weight that a mode must have for the spread about it to be judged."""
 LEAST_DISTINCT = 2.0
@@ -269,7 +270,8 @@ class MixtureStart:
     def _log_shares(self) -> Array:
         """Of the near component of each mode and of the wide one, (2, K)."""
         shares = (1.0 - EQUAL_SHARE) * self.modes.shares + EQUAL_SHARE / len(self.modes)
-        parts = np.array([[1.0 - WIDE_SHARE], [WIDE_SHARE]])
+        wide = min(WIDE_SHARE, 1.0 / len(self.prior))
+        parts = np.array([[1.0 - wide], [wide]])
         return np.log((1.0 - PRIOR_SHARE) * parts * shares)
 
 
