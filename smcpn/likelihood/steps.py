@@ -35,6 +35,9 @@ MOST_STEPS = 4_000_000
 """Solver steps over all records beyond which ``steps="auto"`` gives up."""
 COARSER = 4
 """Steps over those of a first approach, where they are given."""
+LASTING, LEFT_OUT = 2, 0.05
+"""Most times that the steps of a stream are doubled before it begins, and the share of draws from
+the prior for which they may still be too few."""
 
 
 @dataclass(frozen=True)
@@ -361,3 +364,22 @@ def first_solver(problem: Problem, solver: Solver, likelihood: str | None = None
         # The median of a wide prior may diverge where the posterior does not: begin with the
         # steps of the pilot set, the posterior mean decides.
         return replace(solver, steps=guess or _FALLBACK_STEPS)
+
+
+def lasting_solver(problem: Problem, solver: Solver, likelihood: str | None = None) -> Solver:
+    """Choose the steps of a stream, which cannot go back to its first samples with finer ones.
+
+    They are those of `first_solver`, doubled twice at most while they are too few for more than
+    one draw from the prior in twenty: the posterior may be there.
+    """
+    chosen = first_solver(problem, solver, likelihood)
+    if not solver.automatic or chosen.adaptive:
+        return chosen
+    found, values = without_data(problem, chosen, likelihood), pilot_values(problem)
+    for _ in range(LASTING):
+        finer = finer_solver(problem, chosen)
+        errors = local_errors(problem, found, values, int(chosen.steps))
+        if finer is None or np.mean(errors > 1.0) <= LEFT_OUT:
+            break
+        chosen = finer
+    return chosen
