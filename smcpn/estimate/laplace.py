@@ -287,6 +287,12 @@ def _gaussian_at(maximum: Maximum) -> Laplace:
     if eigenvalues[0] <= RESOLVED * max(eigenvalues[-1], 1.0):
         direction = _direction(maximum, free, directions[:, 0])
         reason = f"the posterior does not fall from the mode along {direction}"
+        if RESOLVED * eigenvalues[-1] > 1.0:
+            # The prior's own curvature is lost beside it.
+            reason = (
+                f"it is so narrow that rounding hides how it falls along {direction}, beside the "
+                "narrowest direction"
+            )
         return Laplace(maximum, nothing, np.nan, reason)
     if columns is not None:
         precision = curvature / np.outer(scale, scale)

@@ -21,10 +21,10 @@ from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import with_marginal_scales
 from smcpn.estimate.multistart import (
     check_search,
-    distinct_ends,
     explained,
     searched,
     searched_in_rounds,
+    searched_on,
     without_artefacts,
 )
 from smcpn.estimate.search import AUTOMATIC, INTERRUPTED, Found, check_method, chosen_search
@@ -269,11 +269,7 @@ def maximise(
             while automatic and (solver := following(maximum)) is not None:
                 density = LogDensity(by(solver), target, say)
                 # From where they were: more steps change a maximum that is nearly right.
-                ends, of_search = distinct_ends(density, found)
-                again = searched(climb, density, ends, plan[-1:], iterations, search)
-                found = [
-                    one.followed_by(again[end]) for one, end in zip(found, of_search, strict=True)
-                ]
+                found = searched_on(climb, density, plan[-1:], iterations, search, found)
                 maximum = judged(highest_end(density, climb.name, found), not automatic, by)
         except KeyboardInterrupt:
             maximum = _interrupted(density, climb.name, maximum)

@@ -222,6 +222,33 @@ def searched(
     return _finished(climb, density, stages, iterations - look, found)
 
 
+def searched_on(
+    climb: Search,
+    density: LogDensity,
+    stages: Sequence[Sequence[int]],
+    iterations: int,
+    search: str,
+    found: Sequence[Found],
+) -> list[Found]:
+    """Search on from the ends of searches of a density much the same, as of coarser steps.
+
+    Ends that both densities have far below the highest stay where they are.
+    """
+    ends, of_search = distinct_ends(density, found)
+    there, near = density.value(ends), np.zeros(len(ends), dtype=bool)
+    for height in (_of_ends(found, of_search), there):
+        known = np.where(np.isnan(height), -np.inf, height)
+        near |= known >= known.max() - NEGLIGIBLE
+    again = searched(climb, density, ends[near], stages, iterations, search)
+    place = np.cumsum(near) - 1
+    return [
+        one.followed_by(again[place[end]])
+        if near[end]
+        else replace(one, log_density=float(there[end]))
+        for one, end in zip(found, of_search, strict=True)
+    ]
+
+
 def _lifted(
     climb: Search,
     density: LogDensity,
@@ -322,6 +349,12 @@ def distinct_ends(density: LogDensity, found: Sequence[Found]) -> tuple[Array, N
     return np.stack([one.theta for one in ends]), of_search
 
 
+def _of_ends(found: Sequence[Found], of_search: NDArray[np.int64]) -> Array:
+    """Log density of the different ends of searches, (E,)."""
+    first = np.unique(of_search, return_index=True)[1]
+    return np.array([found[k].log_density for k in first])
+
+
 def without_artefacts(
     density: LogDensity, found: Sequence[Found], finer: LogDensity
 ) -> list[Found]:
@@ -333,7 +366,7 @@ def without_artefacts(
     """
     ends, of_search = distinct_ends(density, found)
     there = finer.value(ends)
-    here = np.array([found[int(np.argmax(of_search == k))].log_density for k in range(len(ends))])
+    here = _of_ends(found, of_search)
     converged = np.array(
         [any(one.success for one, end in zip(found, of_search, strict=True) if end == k)
          for k in range(len(ends))]

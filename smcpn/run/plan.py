@@ -83,6 +83,7 @@ def tempered_instead(plan: Plan, solver: Solver, weighings: float, parameters: i
     That is to temper the whole record from the prior, once IBIS has weighed the record as often as
     this takes: at the worst both cost twice the lesser. Where samples make one direction known
     after the other, as the rise of an epidemic and its peak do, IBIS moves particles each time.
+    What IBIS follows after searches is a record that was tempered already, see `followed_instead`.
 
     Parameters
     ----------
@@ -94,10 +95,29 @@ def tempered_instead(plan: Plan, solver: Solver, weighings: float, parameters: i
         particles.
     parameters : int
     """
-    if plan.method != "ibis" or weighings <= TEMPERED * parameters:
+    if plan.method != "ibis" or plan.modes is not None or weighings <= TEMPERED * parameters:
         return None
     reason = f"{plan.reason}, but IBIS had cost what tempering does before its end"
     return replace(plan, method="tempering", solver=solver, reason=reason)
+
+
+def followed_instead(plan: Plan, log_evidence: float) -> Plan | None:
+    """Return the plan that follows one of tempering by ``method="auto"``; None where it stands.
+
+    That is to follow the samples, where tempering from the prior ended far below what the searches
+    found. A chaotic solution is as unlikely by the whole record wherever it is not right to the
+    last digit, and every few samples call for one digit more.
+
+    Parameters
+    ----------
+    plan : Plan
+    log_evidence : float
+        That of a population from the prior.
+    """
+    if plan.method != "tempering" or plan.modes is None or not plan.modes.missed_by(log_evidence):
+        return None
+    reason = "tempering missed what the searches had found, so IBIS followed the samples"
+    return replace(plan, method="ibis", reason=reason)
 
 
 def _from_prior(
@@ -122,5 +142,8 @@ def _searched(
         _log.info("no search: %s", error)
         method = "tempering" if settings.follows_gradient else "ibis"
         return _from_prior(problem, settings, method, f"no search is possible: {error}")
-    modes = found.start if found.modes else Modes.none(len(found.maximum.starts))
+    if found.modes:
+        return Plan(method, found.solver, found.start)
+    maximum = found.maximum
+    modes = Modes.none(len(maximum.starts), len(problem.names), maximum.ends, found.reason)
     return Plan(method, found.solver, modes)

@@ -26,7 +26,13 @@ from smcpn.likelihood.wall import Wall, wall_of
 from smcpn.model.problem import Problem
 from smcpn.model.scaled_columns import learned_scales
 from smcpn.run.departure import Departure, departure, shift_by_filters
-from smcpn.run.plan import exact_likelihood, planned, tempered_instead, why_not_searched
+from smcpn.run.plan import (
+    exact_likelihood,
+    followed_instead,
+    planned,
+    tempered_instead,
+    why_not_searched,
+)
 from smcpn.settings import AUTO, METHODS, Method, Plan, RunSettings, RunSnapshot
 from smcpn.smc.estimation import MOST, spread_out
 from smcpn.smc.ibis import Ibis
@@ -456,6 +462,8 @@ class Run:
                 raise
             return
         self._judge_start(sampler)
+        if self._follow_samples(sampler):
+            return
         if len(sampler.rejuvenations) > before and sampler.sample < last:
             self._judge_cost(sampler)
         whole = sampler.exponent is None and len(sampler.rejuvenations) > before
@@ -472,6 +480,19 @@ class Run:
             self._give_up_start()
         else:
             return False
+        return True
+
+    def _follow_samples(self, sampler: Sampler) -> bool:
+        """Begin again by IBIS where tempering from the prior missed what the searches found."""
+        ended = sampler.sample == self.likelihood.n_samples
+        given = self.settings.method != AUTO or self.settings.follows_gradient
+        if not ended or given or self.start is not None or self.plan is None:
+            return False
+        plan = followed_instead(self.plan, sampler.log_evidence)
+        if plan is None:
+            return False
+        _log.info("%s", plan.reason)
+        self._follow(plan)
         return True
 
     def _let_search(self, number: int) -> None:

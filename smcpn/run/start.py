@@ -20,7 +20,7 @@ from smcpn.smc.ibis import Ibis
 from smcpn.smc.particles import normalise
 from smcpn.smc.psis import largest_k
 from smcpn.smc.replicates import Populations
-from smcpn.smc.start import LOST, Modes, extreme_spreads
+from smcpn.smc.start import Modes, extreme_spreads
 
 NARROWER, WIDER = 2.0, 3.0
 """Ratios of the spreads of start and particles along a direction that are warned of. A posterior
@@ -90,7 +90,11 @@ def warnings_of_start(run: Run, populations: Populations) -> tuple[str, ...]:
     if modes is None:
         return ()
     if len(modes) == 0:
-        return (f"none of {modes.searches} searches found a mode: the run began at the prior",)
+        found = f"none of {modes.searches} searches found a mode"
+        if len(modes.ends):
+            found = f"no Gaussian describes the posterior where searches ended: {modes.doubt}"
+        begun = f"{found}: the run began at the prior"
+        return (begun, *_lost(modes, populations.log_evidence))
     if run.refused_k is not None and not run.widened:
         # Where the run chooses its method this is a choice, which `MethodRecord` tells.
         asked = run.settings.method != AUTO
@@ -143,11 +147,12 @@ def _refused(k: float, particles: int) -> str:
 
 def _lost(modes: Modes, log_evidence: float) -> tuple[str, ...]:
     """Warn if a run from the prior has less evidence than there is about the modes alone."""
-    if log_evidence > modes.log_evidence - LOST:
+    if not modes.missed_by(log_evidence):
         return ()
+    about = "is" if len(modes) else "must be more than"
     return (
         f"the run from the prior missed the modes that the searches found: its log-evidence is "
-        f"{log_evidence:.6g}, and about those alone it is {modes.log_evidence:.6g}; use more "
+        f"{log_evidence:.6g}, and about those alone it {about} {modes.log_evidence:.6g}; use more "
         "particles, or a prior nearer to them",
     )
 

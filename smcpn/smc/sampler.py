@@ -587,7 +587,8 @@ class Sampler(ABC):
         self.system = replace(self.system, log_weights=log_weights)
         # At the end, where nothing moves them again, copies count once.
         low = self.system.ess < self._threshold or self.system.crowded
-        if low or exponent < 1.0 or not self._weights_tell_error():
+        at_once = self._leaves_approximation and self.exponent == 0.0
+        if low or exponent < 1.0 or not (at_once or self._weights_tell_error()):
             self._rejuvenate(replace(target, exponent=exponent))
         whole = exponent >= 1.0
         self.exponent = None if whole else exponent
@@ -657,8 +658,18 @@ class Sampler(ABC):
         self._log_pair_ratios: list[float] = []
 
     def _weights_tell_error(self) -> bool:
-        """Whether the weights can tell the error of the evidence; where not, proposals have to."""
-        return True
+        """Whether the weights can tell the error of the evidence; where not, proposals have to.
+
+        Those that lead from an approximate posterior to an estimate in several parts cannot: what
+        the approximation excludes is known to a few draws from the prior, the exponents follow from
+        what these have seen, and where they saw little the evidence is too low and seems certain.
+        """
+        return not self._leaves_approximation
+
+    @property
+    def _leaves_approximation(self) -> bool:
+        """Whether it is on the way from an approximate posterior to an estimate."""
+        return self.finer is not None and not np.isnan(self.log_floor)
 
     def _evidence_variance(self) -> float:
         return self._variance_at_start + ancestral_variance(

@@ -6,6 +6,7 @@ the components do not reach.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -49,6 +50,9 @@ SCOUTS = 200
 """Particles that look for what a start misses, or a fifth of a population where that is more."""
 LOST = 5.0
 """Nats of log-evidence, beyond the error of a Laplace approximation, that a run may not lack."""
+NARROWEST = 30.0
+"""Nats that an end holds, for each parameter, below its height at the least: rounding resolves no
+posterior that is narrower than 1e-13 of the prior."""
 SCOUTING_MOVES = 10
 """Most moves of one of their rejuvenations: of 100 with 5 four in ten lose half of a posterior."""
 
@@ -67,7 +71,8 @@ class Modes:
     searches : int
         Searches that found them.
     log_evidence : float
-        Of the Gaussians at all of them together; -inf without any.
+        Of the Gaussians at all of them together; without any, the least that the highest end may
+        hold; -inf without an end.
     informations : ndarray, (K, m, m)
         Where the prior learns scales, of the m parameters that are none: matrix A of each
         `GivenScales`, and ``means`` and ``factors`` are moments over the scales. Else empty.
@@ -76,7 +81,8 @@ class Modes:
     ends : ndarray, (E,)
         Log posterior of the ends of the searches that converged, the highest first.
     doubt : str
-        Why a higher mode may have been missed; empty where nothing says so.
+        Why a higher mode may have been missed, or why no end has a Gaussian about it; empty where
+        nothing says so.
 
     Raises
     ------
@@ -120,9 +126,17 @@ class Modes:
             raise InputError("start: give informations and pulls that are finite")
 
     @classmethod
-    def none(cls, searches: int) -> Modes:
-        """Return what stands for searches that found no mode."""
-        return cls(np.empty(0), np.empty((0, 0)), np.empty((0, 0, 0)), searches, -np.inf)
+    def none(
+        cls, searches: int, parameters: int = 0, ends: Sequence[float] = (), doubt: str = ""
+    ) -> Modes:
+        """Return what stands for searches whose ends, if any, have no Gaussian about them."""
+        least = ends[0] - NARROWEST * parameters if ends else -np.inf
+        nothing = np.empty(0), np.empty((0, 0)), np.empty((0, 0, 0))
+        return cls(*nothing, searches, least, ends=np.array(ends), doubt=doubt)
+
+    def missed_by(self, log_evidence: float) -> bool:
+        """Whether a run that ended with a log-evidence has missed what the searches found."""
+        return log_evidence < self.log_evidence - LOST
 
     def document(self) -> dict[str, Any]:
         """Return the attributes as JSON can hold them."""
@@ -305,7 +319,7 @@ def share_beyond(
     settings = replace(settings, particles=few, moves=moves, start=None)
     scouts = Tempering(start.prior, likelihood, settings, rng)
     scouts.run()
-    if scouts.log_evidence < start.modes.log_evidence - LOST:
+    if start.modes.missed_by(scouts.log_evidence):
         return 0.0
     outside = start.memberships(scouts.system.theta)[-1] > 0.5
     return float(scouts.system.weights[outside].sum())

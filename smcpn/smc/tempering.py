@@ -91,8 +91,9 @@ class Tempering(Sampler):
 
     def _weights_tell_error(self) -> bool:
         """See `Sampler`; those from a start do where their variance surely exists."""
-        if self.rejuvenations or not self._can_renew_evidence:
-            return True
+        told = super()._weights_tell_error()
+        if not told or self.rejuvenations or not self._can_renew_evidence:
+            return told
         return _variance_exists(pareto_k(self.system.log_weights), len(self.system))
 
     @property

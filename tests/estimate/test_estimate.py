@@ -16,8 +16,9 @@ import smcpn
 from smcpn import RK4, InputError, LogLikelihood, Prior
 from smcpn.estimate.batching import run_batched
 from smcpn.estimate.log_density import LogDensity
+from smcpn.estimate.multistart import NEGLIGIBLE, SHOOTING, searched_on
 from smcpn.estimate.quasi_newton import search
-from smcpn.estimate.search import SEARCHES, Region
+from smcpn.estimate.search import CONVERGED, SEARCHES, Found, Region, chosen_search
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT
 from tests.models import LINE_SOLVER, decay_problem, line, line_answer, line_design, two_modes
 
@@ -367,3 +368,27 @@ def test_summary_says_how_it_was_found(decay):
                   "converged after", "12: 12 ended at log", "classical", "RK4(steps=4)",
                   "and 2 more"):  # fmt: skip
         assert words in text
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+def test_only_ends_that_matter_are_searched_on_from(decay, claimed):
+    """Those are high by either density; a low end that was claimed to be high goes on as well."""
+    density, climb = LogDensity(decay), chosen_search("auto", decay)
+    top = smcpn.maximise(decay.problem, decay, starts=2)
+    far = top.theta + 3.0 * density.scale
+    ends = np.stack([top.theta, far])
+    values = density.value(ends)
+    assert values[1] < values[0] - 2 * NEGLIGIBLE
+    heights = [values[0], values[0] if claimed else values[0] - NEGLIGIBLE - 1.0]
+    found = [
+        Found(end, height, CONVERGED, 1, end[None], np.array([height]))
+        for end, height in zip(ends, heights, strict=True)
+    ]
+    first, second = searched_on(climb, density, [[0, 1]], 50, SHOOTING, found)
+    assert first.log_density == pytest.approx(values[0], abs=1e-6)
+    if claimed:
+        assert second.evaluations > 2
+        assert second.log_density > values[1]
+    else:
+        np.testing.assert_array_equal(second.theta, far)
+        assert second.log_density == values[1]

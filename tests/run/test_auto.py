@@ -131,6 +131,26 @@ def test_steps_that_are_too_few_to_begin_with_are_left(monkeypatch):
     assert posterior.solver == FINE
 
 
+@pytest.mark.parametrize(("higher", "used"), [(29.0, "tempering"), (300.0, "ibis")])
+def test_tempering_that_missed_what_searches_found_is_left(monkeypatch, higher, used):
+    """To the bytes of IBIS, and resumed after the change; two parameters allow for 60 nats."""
+    problem, options = decay_problem(), {**OPTIONS, "solver": RK4(steps=2)}
+    found = planning.laplace(problem, solver=RK4(steps=2))
+    starts = [replace(one, log_density=one.log_density + higher) for one in found.maximum.starts]
+    maximum = replace(
+        found.maximum, starts=tuple(starts), log_density=found.maximum.log_density + higher
+    )
+    narrow = replace(found, maximum=maximum, modes=(), reason="it is too narrow")
+    monkeypatch.setattr(planning, "laplace", lambda *_, **__: narrow)
+    left = smcpn.identify(problem, **options)
+    assert left.method.used == used
+    assert "it is too narrow: the run began at the prior" in left.warnings[0]
+    # IBIS does not find it either, for it is not there.
+    assert any("missed the modes" in warning for warning in left.warnings) == (used == "ibis")
+    wanted = smcpn.identify(problem, **{**options, "method": used})
+    np.testing.assert_array_equal(left.theta, wanted.theta)
+
+
 def test_without_a_search_it_is_ibis_and_says_so(without_gradient):
     posterior = smcpn.identify(decay_problem(), solver=FINE, **OPTIONS)
     assert posterior.method.used == "ibis"

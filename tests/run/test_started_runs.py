@@ -245,7 +245,8 @@ def test_no_mode_means_the_prior(monkeypatch):
         planning, "laplace", lambda *a, **k: replace(original(*a, **k), reason="flat", modes=())
     )
     posterior = smcpn.identify(problem, start="auto", **OPTIONS)
-    assert posterior.warnings[0].endswith("searches found a mode: the run began at the prior")
+    assert posterior.warnings[0].startswith("no Gaussian describes the posterior where searches")
+    assert posterior.warnings[0].endswith("ended: flat: the run began at the prior")
     plain = smcpn.identify(problem, method="tempering", **OPTIONS)
     np.testing.assert_array_equal(posterior.theta, plain.theta)
 
