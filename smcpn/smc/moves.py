@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from types import NoneType
 from typing import Annotated, Any, ClassVar, Self
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from smcpn.arguments import check_fields, checked, whole
 from smcpn.errors import InputError, NotStorableError
+from smcpn.model.prior import Prior
 from smcpn.smc.cross_fitting import CrossFitted, Fold, folds
 from smcpn.smc.kernels import IndependentKernel, Kernel, RandomWalkKernel
 from smcpn.smc.particles import ParticleSystem, Target
@@ -30,6 +32,7 @@ from smcpn.smc.rejuvenation import (
     number_of_chains,
 )
 from smcpn.smc.resampling import Resample
+from smcpn.smc.straightening import STRAIGHTENED, Straightened, Straightening
 
 Array = NDArray[np.float64]
 
@@ -46,6 +49,7 @@ HOPELESS_ACCEPTANCE = 0.05
 """Acceptance below which no independent proposal is of use and a random walk takes over."""
 PREDICTED_ACCEPTANCE = 0.5
 """Predicted acceptance from which the simplest proposal is tried again."""
+Fitted = Proposal | CrossFitted | Straightened
 MOVES: dict[str, type[MoveStrategy]] = {}
 """Every move strategy by its name."""
 
@@ -115,6 +119,34 @@ def not_storable(moves: MoveStrategy, part: str) -> NotStorableError:
     )
 
 
+@dataclass(frozen=True)
+class Fit:
+    """Proposals by number, the last one fitted once more in straightened coordinates.
+
+    Attributes
+    ----------
+    kinds : sequence of Proposal classes
+    prior : Prior
+    """
+
+    kinds: Sequence[type[Proposal]]
+    prior: Prior
+
+    def __len__(self) -> int:
+        return len(self.kinds) + 1
+
+    def __call__(
+        self, number: int, theta: Array, weights: Array, fold: Fold, moved: Fold
+    ) -> Fitted:
+        """Fit to weighted particles, as `CrossFitted.fit`."""
+        if number < len(self.kinds):
+            return CrossFitted.fit(self.kinds[number], theta, weights, fold, moved)
+        straight = Straightening.fit(self.prior, theta, weights)
+        coordinates, _ = straight.forward(theta)
+        fitted = CrossFitted.fit(self.kinds[-1], coordinates, weights, fold, moved)
+        return Straightened(fitted, straight)
+
+
 @checked
 @dataclass(frozen=True)
 class IndependentMetropolis(MoveStrategy):
@@ -173,11 +205,9 @@ class IndependentMetropolis(MoveStrategy):
         rounds = Rounds(system, target, rng, self.settings)
         theta, weights, fold = system.theta, system.weights, folds(*system.theta.shape)
         moved = fold[rounds.resample(resample, len(system))]
-        fits = [
-            lambda kind=kind: CrossFitted.fit(kind, theta, weights, fold, moved)
-            for kind in self.proposals
-        ]
-        number, proposal = self._first(fits, rounds, previous)
+        fit = Fit(self.proposals, target.prior)
+        begin = partial(fit, theta=theta, weights=weights, fold=fold, moved=moved)
+        number, proposal = self._first(begin, rounds, previous)
         kernel = IndependentKernel(proposal)
         known = previous is not None and previous.proposal == kernel.name
         rounds.expect(kernel, previous.acceptance if previous and known else EXPECTED_ACCEPTANCE)
@@ -188,16 +218,19 @@ class IndependentMetropolis(MoveStrategy):
             most = ROUND
             best = min(tried, key=lambda k: rounds.unmoved_by_round(tried[k]))
             following = max(tried) + 1
-            if rounds.unmoved_by_round(tried[best]) > POOR_ROUND and following < len(fits):
+            if rounds.unmoved_by_round(tried[best]) > POOR_ROUND and following < len(fit):
                 number, most = following, TRIAL
             elif rounds.acceptance(tried[best]) < HOPELESS_ACCEPTANCE:
                 break
             else:
                 number = best
-            kernel = IndependentKernel(self._fit(number, rounds.system.theta, moved))
+            equal = np.full(len(theta), 1.0 / len(theta))
+            kernel = IndependentKernel(fit(number, rounds.system.theta, equal, moved, moved))
             rounds.expect(kernel, EXPECTED_ACCEPTANCE)
         kernel = tried[min(tried, key=lambda k: rounds.unmoved_by_round(tried[k]))]
-        walk = RandomWalkKernel.fit(theta, weights)
+        walk = RandomWalkKernel.fit(
+            theta, weights, Straightening.fit(target.prior, theta, weights)
+        )
         if rounds.acceptance(kernel) < HOPELESS_ACCEPTANCE:
             rounds.move_on(walk, None)
             return rounds.system, rounds.record(walk)
@@ -208,24 +241,21 @@ class IndependentMetropolis(MoveStrategy):
             freed += ROUND
         return rounds.system, rounds.record(kernel)
 
-    def _fit(self, number: int, theta: Array, fold: Fold) -> CrossFitted:
-        """Fit a proposal to an equally weighted population."""
-        equal = np.full(len(theta), 1.0 / len(theta))
-        return CrossFitted.fit(self.proposals[number], theta, equal, fold, fold)
-
     def _first(
         self,
-        fits: Sequence[Callable[[], CrossFitted]],
+        begin: Callable[[int], Fitted],
         rounds: Rounds,
         previous: Rejuvenation | None,
-    ) -> tuple[int, CrossFitted]:
+    ) -> tuple[int, Fitted]:
         """Return the last proposal, or the simplest one if its predicted acceptance suffices."""
-        simplest = fits[0]()
+        simplest = begin(0)
         names = [proposal.name for proposal in self.proposals]
         if previous is None or previous.proposal == names[0]:
             return 0, simplest
         number = names.index(previous.proposal) if previous.proposal in names else len(names) - 1
-        proposal = fits[number]()
+        if previous.proposal.startswith(STRAIGHTENED):
+            number = len(names)
+        proposal = begin(number)
         predicted = predicted_acceptance(simplest, proposal, rounds.system, rounds.target)
         return (0, simplest) if predicted > PREDICTED_ACCEPTANCE else (number, proposal)
 
@@ -325,8 +355,8 @@ class WasteFree(MoveStrategy):
 
 
 def predicted_acceptance(
-    proposal: Proposal | CrossFitted,
-    fitted: Proposal | CrossFitted,
+    proposal: Fitted,
+    fitted: Fitted,
     system: ParticleSystem,
     target: Target,
 ) -> float:
