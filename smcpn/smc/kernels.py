@@ -78,7 +78,7 @@ class IndependentKernel:
     invariant (particle marginal Metropolis-Hastings, Andrieu, Doucet and Holenstein 2010).
     """
 
-    proposal: Proposal | CrossFitted | Straightened
+    proposal: Straightened
 
     @property
     def name(self) -> str:

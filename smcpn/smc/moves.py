@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from types import NoneType
 from typing import Annotated, Any, ClassVar, Self
 
@@ -18,8 +17,8 @@ from numpy.typing import NDArray
 
 from smcpn.arguments import check_fields, checked, whole
 from smcpn.errors import InputError, NotStorableError
-from smcpn.model.prior import Prior
-from smcpn.smc.cross_fitting import CrossFitted, Fold, folds
+from smcpn.smc.cross_fitting import Fold, folds
+from smcpn.smc.evidence import Density
 from smcpn.smc.kernels import IndependentKernel, Kernel, RandomWalkKernel
 from smcpn.smc.particles import ParticleSystem, Target
 from smcpn.smc.proposals import PROPOSALS, DefensiveGaussian, Proposal, StudentMixture
@@ -32,7 +31,7 @@ from smcpn.smc.rejuvenation import (
     number_of_chains,
 )
 from smcpn.smc.resampling import Resample
-from smcpn.smc.straightening import STRAIGHTENED, Straightened, Straightening
+from smcpn.smc.straightening import Straightened, Straightening
 
 Array = NDArray[np.float64]
 
@@ -49,7 +48,6 @@ HOPELESS_ACCEPTANCE = 0.05
 """Acceptance below which no independent proposal is of use and a random walk takes over."""
 PREDICTED_ACCEPTANCE = 0.5
 """Predicted acceptance from which the simplest proposal is tried again."""
-Fitted = Proposal | CrossFitted | Straightened
 MOVES: dict[str, type[MoveStrategy]] = {}
 """Every move strategy by its name."""
 
@@ -119,34 +117,6 @@ def not_storable(moves: MoveStrategy, part: str) -> NotStorableError:
     )
 
 
-@dataclass(frozen=True)
-class Fit:
-    """Proposals by number, the last one fitted once more in straightened coordinates.
-
-    Attributes
-    ----------
-    kinds : sequence of Proposal classes
-    prior : Prior
-    """
-
-    kinds: Sequence[type[Proposal]]
-    prior: Prior
-
-    def __len__(self) -> int:
-        return len(self.kinds) + 1
-
-    def __call__(
-        self, number: int, theta: Array, weights: Array, fold: Fold, moved: Fold
-    ) -> Fitted:
-        """Fit to weighted particles, as `CrossFitted.fit`."""
-        if number < len(self.kinds):
-            return CrossFitted.fit(self.kinds[number], theta, weights, fold, moved)
-        straight = Straightening.fit(self.prior, theta, weights)
-        coordinates, _ = straight.forward(theta)
-        fitted = CrossFitted.fit(self.kinds[-1], coordinates, weights, fold, moved)
-        return Straightened(fitted, straight)
-
-
 @checked
 @dataclass(frozen=True)
 class IndependentMetropolis(MoveStrategy):
@@ -205,9 +175,12 @@ class IndependentMetropolis(MoveStrategy):
         rounds = Rounds(system, target, rng, self.settings)
         theta, weights, fold = system.theta, system.weights, folds(*system.theta.shape)
         moved = fold[rounds.resample(resample, len(system))]
-        fit = Fit(self.proposals, target.prior)
-        begin = partial(fit, theta=theta, weights=weights, fold=fold, moved=moved)
-        number, proposal = self._first(begin, rounds, previous)
+        straight = Straightening.fit(target.prior, theta, weights)
+        fits = [
+            lambda kind=kind: Straightened.fit(kind, straight, theta, weights, fold, moved)
+            for kind in self.proposals
+        ]
+        number, proposal = self._first(fits, rounds, previous)
         kernel = IndependentKernel(proposal)
         known = previous is not None and previous.proposal == kernel.name
         rounds.expect(kernel, previous.acceptance if previous and known else EXPECTED_ACCEPTANCE)
@@ -218,19 +191,16 @@ class IndependentMetropolis(MoveStrategy):
             most = ROUND
             best = min(tried, key=lambda k: rounds.unmoved_by_round(tried[k]))
             following = max(tried) + 1
-            if rounds.unmoved_by_round(tried[best]) > POOR_ROUND and following < len(fit):
+            if rounds.unmoved_by_round(tried[best]) > POOR_ROUND and following < len(fits):
                 number, most = following, TRIAL
             elif rounds.acceptance(tried[best]) < HOPELESS_ACCEPTANCE:
                 break
             else:
                 number = best
-            equal = np.full(len(theta), 1.0 / len(theta))
-            kernel = IndependentKernel(fit(number, rounds.system.theta, equal, moved, moved))
+            kernel = IndependentKernel(self._fit(number, straight, rounds.system.theta, moved))
             rounds.expect(kernel, EXPECTED_ACCEPTANCE)
         kernel = tried[min(tried, key=lambda k: rounds.unmoved_by_round(tried[k]))]
-        walk = RandomWalkKernel.fit(
-            theta, weights, Straightening.fit(target.prior, theta, weights)
-        )
+        walk = RandomWalkKernel.fit(theta, weights, straight)
         if rounds.acceptance(kernel) < HOPELESS_ACCEPTANCE:
             rounds.move_on(walk, None)
             return rounds.system, rounds.record(walk)
@@ -241,21 +211,26 @@ class IndependentMetropolis(MoveStrategy):
             freed += ROUND
         return rounds.system, rounds.record(kernel)
 
+    def _fit(
+        self, number: int, straight: Straightening, theta: Array, fold: Fold
+    ) -> Straightened:
+        """Fit a proposal to an equally weighted population."""
+        equal = np.full(len(theta), 1.0 / len(theta))
+        return Straightened.fit(self.proposals[number], straight, theta, equal, fold, fold)
+
     def _first(
         self,
-        begin: Callable[[int], Fitted],
+        fits: Sequence[Callable[[], Straightened]],
         rounds: Rounds,
         previous: Rejuvenation | None,
-    ) -> tuple[int, Fitted]:
+    ) -> tuple[int, Straightened]:
         """Return the last proposal, or the simplest one if its predicted acceptance suffices."""
-        simplest = begin(0)
+        simplest = fits[0]()
         names = [proposal.name for proposal in self.proposals]
         if previous is None or previous.proposal == names[0]:
             return 0, simplest
         number = names.index(previous.proposal) if previous.proposal in names else len(names) - 1
-        if previous.proposal.startswith(STRAIGHTENED):
-            number = len(names)
-        proposal = begin(number)
+        proposal = fits[number]()
         predicted = predicted_acceptance(simplest, proposal, rounds.system, rounds.target)
         return (0, simplest) if predicted > PREDICTED_ACCEPTANCE else (number, proposal)
 
@@ -355,8 +330,8 @@ class WasteFree(MoveStrategy):
 
 
 def predicted_acceptance(
-    proposal: Fitted,
-    fitted: Fitted,
+    proposal: Density,
+    fitted: Density,
     system: ParticleSystem,
     target: Target,
 ) -> float:
@@ -369,9 +344,9 @@ def predicted_acceptance(
 
     Parameters
     ----------
-    proposal : Proposal or CrossFitted
+    proposal : Density
         The one in question.
-    fitted : Proposal or CrossFitted
+    fitted : Density
         One that is known to cover the target and little else.
     system : ParticleSystem
         Equally weighted.

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 
 from smcpn.model.coordinates import Coordinate, Log, Logit
 from smcpn.model.prior import Prior
-from smcpn.smc.cross_fitting import CrossFitted
+from smcpn.smc.cross_fitting import CrossFitted, Fold
+from smcpn.smc.proposals import Proposal
 
 Array = NDArray[np.float64]
 
-STRAIGHTENED = "straightened "
+import os
+_DEBUG=bool(os.environ.get('DBG'))
 LAYER = 0.25
 """Width of the layer at a bound, in standard deviations of the population."""
 NARROWEST, WIDEST = 1e-3, 0.25
@@ -164,28 +166,35 @@ class Straightening:
         chosen = [0] * d
         if all(len(each) == 1 for each in candidates):
             return cls([each[0] for each in candidates])
-        columns = [[one.forward(theta[:, j]) for one in candidates[j]] for j in range(d)]
-        root = np.sqrt(weights)[:, None]
-        scaled = [
-            [root[:, 0] * (c - weights @ c) for c, _ in each] for each in columns
-        ]
+        columns = [[one.forward(theta[:, j]) for one in each] for j, each in enumerate(candidates)]
         volume = [[float(weights @ log_slope) for _, log_slope in each] for each in columns]
+        every = np.stack([c for each in columns for c, _ in each], axis=1)
+        upper = np.linalg.qr(np.sqrt(weights)[:, None] * (every - weights @ every), mode="r")
+        first = np.cumsum([0] + [len(each) for each in candidates[:-1]])
+        sizes = np.array([len(each) for each in candidates])
+        def height(ks):
+            r = np.linalg.qr(upper[:, first + ks], mode="r")
+            left = np.maximum(np.abs(np.diag(r)), np.finfo(float).tiny)
+            return sum(volume[j][k] for j, k in enumerate(ks)) - np.log(left).sum()
+        together = [np.minimum(k, sizes - 1) for k in range(sizes.max())]
+        heights = [height(ks) for ks in together]
+        best = int(np.argmax(heights))
+        if heights[best] > heights[0] + GAIN:
+            chosen = list(together[best])
         for _ in range(SWEEPS):
             before = list(chosen)
-            for j in range(d):
-                if len(candidates[j]) == 1:
-                    continue
-                others = np.stack([scaled[i][chosen[i]] for i in range(d) if i != j], axis=1)
-                q, _ = np.linalg.qr(others)
-                heights = []
-                for c, log_volume in zip(scaled[j], volume[j], strict=True):
-                    left = c - q @ (q.T @ c)
-                    heights.append(log_volume - 0.5 * np.log(left @ left))
+            for j in np.flatnonzero([len(each) > 1 for each in candidates]):
+                others = upper[:, [first[i] + chosen[i] for i in range(d) if i != j]]
+                own = upper[:, first[j] : first[j] + len(candidates[j])]
+                basis = np.linalg.qr(others)[0]
+                left = np.linalg.norm(own - basis @ (basis.T @ own), axis=0)
+                heights = volume[j] - np.log(np.maximum(left, np.finfo(float).tiny))
                 best = int(np.argmax(heights))
                 if heights[best] > heights[chosen[j]] + GAIN:
                     chosen[j] = best
-            if chosen == before:
+            if list(chosen) == list(before):
                 break
+        if _DEBUG: print({n:int(k) for n,k in zip(prior.names,chosen) if k})
         return cls([each[k] for each, k in zip(candidates, chosen, strict=True)])
 
     def forward(self, theta: Array) -> tuple[Array, Array]:
@@ -220,10 +229,24 @@ class Straightened:
     density: CrossFitted
     coordinates: Straightening
 
+    @classmethod
+    def fit(
+        cls,
+        kind: type[Proposal],
+        coordinates: Straightening,
+        theta: Array,
+        weights: Array,
+        fold: Fold,
+        moved: Fold,
+    ) -> Self:
+        """Fit to weighted particles, (N, d) and (N,), as `CrossFitted.fit`."""
+        place, _ = coordinates.forward(theta)
+        return cls(CrossFitted.fit(kind, place, weights, fold, moved), coordinates)
+
     @property
     def name(self) -> str:
-        """Name of the density, and that it is of other coordinates."""
-        return STRAIGHTENED + self.density.name
+        """Name of the density."""
+        return self.density.name
 
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         """Draw ``size`` vectors, (size, d)."""
