@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from smcpn.arguments import check_fields, checked, whole
 from smcpn.errors import InputError, NotStorableError
+from smcpn.model.prior import Prior
 from smcpn.smc.cross_fitting import Fold, folds
 from smcpn.smc.evidence import Density
 from smcpn.smc.kernels import IndependentKernel, Kernel, RandomWalkKernel
@@ -175,9 +176,8 @@ class IndependentMetropolis(MoveStrategy):
         rounds = Rounds(system, target, rng, self.settings)
         theta, weights, fold = system.theta, system.weights, folds(*system.theta.shape)
         moved = fold[rounds.resample(resample, len(system))]
-        straight = Straightening.fit(target.prior, theta, weights)
         fits = [
-            lambda kind=kind: Straightened.fit(kind, straight, theta, weights, fold, moved)
+            lambda kind=kind: Straightened.fit(kind, target.prior, theta, weights, fold, moved)
             for kind in self.proposals
         ]
         number, proposal = self._first(fits, rounds, previous)
@@ -186,7 +186,7 @@ class IndependentMetropolis(MoveStrategy):
         rounds.expect(kernel, previous.acceptance if previous and known else EXPECTED_ACCEPTANCE)
         tried: dict[int, IndependentKernel] = {}
         most = ROUND
-        while rounds.round(kernel, most):
+        while rounds.round(kernel, most) or rounds.again():
             tried[number] = kernel
             most = ROUND
             best = min(tried, key=lambda k: rounds.unmoved_by_round(tried[k]))
@@ -197,9 +197,10 @@ class IndependentMetropolis(MoveStrategy):
                 break
             else:
                 number = best
-            kernel = IndependentKernel(self._fit(number, straight, rounds.system.theta, moved))
+            kernel = IndependentKernel(self._fit(number, target.prior, rounds.system.theta, moved))
             rounds.expect(kernel, EXPECTED_ACCEPTANCE)
         kernel = tried[min(tried, key=lambda k: rounds.unmoved_by_round(tried[k]))]
+        straight = Straightening.fit(target.prior, theta, weights)
         walk = RandomWalkKernel.fit(theta, weights, straight)
         if rounds.acceptance(kernel) < HOPELESS_ACCEPTANCE:
             rounds.move_on(walk, None)
@@ -211,12 +212,10 @@ class IndependentMetropolis(MoveStrategy):
             freed += ROUND
         return rounds.system, rounds.record(kernel)
 
-    def _fit(
-        self, number: int, straight: Straightening, theta: Array, fold: Fold
-    ) -> Straightened:
+    def _fit(self, number: int, prior: Prior, theta: Array, fold: Fold) -> Straightened:
         """Fit a proposal to an equally weighted population."""
         equal = np.full(len(theta), 1.0 / len(theta))
-        return Straightened.fit(self.proposals[number], straight, theta, equal, fold, fold)
+        return Straightened.fit(self.proposals[number], prior, theta, equal, fold, fold)
 
     def _first(
         self,

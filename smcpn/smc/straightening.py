@@ -233,13 +233,14 @@ class Straightened:
     def fit(
         cls,
         kind: type[Proposal],
-        coordinates: Straightening,
+        prior: Prior,
         theta: Array,
         weights: Array,
         fold: Fold,
         moved: Fold,
     ) -> Self:
         """Fit to weighted particles, (N, d) and (N,), as `CrossFitted.fit`."""
+        coordinates = Straightening.fit(prior, theta, weights)
         place, _ = coordinates.forward(theta)
         return cls(CrossFitted.fit(kind, place, weights, fold, moved), coordinates)
 
