@@ -78,7 +78,7 @@ class IndependentKernel:
     invariant (particle marginal Metropolis-Hastings, Andrieu, Doucet and Holenstein 2010).
     """
 
-    proposal: Straightened
+    proposal: Proposal | CrossFitted | Straightened
 
     @property
     def name(self) -> str:

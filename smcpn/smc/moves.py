@@ -126,8 +126,10 @@ class IndependentMetropolis(MoveStrategy):
     The proposal is fitted to the *weighted* particles, before resampling, and again to the moved
     ones after each round of at most five moves: so it follows where the target has mass that the
     particles had not found. Each particle is moved by a fit that it had no part in, see
-    `CrossFitted`. Where a round leaves more than a tenth of the target unmoved the next proposal
-    is tried, and the better one stays in use until the first is predicted to do well again. A
+    `CrossFitted`, in coordinates that straighten ridges, see `Straightening`. As many moves are
+    made again where they have widened the population by more than chance. Where a round leaves more
+    than a tenth of the target unmoved the next proposal is tried, and the better one stays in use
+    until the first is predicted to do well again. A
     random walk takes over where even the best is hopeless, and parts copies that it left together.
 
     Attributes
@@ -239,7 +241,8 @@ class IndependentMetropolis(MoveStrategy):
 class RandomWalkMetropolis(MoveStrategy):
     """Random-walk Metropolis, for posteriors that no independent proposal fits.
 
-    Steps have the covariance of the weighted particles times 2.38^2 / d, of d parameters.
+    Steps have the covariance of the weighted particles times 2.38^2 / d, of d parameters, in
+    coordinates that straighten their ridges, see `Straightening`.
 
     Attributes
     ----------
@@ -270,7 +273,8 @@ class RandomWalkMetropolis(MoveStrategy):
     ) -> tuple[ParticleSystem, Rejuvenation]:
         """See `MoveStrategy.rejuvenate`."""
         rounds = Rounds(system, target, rng, self.settings)
-        kernel = RandomWalkKernel.fit(system.theta, system.weights)
+        straight = Straightening.fit(target.prior, system.theta, system.weights)
+        kernel = RandomWalkKernel.fit(system.theta, system.weights, straight)
         rounds.resample(resample, len(system))
         rounds.move_on(kernel, previous.acceptance if previous is not None else None)
         return rounds.system, rounds.record(kernel)

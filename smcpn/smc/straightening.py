@@ -1,7 +1,7 @@
-"""Coordinates in which a population is nearest to a Gaussian: values, their logarithms, or its own.
+"""Coordinates in which particles are nearest to a Gaussian: values, their logarithms, or their own.
 
-Data that tell the product or the ratio of parameters leave a ridge that is straight in logarithms,
-and those that tell a sum one that is straight in the values. In other coordinates it is bent, and
+Data that tell a product or a ratio of parameters leave a ridge that is straight in logarithms, and
+those that tell a sum one that is straight in the values. In other coordinates it is bent, and
 neither a Gaussian nor a random walk of one covariance follows it.
 """
 
@@ -14,23 +14,25 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.model.coordinates import Coordinate, Log, Logit
+from smcpn.model.coordinates import Coordinate, Identity, Log, Logit
 from smcpn.model.prior import Prior
 from smcpn.smc.cross_fitting import CrossFitted, Fold
 from smcpn.smc.proposals import Proposal
 
 Array = NDArray[np.float64]
 
-import os
-_DEBUG=bool(os.environ.get('DBG'))
 LAYER = 0.25
-"""Width of the layer at a bound, in standard deviations of the population."""
+"""Width of the layer at a bound, in standard deviations of the particles."""
 NARROWEST, WIDEST = 1e-3, 0.25
 """The same, in lengths of an interval."""
+FARTHEST = 600.0
+"""Widths beyond a bound, from which on a distance could underflow; no draw goes there."""
+SMALL = -36.0
+"""Logarithm of what does not change one that it is added to."""
 SWEEPS = 3
 """Most rounds over all parameters in which each takes the coordinate that suits it best."""
 GAIN = 0.02
-"""Nats by which the density of the particles has to rise for another coordinate to be taken."""
+"""Nats by which the mean log density has to rise for another coordinate to be taken."""
 
 
 class Warp(Protocol):
@@ -50,36 +52,39 @@ class Unchanged:
     """c = z."""
 
     def forward(self, z: Array) -> tuple[Array, Array]:
+        """See `Warp.forward`."""
         return z, np.zeros_like(z)
 
     def back(self, c: Array) -> Array:
+        """See `Warp.back`."""
         return c
 
 
 @dataclass(frozen=True)
-class ValueAboveBound:
-    """The value itself, for a parameter on one side of a bound, bent in a layer at that.
+class AboveBound:
+    """The distance exp(z) of a value from its bound, but for a layer at that, w wide.
 
-    exp(z) = w log(1 + exp(c / w)), with the width w of the layer.
+    exp(z) = w log(1 + exp(c / w)).
     """
 
     width: float
 
     def forward(self, z: Array) -> tuple[Array, Array]:
-        ratio = np.exp(z) / self.width
-        c = self.width * _log_expm1(ratio)
+        """See `Warp.forward`."""
+        c = self.width * _log_expm1(np.exp(z) / self.width)
         return c, z + np.logaddexp(0.0, -c / self.width)
 
     def back(self, c: Array) -> Array:
-        return np.log(self.width) + _log_softplus(c / self.width)
+        """See `Warp.back`."""
+        return np.log(self.width) + _log_softplus(np.maximum(c / self.width, -FARTHEST))
 
 
 @dataclass(frozen=True)
 class WithinBounds:
-    """The value, or its logarithm, for a parameter on an interval, bent in layers at both ends.
+    """A value on an interval, or its logarithm, but for layers at both ends, w wide.
 
-    u = a + w log(1 + exp((c - a) / w)) - w log(1 + exp((c - b) / w)), where u is the value or its
-    logarithm, on (a, b).
+    u = a + w log(1 + exp((c - a) / w)) - w log(1 + exp((c - b) / w)), where u on (a, b) is the
+    value or its logarithm.
     """
 
     lower: float
@@ -88,36 +93,33 @@ class WithinBounds:
     logarithm: bool
 
     def forward(self, z: Array) -> tuple[Array, Array]:
-        a, b = self._ends
-        below, above = np.logaddexp(0.0, -z), np.logaddexp(0.0, z)
-        length = self.upper - self.lower
-        # Distances from both ends, each with all its digits.
+        """See `Warp.forward`."""
+        length, below, above = self.upper - self.lower, np.logaddexp(0, -z), np.logaddexp(0, z)
+        # The distances from both ends keep all their digits.
         from_lower, from_upper = length * np.exp(-below), length * np.exp(-above)
         log_slope = np.log(length) - below - above
         if self.logarithm:
             log_slope -= np.log(self.lower + from_lower)
             from_lower = np.log1p(from_lower / self.lower)
             from_upper = -np.log1p(-from_upper / self.upper)
-        t, s = from_lower / self.width, from_upper / self.width
-        c = a + self.width * (_log_expm1(t) - np.log(-np.expm1(-s)))
-        return c, log_slope - self._log_slope(c)
-
-    def back(self, c: Array) -> Array:
         a, b = self._ends
-        low, high = (c - a) / self.width, (c - b) / self.width
-        t = np.logaddexp(0.0, low) - np.logaddexp(0.0, high)
-        s = np.logaddexp(0.0, -high) - np.logaddexp(0.0, -low)
-        if not self.logarithm:
-            return np.log(t) - np.log(s)
-        from_lower = np.log(self.lower) + np.log(np.expm1(self.width * t))
-        return from_lower - np.log(-self.upper * np.expm1(-self.width * s))
-
-    def _log_slope(self, c: Array) -> Array:
-        """Log du/dc."""
-        a, b = self._ends
+        layers = _log_expm1(from_lower / self.width) - np.log(-np.expm1(-from_upper / self.width))
+        c = a + self.width * layers
         low, high = (c - a) / self.width, (c - b) / self.width
         whole = np.log(-np.expm1((a - b) / self.width))
-        return whole - np.logaddexp(0.0, -low) - np.logaddexp(0.0, high)
+        return c, log_slope - whole + np.logaddexp(0, -low) + np.logaddexp(0, high)
+
+    def back(self, c: Array) -> Array:
+        """See `Warp.back`."""
+        a, b = self._ends
+        c = np.clip(c, a - FARTHEST * self.width, b + FARTHEST * self.width)
+        low, high = (c - a) / self.width, (c - b) / self.width
+        from_lower = self.width * (np.logaddexp(0, low) - np.logaddexp(0, high))
+        from_upper = self.width * (np.logaddexp(0, -high) - np.logaddexp(0, -low))
+        if self.logarithm:
+            from_lower = self.lower * np.expm1(from_lower)
+            from_upper = -self.upper * np.expm1(-from_upper)
+        return np.log(from_lower) - np.log(from_upper)
 
     @property
     def _ends(self) -> tuple[float, float]:
@@ -127,93 +129,108 @@ class WithinBounds:
 
 
 def warps_of(coordinate: Coordinate, z: Array, weights: Array) -> list[Warp]:
-    """Return the coordinates that a parameter with particles z (n,) may take, its own first."""
+    """Return what a parameter with weighted particles z (n,) may take: its own coordinate first."""
     found: list[Warp] = [Unchanged()]
-    values = coordinate.natural(z)
     if isinstance(coordinate, Log):
-        found.append(ValueAboveBound(LAYER * _spread(values, weights)))
-    elif isinstance(coordinate, Logit):
-        kinds = (False, True) if coordinate.lower > 0.0 else (False,)
-        for logarithm in kinds:
-            ends = np.array([coordinate.lower, coordinate.upper])
-            u, ends = (np.log(values), np.log(ends)) if logarithm else (values, ends)
-            width = np.clip(
-                LAYER * _spread(u, weights), *(np.array([NARROWEST, WIDEST]) * np.ptp(ends))
-            )
-            found.append(
-                WithinBounds(coordinate.lower, coordinate.upper, float(width), logarithm)
-            )
+        found.append(AboveBound(LAYER * _spread(np.exp(z), weights)))
+    if not isinstance(coordinate, Logit):
+        return found
+    lower, upper, values = coordinate.lower, coordinate.upper, coordinate.natural(z)
+    for logarithm in (False, True) if lower > 0.0 else (False,):
+        length = np.log(upper / lower) if logarithm else upper - lower
+        width = LAYER * _spread(np.log(values) if logarithm else values, weights)
+        width = float(np.clip(width, NARROWEST * length, WIDEST * length))
+        found.append(WithinBounds(lower, upper, width, logarithm))
     return found
 
 
 @dataclass(frozen=True)
 class Straightening:
-    """One `Warp` for each parameter.
-
-    References
-    ----------
-    Andrews, D. F., Gnanadesikan, R., Warner, J. L. (1971). Transformations of multivariate data.
-    Biometrics 27 (the choice by the likelihood of a Gaussian).
-    """
+    """One `Warp` for each parameter."""
 
     warps: Sequence[Warp]
 
     @classmethod
-    def fit(cls, prior: Prior, theta: Array, weights: Array) -> Self:
-        """Return that in which a Gaussian gives weighted particles (n, d) the highest density."""
-        d = theta.shape[1]
-        candidates = [warps_of(m, theta[:, j], weights) for j, m in enumerate(prior.maps)]
-        chosen = [0] * d
-        if all(len(each) == 1 for each in candidates):
-            return cls([each[0] for each in candidates])
-        columns = [[one.forward(theta[:, j]) for one in each] for j, each in enumerate(candidates)]
-        volume = [[float(weights @ log_slope) for _, log_slope in each] for each in columns]
-        every = np.stack([c for each in columns for c, _ in each], axis=1)
-        upper = np.linalg.qr(np.sqrt(weights)[:, None] * (every - weights @ every), mode="r")
-        first = np.cumsum([0] + [len(each) for each in candidates[:-1]])
-        sizes = np.array([len(each) for each in candidates])
-        def height(ks):
-            r = np.linalg.qr(upper[:, first + ks], mode="r")
-            left = np.maximum(np.abs(np.diag(r)), np.finfo(float).tiny)
-            return sum(volume[j][k] for j, k in enumerate(ks)) - np.log(left).sum()
-        together = [np.minimum(k, sizes - 1) for k in range(sizes.max())]
-        heights = [height(ks) for ks in together]
-        best = int(np.argmax(heights))
-        if heights[best] > heights[0] + GAIN:
-            chosen = list(together[best])
-        for _ in range(SWEEPS):
-            before = list(chosen)
-            for j in np.flatnonzero([len(each) > 1 for each in candidates]):
-                others = upper[:, [first[i] + chosen[i] for i in range(d) if i != j]]
-                own = upper[:, first[j] : first[j] + len(candidates[j])]
-                basis = np.linalg.qr(others)[0]
-                left = np.linalg.norm(own - basis @ (basis.T @ own), axis=0)
-                heights = volume[j] - np.log(np.maximum(left, np.finfo(float).tiny))
-                best = int(np.argmax(heights))
-                if heights[best] > heights[chosen[j]] + GAIN:
-                    chosen[j] = best
-            if list(chosen) == list(before):
-                break
-        if _DEBUG: print({n:int(k) for n,k in zip(prior.names,chosen) if k})
-        return cls([each[k] for each, k in zip(candidates, chosen, strict=True)])
-
-    def forward(self, theta: Array) -> tuple[Array, Array]:
-        """Return coordinates (n, d) and the log of the volume they take over that of theta."""
-        found = np.empty_like(theta)
-        log_volume = np.zeros(len(theta))
-        for j, warp in enumerate(self.warps):
-            found[:, j], log_slope = warp.forward(theta[:, j])
-            log_volume += log_slope
-        return found, log_volume
-
-    @classmethod
     def none(cls, d: int) -> Self:
-        """Return that which changes none of d coordinates."""
+        """Return the one that changes none of d coordinates."""
         return cls([Unchanged()] * d)
 
-    def back(self, c: Array) -> Array:
+    @classmethod
+    def fit(cls, prior: Prior, theta: Array, weights: Array) -> Self:
+        """Return that in which a Gaussian gives weighted particles, (n, d), the highest density.
+
+        References
+        ----------
+        Andrews, D. F., Gnanadesikan, R., Warner, J. L. (1971). Transformations of multivariate
+        data. Biometrics 27.
+        """
+        if all(isinstance(one, Identity) for one in prior.maps):
+            return cls.none(len(prior))
+        theta, weights = theta[weights > 0], weights[weights > 0]
+        with np.errstate(all="ignore"):
+            places = [_places(one, theta[:, j], weights) for j, one in enumerate(prior.maps)]
+        heights = _Heights([[place for _, place in each] for each in places], weights)
+        return cls([each[k][0] for each, k in zip(places, heights.best(), strict=True)])
+
+    def forward(self, theta: Array) -> tuple[Array, Array]:
+        """Return coordinates (n, d), and the log of their volume over that of theta, (n,)."""
+        place, log_volume = np.empty_like(theta), np.zeros(len(theta))
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            for j, warp in enumerate(self.warps):
+                place[:, j], log_slope = warp.forward(theta[:, j])
+                log_volume += log_slope
+        return place, log_volume
+
+    def back(self, place: Array) -> Array:
         """Return parameters, (n, d) both."""
-        return np.stack([warp.back(c[:, j]) for j, warp in enumerate(self.warps)], axis=1)
+        with np.errstate(over="ignore", divide="ignore"):
+            columns = [warp.back(place[:, j]) for j, warp in enumerate(self.warps)]
+        return np.stack(columns, axis=1)
+
+
+class _Heights:
+    """Mean log densities of particles by a Gaussian fitted to them, for choices of coordinates."""
+
+    def __init__(self, columns: Sequence[Sequence[tuple[Array, Array]]], weights: Array) -> None:
+        self.sizes = np.array([len(each) for each in columns])
+        self._first = np.cumsum(self.sizes) - self.sizes
+        self._slopes = np.array([weights @ slope for each in columns for _, slope in each])
+        every = np.stack([c for each in columns for c, _ in each], axis=1)
+        centred = np.sqrt(weights)[:, None] * (every - weights @ every)
+        # Its columns have the lengths and angles of those of the particles.
+        self._upper = np.linalg.qr(centred, mode="r")
+
+    def best(self) -> NDArray[np.int64]:
+        """Return the choice for each parameter: of all alike at first, then of one after another.
+
+        A ridge of a sum is no straighter before all its terms are values.
+        """
+        alike = [np.minimum(k, self.sizes - 1) for k in range(int(self.sizes.max()))]
+        heights = np.array([self._of(choice) for choice in alike])
+        highest = int(heights.argmax())
+        choice = alike[highest if heights[highest] > heights[0] + GAIN else 0].copy()
+        for _ in range(SWEEPS):
+            before = choice.copy()
+            for j in np.flatnonzero(self.sizes > 1):
+                along = self._along(j, choice)
+                highest = int(along.argmax())
+                if along[highest] > along[choice[j]] + GAIN:
+                    choice[j] = highest
+            if (choice == before).all():
+                break
+        return choice
+
+    def _of(self, choice: NDArray[np.int64]) -> float:
+        columns = self._first + choice
+        diagonal = np.abs(np.diag(np.linalg.qr(self._upper[:, columns], mode="r")))
+        return float(self._slopes[columns].sum() - _log(diagonal).sum())
+
+    def _along(self, j: int, choice: NDArray[np.int64]) -> Array:
+        """All choices for one parameter, less what the others have."""
+        others = np.linalg.qr(self._upper[:, np.delete(self._first + choice, j)])[0]
+        own = slice(self._first[j], self._first[j] + self.sizes[j])
+        left = self._upper[:, own] - others @ (others.T @ self._upper[:, own])
+        return self._slopes[own] - _log(np.linalg.norm(left, axis=0))
 
 
 @dataclass(frozen=True)
@@ -250,13 +267,21 @@ class Straightened:
         return self.density.name
 
     def sample(self, rng: np.random.Generator, size: int) -> Array:
-        """Draw ``size`` vectors, (size, d)."""
+        """Draw ``size`` vectors, (size, d), a multiple of N."""
         return self.coordinates.back(self.density.sample(rng, size))
 
     def log_density(self, theta: Array) -> Array:
-        """Log density at (n, d), shape (n,)."""
-        found, log_volume = self.coordinates.forward(theta)
-        return self.density.log_density(found) + log_volume
+        """Log density at (n, d), shape (n,), a multiple of N."""
+        place, log_volume = self.coordinates.forward(theta)
+        return self.density.log_density(place) + log_volume
+
+
+def _places(
+    coordinate: Coordinate, z: Array, weights: Array
+) -> list[tuple[Warp, tuple[Array, Array]]]:
+    """Return particles by each of `warps_of` in which all of them have a place."""
+    found = [(warp, warp.forward(z)) for warp in warps_of(coordinate, z, weights)]
+    return [pair for pair in found if np.isfinite(np.stack(pair[1])).all()]
 
 
 def _spread(values: Array, weights: Array) -> float:
@@ -264,11 +289,15 @@ def _spread(values: Array, weights: Array) -> float:
     return float(max(spread, np.finfo(float).tiny))
 
 
+def _log(lengths: Array) -> Array:
+    return np.log(np.maximum(lengths, np.finfo(float).tiny))
+
+
 def _log_expm1(x: Array) -> Array:
-    """Log(exp(x) - 1) of positive x."""
+    """Return log(exp(x) - 1) of positive x."""
     return x + np.log(-np.expm1(-x))
 
 
 def _log_softplus(x: Array) -> Array:
-    """Log(log(1 + exp(x)))."""
-    return np.where(x < -36.0, x, np.log(np.logaddexp(0.0, np.maximum(x, -36.0))))
+    """Return log(log(1 + exp(x)))."""
+    return np.where(x < SMALL, x, np.log(np.logaddexp(0.0, np.maximum(x, SMALL))))
