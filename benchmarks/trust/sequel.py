@@ -129,10 +129,7 @@ def chains(target: Logarithms, start: smcpn.Laplace, steps: int, rng: np.random.
     kept, half = [], CHAINS // 2
     one, two = slice(0, half), slice(half, None)
     for step in range(steps):
-        for own, other in (
-            (slice(0, half), slice(half, None)),
-            (slice(half, None), slice(0, half)),
-        ):
+        for own, other in ((one, two), (two, one)):
             moved, log_ratio = proposed(points[own], points[other], rng)
             there = target.log_density(moved)
             taken = np.log(rng.random(half)) < there - level[own] + log_ratio

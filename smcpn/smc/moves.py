@@ -202,9 +202,12 @@ class IndependentMetropolis(MoveStrategy):
             kernel = IndependentKernel(self._fit(number, target.prior, rounds.system.theta, moved))
             rounds.expect(kernel, EXPECTED_ACCEPTANCE)
         kernel = tried[min(tried, key=lambda k: rounds.unmoved_by_round(tried[k]))]
+        hopeless = rounds.acceptance(kernel) < HOPELESS_ACCEPTANCE
+        if not (hopeless or rounds.system.crowded):
+            return rounds.system, rounds.record(kernel)
         straight = Straightening.fit(target.prior, theta, weights)
         walk = RandomWalkKernel.fit(theta, weights, straight)
-        if rounds.acceptance(kernel) < HOPELESS_ACCEPTANCE:
+        if hopeless:
             rounds.move_on(walk, None)
             return rounds.system, rounds.record(walk)
         freed = 0
