@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from smcpn.arguments import check_fields, checked, whole
 from smcpn.errors import InputError, NotStorableError
-from smcpn.model.prior import Prior
 from smcpn.smc.cross_fitting import Fold, folds
 from smcpn.smc.evidence import Density
 from smcpn.smc.kernels import IndependentKernel, Kernel, RandomWalkKernel
@@ -178,8 +177,9 @@ class IndependentMetropolis(MoveStrategy):
         rounds = Rounds(system, target, rng, self.settings)
         theta, weights, fold = system.theta, system.weights, folds(*system.theta.shape)
         moved = fold[rounds.resample(resample, len(system))]
+        straight = Straightening.fit(target.prior, theta, weights)
         fits = [
-            lambda kind=kind: Straightened.fit(kind, target.prior, theta, weights, fold, moved)
+            lambda kind=kind: Straightened.fit(kind, straight, theta, weights, fold, moved)
             for kind in self.proposals
         ]
         number, proposal = self._first(fits, rounds, previous)
@@ -188,7 +188,10 @@ class IndependentMetropolis(MoveStrategy):
         rounds.expect(kernel, previous.acceptance if previous and known else EXPECTED_ACCEPTANCE)
         tried: dict[int, IndependentKernel] = {}
         most = ROUND
-        while rounds.round(kernel, most) or rounds.again():
+        equal = np.full(len(theta), 1.0 / len(theta))
+        while (going := rounds.round(kernel, most)) or rounds.again():
+            if not going:
+                straight = Straightening.fit(target.prior, rounds.system.theta, equal)
             tried[number] = kernel
             most = ROUND
             best = min(tried, key=lambda k: rounds.unmoved_by_round(tried[k]))
@@ -199,14 +202,14 @@ class IndependentMetropolis(MoveStrategy):
                 break
             else:
                 number = best
-            kernel = IndependentKernel(self._fit(number, target.prior, rounds.system.theta, moved))
+            kind, theta = self.proposals[number], rounds.system.theta
+            kernel = IndependentKernel(Straightened.fit(kind, straight, theta, equal, moved, moved))
             rounds.expect(kernel, EXPECTED_ACCEPTANCE)
         kernel = tried[min(tried, key=lambda k: rounds.unmoved_by_round(tried[k]))]
         hopeless = rounds.acceptance(kernel) < HOPELESS_ACCEPTANCE
         if not (hopeless or rounds.system.crowded):
             return rounds.system, rounds.record(kernel)
-        straight = Straightening.fit(target.prior, theta, weights)
-        walk = RandomWalkKernel.fit(theta, weights, straight)
+        walk = RandomWalkKernel.fit(system.theta, weights, straight)
         if hopeless:
             rounds.move_on(walk, None)
             return rounds.system, rounds.record(walk)
@@ -216,11 +219,6 @@ class IndependentMetropolis(MoveStrategy):
             rounds.every(walk, ROUND)
             freed += ROUND
         return rounds.system, rounds.record(kernel)
-
-    def _fit(self, number: int, prior: Prior, theta: Array, fold: Fold) -> Straightened:
-        """Fit a proposal to an equally weighted population."""
-        equal = np.full(len(theta), 1.0 / len(theta))
-        return Straightened.fit(self.proposals[number], prior, theta, equal, fold, fold)
 
     def _first(
         self,

@@ -250,14 +250,13 @@ class Straightened:
     def fit(
         cls,
         kind: type[Proposal],
-        prior: Prior,
+        coordinates: Straightening,
         theta: Array,
         weights: Array,
         fold: Fold,
         moved: Fold,
     ) -> Self:
         """Fit to weighted particles, (N, d) and (N,), as `CrossFitted.fit`."""
-        coordinates = Straightening.fit(prior, theta, weights)
         place, _ = coordinates.forward(theta)
         return cls(CrossFitted.fit(kind, place, weights, fold, moved), coordinates)
 
