@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from types import NoneType
 from typing import Annotated, Any, ClassVar, Self
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from smcpn.arguments import check_fields, checked, whole
 from smcpn.errors import InputError, NotStorableError
-from smcpn.smc.cross_fitting import Fold, folds
+from smcpn.smc.cross_fitting import folds
 from smcpn.smc.evidence import Density
 from smcpn.smc.kernels import IndependentKernel, Kernel, RandomWalkKernel
 from smcpn.smc.particles import ParticleSystem, Target
@@ -202,23 +203,29 @@ class IndependentMetropolis(MoveStrategy):
                 break
             else:
                 number = best
-            kind, theta = self.proposals[number], rounds.system.theta
-            kernel = IndependentKernel(Straightened.fit(kind, straight, theta, equal, moved, moved))
+            kind, places = self.proposals[number], rounds.system.theta
+            proposal = Straightened.fit(kind, straight, places, equal, moved, moved)
+            kernel = IndependentKernel(proposal)
             rounds.expect(kernel, EXPECTED_ACCEPTANCE)
         kernel = tried[min(tried, key=lambda k: rounds.unmoved_by_round(tried[k]))]
-        hopeless = rounds.acceptance(kernel) < HOPELESS_ACCEPTANCE
-        if not (hopeless or rounds.system.crowded):
-            return rounds.system, rounds.record(kernel)
-        walk = RandomWalkKernel.fit(system.theta, weights, straight)
-        if hopeless:
-            rounds.move_on(walk, None)
-            return rounds.system, rounds.record(walk)
+        walk = partial(RandomWalkKernel.fit, system.theta, weights, straight)
+        record = self._walked(rounds, kernel, walk)
+        return rounds.system, record
+
+    def _walked(
+        self, rounds: Rounds, kernel: IndependentKernel, walk: Callable[[], Kernel]
+    ) -> Rejuvenation:
+        """Move on by a random walk what independent moves have left; return the record."""
+        if rounds.acceptance(kernel) < HOPELESS_ACCEPTANCE:
+            taken_over = walk()
+            rounds.move_on(taken_over, None)
+            return rounds.record(taken_over)
         freed = 0
         # Where no proposal comes, copies stay; what was expected to move does not know such places.
         while rounds.system.crowded and freed < self.settings.further:
-            rounds.every(walk, ROUND)
+            rounds.every(walk(), ROUND)
             freed += ROUND
-        return rounds.system, rounds.record(kernel)
+        return rounds.record(kernel)
 
     def _first(
         self,
