@@ -198,7 +198,7 @@ class _Heights:
         every = np.stack([c for each in columns for c, _ in each], axis=1)
         centred = np.sqrt(weights)[:, None] * (every - weights @ every)
         # Its columns have the lengths and angles of those of the particles.
-        self._upper = np.linalg.qr(centred, mode="r")
+        self._upper: Array = np.asarray(np.linalg.qr(centred, mode="r"), dtype=np.float64)
 
     def best(self) -> NDArray[np.int64]:
         """Return the choice for each parameter: of all alike at first, then of one after another.
@@ -212,7 +212,7 @@ class _Heights:
         for _ in range(SWEEPS):
             before = choice.copy()
             for j in np.flatnonzero(self.sizes > 1):
-                along = self._along(j, choice)
+                along = self._along(int(j), choice)
                 highest = int(along.argmax())
                 if along[highest] > along[choice[j]] + GAIN:
                     choice[j] = highest
