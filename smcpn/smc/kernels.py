@@ -14,6 +14,7 @@ from smcpn.smc.evidence import Drawn
 from smcpn.smc.keyed import fresh_keys, redrawn
 from smcpn.smc.particles import ParticleSystem, Target
 from smcpn.smc.proposals import Proposal, weighted_moments
+from smcpn.smc.straightening import Straightened, Straightening
 
 Array = NDArray[np.float64]
 
@@ -77,7 +78,7 @@ class IndependentKernel:
     invariant (particle marginal Metropolis-Hastings, Andrieu, Doucet and Holenstein 2010).
     """
 
-    proposal: Proposal | CrossFitted
+    proposal: Proposal | CrossFitted | Straightened
 
     @property
     def name(self) -> str:
@@ -133,15 +134,20 @@ class RandomWalkKernel:
     ----------
     factor : ndarray, (d, d)
         Lower Cholesky factor of the covariance of a step.
+    coordinates : Straightening
+        In which steps are made.
     """
 
     factor: Array
+    coordinates: Straightening
 
     @classmethod
-    def fit(cls, theta: Array, weights: Array) -> Self:
+    def fit(cls, theta: Array, weights: Array, coordinates: Straightening | None = None) -> Self:
         """Scale the covariance of weighted particles, (N, d) and (N,)."""
-        _, factor = weighted_moments(theta, weights, TRUSTED_BY_WALK)
-        return cls(OPTIMAL_SCALE / np.sqrt(theta.shape[1]) * factor)
+        d = theta.shape[1]
+        coordinates = coordinates or Straightening.none(d)
+        _, factor = weighted_moments(coordinates.forward(theta)[0], weights, TRUSTED_BY_WALK)
+        return cls(OPTIMAL_SCALE / np.sqrt(d) * factor, coordinates)
 
     @property
     def name(self) -> str:
@@ -152,14 +158,17 @@ class RandomWalkKernel:
         self, system: ParticleSystem, target: Target, rng: np.random.Generator, count: int
     ) -> Iterator[Move]:
         """See `Kernel.moves`."""
-        density = target.log_density(system)
+        place, log_volume = self.coordinates.forward(system.theta)
+        density = target.log_density(system) - log_volume
         for _ in range(count):
-            steps = rng.standard_normal(system.theta.shape) @ self.factor.T
-            proposed = target.evaluate(system.theta + steps, redrawn(rng, system.keys))
-            proposed_density = target.log_density(proposed)
+            steps = rng.standard_normal(place.shape) @ self.factor.T
+            to = self.coordinates.back(place + steps)
+            proposed = target.evaluate(to, redrawn(rng, system.keys))
+            proposed_density = target.log_density(proposed) - self.coordinates.forward(to)[1]
             accept = np.log1p(-rng.random(len(system))) < proposed_density - density
             system = system.where(accept, proposed)
             density = np.where(accept, proposed_density, density)
+            place = np.where(accept[:, None], place + steps, place)
             yield Move(system, int(accept.sum()), _diverged(proposed_density))
 
 

@@ -8,13 +8,14 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from smcpn.arguments import check_fields, whole
-from smcpn.smc.cross_fitting import CrossFitted, folds
+from smcpn.smc.cross_fitting import folds
 from smcpn.smc.hamiltonian import HamiltonianMonteCarlo
 from smcpn.smc.mixing import efficiency_of_independent
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
 from smcpn.smc.particles import ParticleSystem, Target
 from smcpn.smc.rejuvenation import Rejuvenation, number_of_chains
 from smcpn.smc.resampling import Resample, systematic
+from smcpn.smc.straightening import Straightened, Straightening
 
 TRIED = 256
 """Particles that try an independent proposal."""
@@ -92,8 +93,9 @@ def _independent(
     rng, (n, d) = np.random.default_rng(0), system.theta.shape
     moves, fold, evaluations = IndependentMetropolis(), folds(n, d), 0
     index = systematic(system.weights, rng, TRIED)
+    straight = Straightening.fit(target.prior, system.theta, system.weights)
     for kind in moves.proposals:
-        proposal = CrossFitted.fit(kind, system.theta, system.weights, fold, fold[index])
+        proposal = Straightened.fit(kind, straight, system.theta, system.weights, fold, fold[index])
         tried = target.evaluate(proposal.sample(rng, TRIED), system.keys[index])
         log_ratio = target.log_density(tried) - proposal.log_density(tried.theta)
         evaluations += TRIED

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from types import NoneType
 from typing import Annotated, Any, ClassVar, Self
 
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 
 from smcpn.arguments import check_fields, checked, whole
 from smcpn.errors import InputError, NotStorableError
-from smcpn.smc.cross_fitting import CrossFitted, Fold, folds
+from smcpn.smc.cross_fitting import folds
+from smcpn.smc.evidence import Density
 from smcpn.smc.kernels import IndependentKernel, Kernel, RandomWalkKernel
 from smcpn.smc.particles import ParticleSystem, Target
 from smcpn.smc.proposals import PROPOSALS, DefensiveGaussian, Proposal, StudentMixture
@@ -30,6 +32,7 @@ from smcpn.smc.rejuvenation import (
     number_of_chains,
 )
 from smcpn.smc.resampling import Resample
+from smcpn.smc.straightening import Straightened, Straightening
 
 Array = NDArray[np.float64]
 
@@ -123,8 +126,10 @@ class IndependentMetropolis(MoveStrategy):
     The proposal is fitted to the *weighted* particles, before resampling, and again to the moved
     ones after each round of at most five moves: so it follows where the target has mass that the
     particles had not found. Each particle is moved by a fit that it had no part in, see
-    `CrossFitted`. Where a round leaves more than a tenth of the target unmoved the next proposal
-    is tried, and the better one stays in use until the first is predicted to do well again. A
+    `CrossFitted`, in coordinates that straighten ridges, see `Straightening`. As many moves are
+    made again where they have widened the population by more than chance. Where a round leaves more
+    than a tenth of the target unmoved the next proposal is tried, and the better one stays in use
+    until the first is predicted to do well again. A
     random walk takes over where even the best is hopeless, and parts copies that it left together.
 
     Attributes
@@ -173,8 +178,9 @@ class IndependentMetropolis(MoveStrategy):
         rounds = Rounds(system, target, rng, self.settings)
         theta, weights, fold = system.theta, system.weights, folds(*system.theta.shape)
         moved = fold[rounds.resample(resample, len(system))]
+        straight = Straightening.fit(target.prior, theta, weights)
         fits = [
-            lambda kind=kind: CrossFitted.fit(kind, theta, weights, fold, moved)
+            lambda kind=kind: Straightened.fit(kind, straight, theta, weights, fold, moved)
             for kind in self.proposals
         ]
         number, proposal = self._first(fits, rounds, previous)
@@ -183,7 +189,10 @@ class IndependentMetropolis(MoveStrategy):
         rounds.expect(kernel, previous.acceptance if previous and known else EXPECTED_ACCEPTANCE)
         tried: dict[int, IndependentKernel] = {}
         most = ROUND
-        while rounds.round(kernel, most):
+        equal = np.full(len(theta), 1.0 / len(theta))
+        while (going := rounds.round(kernel, most)) or rounds.again():
+            if not going:
+                straight = Straightening.fit(target.prior, rounds.system.theta, equal)
             tried[number] = kernel
             most = ROUND
             best = min(tried, key=lambda k: rounds.unmoved_by_round(tried[k]))
@@ -194,31 +203,36 @@ class IndependentMetropolis(MoveStrategy):
                 break
             else:
                 number = best
-            kernel = IndependentKernel(self._fit(number, rounds.system.theta, moved))
+            kind, places = self.proposals[number], rounds.system.theta
+            proposal = Straightened.fit(kind, straight, places, equal, moved, moved)
+            kernel = IndependentKernel(proposal)
             rounds.expect(kernel, EXPECTED_ACCEPTANCE)
         kernel = tried[min(tried, key=lambda k: rounds.unmoved_by_round(tried[k]))]
-        walk = RandomWalkKernel.fit(theta, weights)
+        walk = partial(RandomWalkKernel.fit, system.theta, weights, straight)
+        record = self._walked(rounds, kernel, walk)
+        return rounds.system, record
+
+    def _walked(
+        self, rounds: Rounds, kernel: IndependentKernel, walk: Callable[[], Kernel]
+    ) -> Rejuvenation:
+        """Move on by a random walk what independent moves have left; return the record."""
         if rounds.acceptance(kernel) < HOPELESS_ACCEPTANCE:
-            rounds.move_on(walk, None)
-            return rounds.system, rounds.record(walk)
+            taken_over = walk()
+            rounds.move_on(taken_over, None)
+            return rounds.record(taken_over)
         freed = 0
         # Where no proposal comes, copies stay; what was expected to move does not know such places.
         while rounds.system.crowded and freed < self.settings.further:
-            rounds.every(walk, ROUND)
+            rounds.every(walk(), ROUND)
             freed += ROUND
-        return rounds.system, rounds.record(kernel)
-
-    def _fit(self, number: int, theta: Array, fold: Fold) -> CrossFitted:
-        """Fit a proposal to an equally weighted population."""
-        equal = np.full(len(theta), 1.0 / len(theta))
-        return CrossFitted.fit(self.proposals[number], theta, equal, fold, fold)
+        return rounds.record(kernel)
 
     def _first(
         self,
-        fits: Sequence[Callable[[], CrossFitted]],
+        fits: Sequence[Callable[[], Straightened]],
         rounds: Rounds,
         previous: Rejuvenation | None,
-    ) -> tuple[int, CrossFitted]:
+    ) -> tuple[int, Straightened]:
         """Return the last proposal, or the simplest one if its predicted acceptance suffices."""
         simplest = fits[0]()
         names = [proposal.name for proposal in self.proposals]
@@ -235,7 +249,8 @@ class IndependentMetropolis(MoveStrategy):
 class RandomWalkMetropolis(MoveStrategy):
     """Random-walk Metropolis, for posteriors that no independent proposal fits.
 
-    Steps have the covariance of the weighted particles times 2.38^2 / d, of d parameters.
+    Steps have the covariance of the weighted particles times 2.38^2 / d, of d parameters, in
+    coordinates that straighten their ridges, see `Straightening`.
 
     Attributes
     ----------
@@ -266,7 +281,8 @@ class RandomWalkMetropolis(MoveStrategy):
     ) -> tuple[ParticleSystem, Rejuvenation]:
         """See `MoveStrategy.rejuvenate`."""
         rounds = Rounds(system, target, rng, self.settings)
-        kernel = RandomWalkKernel.fit(system.theta, system.weights)
+        straight = Straightening.fit(target.prior, system.theta, system.weights)
+        kernel = RandomWalkKernel.fit(system.theta, system.weights, straight)
         rounds.resample(resample, len(system))
         rounds.move_on(kernel, previous.acceptance if previous is not None else None)
         return rounds.system, rounds.record(kernel)
@@ -325,8 +341,8 @@ class WasteFree(MoveStrategy):
 
 
 def predicted_acceptance(
-    proposal: Proposal | CrossFitted,
-    fitted: Proposal | CrossFitted,
+    proposal: Density,
+    fitted: Density,
     system: ParticleSystem,
     target: Target,
 ) -> float:
@@ -339,9 +355,9 @@ def predicted_acceptance(
 
     Parameters
     ----------
-    proposal : Proposal or CrossFitted
+    proposal : Density
         The one in question.
-    fitted : Proposal or CrossFitted
+    fitted : Density
         One that is known to cover the target and little else.
     system : ParticleSystem
         Equally weighted.

@@ -30,6 +30,8 @@ Array = NDArray[np.float64]
 
 ROUND = 5
 """Most independent moves between two fits of their proposal."""
+GROWN = 3.0
+"""Standard errors by which a standard deviation rises in a population that has grown."""
 EXPECTED_ACCEPTANCE = 0.6
 """Acceptance assumed of a proposal that was not tried yet."""
 
@@ -190,6 +192,7 @@ class Rounds:
         self._begin = time.perf_counter()
         self.system, self.target, self._rng, self._settings = system, target, rng, settings
         self._ess, self._log_pair_ratio = system.ess, 0.0
+        self._before = system
         self._moves, self._evaluations, self._accepted, self._diverged = 0, 0, 0, 0
         self._log_unmoved, self._most = 0.0, settings.max_moves
         self._acceptance: dict[str, float] = {}
@@ -263,6 +266,18 @@ class Rounds:
             deque(self._each(kernel, planned), maxlen=0)
         return planned > 0
 
+    def again(self) -> bool:
+        """Call for as many moves as before if the population has grown; return whether it has.
+
+        What particles have not reached is in no proposal that was fitted to them.
+        """
+        before, self._before = self._before, self.system
+        if not growth(before, self.system, self._ess):
+            return False
+        self._most = self._settings.max_moves + self._settings.further
+        self._log_unmoved = 0.0
+        return self._moves < self._most
+
     def move_on(self, kernel: Kernel, acceptance: float | None) -> None:
         """Make rounds of moves until enough particles moved."""
         self.expect(kernel, EXPECTED_ACCEPTANCE if acceptance is None else acceptance)
@@ -313,6 +328,27 @@ class Rounds:
             return 1
         left = int((settings.seconds - elapsed) * self._moves / elapsed)
         return max(0, min(wanted, left))
+
+
+def growth(before: ParticleSystem, after: ParticleSystem, ess: float) -> float:
+    """Log of the largest factor by which a coordinate spreads wider than before; 0 if by chance.
+
+    Where moves have widened a population its weights told the evidence of a part of the target.
+
+    Parameters
+    ----------
+    ess : float
+        Effective particles before.
+    """
+    ratio = float(np.max(_spread(after) / _spread(before)))
+    return float(np.log(ratio)) if ratio > 1.0 + GROWN / np.sqrt(2.0 * ess) else 0.0
+
+
+def _spread(system: ParticleSystem) -> NDArray[np.float64]:
+    """Return the standard deviation of each coordinate of weighted particles, (d,)."""
+    centred = system.theta - system.weights @ system.theta
+    spread = np.sqrt(system.weights @ np.square(centred))
+    return np.asarray(np.maximum(spread, np.finfo(float).tiny), dtype=np.float64)
 
 
 def _bounded(acceptance: float) -> float:

@@ -47,7 +47,7 @@ from smcpn.smc.particles import (
     next_exponent,
     tempered,
 )
-from smcpn.smc.rejuvenation import Rejuvenation, chains_of
+from smcpn.smc.rejuvenation import Rejuvenation, chains_of, growth
 from smcpn.smc.resampling import Resample, systematic
 from smcpn.smc.trace import Trace
 
@@ -622,14 +622,18 @@ class Sampler(ABC):
             "rejuvenation %d at sample %d: acceptance %.2f, moves %d",
             len(self.rejuvenations), self.sample, record.acceptance, record.moves,
         )  # fmt: skip
+        grown = 0.0 if record.chains else growth(before, self.system, record.ess)
         self._log_evidence_at_resampling = by_weights.log
         self._log_pair_ratios.append(record.log_pair_ratio)
         if np.isfinite(record.evidence.variance):
-            both = pooled([by_weights, record.evidence]) if told else record.evidence
+            whole = told and not grown
+            both = pooled([by_weights, record.evidence]) if whole else record.evidence
             self._log_evidence_at_resampling = both.log
             self._begin_ancestry(both.variance)
         elif record.chains:
             self._begin_chains(before, previous, by_weights.variance)
+        else:
+            self._variance_at_start += grown**2
 
     def _begin_chains(
         self, before: ParticleSystem, previous: Rejuvenation | None, variance: float
