@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from smcpn.discovery.equations.system import CandidateSystem
-from smcpn.discovery.search.gauss_newton import GaussNewton, Linearised, Point
+from smcpn.discovery.search.gauss_newton import GaussNewton, Linearised, Point, orthonormal
 from smcpn.discovery.search.linearisation import LibraryRate
 from smcpn.discovery.search.paths import LibraryPaths
 from smcpn.discovery.search.regression import SLABS, Support
@@ -293,17 +293,18 @@ def _begun(problem: _Problem, slabs: tuple[float, ...]) -> tuple[GaussNewton, Po
     """Steps, and the point where they begin: the smoothed path, no term, but ridge Jacobians."""
     start, rate, records = problem.start, problem.rate, problem.records
     columns, fixed = rate.columns(start.path, *problem.inputs)
-    speed = _sizes(start.rate)[:, None]
-    share = np.mean((columns / speed) ** 2, axis=0)
-    equations = np.maximum((share > 0.0).sum(axis=0), 1)
-    scale = 1.0 / _sizes(np.sqrt(share.sum(axis=0) / equations)[None])
-    columns = (columns * scale / speed).reshape(-1, len(scale))
-    slopes = ((start.rate - fixed) / speed.T).ravel()
-    square = columns.T @ columns / len(start.path) + RIDGE * np.eye(len(scale))
-    theta = np.linalg.solve(square, columns.T @ slopes / len(start.path)) * scale
+    speed, samples = _sizes(start.rate), len(start.path)
+    columns /= speed[:, None] * np.sqrt(samples)
+    slopes = (start.rate - fixed) / (speed * np.sqrt(samples))
+    # What a term is on average is no reason against it: states may be far from zero.
+    spread = np.sqrt(np.sum((columns - columns.mean(axis=0)) ** 2, axis=(0, 1)))
+    columns = columns.reshape(-1, len(spread))
+    penalised = np.concatenate([columns, np.diag(np.sqrt(RIDGE) * spread)])
+    aims = np.concatenate([slopes.ravel(), np.zeros(len(spread))])
+    theta = np.linalg.lstsq(penalised, aims, rcond=None)[0]
     paths = LibraryPaths(records, rate, problem.observe, start.path, problem.relative)
     steps = GaussNewton(
-        paths, start, problem.variances, problem.least, scale, problem.groups, slabs,
+        paths, start, problem.variances, problem.least, orthonormal(columns), problem.groups, slabs,
         problem.signs, problem.told,
     )  # fmt: skip
     point = Point(start.path, theta, np.zeros(len(theta), dtype=bool))
@@ -372,7 +373,7 @@ def _polished(steps: GaussNewton, point: Point) -> tuple[Point, Linearised]:
     linear = part.linearised(inside, steps.share)
     for _ in range(POLISHING):
         inside = part.moved(linear, inside.support)
-        deviation = part.scale * np.sqrt(np.diag(linear.regression.moments(inside.support)[1]))
+        deviation = np.sqrt(np.diag(linear.regression.moments(inside.support)[1]))
         if np.all(np.abs(inside.theta - linear.point.theta) < SETTLED * deviation):
             break
         linear = part.linearised(inside, steps.share)
@@ -421,10 +422,9 @@ def _models(steps: GaussNewton, point: Point, rng: np.random.Generator) -> tuple
 
 
 def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End | None:
-    theta = linear.regression.neighbourhood(support).theta * steps.scale
-    change = linear.path[..., 0] + linear.path[..., 1:] @ (theta - linear.point.theta)
+    theta = linear.regression.neighbourhood(support).theta
     try:
-        point, there = _polished(steps, Point(linear.point.path + change, theta, support))
+        point, there = _polished(steps, Point(steps.path_at(linear, theta), theta, support))
         own = steps.with_noise_of(point)
         if np.any(np.abs(np.log(own.variances / steps.variances)) > UNLIKE):
             steps = own
@@ -433,8 +433,8 @@ def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End | Non
         return None
     if np.any(steps.signs[support] * point.theta[support] < 0.0):
         return None
-    scale, whole = steps.scale[support], np.ones(support.sum(), dtype=bool)
-    covariance = there.regression.moments(whole)[1] * np.outer(scale, scale)
+    whole = np.ones(support.sum(), dtype=bool)
+    covariance = there.regression.moments(whole)[1]
     evidence = there.regression.neighbourhood(whole).evidence - 0.5 * there.log_determinant
     evidence += steps.noise_evidence(point)
     return _End(point, steps, covariance, evidence, steps.prior.log_probability(support))
@@ -456,5 +456,5 @@ def _result(problem: _Problem, steps: GaussNewton, ends: list[_End], sampled: Ar
     inclusion = sum(model.probability * model.support for model in models)
     return Found(
         models, np.asarray(inclusion), sampled, np.sqrt(ends[0].steps.variances),
-        ends[0].point.path * problem.scale, steps.scale * unit, steps.share,
+        ends[0].point.path * problem.scale, steps.slab * unit, steps.share,
     )  # fmt: skip
