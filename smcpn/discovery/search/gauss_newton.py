@@ -252,10 +252,9 @@ class GaussNewton:
 
 
 def orthonormal(columns: Array) -> Array:
-    """Triangular factor R, (d, d), of columns (N, d) = Q R, with all of its diagonal above rounding.
+    """Return the upper triangular factor R, (d, d), of columns (N, d) = Q R.
 
-    It is upper. A column that the ones before it make up, but for rounding, keeps a little of its
-    own.
+    A column that those before it make up, but for rounding, keeps a little of its own.
     """
     factor = np.zeros((columns.shape[1],) * 2)
     found = np.linalg.qr(columns, mode="r")

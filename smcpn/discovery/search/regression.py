@@ -359,9 +359,7 @@ class SpikeAndSlab:
         first, second = np.unravel_index(np.argmax(total), total.shape)
         return int(columns[first]), int(columns[second])
 
-    def _changes(
-        self, active: NDArray[np.intp], fit: _Fit, flips: _Flips
-    ) -> tuple[Array, Array]:
+    def _changes(self, active: NDArray[np.intp], fit: _Fit, flips: _Flips) -> tuple[Array, Array]:
         """Change of SSR and of the log determinant by adding or deleting each column, (C, d)."""
         precision = self._precision[:, None]
         change, volume = -(flips.pull**2) / flips.pivot, np.log(flips.pivot / precision)

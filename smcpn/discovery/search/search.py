@@ -69,7 +69,8 @@ MODELS = 20
 LEAST_PROBABLE = 8.0
 """No evidence is taken of a model whose score on the linear model is lower by more."""
 
-
+NOT_FINITE = (ValueError, np.linalg.LinAlgError)
+"""What `GaussNewton.linearised` raises where trajectories leave all bounds."""
 _NONE = (
     "no equation of these terms has a trajectory near the data: leave out terms that grow fast, "
     "or give samples that are closer together"
@@ -182,20 +183,30 @@ def search(
     """
     matrix = np.eye(len(system.candidates.states)) if observe is None else np.asarray(observe)
     problem = _Problem.of(records, system, matrix, noise, relative)
-    steps, point = _begun(problem, slabs)
-    point = _led(steps, point)
     rng = np.random.default_rng(seed)
-    ends, sampled = _models(steps, point, rng)
+    try:
+        steps, point = _begun(problem, slabs)
+        point = _led(steps, point)
+        ends, sampled = _models(steps, point, rng)
+    except NOT_FINITE as error:
+        raise InputError(_NONE) from error
     for _ in range(ROUNDS - 1):
-        best = ends[0]
-        if np.array_equal(best.point.support, point.support):
-            better = _loosened(best, rng)
-            if better is None:
+        try:
+            best = _better(ends[0], point, rng)
+            if best is None:
                 break
-            best = better
+            ends, sampled = _models(best.steps, best.point, rng)
+        except NOT_FINITE:
+            break
         point = best.point
-        ends, sampled = _models(best.steps, point, rng)
     return _result(problem, steps, ends, sampled)
+
+
+def _better(best: _End, point: Point, rng: np.random.Generator) -> _End | None:
+    """The best end if its support is another than that of the point it comes of; or beyond it."""
+    if np.array_equal(best.point.support, point.support):
+        return _loosened(best, rng)
+    return best
 
 
 def _loosened(best: _End, rng: np.random.Generator) -> _End | None:
@@ -429,7 +440,7 @@ def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End | Non
         if np.any(np.abs(np.log(own.variances / steps.variances)) > UNLIKE):
             steps = own
             point, there = _polished(steps, point)
-    except (ValueError, np.linalg.LinAlgError):
+    except NOT_FINITE:
         return None
     if np.any(steps.signs[support] * point.theta[support] < 0.0):
         return None
