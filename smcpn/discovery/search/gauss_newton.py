@@ -151,7 +151,8 @@ class GaussNewton:
         """
         error = self._error(point, share)
         linear = self.paths.linear(point.path, point.theta, self.variances)
-        found = smoothed(linear._replace(b=linear.b @ self._to_theta), error)
+        by = (linear.b.reshape(-1, len(self._basis)) @ self._to_theta).reshape(linear.b.shape)
+        found = smoothed(linear._replace(b=by), error)
         least = float(self.paths.counts @ (self._least / self.variances))
         counted, residuals = self.independent, np.sqrt(self.independent) * found.residuals
         regression = SpikeAndSlab(

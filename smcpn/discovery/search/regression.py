@@ -47,7 +47,7 @@ CANCELLED = 1e-6
 """Below this share it is computed without a difference of squares."""
 LEAST_PAIR = 1e-12
 """The same of two columns, of what each leaves of the other."""
-MOST_PAIRED = 200
+MOST_PAIRED = 100
 """Columns of which every two are tried together."""
 
 
@@ -288,7 +288,7 @@ class SpikeAndSlab:
         to_theta = np.linalg.inv(r)
         gram_q = self._gram_basis[:, active] @ to_theta
         matrix = q.T @ gram_q + precision[:, None, None] * np.eye(len(active))
-        inverse = np.linalg.inv(matrix)
+        inverse = np.asarray(np.linalg.inv(matrix), dtype=float)
         inside = inverse @ (q.T @ (gram @ self._centre - self._pull))
         # Of differences from the centre, which is near: sums of squares would cancel.
         off = inside @ q.T - self._centre

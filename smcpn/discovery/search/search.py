@@ -312,7 +312,7 @@ def _begun(problem: _Problem, slabs: tuple[float, ...]) -> tuple[GaussNewton, Po
     columns = columns.reshape(-1, len(spread))
     penalised = np.concatenate([columns, np.diag(np.sqrt(RIDGE) * spread)])
     aims = np.concatenate([slopes.ravel(), np.zeros(len(spread))])
-    theta = np.linalg.lstsq(penalised, aims, rcond=None)[0]
+    theta = np.asarray(np.linalg.lstsq(penalised, aims, rcond=None)[0], dtype=float)
     paths = LibraryPaths(records, rate, problem.observe, start.path, problem.relative)
     steps = GaussNewton(
         paths, start, problem.variances, problem.least, orthonormal(columns), problem.groups, slabs,
