@@ -151,7 +151,9 @@ class GaussNewton:
         """
         error = self._error(point, share)
         linear = self.paths.linear(point.path, point.theta, self.variances)
-        by = (linear.b.reshape(-1, len(self._basis)) @ self._to_theta).reshape(linear.b.shape)
+        by = (linear.b.reshape(point.path.size, len(self._basis)) @ self._to_theta).reshape(
+            linear.b.shape
+        )
         found = smoothed(linear._replace(b=by), error)
         least = float(self.paths.counts @ (self._least / self.variances))
         counted, residuals = self.independent, np.sqrt(self.independent) * found.residuals
