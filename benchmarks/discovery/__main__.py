@@ -15,6 +15,8 @@ PARTS: tuple[str, ...] = (
     "seeds",
     "lorenz",
     "grids",
+    "offset",
+    "clean",
     "calibration",
     "records",
     "posterior",

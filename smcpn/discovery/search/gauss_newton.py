@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 
 from smcpn.discovery.search.paths import LibraryPaths
 from smcpn.discovery.search.regression import BetaBinomial, SpikeAndSlab, Support
@@ -24,6 +25,8 @@ WORSE = 4.0
 the linear model has it."""
 INTEGRATION = 0.1
 """Error of the flow over an interval, as a share of the model error, at most."""
+LEAST_OWN = 1e-10
+"""Share of a column that those before it cannot make up, at least."""
 SHARPEST = 1e-2
 """Model error, as a share of the noise, below which the flow is not made more accurate."""
 
@@ -45,7 +48,7 @@ class Linearised:
     ----------
     point : Point
     path : ndarray, (T, n, 1 + d)
-        Most likely change of the path, affine in that of the coefficients.
+        Most likely change of the path, affine in that of the coordinates of the coefficients.
     regression : SpikeAndSlab
         Coefficients in units of their slab.
     error : ndarray, (T, n)
@@ -70,8 +73,9 @@ class GaussNewton:
     start : Start
     variances, least : ndarray, (q,)
         Of the noise, at first and at least.
-    scale : ndarray, (d,)
-        Of the slab of each coefficient.
+    basis : ndarray, (d, d)
+        Triangular: from coefficients to orthonormal coordinates of the rate along the first path
+        (`orthonormal`).
     groups : ndarray of int, (d,)
         Of the prior of the support.
     slabs : sequence of float
@@ -94,15 +98,16 @@ class GaussNewton:
         start: Start,
         variances: Array,
         least: Array,
-        scale: Array,
+        basis: Array,
         groups: NDArray[np.int64],
         slabs: tuple[float, ...],
         signs: NDArray[np.int64],
         told: bool = False,
     ) -> None:
         self.paths, self.variances, self._start = paths, variances, start
-        self._least, self.scale, self._groups, self._slabs = least, scale, groups, slabs
+        self._least, self._groups, self._slabs = least, groups, slabs
         self.signs, self._told = signs, told
+        self._set_basis(basis)
         self.prior = BetaBinomial(groups)
         self.count = int(paths.counts.sum())
         self.share, self.independent = 0.0, 1.0
@@ -111,10 +116,25 @@ class GaussNewton:
         """Return the same search with these coefficients only, by their columns."""
         result = copy(self)
         result.paths = self.paths.restricted(columns)
-        result.scale, result._groups = self.scale[columns], self._groups[columns]
+        result._groups = self._groups[columns]
         result.signs = self.signs[columns]
         result.prior = BetaBinomial(result._groups)
+        result._set_basis(orthonormal(self._basis[:, columns]))
         return result
+
+    def _set_basis(self, basis: Array) -> None:
+        self._basis = basis
+        self._to_theta = solve_triangular(basis, np.eye(len(basis)))
+
+    @property
+    def slab(self) -> Array:
+        """Unit of the slab of each coefficient alone, (d,)."""
+        return 1.0 / np.sqrt(np.sum(self._basis**2, axis=0))
+
+    def path_at(self, linear: Linearised, theta: Array) -> Array:
+        """Most likely path with these coefficients on a linear model."""
+        change = self._basis @ (theta - linear.point.theta)
+        return linear.point.path + linear.path[..., 0] + linear.path[..., 1:] @ change
 
     def refine(self, point: Point, share: float) -> None:
         """Take as many Runge-Kutta steps as a model error of this share of the noise asks for."""
@@ -130,12 +150,16 @@ class GaussNewton:
             If the path is not determined, or not finite.
         """
         error = self._error(point, share)
-        found = smoothed(self.paths.linear(point.path, point.theta, self.variances), error)
+        linear = self.paths.linear(point.path, point.theta, self.variances)
+        by = (linear.b.reshape(point.path.size, len(self._basis)) @ self._to_theta).reshape(
+            linear.b.shape
+        )
+        found = smoothed(linear._replace(b=by), error)
         least = float(self.paths.counts @ (self._least / self.variances))
         counted, residuals = self.independent, np.sqrt(self.independent) * found.residuals
         regression = SpikeAndSlab(
-            residuals[:, 0], residuals[:, 1:] * self.scale, point.theta / self.scale,
-            counted * self.count, self.prior, self._slabs, counted * least, self.signs,
+            residuals[:, 0], residuals[:, 1:], self._basis @ point.theta, counted * self.count,
+            self.prior, self._slabs, counted * least, self.signs, self._basis,
         )  # fmt: skip
         return Linearised(point, found.path, regression, error, counted * found.log_determinant)
 
@@ -146,11 +170,10 @@ class GaussNewton:
         it was.
         """
         point = linear.point
-        theta = linear.regression.neighbourhood(support).theta * self.scale
-        change = theta - point.theta
-        path = linear.path[..., 0] + linear.path[..., 1:] @ change
+        theta = linear.regression.neighbourhood(support).theta
+        path, change = self.path_at(linear, theta) - point.path, theta - point.theta
         before = self._square(point, linear.error)
-        expected = linear.regression.square(theta / self.scale) / self.independent
+        expected = linear.regression.square(theta) / self.independent
         share, result, after = 1.0, point, np.inf
         for _ in range(HALVINGS):
             result = Point(point.path + share * path, point.theta + share * change, support)
@@ -229,6 +252,21 @@ class GaussNewton:
         mean = (squares + 1.0) / (counts + 1.0)
         common = (squares.sum() + 1.0) / (counts.sum() + 1.0)
         return found + 0.5 * float(counts @ np.log(common / mean))
+
+
+def orthonormal(columns: Array) -> Array:
+    """Return the upper triangular factor R, (d, d), of columns (N, d) = Q R.
+
+    A column that those before it make up, but for rounding, keeps a little of its own.
+    """
+    factor = np.zeros((columns.shape[1],) * 2)
+    found = np.linalg.qr(columns, mode="r")
+    factor[: len(found)] = found
+    length = np.sqrt(np.sum(factor**2, axis=0))
+    least = LEAST_OWN * np.where(length > 0.0, length, 1.0 / LEAST_OWN)
+    own = np.diag(factor)
+    np.fill_diagonal(factor, np.where(np.abs(own) < least, least, own))
+    return factor
 
 
 def _correlation_time(values: Array) -> float:

@@ -64,14 +64,18 @@ class LibraryPaths:
         return result
 
     def refine(self, path: Array, theta: Array, error: Array) -> None:
-        """Double the steps until that changes the flow by less than an error, (n,), rms."""
+        """Double the steps until that changes the flow by less than an error, (n,), rms.
+
+        Or until the flow has no end: long steps pass over where a solution grows without bounds.
+        """
         intervals, x = self._intervals, path[None, self._intervals.begin]
         ends = intervals.ends(x, theta[None])
         while intervals.steps < MOST_STEPS:
             intervals.steps *= 2
-            coarse, ends = ends, intervals.ends(x, theta[None])
-            change = np.sqrt(np.mean((ends - coarse) ** 2, axis=(0, 1)))
-            if (change < error).all():
+            with np.errstate(all="ignore"):
+                coarse, ends = ends, intervals.ends(x, theta[None])
+                change = np.sqrt(np.mean((ends - coarse) ** 2, axis=(0, 1)))
+            if (change < error).all() or not np.isfinite(change).all():
                 intervals.steps //= 2
                 break
 

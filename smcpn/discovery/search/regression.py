@@ -1,14 +1,22 @@
 """Scores of the supports of a linear regression with spike and slab.
 
-Whitened data are r + S (theta - theta0), white noise of unknown variance. A coefficient is zero, or
-has the slab N(0, (c tau_j)^2); the columns of S are in units of tau. For a support gamma
+Whitened data are r + S (u - u0), white noise of unknown variance, in coordinates u = W theta of the
+coefficients theta. A coefficient is zero, or it is there, and all that are have the slab
 
-    log p(data, gamma | c) = -m/2 log SSR - log|I + c^2 S'S| / 2 + log p(gamma) + constant,
-    SSR = min over theta of |r + S (theta - theta0)|^2 + |theta|^2 / c^2,
+    p(theta | gamma, c) = N(0, c^2 (W'W)^-1),    W with the columns of the support gamma only,
 
-with S and theta of the support only, averaged over c. Where a coefficient has a sign its slab is
-the half of the normal density, twice as high, of which the probability that the normal posterior
-gives the sign is left; of several such coefficients the product.
+which is N(0, c^2) of every coordinate within the span of W. Where |u| is the size of the rate of
+the states that the terms make (Zellner 1986), the slab is that of rates: supports that can write
+the same rates have the same evidence. So it does not matter how far from zero the states are, and
+how large coefficients are for that, of terms that cancel. With W = Q R
+
+    log p(data, gamma | c) = -m/2 log SSR - log|I + c^2 Q'S'S Q| / 2 + log p(gamma) + constant,
+    SSR = min over v of |r + S (Q v - u0)|^2 + |v|^2 / c^2,    theta = R^-1 v,
+
+averaged over c. No product of S or W with itself is formed for nearly dependent columns but within
+their span. Where a coefficient has a sign its slab is the half of the normal density, twice as
+high, of which the probability that the normal posterior gives the sign is left; of several such
+coefficients the product.
 
 Prior of the support: of the n columns of degree g, k are active with a probability that is the same
 for all such sets, and beta-binomial(1, b) for k (Scott and Berger 2010) with b = n g (g - 1), at
@@ -31,7 +39,16 @@ SLABS = (1.0, 3.0, 10.0, 30.0)
 """Widths c of the slab that scores are averaged over."""
 _TINY = np.finfo(float).tiny
 LEAST_PIVOT = 1e-9
-"""A column of which the others in the support leave a smaller share of its square is refused."""
+"""A column of whose effect on the data the support leaves a smaller share of the square is
+refused."""
+LEAST_REST = 1e-21
+"""The same of the column itself: less is rounding."""
+CANCELLED = 1e-6
+"""Below this share it is computed without a difference of squares."""
+LEAST_PAIR = 1e-12
+"""The same of two columns, of what each leaves of the other."""
+MOST_PAIRED = 100
+"""Columns of which every two are tried together."""
 
 
 class BetaBinomial:
@@ -60,6 +77,14 @@ class BetaBinomial:
         less = self._logs(np.maximum(counts - 1, 0)) - own
         return np.where(support, less[groups], more[groups])
 
+    def pair_changes(self, support: Support) -> Array:
+        """Change of the log probability by adding two columns, (d, d)."""
+        sizes, groups, counts = self._sizes, self._groups, self._counts(support)
+        own = self._logs(counts)
+        one, two = (self._logs(np.minimum(counts + k, sizes)) - own for k in (1, 2))
+        alike = groups[:, None] == groups
+        return np.where(alike, two[groups], one[groups][:, None] + one[groups])
+
     def _logs(self, counts: NDArray[np.int64]) -> Array:
         """Log probability of one set of so many in each group."""
         absent = self._absent
@@ -81,7 +106,7 @@ class Neighbourhood(NamedTuple):
     flips : ndarray, (d,)
         Score with this column added or deleted, minus the score.
     theta : ndarray, (d,)
-        Posterior mean of the coefficients, in units of tau.
+        Posterior mean of the coefficients.
     """
 
     evidence: float
@@ -95,22 +120,60 @@ class _Fit(NamedTuple):
 
     Attributes
     ----------
+    q : ndarray, (d, k)
+        Orthonormal coordinates of the support.
+    gram_q : ndarray, (d, k)
+        S'S Q.
+    to_theta : ndarray, (k, k)
+        R^-1.
     theta : ndarray, (C, k)
     inverse : ndarray, (C, k, k)
-        Of S'S + 1 / c^2.
+        Of Q'S'S Q + 1 / c^2.
     pull : ndarray, (C, d)
-        Half of the gradient of the sum of squares by all coefficients.
+        Half of the gradient of the sum of squares by all coordinates.
     least : ndarray, (C,)
         SSR.
     log_volume : ndarray, (C,)
-        log|I + c^2 S'S|.
+        log|I + c^2 Q'S'S Q|.
     """
 
+    q: Array
+    gram_q: Array
+    to_theta: Array
     theta: Array
     inverse: Array
     pull: Array
     least: Array
     log_volume: Array
+
+    @property
+    def spread(self) -> Array:
+        """Covariances of the coefficients, (C, k, k), in units of the variance of the noise."""
+        return self.to_theta @ self.inverse @ self.to_theta.T
+
+
+class _Flips(NamedTuple):
+    """What each of d columns adds to a support, with each of C slabs.
+
+    Attributes
+    ----------
+    inside : ndarray, (k, d)
+        Coordinates of a column within the support.
+    size : ndarray, (d,)
+        Length of the rest.
+    cross : ndarray, (k, d)
+        Of S'S, between the support and the rest of the column, of unit length.
+    pivot : ndarray, (C, d)
+        Square that the support leaves of that, in S'S + 1 / c^2.
+    pull : ndarray, (C, d)
+        Half of the gradient of the sum of squares along it.
+    """
+
+    inside: Array
+    size: Array
+    cross: Array
+    pivot: Array
+    pull: Array
 
 
 class SpikeAndSlab:
@@ -121,9 +184,9 @@ class SpikeAndSlab:
     residual : ndarray, (m,)
         r.
     columns : ndarray, (m, d)
-        S, in units of tau.
-    theta0 : ndarray, (d,)
-        In units of tau.
+        S, derivatives by the coordinates.
+    centre : ndarray, (d,)
+        u0.
     count : float
         Independent numbers in the data.
     prior : BetaBinomial
@@ -133,24 +196,31 @@ class SpikeAndSlab:
         Added to every SSR: squares of the noise that is there at least.
     signs : ndarray of int, (d,), optional
         1 or -1 where a coefficient has a sign, else 0.
+    basis : ndarray, (d, d), optional
+        W; the identity if not given.
     """
 
     def __init__(
         self,
         residual: Array,
         columns: Array,
-        theta0: Array,
+        centre: Array,
         count: float,
         prior: BetaBinomial,
         slabs: tuple[float, ...] = SLABS,
         least: float = 0.0,
         signs: NDArray[np.int64] | None = None,
+        basis: Array | None = None,
     ) -> None:
         self._gram, self._pull = columns.T @ columns, columns.T @ residual
         self._square = float(residual @ residual + least)
-        self._theta0, self._count, self._prior = theta0, count, prior
+        self._centre, self._count, self._prior = centre, count, prior
         self._precision = 1.0 / np.square(slabs)
-        self._signs = np.zeros(len(theta0), dtype=np.int64) if signs is None else signs
+        self._signs = np.zeros(len(centre), dtype=np.int64) if signs is None else signs
+        self._basis = np.eye(len(centre)) if basis is None else basis
+        self._gram_basis = self._gram @ self._basis
+        self._lengths = np.sum(self._basis**2, axis=0)
+        self._own = np.sum(self._basis * self._gram_basis, axis=0)
         self._known: dict[bytes, Neighbourhood] = {}
 
     @property
@@ -170,31 +240,32 @@ class SpikeAndSlab:
         return self.neighbourhood(support).score
 
     def square(self, theta: Array) -> float:
-        """Sum of squares, without that of the slab, of coefficients in units of tau."""
-        off = theta - self._theta0
+        """Sum of squares, without that of the slab, of coefficients."""
+        off = self._basis @ theta - self._centre
         return float(self._square + off @ (self._gram @ off + 2.0 * self._pull))
 
     def _computed(self, support: Support) -> Neighbourhood:
         active = np.flatnonzero(support)
         fit = self._fit(active)
         score = -0.5 * self._count * np.log(fit.least) - 0.5 * fit.log_volume
-        change, volume, pivot = self._single(active, fit)
+        flips = self._flips(fit)
+        change, volume = self._changes(active, fit, flips)
         ratio = np.maximum(1.0 + change / fit.least[:, None], _TINY)
         flipped = score[:, None] - 0.5 * self._count * np.log(ratio) - 0.5 * volume
         if self._signs.any():
-            flipped += self._flipped_signs(active, fit, ratio, pivot)
+            flipped += self._flipped_signs(active, fit, ratio, flips)
             score = score + self._with_signs(active, fit)
         together = np.logaddexp.reduce(score)
         with np.errstate(invalid="ignore"):
-            flips = np.logaddexp.reduce(flipped, axis=0) - together
-        flips = flips + self._prior.changes(support)
+            gains = np.logaddexp.reduce(flipped, axis=0) - together
+        gains = gains + self._prior.changes(support)
         evidence = float(together - np.log(len(score)))
         mean = np.zeros(len(support))
         mean[active] = np.exp(score - together) @ fit.theta
         return Neighbourhood(
             evidence,
             evidence + self._prior.log_probability(support),
-            np.where(np.isfinite(flips), flips, -np.inf),
+            np.where(np.isfinite(gains), gains, -np.inf),
             mean,
         )
 
@@ -208,68 +279,127 @@ class SpikeAndSlab:
         mean = weights @ fit.theta
         off = fit.theta - mean
         variance = weights * fit.least / self._count
-        within = np.tensordot(variance, fit.inverse, axes=1)
+        within = np.tensordot(variance, fit.spread, axes=1)
         return mean, within + (off * weights[:, None]).T @ off
 
     def _fit(self, active: NDArray[np.intp]) -> _Fit:
         precision, gram = self._precision, self._gram
-        matrix = gram[np.ix_(active, active)] + precision[:, None, None] * np.eye(len(active))
-        inverse = np.linalg.inv(matrix)
-        theta = inverse @ (gram[active] @ self._theta0 - self._pull[active])
-        # Of differences from theta0, which is near: sums of squares would cancel.
-        off = np.tile(-self._theta0, (len(precision), 1))
-        off[:, active] += theta
+        q, r = np.linalg.qr(self._basis[:, active])
+        to_theta = np.linalg.inv(r)
+        gram_q = self._gram_basis[:, active] @ to_theta
+        matrix = q.T @ gram_q + precision[:, None, None] * np.eye(len(active))
+        inverse = np.asarray(np.linalg.inv(matrix), dtype=float)
+        inside = inverse @ (q.T @ (gram @ self._centre - self._pull))
+        # Of differences from the centre, which is near: sums of squares would cancel.
+        off = inside @ q.T - self._centre
         moved = off @ gram
         least = self._square + np.sum(off * (moved + 2.0 * self._pull), axis=1)
-        least = np.maximum(least + precision * np.sum(theta**2, axis=1), _TINY)
+        least = np.maximum(least + precision * np.sum(inside**2, axis=1), _TINY)
         log_volume = np.linalg.slogdet(matrix)[1] - len(active) * np.log(precision)
-        return _Fit(theta, np.asarray(inverse, float), moved + self._pull, least, log_volume)
+        theta = inside @ to_theta.T
+        return _Fit(q, gram_q, to_theta, theta, inverse, moved + self._pull, least, log_volume)
+
+    def _flips(self, fit: _Fit) -> _Flips:
+        """Columns less what they are within a support."""
+        inside, along = fit.q.T @ self._basis, fit.gram_q.T @ self._basis
+        within = fit.gram_q.T @ fit.q
+        square = self._lengths - np.sum(inside**2, axis=0)
+        own = self._own - np.sum(inside * (2.0 * along - within @ inside), axis=0)
+        cross = along - within @ inside
+        near = np.flatnonzero(square < CANCELLED * self._lengths)
+        if len(near):
+            rest, moved = self._rest(fit, inside, near)
+            square[near], own[near] = np.sum(rest**2, axis=0), np.sum(rest * moved, axis=0)
+            cross[:, near] = fit.q.T @ moved
+        with np.errstate(all="ignore"):
+            size = np.where(square > LEAST_REST * self._lengths, np.sqrt(square), np.nan)
+            cross = cross / size
+            own = own / size**2 + self._precision[:, None]
+            pivot = own - np.sum(cross * (fit.inverse @ cross), axis=1)
+            pivot = np.where(pivot > LEAST_PIVOT * own, pivot, np.nan)
+        pull = (fit.pull @ self._basis - (fit.pull @ fit.q) @ inside) / size
+        return _Flips(inside, size, cross, pivot, pull)
+
+    def _rest(self, fit: _Fit, inside: Array, columns: NDArray[np.intp]) -> tuple[Array, Array]:
+        """What columns are outside of a support, (d, k), and S'S times that, without cancelling."""
+        inside = inside[:, columns]
+        rest = self._basis[:, columns] - fit.q @ inside
+        return rest, self._gram_basis[:, columns] - fit.gram_q @ inside
+
+    def best_pair(self, support: Support) -> tuple[int, int]:
+        """Return the two columns that add most to the score together, of those most promising.
+
+        Terms that cancel, as those of states far from zero, add nothing one by one.
+        """
+        active, gains = np.flatnonzero(support), self.neighbourhood(support).flips
+        columns = np.flatnonzero(~support & np.isfinite(gains))
+        columns = np.sort(columns[np.argsort(-gains[columns], kind="stable")[:MOST_PAIRED]])
+        fit = self._fit(active)
+        flips = self._flips(fit)
+        size = flips.size[columns]
+        rest, moved = (part / size for part in self._rest(fit, flips.inside, columns))
+        alike, gram, cross = rest.T @ rest, rest.T @ moved, flips.cross[:, columns]
+        score = -0.5 * self._count * np.log(fit.least) - 0.5 * fit.log_volume
+        found = []
+        for c, precision in enumerate(self._precision):
+            pull, pivot = flips.pull[c, columns], flips.pivot[c, columns]
+            both = gram + precision * alike - cross.T @ fit.inverse[c] @ cross
+            left = np.outer(pivot, pivot) - both**2
+            change = np.outer(pull**2, pivot)
+            change = change + change.T - 2.0 * np.outer(pull, pull) * both
+            with np.errstate(all="ignore"):
+                volume = np.log(left / precision**2 / (1.0 - alike**2))
+                ratio = np.maximum(1.0 - change / left / fit.least[c], _TINY)
+                gain = score[c] - 0.5 * self._count * np.log(ratio) - 0.5 * volume
+            told = (left > LEAST_PAIR * np.outer(pivot, pivot)) & (1.0 - alike**2 > LEAST_PAIR)
+            found.append(np.where(told, gain, -np.inf))
+        total = np.logaddexp.reduce(found, axis=0)
+        total += self._prior.pair_changes(support)[np.ix_(columns, columns)]
+        np.fill_diagonal(total, -np.inf)
+        first, second = np.unravel_index(np.argmax(total), total.shape)
+        return int(columns[first]), int(columns[second])
+
+    def _changes(self, active: NDArray[np.intp], fit: _Fit, flips: _Flips) -> tuple[Array, Array]:
+        """Change of SSR and of the log determinant by adding or deleting each column, (C, d)."""
+        precision = self._precision[:, None]
+        change, volume = -(flips.pull**2) / flips.pivot, np.log(flips.pivot / precision)
+        deleted = np.diagonal(fit.spread, axis1=1, axis2=2)
+        before = np.sum(fit.to_theta**2, axis=1)
+        change[:, active] = fit.theta**2 / deleted
+        volume[:, active] = np.log(deleted * precision / before)
+        return change, volume
 
     def _with_signs(self, active: NDArray[np.intp], fit: _Fit) -> Array:
         """Change of the log evidence by the signs of a support, (C,)."""
-        variance = np.diagonal(fit.inverse, axis1=1, axis2=2) * fit.least[:, None] / self._count
+        deleted = np.diagonal(fit.spread, axis1=1, axis2=2)
+        variance = deleted * fit.least[:, None] / self._count
         return np.sum(_log_share(self._signs[active], fit.theta, variance), axis=1)
 
     def _flipped_signs(
-        self, active: NDArray[np.intp], fit: _Fit, ratio: Array, pivot: Array
+        self, active: NDArray[np.intp], fit: _Fit, ratio: Array, flips: _Flips
     ) -> Array:
         """The same where each column is added or deleted, (C, d).
 
         Its own coefficient moves by theta_j, up or down to zero, and each other one with it.
         """
-        own = -fit.pull / pivot
-        moved, spread = fit.inverse @ self._gram[active], 1.0 / pivot[:, None]
-        deleted = np.diagonal(fit.inverse, axis1=1, axis2=2)
+        own = -flips.pull / (flips.pivot * flips.size)
+        spread = 1.0 / (flips.pivot * flips.size**2)[:, None]
+        moved = fit.to_theta @ (fit.inverse @ (flips.cross * flips.size) + flips.inside)
+        covariance = fit.spread
+        deleted = np.diagonal(covariance, axis1=1, axis2=2)
         own[:, active] = -fit.theta
-        moved[:, :, active] = -fit.inverse / deleted[:, None]
+        moved[:, :, active] = -covariance / deleted[:, None]
+        alone_spread = spread[:, 0].copy()
         spread[:, 0, active] = -deleted
         signed = np.flatnonzero(self._signs[active])
         noise = fit.least[:, None] * ratio / self._count
         mean = fit.theta[:, signed, None] - moved[:, signed] * own[:, None]
-        inverse = np.diagonal(fit.inverse, axis1=1, axis2=2)[:, signed, None]
-        variance = noise[:, None] * (inverse + moved[:, signed] ** 2 * spread)
+        variance = noise[:, None] * (deleted[:, signed, None] + moved[:, signed] ** 2 * spread)
         others = _log_share(self._signs[active[signed], None], mean, variance)
         others[:, np.arange(len(signed)), active[signed]] = 0.0
-        alone = _log_share(self._signs, own, noise / pivot)
+        alone = _log_share(self._signs, own, noise * alone_spread)
         alone[:, active] = 0.0
         return np.sum(others, axis=1) + alone
-
-    def _single(self, active: NDArray[np.intp], fit: _Fit) -> tuple[Array, Array, Array]:
-        """Change of SSR and of the log determinant by adding or deleting each column, (C, d).
-
-        And of a column that is added, the square that the others leave.
-        """
-        gram, precision = self._gram, self._precision[:, None]
-        own = np.diag(gram) + precision
-        cross = fit.inverse @ gram[active]
-        pivot = own - np.sum(gram[active] * cross, axis=1)
-        with np.errstate(all="ignore"):
-            change = np.where(pivot > LEAST_PIVOT * own, -(fit.pull**2) / pivot, np.nan)
-            volume = np.log(pivot / precision)
-        deleted = np.diagonal(fit.inverse, axis1=1, axis2=2)
-        change[:, active] = fit.theta**2 / deleted
-        volume[:, active] = np.log(deleted * precision)
-        return change, volume, pivot
 
 
 def _log_share(signs: NDArray[np.int64], mean: Array, variance: Array) -> Array:

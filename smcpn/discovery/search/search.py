@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from smcpn.discovery.equations.system import CandidateSystem
-from smcpn.discovery.search.gauss_newton import GaussNewton, Linearised, Point
+from smcpn.discovery.search.gauss_newton import GaussNewton, Linearised, Point, orthonormal
 from smcpn.discovery.search.linearisation import LibraryRate
 from smcpn.discovery.search.paths import LibraryPaths
 from smcpn.discovery.search.regression import SLABS, Support
@@ -69,7 +69,8 @@ MODELS = 20
 LEAST_PROBABLE = 8.0
 """No evidence is taken of a model whose score on the linear model is lower by more."""
 
-
+NOT_FINITE = (ValueError, np.linalg.LinAlgError)
+"""What `GaussNewton.linearised` raises where trajectories leave all bounds."""
 _NONE = (
     "no equation of these terms has a trajectory near the data: leave out terms that grow fast, "
     "or give samples that are closer together"
@@ -182,20 +183,30 @@ def search(
     """
     matrix = np.eye(len(system.candidates.states)) if observe is None else np.asarray(observe)
     problem = _Problem.of(records, system, matrix, noise, relative)
-    steps, point = _begun(problem, slabs)
-    point = _led(steps, point)
     rng = np.random.default_rng(seed)
-    ends, sampled = _models(steps, point, rng)
+    try:
+        steps, point = _begun(problem, slabs)
+        point = _led(steps, point)
+        ends, sampled = _models(steps, point, rng)
+    except NOT_FINITE as error:
+        raise InputError(_NONE) from error
     for _ in range(ROUNDS - 1):
-        best = ends[0]
-        if np.array_equal(best.point.support, point.support):
-            better = _loosened(best, rng)
-            if better is None:
+        try:
+            best = _better(ends[0], point, rng)
+            if best is None:
                 break
-            best = better
+            ends, sampled = _models(best.steps, best.point, rng)
+        except NOT_FINITE:
+            break
         point = best.point
-        ends, sampled = _models(best.steps, point, rng)
     return _result(problem, steps, ends, sampled)
+
+
+def _better(best: _End, point: Point, rng: np.random.Generator) -> _End | None:
+    """The best end if its support is another than that of the point it comes of; or beyond it."""
+    if np.array_equal(best.point.support, point.support):
+        return _loosened(best, rng)
+    return best
 
 
 def _loosened(best: _End, rng: np.random.Generator) -> _End | None:
@@ -293,17 +304,18 @@ def _begun(problem: _Problem, slabs: tuple[float, ...]) -> tuple[GaussNewton, Po
     """Steps, and the point where they begin: the smoothed path, no term, but ridge Jacobians."""
     start, rate, records = problem.start, problem.rate, problem.records
     columns, fixed = rate.columns(start.path, *problem.inputs)
-    speed = _sizes(start.rate)[:, None]
-    share = np.mean((columns / speed) ** 2, axis=0)
-    equations = np.maximum((share > 0.0).sum(axis=0), 1)
-    scale = 1.0 / _sizes(np.sqrt(share.sum(axis=0) / equations)[None])
-    columns = (columns * scale / speed).reshape(-1, len(scale))
-    slopes = ((start.rate - fixed) / speed.T).ravel()
-    square = columns.T @ columns / len(start.path) + RIDGE * np.eye(len(scale))
-    theta = np.linalg.solve(square, columns.T @ slopes / len(start.path)) * scale
+    speed, samples = _sizes(start.rate), len(start.path)
+    columns /= speed[:, None] * np.sqrt(samples)
+    slopes = (start.rate - fixed) / (speed * np.sqrt(samples))
+    # What a term is on average is no reason against it: states may be far from zero.
+    spread = np.sqrt(np.sum((columns - columns.mean(axis=0)) ** 2, axis=(0, 1)))
+    columns = columns.reshape(-1, len(spread))
+    penalised = np.concatenate([columns, np.diag(np.sqrt(RIDGE) * spread)])
+    aims = np.concatenate([slopes.ravel(), np.zeros(len(spread))])
+    theta = np.asarray(np.linalg.lstsq(penalised, aims, rcond=None)[0], dtype=float)
     paths = LibraryPaths(records, rate, problem.observe, start.path, problem.relative)
     steps = GaussNewton(
-        paths, start, problem.variances, problem.least, scale, problem.groups, slabs,
+        paths, start, problem.variances, problem.least, orthonormal(columns), problem.groups, slabs,
         problem.signs, problem.told,
     )  # fmt: skip
     point = Point(start.path, theta, np.zeros(len(theta), dtype=bool))
@@ -372,7 +384,7 @@ def _polished(steps: GaussNewton, point: Point) -> tuple[Point, Linearised]:
     linear = part.linearised(inside, steps.share)
     for _ in range(POLISHING):
         inside = part.moved(linear, inside.support)
-        deviation = part.scale * np.sqrt(np.diag(linear.regression.moments(inside.support)[1]))
+        deviation = np.sqrt(np.diag(linear.regression.moments(inside.support)[1]))
         if np.all(np.abs(inside.theta - linear.point.theta) < SETTLED * deviation):
             break
         linear = part.linearised(inside, steps.share)
@@ -421,20 +433,19 @@ def _models(steps: GaussNewton, point: Point, rng: np.random.Generator) -> tuple
 
 
 def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End | None:
-    theta = linear.regression.neighbourhood(support).theta * steps.scale
-    change = linear.path[..., 0] + linear.path[..., 1:] @ (theta - linear.point.theta)
+    theta = linear.regression.neighbourhood(support).theta
     try:
-        point, there = _polished(steps, Point(linear.point.path + change, theta, support))
+        point, there = _polished(steps, Point(steps.path_at(linear, theta), theta, support))
         own = steps.with_noise_of(point)
         if np.any(np.abs(np.log(own.variances / steps.variances)) > UNLIKE):
             steps = own
             point, there = _polished(steps, point)
-    except (ValueError, np.linalg.LinAlgError):
+    except NOT_FINITE:
         return None
     if np.any(steps.signs[support] * point.theta[support] < 0.0):
         return None
-    scale, whole = steps.scale[support], np.ones(support.sum(), dtype=bool)
-    covariance = there.regression.moments(whole)[1] * np.outer(scale, scale)
+    whole = np.ones(support.sum(), dtype=bool)
+    covariance = there.regression.moments(whole)[1]
     evidence = there.regression.neighbourhood(whole).evidence - 0.5 * there.log_determinant
     evidence += steps.noise_evidence(point)
     return _End(point, steps, covariance, evidence, steps.prior.log_probability(support))
@@ -456,5 +467,5 @@ def _result(problem: _Problem, steps: GaussNewton, ends: list[_End], sampled: Ar
     inclusion = sum(model.probability * model.support for model in models)
     return Found(
         models, np.asarray(inclusion), sampled, np.sqrt(ends[0].steps.variances),
-        ends[0].point.path * problem.scale, steps.scale * unit, steps.share,
+        ends[0].point.path * problem.scale, steps.slab * unit, steps.share,
     )  # fmt: skip

@@ -16,19 +16,33 @@ MOST_STEPS = 200
 
 
 def best_support(regression: SpikeAndSlab, support: Support) -> Support:
-    """Go to better supports by adding, deleting and swapping columns until none is better."""
+    """Go to better supports until none is better.
+
+    One column is added or deleted, or one is swapped, or, where neither helps, two are added.
+    """
     for _ in range(MOST_STEPS):
         flips = regression.neighbourhood(support).flips
         best, gain = int(np.argmax(flips)), float(flips.max(initial=-np.inf))
+        better = flipped(support, best) if gain > 0.0 else None
         if gain < SWAP_BELOW:
             out, into, swapped = best_swap(regression, support)
             if swapped > max(gain, 0.0):
-                support = flipped(flipped(support, out), into)
-                continue
-        if gain <= 0.0:
+                better = flipped(flipped(support, out), into)
+        if better is None:
+            better = _with_two(regression, support)
+        if better is None:
             break
-        support = flipped(support, best)
+        support = better
     return support
+
+
+def _with_two(regression: SpikeAndSlab, support: Support) -> Support | None:
+    """The support with two more columns, if that is better."""
+    if np.sum(~support) < 2:
+        return None
+    first, second = regression.best_pair(support)
+    both = flipped(flipped(support, first), second)
+    return both if regression.score(both) > regression.score(support) else None
 
 
 def best_swap(regression: SpikeAndSlab, support: Support) -> tuple[int, int, float]:

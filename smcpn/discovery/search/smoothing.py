@@ -21,7 +21,7 @@ Seen = NDArray[np.bool_]
 WINDOW = 7
 """Samples in a row of which a polynomial of degree 5 leaves one number."""
 LEAST_NOISE = 1e-6
-"""Standard deviation of the noise, as a share of the rms of the output, at least."""
+"""Standard deviation of the noise, as a share of that of the output, at least."""
 LEFT_BY_SPLINE = 0.93
 """Mean square of a smoothing spline's residuals, as a share of the variance of the noise."""
 LEAST_SAMPLES = 5
@@ -62,9 +62,8 @@ def logarithms(records: Sequence[Record]) -> list[Record]:
 
 def least_variances(records: Sequence[Record]) -> Array:
     """Variance of each output's noise that is not gone below, (q,): errors of whoever simulated."""
-    outputs = np.concatenate([record.y for record in records])
-    square = np.nanmean(outputs**2, axis=0)
-    return LEAST_NOISE**2 * np.where(square > 0.0, square, 1.0)
+    variance = np.nanvar(np.concatenate([record.y for record in records]), axis=0)
+    return LEAST_NOISE**2 * np.where(variance > 0.0, variance, 1.0)
 
 
 def _variance(records: Sequence[Record], j: int) -> float:

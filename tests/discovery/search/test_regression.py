@@ -7,10 +7,12 @@ from itertools import product
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.linalg import solve_triangular
 from scipy.special import comb, logsumexp
 
+from smcpn.discovery.search.gauss_newton import orthonormal
 from smcpn.discovery.search.regression import BetaBinomial, SpikeAndSlab
-from smcpn.discovery.search.selection import best_support, most_probable, sampled_inclusion
+from smcpn.discovery.search.selection import best_support, flipped, most_probable, sampled_inclusion
 
 GROUPS = np.array([1, 1, 1, 2, 2, 2, 2])
 SLABS = (1.0, 10.0)
@@ -26,18 +28,28 @@ def data(seed=0, m=40):
     return columns @ theta0 - y, columns, theta0
 
 
-def regression(seed=0, signs=None):
+BASIS = np.triu(np.random.default_rng(5).normal(size=(7, 7)), 1) + np.diag(np.arange(1.0, 8.0))
+
+
+def regression(seed=0, signs=None, basis=None):
+    """By coordinates where there is a basis, of which the coefficients are the same."""
     r, columns, theta0 = data(seed)
-    return SpikeAndSlab(r, columns, theta0, len(r), BetaBinomial(GROUPS), SLABS, signs=signs)
+    to_theta = np.eye(7) if basis is None else np.linalg.inv(basis)
+    return SpikeAndSlab(
+        r, columns @ to_theta, np.linalg.solve(to_theta, theta0), len(r), BetaBinomial(GROUPS),
+        SLABS, signs=signs, basis=basis,
+    )  # fmt: skip
 
 
-def dense_score(support, seed=0):
+def dense_score(support, seed=0, basis=None):
     """Log of the marginal likelihood with the prior 1/s^2 of the variance, and the prior."""
     r, columns, theta0 = data(seed)
     y, part = columns @ theta0 - r, columns[:, support]
+    shape = np.eye(7)[:, support] if basis is None else basis[:, support]
+    slab = np.linalg.inv(shape.T @ shape)
     scores = []
     for c in SLABS:
-        covariance = np.eye(len(y)) + c**2 * part @ part.T
+        covariance = np.eye(len(y)) + c**2 * part @ slab @ part.T
         square = y @ np.linalg.solve(covariance, y)
         scores.append(-0.5 * len(y) * np.log(square) - 0.5 * np.linalg.slogdet(covariance)[1])
     prior = 0.0
@@ -51,15 +63,18 @@ def dense_score(support, seed=0):
 ALL = [np.array(bits, dtype=bool) for bits in product([0, 1], repeat=7)]
 
 
-def test_score_is_that_of_dense_covariances():
-    found = regression()
+@pytest.mark.parametrize("basis", [None, BASIS])
+def test_score_is_that_of_dense_covariances(basis):
+    found = regression(basis=basis)
     for support in ALL[::5]:
-        assert found.score(support) == pytest.approx(dense_score(support), abs=1e-9)
+        expected = dense_score(support, basis=basis)
+        assert found.score(support) == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.parametrize("basis", [None, BASIS])
 @pytest.mark.parametrize("signs", [None, np.array([1, -1, 0, 1, -1, 1, 0])])
-def test_flips_are_differences_of_scores(signs):
-    found = regression(signs=signs)
+def test_flips_are_differences_of_scores(signs, basis):
+    found = regression(signs=signs, basis=basis)
     for support in ALL[3::17]:
         here = found.neighbourhood(support)
         for k in range(7):
@@ -86,6 +101,47 @@ def test_a_sign_is_the_half_of_the_slab(sign):
     # The posterior is Student's, with 40 degrees of freedom, and not normal.
     off = 0.05 if own > other else 0.8
     assert change == pytest.approx(np.log(2.0) + own - np.logaddexp(own, other), abs=off)
+
+
+@pytest.mark.parametrize("basis", [None, BASIS])
+def test_best_pair_is_that_of_all(basis):
+    found = regression(basis=basis)
+    for support in ALL[3:100:11]:
+        pairs = [(i, j) for i in range(7) for j in range(i) if not (support[i] or support[j])]
+        both = [flipped(flipped(support, i), j) for i, j in pairs]
+        best = max(both, key=found.score)
+        i, j = found.best_pair(support)
+        np.testing.assert_array_equal(flipped(flipped(support, i), j), best)
+
+
+def about(offset):
+    """Regression on 1, x, x^2 and x^3 of x about an offset, in orthonormal coordinates."""
+    rng = np.random.default_rng(1)
+    x = np.linspace(-1.0, 1.0, 60)
+    columns = (x + offset)[:, None] ** np.arange(4.0)
+    basis = orthonormal(columns / np.sqrt(60))
+    y = 2.0 * x - 0.5 * x**3 + 0.1 * rng.normal(size=60)
+    s = solve_triangular(basis, 10.0 * columns.T, trans="T").T
+    return SpikeAndSlab(-10.0 * y, s, np.zeros(4), 60, BetaBinomial(np.arange(4)), basis=basis)
+
+
+@pytest.mark.parametrize("offset", [30.0, 1000.0])
+def test_evidence_of_terms_does_not_depend_on_where_zero_is(offset):
+    """Spans of the first monomials are the same about any offset; single ones are not."""
+    for k in range(1, 5):
+        first = np.arange(4) < k
+        expected = about(0.0).neighbourhood(first).evidence
+        assert about(offset).neighbourhood(first).evidence == pytest.approx(expected, abs=1e-3)
+
+
+def test_terms_that_cancel_are_found_together():
+    found = about(1000.0)
+    assert found.neighbourhood(np.zeros(4, dtype=bool)).flips.max() < 0.0
+    best = best_support(found, np.zeros(4, dtype=bool))
+    np.testing.assert_array_equal(
+        best, max(map(np.array, product([False, True], repeat=4)), key=found.score)
+    )
+    assert best.sum() >= 2
 
 
 def test_prior_is_a_distribution():

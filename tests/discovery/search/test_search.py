@@ -13,7 +13,7 @@ from scipy.signal import lfilter
 
 import smcpn
 from smcpn.discovery.equations.system import CandidateSystem
-from smcpn.discovery.search.gauss_newton import _correlation_time
+from smcpn.discovery.search.gauss_newton import GaussNewton, _correlation_time
 from smcpn.discovery.search.linearisation import LibraryRate
 from smcpn.discovery.search.paths import LibraryPaths
 from smcpn.discovery.search.search import search
@@ -118,6 +118,52 @@ def test_noise_free_data():
     exact = [1.0, -0.1, -1.5, 0.75]
     coefficients = found.models[0].coefficients[found.models[0].support]
     np.testing.assert_allclose(coefficients, exact, rtol=1e-4)
+
+
+def test_states_far_from_zero():
+    """The terms that an offset of 300 brings cancel to one part in 1e5."""
+    t = np.linspace(0.0, 20.0, 401)
+    rhs = lambda t, x: [x[0] - 0.5 * x[0] * x[1], 0.4 * x[0] * x[1] - 0.8 * x[1]]  # noqa: E731
+    y = 300.0 + noisy(solution(rhs, [4.0, 1.0], t), 0.03, 1)
+    system = CandidateSystem.of(smcpn.polynomials(2), ["x", "y"])
+    found = search([smcpn.Record(y=y, t=t)], system)
+    true = support(system, [f"{s}'[{term}]" for s in "xy" for term in ("1", "x", "y", "x y")])
+    np.testing.assert_array_equal(found.models[0].support, true)
+    best = found.models[0]
+    exact = [-45300.0, 151.0, 150.0, -0.5, 36240.0, -120.0, -120.8, 0.4]
+    assert np.all(np.abs(best.coefficients[true] - exact) < 4.0 * best.deviations[true])
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-9])
+def test_terms_that_cancel_without_noise(noise):
+    t = np.linspace(0.0, 10.0, 151)
+    rhs = lambda t, x: 0.1 * x + 0.04 * x**3 - 0.001 * x**5  # noqa: E731
+    y = noisy(solution(rhs, [1.0], t), noise, 0)
+    system = CandidateSystem.of(smcpn.polynomials(5), ["x"])
+    found = search([smcpn.Record(y=y, t=t)], system)
+    true = support(system, ("x'[x]", "x'[x^3]", "x'[x^5]"))
+    np.testing.assert_array_equal(found.models[0].support, true)
+    np.testing.assert_allclose(found.models[0].coefficients[true], [0.1, 0.04, -0.001], rtol=1e-3)
+
+
+def test_steps_are_not_refined_to_where_solutions_grow_without_bounds():
+    """x' = x^2 from 1 has no value at 2: one long step has."""
+    t = np.arange(3) * 2.0
+    record, rate = smcpn.Record(y=np.ones((3, 1)), t=t), LibraryRate(polynomials(2, "x"))
+    paths = LibraryPaths([record], rate, np.eye(1), np.ones((3, 1)))
+    path, theta = np.ones((3, 1)), np.array([0.0, 1.0])
+    paths.refine(path, theta, np.array([1e-6]))
+    assert np.isfinite(paths.square(path, theta, np.ones(1), np.ones((3, 1))))
+
+
+def test_what_is_not_finite_is_told_in_one_sentence(monkeypatch):
+    def diverges(*_):
+        raise ValueError("the linear model has numbers that are not finite")
+
+    monkeypatch.setattr(GaussNewton, "linearised", diverges)
+    record = smcpn.Record(y=np.random.default_rng(0).normal(size=(20, 1)), dt=0.1)
+    with pytest.raises(InputError, match=r"no equation of these terms .* leave out terms"):
+        search([record], polynomials(2, "x"))
 
 
 def test_trajectories_of_a_loose_solver_have_no_more_terms():
