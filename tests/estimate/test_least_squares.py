@@ -230,7 +230,8 @@ def test_the_size_of_a_curvature_has_no_sign():
     sizes = density._sizes_of_curvature(theta) * density.scale[:, None] * density.scale
     curvature = density.hessian(theta) * density.scale[:, None] * density.scale
     eigenvalues = np.linalg.eigvalsh(curvature)
-    assert (eigenvalues > 0.0).any() and (eigenvalues < 0.0).any()
+    assert (eigenvalues > 0.0).any()
+    assert (eigenvalues < 0.0).any()
     np.testing.assert_allclose(
         np.linalg.eigvalsh(sizes), np.sort(np.abs(eigenvalues), axis=1), rtol=1e-8, atol=1e-8
     )
