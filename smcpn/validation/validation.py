@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import casadi as ca
@@ -97,9 +97,34 @@ class Validation(WithCard):
 
     @property
     def verdict(self) -> Verdict:
-        """Usable, look again, or wrong; of right models one in twenty is not called usable."""
+        """Usable, look again, or wrong; of right models one in 25 is not called usable."""
+        return self.judged()
+
+    def judged(self, first: Sequence[str] = (), others: Sequence[str] = ()) -> Verdict:
+        """Judge the tests, and what else there is to look at, before them and after."""
         steps = () if self.shift is None else self.shift.warnings
-        return judge(self.outputs, self.learned, (*self.remarks, *steps), self.names)
+        found = judge(
+            self.outputs,
+            self.learned,
+            (*others, *self.remarks, *steps),
+            self.names,
+            first,
+            self.fit,
+        )
+        return replace(found, measure="one-step fit") if self.process_share else found
+
+    @property
+    def fit(self) -> tuple[float, ...]:
+        """100 (1 - rms error / std(y)) of each output, over all records.
+
+        The errors are those of a simulation, or of predictions one step ahead where the likelihood
+        sees the data.
+        """
+        y = np.concatenate([part.record.y for part in self.innovations])
+        error = y - np.concatenate([part.mean for part in self.innovations])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share = np.sqrt(np.nanmean(np.square(error), axis=0)) / np.nanstd(y, axis=0)
+        return tuple((100.0 * (1.0 - share)).tolist())
 
     def __str__(self) -> str:
         return validation_text(self)
