@@ -55,8 +55,9 @@ class Card:
         """Less than 25 lines of text."""
         rows = [[_cut(cell, CELL) for cell in row] for row in self._rows]
         table = align(rows, left=(0,)).splitlines() if rows else []
-        lines = [_cut(visible(line), WIDTH) for line in self._below]
-        parts = [_cut(visible(self.heading), WIDTH), *table, *self._left_out, *lines]
+        lines = [_cut(visible(line), WIDTH) for line in self._lines]
+        verdict = [visible(line) for line in self.verdict]
+        parts = [_cut(visible(self.heading), WIDTH), *table, *self._left_out, *lines, *verdict]
         return _cut("\n".join(_cut(line, 2 * WIDTH) for line in parts), LONGEST)
 
     @property
@@ -71,7 +72,7 @@ class Card:
             yield "<table><thead>" + _row("th", head) + "</thead><tbody>"
             yield from (_row("td", row) for row in rows)
             yield "</tbody></table>"
-        lines = [*self._left_out, *self._below]
+        lines = [*self._left_out, *self._lines, *self.verdict]
         yield "".join(f"<div>{escape(_cut(line, 4 * WIDTH))}</div>" for line in lines)
 
     @property
@@ -79,8 +80,8 @@ class Card:
         return self.table[: ROWS + 1]
 
     @property
-    def _below(self) -> list[str]:
-        return [*self.lines[: LINES - len(self.verdict)], *self.verdict]
+    def _lines(self) -> Sequence[str]:
+        return self.lines[: LINES - len(self.verdict)]
 
     @property
     def _left_out(self) -> list[str]:

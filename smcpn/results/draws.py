@@ -17,7 +17,7 @@ from smcpn.errors import InputError, listed
 from smcpn.likelihood.registry import likelihood_name
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem
-from smcpn.results.exchange import Exchange, Exchanges, order_lines, ordered
+from smcpn.results.exchange import Exchange, Exchanges, exchange_lines, ordered
 from smcpn.results.functions import WithFunctions
 from smcpn.results.judgement import Judged
 from smcpn.results.method import MethodRecord
@@ -170,13 +170,16 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions, Judged):
         """Parameters with the same prior that may be exchanged without a change of the outputs."""
         tried = Exchanges(self.problem, self.solver, self.likelihood)
         modes = posterior_modes(self.theta, self.values, self.weights)
-        return tried.between(modes) or tried.within(self.values, self.weights)
+        return tried.between(modes) or tried.within(self.theta, self.values, self.weights)
 
     @cached_property
     def modes(self) -> tuple[PosteriorMode, ...]:
         """The modes that the particles of `ordered` fall into, the heaviest first."""
         shown = self.ordered
         return posterior_modes(shown.theta, shown.values, shown.weights)
+
+    def _exchange_lines(self) -> list[str]:
+        return exchange_lines(self.names, self.exchanges, "; the lesser is shown first")
 
     @property
     def several_modes(self) -> tuple[PosteriorMode, ...]:
@@ -212,7 +215,7 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions, Judged):
             [["parameter", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""],
              *shortened(rows, self.problem.ode)],
             [", ".join(run), f"{self.likelihood_name} likelihood, {self.solver_in_words}",
-             *order_lines(self.names, self.exchanges), *warned(self.warnings),
+             *self._exchange_lines(), *warned(self.warnings),
              "all of it: print(posterior.summary())"],
             self.verdict.lines,
         )  # fmt: skip
@@ -239,7 +242,7 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions, Judged):
             *mode_lines(self.names, self.modes),
             *self.function_lines(),
             "",
-            *order_lines(self.names, self.exchanges),
+            *self._exchange_lines(),
             *self._run_lines(),
             f"likelihood       {self.likelihood_name}",
             f"solver           {self.solver_in_words}",
@@ -284,12 +287,9 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions, Judged):
     @property
     def run_facts(self) -> list[tuple[str, str]]:
         """Figures of the sampler as (name, value)."""
-        accepted = f"{100 * self.acceptance:.1f} %"
         return [
             ("particles", f"{len(self.theta)}"),
             ("log-evidence", f"{self.log_evidence:.2f}" if np.isfinite(self.log_evidence) else ""),
-            ("rejuvenations", f"{len(self.rejuvenations)}"),
-            *([("proposals accepted", accepted)] if self.rejuvenations else []),
         ]
 
     def _evidence(self) -> list[str]:

@@ -16,7 +16,7 @@ from smcpn.model.prior import described
 from smcpn.model.problem import Problem
 from smcpn.results.modes import PosteriorMode
 from smcpn.solver import Solver
-from smcpn.validation.correlation import posterior_correlation
+from smcpn.validation.correlation import RIDGE, posterior_correlation
 from smcpn.validation.innovations import innovations
 
 Array = NDArray[np.float64]
@@ -89,12 +89,13 @@ def merged(
     return tuple(found)
 
 
-def order_lines(names: Sequence[str], exchanges: Sequence[Exchange]) -> list[str]:
-    """Lines of a summary on the order of parameters that may be exchanged."""
-    told = [f"{names[first]} <= {names[second]}" for first, second in (e.pair for e in exchanges)]
-    if not told:
-        return []
-    return [f"order            {', '.join(told)}: exchanged, they explain the record as well"]
+def exchange_lines(
+    names: Sequence[str], exchanges: Sequence[Exchange], shown: str = ""
+) -> list[str]:
+    """Lines of a summary on parameters that may be exchanged, and how they are shown."""
+    pairs = ", ".join(f"{names[i]} and {names[j]}" for i, j in (one.pair for one in exchanges))
+    told = f"exchangeable     {pairs}: exchanged, they explain the record as well"
+    return [f"{told}{shown}"] if pairs else []
 
 
 class Exchanges:
@@ -108,13 +109,16 @@ class Exchanges:
         orders = (self._matched(modes[0], other) for other in modes[1:])
         return self._tried((order, modes[0].mean) for order in orders if order is not None)
 
-    def within(self, values: Array, weights: Array) -> tuple[Exchange, ...]:
-        """Return the exchanges of two parameters that overlap in weighted values (N, d)."""
+    def within(self, theta: Array, values: Array, weights: Array) -> tuple[Exchange, ...]:
+        """Return the exchanges of two parameters that overlap in weighted particles (N, d).
+
+        Of a ridge, as of factors of which only the product acts, a combination alone is known.
+        """
         mean = weights @ values
         sd = np.sqrt(weights @ np.square(values - mean))
-        correlation = np.nan_to_num(posterior_correlation(values, weights))
+        correlation = np.nan_to_num(posterior_correlation(theta, weights))
         near = np.abs(mean[:, None] - mean) < OVERLAP * np.hypot(sd[:, None], sd)
-        chosen = np.triu(near & (correlation < CORRELATED), k=1)
+        chosen = np.triu(near & (correlation < CORRELATED) & (correlation > -RIDGE), k=1)
         if not chosen.any():
             return ()
         pairs = np.argwhere(chosen & self._alike)[:PAIRS].tolist()

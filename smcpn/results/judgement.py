@@ -61,9 +61,8 @@ class Judged(ABC):
         if isinstance(tested, str):
             return Verdict(NOT_JUDGED, (tested,))
         rows = list(self.table())
-        first = [row.far for row in rows if row.surprising]
-        others = [*self._widened(tested), *(row.ends for row in rows if row.ends), *self._doubts()]
-        return tested.judged(first, others)
+        first = [row.far for row in rows if row.surprising] + [r.ends for r in rows if r.ends]
+        return tested.judged(first, [*self._widened(tested), *self._doubts()])
 
     @cached_property
     def _tested(self) -> Validation | str:
@@ -86,14 +85,14 @@ class Judged(ABC):
         if widest < NOTABLE:
             return []
         return [
-            f"standard deviations may be some {widest:.2g} times these, as the errors are "
-            "correlated: ask posterior.robust(), or --robust"
+            f"standard deviations may be some {widest:.2g} times these for it: posterior.robust(), "
+            "or --robust"
         ]
 
     def _doubts(self) -> list[str]:
         """Say that there are several modes, and warnings of the run."""
         modes = len(self.several_modes)
-        told = [f"{modes} modes explain the record: a mean over them is none of them"] * (modes > 1)
+        told = [f"{modes} modes explain the record: the mean of all is none of them"] * (modes > 1)
         own = set(self.warnings) - set(() if self.shift is None else self.shift.warnings)
         return [*told, *["see the warnings above, or .warnings"] * bool(own)]
 

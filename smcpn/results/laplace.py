@@ -14,10 +14,11 @@ from smcpn.arguments import Count, Probability, Seed, checked
 from smcpn.card import Card, WithCard
 from smcpn.columns import align, counted, warning_lines
 from smcpn.errors import InputError, listed
+from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.given_scales import ScaledGaussian
 from smcpn.model.problem import Problem
 from smcpn.results.analysed import Analysed
-from smcpn.results.exchange import Exchange, Exchanges, merged, order_lines
+from smcpn.results.exchange import Exchange, Exchanges, merged, exchange_lines
 from smcpn.results.functions import WithFunctions
 from smcpn.results.gaussian_check import GaussianCheck, gaussian_check
 from smcpn.results.maximum import Maximum, equally_weighted
@@ -193,6 +194,11 @@ class Laplace(WithCard, Analysed, WithFunctions):
     def likelihood(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Name of the likelihood."""
         return self.maximum.function.likelihood
+
+    @property
+    def shift(self) -> DiscretisationShift | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Shift of the mode when its solver is made twice as fine."""
+        return self.maximum.shift
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -452,7 +458,7 @@ class Laplace(WithCard, Analysed, WithFunctions):
             *mode_lines(self.names, self.several_modes),
             *self.function_lines(),
             "",
-            *order_lines(self.names, self.exchanges),
+            *exchange_lines(self.names, self.exchanges),
             f"log-evidence     {self.log_evidence:.2f} (Laplace)",
             *self.maximum.figures(),
         ]

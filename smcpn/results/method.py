@@ -93,7 +93,7 @@ class MethodRecord:
     def _searched(self) -> list[str]:
         if not self.searches:
             return []
-        found = f"mixture of {self.modes} modes" if self.modes > 1 else f"{self.modes or 'no'} mode"
+        found = f"{self.modes} modes" if self.modes > 1 else f"{self.modes or 'no'} mode"
         ended = f" ({where_ended(self.searches, self.ends)})" if self.ends else ""
         return [f"{self.searches} search{'es' * (self.searches != 1)}{ended}, {found}"]
 

@@ -19,8 +19,7 @@ VALLEY = 0.1
 LEAST_WEIGHT, LEAST_PARTICLES = 0.02, 20.0
 """Weight of a mode, and distinct particles in it, from which it is told from chance."""
 BINS, REACH, TAIL = 256, 4.0, 0.002
-"""Of a density along a line, bandwidths that its kernel goes, and weight at either end that is beyond
-the bins."""
+"""Of a density along a line, bandwidths that its kernel reaches, and weight beyond either end."""
 FEW_MODES = 4
 """Most modes that a summary prints."""
 APART = 3.0

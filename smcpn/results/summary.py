@@ -98,23 +98,25 @@ class ParameterRow:
         if np.isnan(self.bound) or self.prior_dominated:
             return ""
         return (
-            f"{self.name} ends at {self.bound:.5g}, the bound of its prior {self.prior}: widen the "
-            "prior if it may lie beyond, or fix it there"
+            f"{self.name} ends at {self.bound:.5g}, the bound of its prior: widen the prior if the "
+            "truth may lie beyond, or fix it there"
         )
 
     @property
     def far(self) -> str:
         """A sentence on a posterior that the prior never reaches."""
-        return (
-            f"look at the units first: {self.name} is {self.mean:.3g}, far from its prior "
-            f"{self.prior}"
-        )
+        return f"look at the units: {self.name} is {self.mean:.3g}, far from its prior {self.prior}"
 
     @property
     def figures(self) -> list[str]:
-        """Mean, sd, sd %, 2.5 % and 97.5 % as text; the first alone of a single point."""
+        """Mean, sd, sd %, 2.5 % and 97.5 % as text; the first alone of a single point.
+
+        Between modes there is no mean.
+        """
         if self.sd == 0.0:
             return [f"{self.mean:.5g}", "", "", "", ""]
+        if self.by_mode:
+            return ["", "", "", f"{self.low:.5g}", f"{self.high:.5g}"]
         return [
             f"{self.mean:.5g}",
             f"{self.sd:.2g}",
@@ -126,10 +128,10 @@ class ParameterRow:
     @property
     def flag(self) -> str:
         """A warning of one or two words; "" for a parameter that the data determine."""
-        if self.prior_dominated:
-            return "prior-dominated"
         if self.by_mode:
             return "differs by mode"
+        if self.prior_dominated:
+            return "prior-dominated"
         if self.ends:
             return "ends at its bound"
         if self.surprising:

@@ -120,6 +120,8 @@ class Validation(WithCard):
         The errors are those of a simulation, or of predictions one step ahead where the likelihood
         sees the data.
         """
+        if not self.innovations:
+            return ()
         y = np.concatenate([part.record.y for part in self.innovations])
         error = y - np.concatenate([part.mean for part in self.innovations])
         with np.errstate(invalid="ignore", divide="ignore"):

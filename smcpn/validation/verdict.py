@@ -54,10 +54,11 @@ class Verdict:
         return ", ".join(part for part in (fit, chi2, *self.tests) if part)
 
     def __str__(self) -> str:
-        return self._head + (f": {'; '.join(self.reasons)}" if self.reasons else "")
+        return self.head + (f": {'; '.join(self.reasons)}" if self.reasons else "")
 
     @property
-    def _head(self) -> str:
+    def head(self) -> str:
+        """The level and the figures in one line."""
         return f"{self.level}{', ' if self.figures else ''}{self.figures}"
 
     @property
@@ -66,7 +67,7 @@ class Verdict:
         told = list(self.reasons[:TOLD])
         if (rest := len(self.reasons) - TOLD) > 0:
             told.append(f"and {rest} more: validate(), or the report")
-        return [f"{'verdict':<{INDENT}}{self._head}", *(f"{'':<{INDENT}}- {one}" for one in told)]
+        return [f"{'verdict':<{INDENT}}{self.head}", *(f"{'':<{INDENT}}- {one}" for one in told)]
 
 
 def _listed(values: Sequence[float], form: str) -> str:
@@ -125,8 +126,7 @@ def judge(
             noise.append(_other_noise(output.successive, label))
         # Errors that have structure have its variance too.
         elif not own and not structure and output.chi2_p * tests < FALSE_ALARMS:
-            size = "larger" if output.variance > 1 else "smaller"
-            reasons.append(f"the noise{label}: errors are {size} than it explains")
+            reasons.append(f"the noise{label}: errors are {_times(output)} than it explains")
         largest = output.largest
         if largest is not None and not structure and largest.p * tests < FALSE_ALARMS:
             reasons.append(f"{outlier(largest)}{label}")
@@ -137,9 +137,14 @@ def judge(
     )
 
 
+def _times(output: Whiteness) -> str:
+    size = output.reduced_chi2**0.5
+    return f"{size:.2f} times larger" if size > 1.0 else f"{1 / size:.2f} times smaller"
+
+
 def _other_noise(size: float, label: str) -> str:
     """Say that the noise was stated of another size than the errors have."""
-    begin = f"look at the noise{label} first: errors are"
+    begin = f"look at the noise{label}: errors are"
     if size < 1.0:
         return f"{begin} {_figure(1 / size)} times smaller than noise= says"
     return f"{begin} {_figure(size)} times larger than noise= says, or y is in another unit"
