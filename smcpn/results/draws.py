@@ -41,6 +41,10 @@ def weighted_quantile(values: Array, weights: Array, q: Probabilities) -> Array:
     return np.asarray(np.interp(q, (cumulative - 0.5 * weights) / cumulative[-1], values[order]))
 
 
+FEW_LINES = 5
+"""Lines on modes that a short text has."""
+
+
 @dataclass(frozen=True)
 class Timing:
     """Wall, compilation and kernel time of a run in seconds, and its size."""
@@ -214,7 +218,8 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions, Judged):
             f"{counted(len(self.names), 'parameter')}, {self.problem.n_samples} samples",
             [["parameter", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""],
              *shortened(rows, self.problem.ode)],
-            [", ".join(run), f"{self.likelihood_name} likelihood, {self.solver_in_words}",
+            [*mode_lines(self.names, self.modes)[:FEW_LINES], ", ".join(run),
+             f"{self.likelihood_name} likelihood, {self.solver_in_words}",
              *self._exchange_lines(), *warned(self.warnings),
              "all of it: print(posterior.summary())"],
             self.verdict.lines,
@@ -239,7 +244,7 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions, Judged):
         ]
         lines = [
             align([columns, *shortened(rows, self.problem.ode)], left=(0, 1, 7)),
-            *mode_lines(self.names, self.modes),
+            *(["", *mode_lines(self.names, self.modes)] if self.several_modes else []),
             *self.function_lines(),
             "",
             *self._exchange_lines(),

@@ -30,7 +30,7 @@ posterior standard deviations: below the first they are the same, above the seco
 NEAR, UNLIKE = 4.0, 1e9
 """Standard deviations between a mode and the exchanged parameters of another, at most; distance of
 what may not be exchanged."""
-CORRELATED, OVERLAP = -0.5, 2.0
+CORRELATED, OVERLAP = -0.2, 2.0
 """Correlation of two parameters of one mode below which, and distance in standard deviations up to
 which, they may be exchangeable: their sum is known."""
 PAIRS = 10

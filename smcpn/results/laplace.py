@@ -18,7 +18,7 @@ from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.given_scales import ScaledGaussian
 from smcpn.model.problem import Problem
 from smcpn.results.analysed import Analysed
-from smcpn.results.exchange import Exchange, Exchanges, merged, exchange_lines
+from smcpn.results.exchange import Exchange, Exchanges, exchange_lines, merged
 from smcpn.results.functions import WithFunctions
 from smcpn.results.gaussian_check import GaussianCheck, gaussian_check
 from smcpn.results.maximum import Maximum, equally_weighted
@@ -455,7 +455,7 @@ class Laplace(WithCard, Analysed, WithFunctions):
         ]
         lines = [
             align([columns, *shortened(rows, self.problem.ode)], left=(0, 1, 8)),
-            *mode_lines(self.names, self.several_modes),
+            *(["", *mode_lines(self.names, self.several_modes)] if self.several_modes else []),
             *self.function_lines(),
             "",
             *exchange_lines(self.names, self.exchanges),

@@ -149,4 +149,4 @@ def mode_lines(names: Sequence[str], modes: Sequence[PosteriorMode]) -> list[str
         for j, name in enumerate(names)
     ]
     rest = len(modes) - len(shown)
-    return ["", align(rows, left=(0,)), *([f"and {rest} more modes"] if rest else [])]
+    return [*align(rows, left=(0,)).splitlines(), *([f"and {rest} more modes"] if rest else [])]

@@ -141,7 +141,7 @@ def with_tests(verdict: Verdict, scores: Mapping[str, Score]) -> Verdict:
     """Return a verdict that knows of the scores on test records."""
     measured = {name: one for name, one in scores.items() if np.isfinite(one.fit)}
     told = tuple(
-        f"{name}: fit {one.fit:.3g} %, {100 * one.coverage:.3g} % inside the 95 % band"
+        f"on {name} fit {one.fit:.3g} %, {100 * one.coverage:.3g} % inside the 95 % band"
         for name, one in [*measured.items()][:FEW_TESTS]
     )
     missed = [name for name, one in measured.items() if one.coverage < LEAST_COVERAGE]

@@ -51,7 +51,8 @@ class Verdict:
         """Fit and reduced chi^2 of the outputs as text."""
         fit = f"{self.measure} {_listed(self.fit, '.3g')} %" if self.fit else ""
         chi2 = f"reduced chi^2 {_listed(self.reduced_chi2, '.3g')}" if self.reduced_chi2 else ""
-        return ", ".join(part for part in (fit, chi2, *self.tests) if part)
+        on_record = ", ".join(part for part in (fit, chi2) if part)
+        return "; ".join(part for part in (on_record, *self.tests) if part)
 
     def __str__(self) -> str:
         return self.head + (f": {'; '.join(self.reasons)}" if self.reasons else "")
