@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from smcpn.errors import InputError
+from smcpn.model.distribution import INTERQUARTILE_RANGE
 from smcpn.model.prior import described
 from smcpn.model.problem import Problem
 from smcpn.results.modes import PosteriorMode
 from smcpn.solver import Solver
-from smcpn.validation.correlation import RIDGE, posterior_correlation
+from smcpn.validation.correlation import posterior_correlation
 from smcpn.validation.innovations import innovations
 
 Array = NDArray[np.float64]
@@ -33,8 +34,10 @@ what may not be exchanged."""
 CORRELATED, OVERLAP = -0.2, 2.0
 """Correlation of two parameters of one mode below which, and distance in standard deviations up to
 which, they may be exchangeable: their sum is known."""
-PAIRS = 10
-"""Most of these that are tried."""
+WIDE = 0.35
+"""Standard deviation from which a parameter is placed on a ridge by its prior, by that of this."""
+PAIRS, SHARE = 10, 0.1
+"""Most of these that are tried; weight of the particles they are tried at, by that of equals."""
 
 
 @dataclass(frozen=True)
@@ -118,14 +121,22 @@ class Exchanges:
         sd = np.sqrt(weights @ np.square(values - mean))
         correlation = np.nan_to_num(posterior_correlation(theta, weights))
         near = np.abs(mean[:, None] - mean) < OVERLAP * np.hypot(sd[:, None], sd)
-        chosen = np.triu(near & (correlation < CORRELATED) & (correlation > -RIDGE), k=1)
+        chosen = np.triu(near & (correlation < CORRELATED) & self._narrow(sd), k=1)
         if not chosen.any():
             return ()
         pairs = np.argwhere(chosen & self._alike)[:PAIRS].tolist()
+        heavy = values[weights > SHARE / len(weights)]
         return self._tried(
-            (_swap(i, j, len(mean)), values[np.argmax(np.abs(values[:, i] - values[:, j]))])
+            (_swap(i, j, len(mean)), heavy[np.argmax(np.abs(heavy[:, i] - heavy[:, j]))])
             for i, j in pairs
         )
+
+    def _narrow(self, sd: Array) -> NDArray[np.bool_]:
+        """Which two parameters the data tell much more of than the prior, (d, d)."""
+        prior = self.problem.prior
+        low, _, high = prior.natural(prior.quartiles)
+        known = sd < WIDE * (high - low) / INTERQUARTILE_RANGE
+        return known[:, None] & known
 
     @cached_property
     def _alike(self) -> NDArray[np.bool_]:

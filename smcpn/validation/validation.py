@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+HUGE = 1e100
+"""Errors of which nothing can be told, as of a solution that diverges."""
 FEWEST = 10.0
 """Effective particles that a further record has to leave."""
 
@@ -124,7 +126,7 @@ class Validation(WithCard):
             return ()
         y = np.concatenate([part.record.y for part in self.innovations])
         error = y - np.concatenate([part.mean for part in self.innovations])
-        with np.errstate(invalid="ignore", divide="ignore"):
+        with np.errstate(all="ignore"):
             share = np.sqrt(np.nanmean(np.square(error), axis=0)) / np.nanstd(y, axis=0)
         return tuple((100.0 * (1.0 - share)).tolist())
 
@@ -346,7 +348,8 @@ def _p(value: float) -> str:
 def _check_innovations(parts: Sequence[Innovations], names: Sequence[str]) -> None:
     """Refuse innovations of a solution that diverges, and of a record that lacks outputs."""
     for part in parts:
-        if not np.isfinite(part.variance).all():
+        largest = np.nanmax(np.abs(part.normalised), initial=0.0)
+        if not np.isfinite(part.variance).all() or largest > HUGE:
             raise InputError(
                 f"{part.record.name}: the solution at a draw from the posterior diverges: "
                 "raise steps, or check the model on this record"

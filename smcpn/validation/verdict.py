@@ -123,8 +123,9 @@ def judge(
         structure = [*_structure(output, FALSE_ALARMS / tests)]
         wrong |= min(_structural(output)) * tests < OVERWHELMING
         reasons += [f"{reason}{label}" for reason in structure]
-        if not own and not 1 / OTHER_NOISE < output.successive < OTHER_NOISE:
-            noise.append(_other_noise(output.successive, label))
+        other = "" if own else _other_noise(output, label)
+        if other:
+            noise.append(other)
         # Errors that have structure have its variance too.
         elif not own and not structure and output.chi2_p * tests < FALSE_ALARMS:
             reasons.append(f"the noise{label}: errors are {_times(output)} than it explains")
@@ -143,12 +144,18 @@ def _times(output: Whiteness) -> str:
     return f"{size:.2f} times larger" if size > 1.0 else f"{1 / size:.2f} times smaller"
 
 
-def _other_noise(size: float, label: str) -> str:
-    """Say that the noise was stated of another size than the errors have."""
-    begin = f"look at the noise{label}: errors are"
-    if size < 1.0:
-        return f"{begin} {_figure(1 / size)} times smaller than noise= says"
-    return f"{begin} {_figure(size)} times larger than noise= says, or y is in another unit"
+def _other_noise(output: Whiteness, label: str) -> str:
+    """Say that noise was stated of quite another size than the errors have, "" where it was not.
+
+    Errors of a model that change slowly say nothing of noise that is too small.
+    """
+    begin, whole = f"look at the noise{label}: errors are", output.reduced_chi2**0.5
+    if output.successive > OTHER_NOISE:
+        size = _figure(output.successive)
+        return f"{begin} {size} times larger than noise= says, or y is in another unit"
+    return f"{begin} {_figure(1 / whole)} times smaller than noise= says" * (
+        0.0 < whole < 1 / OTHER_NOISE
+    )
 
 
 def outlier(largest: LargestError) -> str:
