@@ -20,9 +20,11 @@ PRIOR_DOMINATED = 0.7
 _PRIOR_DRAWS = 4096
 POINT_WIDTH = 0.01
 """Distance to a bound up to which a single point ends there, in quartile distances of the prior."""
-EDGE, STRIPS = 0.1, 20
-"""Prior density beside a bound, over that at the mean, from which it is a bound and not a tail; and
-strips of half a standard deviation from there in which the posterior is counted."""
+BESIDE, EDGE = 1e-6, 0.1
+"""Distance to a bound in strips, and prior density there, over that at the mean, from which it is a
+bound and not a tail that has faded out."""
+STRIPS = 20
+"""Half standard deviations from a bound in which a posterior is counted."""
 FEW_WARNINGS = 3
 """Warnings that a short text has."""
 
@@ -207,7 +209,7 @@ def bounds_reached(
         for bound in prior.maps[j].natural(np.array([-np.inf, np.inf])):
             if np.isfinite(bound):
                 width = 0.5 * sd[j] or POINT_WIDTH * abs(quartiles[2, j] - quartiles[0, j])
-                beside = bound + EDGE * width * np.sign(mean[j] - bound)
+                beside = bound + BESIDE * width * np.sign(mean[j] - bound)
                 there, here = prior.density(name, np.array([beside, mean[j]]))
                 strips = np.floor(np.abs(values[:, j] - bound) / width)
                 near = strips < STRIPS
