@@ -71,7 +71,9 @@ class Told:
         rng = np.random.default_rng(seed)
         u = np.repeat(rng.normal(size=SAMPLES // 10), 10)
         y = self.scale * (self._outputs(u, rng) + NOISE * rng.normal(size=SAMPLES))
-        prior = {name: stats.lognorm(1.0, scale=1.5 * value) for name, value in self.truth.items()}
+        prior: dict[str, Any] = {
+            name: stats.lognorm(1.0, scale=1.5 * value) for name, value in self.truth.items()
+        }
         if self.noise == "sigma":
             prior["sigma"] = stats.lognorm(1.0, scale=NOISE)
         process = {"x": "q"} if self.disturbed else None
@@ -179,9 +181,10 @@ def _sine_told(seed: int) -> bool:
     """Whether the modes stand in the summary with their weights, means and deviations."""
     t, rng = np.arange(200.0), np.random.default_rng(seed)
     record = smcpn.Record(t=t, y=np.sin(2 * t) + 0.3 * rng.normal(size=len(t)))
+    prior: dict[str, Any] = {"A": stats.norm(0, 1), "w": stats.uniform(1.0, 4.0)}
     problem = smcpn.Problem(
-        clock, record, observe=lambda x, *, A, w: A * np.sin(w * x), noise=0.3, initial=[0.0],
-        prior={"A": stats.norm(0, 1), "w": stats.uniform(1.0, 4.0)},
+        clock, record, observe=lambda x, *, A, w: A * np.sin(w * x), noise=0.3, prior=prior,
+        initial=[0.0],
     )  # fmt: skip
     posterior = identified(problem, seed)
     text, modes = posterior.summary(), posterior.modes
@@ -219,9 +222,10 @@ def _level(case: tuple[Callable[[int], smcpn.Posterior], int]) -> str:
 def _counts(seed: int) -> smcpn.Posterior:
     t, rng = DT * np.arange(SAMPLES), np.random.default_rng(seed)
     y = rng.poisson(np.exp(3.0 * np.exp(-0.2 * t)))
+    prior: dict[str, Any] = {"rate": stats.lognorm(1.0, scale=0.2)}
     problem = smcpn.Problem(
-        fading, smcpn.Record(y=y, t=t), observe="x", noise=smcpn.Poisson(), initial=[3.0],
-        prior={"rate": stats.lognorm(1.0, scale=0.2)},
+        fading, smcpn.Record(y=y, t=t), observe="x", noise=smcpn.Poisson(), prior=prior,
+        initial=[3.0],
     )  # fmt: skip
     return identified(problem, seed)
 

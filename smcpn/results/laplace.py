@@ -233,7 +233,7 @@ class Laplace(WithCard, Analysed, WithFunctions):
         return np.asarray(np.linalg.cholesky(self.covariance), dtype=np.float64)
 
     @property
-    def warnings(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Problems found in the search or with the Gaussian, one sentence each."""
         stopped = () if self.maximum.success else (f"the search stopped: {self.maximum.reason}",)
         far = () if self.check is None else self.check.warnings
@@ -287,11 +287,14 @@ class Laplace(WithCard, Analysed, WithFunctions):
         tried = Exchanges(self.problem, self.solver, self.likelihood)
         return tried.between(self._weighed) if len(self.modes) > 1 else ()
 
-    @cached_property
+    @property
     def several_modes(self) -> tuple[PosteriorMode, ...]:
         """The modes where there are several, those that exchanged parameters make as one."""
-        found = merged(self._weighed, self.exchanges)
-        return found if len(found) > 1 else ()
+        return self._merged if len(self._merged) > 1 else ()
+
+    @cached_property
+    def _merged(self) -> tuple[PosteriorMode, ...]:
+        return merged(self._weighed, self.exchanges)
 
     @cached_property
     def _weighed(self) -> tuple[PosteriorMode, ...]:

@@ -122,17 +122,17 @@ class Maximum(WithCard, Analysed):
     warnings: tuple[str, ...] = ()
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> Problem:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The problem."""
         return self.function.problem
 
     @property
-    def solver(self) -> Solver:
+    def solver(self) -> Solver:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The solver, its steps resolved."""
         return self.function.solver
 
     @property
-    def likelihood(self) -> str:
+    def likelihood(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Name of the likelihood."""
         return self.function.likelihood
 

@@ -80,7 +80,7 @@ def _beside_valley(theta: Array, weights: Array, total: float) -> NDArray[np.boo
     A valley of the density along a coordinate or a principal axis: what hangs together has none
     along any line, however curved it is.
     """
-    distinct = min(effective_sample_size(np.log(weights)), len(np.unique(theta[:, 0])))
+    distinct = min(float(effective_sample_size(np.log(weights))), len(np.unique(theta[:, 0])))
     if distinct < 2 * LEAST_PARTICLES:
         return None
     share = weights / weights.sum()
