@@ -40,20 +40,24 @@ class Card:
     table : sequence of sequence of str
         Rows of cells, the first one the head; may be empty.
     lines : sequence of str
-        Warnings, verdicts and hints below the table.
+        Warnings and hints below the table.
+    verdict : sequence of str
+        The last lines, which stand however many others there are.
     """
 
     heading: str
     table: Sequence[Sequence[str]] = ()
     lines: Sequence[str] = ()
+    verdict: Sequence[str] = ()
 
     @property
     def text(self) -> str:
         """Less than 25 lines of text."""
         rows = [[_cut(cell, CELL) for cell in row] for row in self._rows]
         table = align(rows, left=(0,)).splitlines() if rows else []
-        lines = [_cut(visible(line), WIDTH) for line in self.lines[:LINES]]
-        parts = [_cut(visible(self.heading), WIDTH), *table, *self._left_out, *lines]
+        lines = [_cut(visible(line), WIDTH) for line in self._lines]
+        verdict = [visible(line) for line in self.verdict]
+        parts = [_cut(visible(self.heading), WIDTH), *table, *self._left_out, *lines, *verdict]
         return _cut("\n".join(_cut(line, 2 * WIDTH) for line in parts), LONGEST)
 
     @property
@@ -68,12 +72,16 @@ class Card:
             yield "<table><thead>" + _row("th", head) + "</thead><tbody>"
             yield from (_row("td", row) for row in rows)
             yield "</tbody></table>"
-        lines = [*self._left_out, *self.lines[:LINES]]
+        lines = [*self._left_out, *self._lines, *self.verdict]
         yield "".join(f"<div>{escape(_cut(line, 4 * WIDTH))}</div>" for line in lines)
 
     @property
     def _rows(self) -> Sequence[Sequence[str]]:
         return self.table[: ROWS + 1]
+
+    @property
+    def _lines(self) -> Sequence[str]:
+        return self.lines[: LINES - len(self.verdict)]
 
     @property
     def _left_out(self) -> list[str]:

@@ -155,6 +155,7 @@ def as_dict(posterior: Posterior) -> dict[str, Any]:
         "log_evidence": posterior.log_evidence,
         "log_evidence_se": posterior.log_evidence_se,
         "rejuvenations": len(posterior.rejuvenations),
-        "warnings": [*posterior.warnings, *posterior.remarks],
+        "warnings": list(posterior.warnings),
+        "verdict": vars(posterior.verdict),
         "parameters": parameters(posterior),
     }

@@ -11,13 +11,21 @@ from smcpn.cases import Case
 from smcpn.cli.options import settings_of
 from smcpn.cli.outcome import peak_memory_mb, robust_figures
 from smcpn.codegen.clock import CLOCK
-from smcpn.columns import align, warning_lines
+from smcpn.columns import align
 from smcpn.estimate.laplace import laplace
 from smcpn.results.laplace import Laplace
 from smcpn.results.posterior import Posterior
 from smcpn.results.robust import Robust
-from smcpn.results.scores import Score, particles_scored, score_note, score_table, scores_of
+from smcpn.results.scores import (
+    Score,
+    particles_scored,
+    score_note,
+    score_table,
+    scores_of,
+    with_tests,
+)
 from smcpn.simulation.particles import Simulation
+from smcpn.validation import Verdict
 
 DRAWS = 1000
 """Draws from the approximation that are scored on the tests, as many as `identify` has."""
@@ -44,6 +52,11 @@ class Fit:
     def scores(self) -> dict[str, Score]:
         """Scores of the tests by name."""
         return scores_of(self.simulations, self.case.problem.observe)
+
+    @property
+    def verdict(self) -> Verdict:
+        """That of the approximation, which knows of the scores."""
+        return with_tests(self.laplace.verdict, self.scores)
 
 
 def fitted(
@@ -108,7 +121,8 @@ def as_dict(outcome: Fit) -> dict[str, Any]:
         "log_likelihood": maximum.log_likelihood,
         "log_evidence": found.log_evidence,
         "gaussian": None if found.check is None else found.check.document(),
-        "warnings": [*found.warnings, *_remarks(outcome)],
+        "warnings": list(found.warnings),
+        "verdict": vars(outcome.verdict),
         "parameters": {
             row.name: {"mode": maximum[row.name], "mean": row.mean, "sd": row.sd}
             for row in found.table()
@@ -124,19 +138,11 @@ def as_text(outcome: Fit) -> str:
     lines = [
         f"{case.title}: {outcome.laplace.problem.n_samples} samples ({case.note})",
         "",
-        outcome.laplace.summary(),
-        *warning_lines(_remarks(outcome)),
+        *outcome.laplace.summary_lines(),
         *([] if outcome.robust is None else ["", outcome.robust.summary(), ""]),
         f"with scoring     {outcome.wall_s:.2f} s, compilation {outcome.compile_s:.2f} s",
     ]
     if outcome.scores:
         lines += ["", align(score_table(outcome.scores, case.published), left=(0, 1))]
         lines += score_note(outcome.scores, DRAWS if outcome.laplace.success else 1)
-    return "\n".join(lines)
-
-
-def _remarks(outcome: Fit) -> list[str]:
-    """What the residuals at the mode say; a summary of robust standard deviations says it."""
-    if outcome.robust is not None or outcome.posterior is None:
-        return []
-    return outcome.posterior.remarks
+    return "\n".join([*lines, "", *outcome.verdict.lines])

@@ -18,9 +18,17 @@ from smcpn.columns import align
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.results.posterior import Posterior
 from smcpn.results.robust import Robust
-from smcpn.results.scores import Score, particles_scored, score_note, score_table, scores_of
+from smcpn.results.scores import (
+    Score,
+    particles_scored,
+    score_note,
+    score_table,
+    scores_of,
+    with_tests,
+)
 from smcpn.simulation.particles import Simulation
 from smcpn.smc.diagnosis import SamplerWarning
+from smcpn.validation import Verdict
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,11 @@ class Outcome:
     wall_s: float
     work: KernelClock
     robust: Robust | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """That of the posterior, which knows of the scores."""
+        return with_tests(self.posterior.verdict, self.scores)
 
 
 def identified(
@@ -116,7 +129,8 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
         "method": None if posterior.method is None else vars(posterior.method),
         "rejuvenations": len(posterior.rejuvenations),
         "acceptance": posterior.acceptance,
-        "warnings": [*posterior.warnings, *posterior.remarks],
+        "warnings": list(posterior.warnings),
+        "verdict": vars(outcome.verdict),
         "parameters": parameters(posterior),
         **({} if outcome.robust is None else {"robust": robust_figures(outcome.robust)}),
         "scores": {split: vars(score) for split, score in outcome.scores.items()},
@@ -125,9 +139,7 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
 
 def parameters(posterior: Posterior) -> dict[str, dict[str, float]]:
     """Return mean and standard deviation of every parameter, for ``--json``."""
-    return {
-        name: {"mean": posterior.mean[name], "sd": posterior.sd[name]} for name in posterior.names
-    }
+    return {row.name: {"mean": row.mean, "sd": row.sd} for row in posterior.table()}
 
 
 def robust_figures(robust: Robust) -> dict[str, Any]:
@@ -153,12 +165,14 @@ def as_text(outcome: Outcome) -> str:
         f"seed {posterior.seed}, "
         f"{case.problem.n_samples} samples ({case.note})",
         "",
-        posterior.summary(),
+        *posterior.summary_lines(),
         *([] if outcome.robust is None else ["", outcome.robust.summary(), ""]),
         f"with scoring     {outcome.wall_s:.2f} s{memory}",
         "",
         align(score_table(outcome.scores, case.published), left=(0, 1)),
         *score_note(outcome.scores, len(posterior.theta)),
+        "",
+        *outcome.verdict.lines,
     ]
     return "\n".join(lines)
 

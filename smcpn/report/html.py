@@ -30,7 +30,7 @@ from smcpn.report.residuals import error_budget_figure, frequency_figure, innova
 from smcpn.results.draws import WeightedDraws
 from smcpn.results.posterior import Posterior
 from smcpn.results.robust import Robust
-from smcpn.results.scores import score_table, scores_of
+from smcpn.results.scores import score_table, scores_of, with_tests
 from smcpn.results.summary import shortened
 from smcpn.simulation.particles import Simulation
 from smcpn.simulation.states import States
@@ -123,7 +123,6 @@ def summary_facts(posterior: WeightedDraws) -> list[tuple[str, str]]:
     return [
         ("samples", f"{posterior.problem.n_samples}"),
         *posterior.run_facts,
-        ("shift by finer steps", _shift(posterior)),
         ("time", f"{timing.wall:.2f} s"),
     ]
 
@@ -179,10 +178,6 @@ def likelihood_table(rows: Sequence[Reweighted], t_unit: str = "s") -> Table:
     )
 
 
-def _shift(posterior: WeightedDraws) -> str:
-    return "" if posterior.shift is None else f"{posterior.shift.worst:.2g} posterior sd"
-
-
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %" if np.isfinite(share) else ""
 
@@ -235,7 +230,9 @@ def write_report(
         title=title or posterior.problem.ode.name,
         description=posterior.problem.ode.doc.strip().split("\n\n")[0].replace("``", ""),
         facts=summary_facts(posterior),
+        verdict=with_tests(posterior.verdict, scores),
         doubts=posterior.warnings,
+        computation=posterior.computation,
         parameters=parameter_table(posterior, known),
         parameter_pictures=_parameter_pictures(gallery, posterior, known),
         functions=_function_sections(gallery, posterior),

@@ -134,10 +134,10 @@
     fact("latency, median (ms)", short(1e3 * state.p50, 3));
     fact("latency, 99 % (ms)", short(1e3 * state.p99, 3));
     if (state.in_time !== null) fact("within the budget", `${(100 * state.in_time).toFixed(2)} %`);
-    fact("rejuvenation behind by", state.lag);
-    const words = [state.degraded ? "degraded: few particles count" : "", state.approximate].filter(Boolean).join("; ");
+    fact("samples to catch up with", state.lag);
+    const words = [state.degraded ? "rough: few particles count" : "", state.approximate].filter(Boolean).join("; ");
     by("state").hidden = false;
-    write(by("state"), words || "not degraded");
+    write(by("state"), words || "up to date");
     by("state").className = state.degraded ? "pill bad" : "pill";
   }
 

@@ -12,6 +12,7 @@ from smcpn.arguments import Count, FileName, Index, Seed, checked
 from smcpn.errors import InputError
 from smcpn.model.record import Record
 from smcpn.results.handed_over import HandedOver
+from smcpn.results.judgement import Judged
 from smcpn.results.posterior import Posterior
 from smcpn.results.tables import ParameterTable, Tabulated
 from smcpn.simulation.particles import Simulation
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @checked
-class Analysed(Tabulated, HandedOver):
+class Analysed(Tabulated, HandedOver, Judged):
     """A result that does what a `Posterior` does, by its `posterior`: one draw, or many."""
 
     @cached_property

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,12 @@ from smcpn.errors import InputError, listed
 from smcpn.likelihood.registry import likelihood_name
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem
+from smcpn.results.exchange import Exchange, Exchanges, exchange_lines, ordered
 from smcpn.results.functions import WithFunctions
+from smcpn.results.judgement import Judged
 from smcpn.results.method import MethodRecord
-from smcpn.results.summary import parameter_rows, shortened, warned
+from smcpn.results.modes import PosteriorMode, apart, mode_lines, posterior_modes
+from smcpn.results.summary import bounds_reached, parameter_rows, shortened, warned
 from smcpn.results.tables import ParameterTable, Tabulated, dataframe
 from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import Populations
@@ -38,6 +41,10 @@ def weighted_quantile(values: Array, weights: Array, q: Probabilities) -> Array:
     return np.asarray(np.interp(q, (cumulative - 0.5 * weights) / cumulative[-1], values[order]))
 
 
+FEW_LINES = 5
+"""Lines on modes that a short text has."""
+
+
 @dataclass(frozen=True)
 class Timing:
     """Wall, compilation and kernel time of a run in seconds, and its size."""
@@ -50,7 +57,7 @@ class Timing:
 
 @checked
 @dataclass(frozen=True, repr=False)
-class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions):
+class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions, Judged):
     """Particles of a posterior with their problem; attributes as of `Posterior`."""
 
     problem: Problem
@@ -152,11 +159,50 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions):
         index = rng.permutation(systematic(self.weights, rng, size))
         return {name: self.values[index, j] for j, name in enumerate(self.names)}
 
+    @cached_property
+    def ordered(self) -> Self:
+        """The posterior with parameters in ascending order that may be exchanged, as two lags.
+
+        Exchanged, they explain the data as well, so that the posterior of each is that of both. The
+        posterior itself where there are none.
+        """
+        found = self.exchanges
+        return replace(self, theta=ordered(self.theta, found)) if found else self
+
+    @cached_property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """Parameters with the same prior that may be exchanged without a change of the outputs."""
+        tried = Exchanges(self.problem, self.solver, self.likelihood)
+        modes = posterior_modes(self.theta, self.values, self.weights)
+        return tried.between(modes) or tried.within(self.theta, self.values, self.weights)
+
+    @cached_property
+    def modes(self) -> tuple[PosteriorMode, ...]:
+        """The modes that the particles of `ordered` fall into, the heaviest first."""
+        shown = self.ordered
+        return posterior_modes(shown.theta, shown.values, shown.weights)
+
+    def _exchange_lines(self) -> list[str]:
+        return exchange_lines(self.names, self.exchanges, "; the lesser is shown first")
+
+    @property
+    def several_modes(self) -> tuple[PosteriorMode, ...]:
+        """See `Judged.several_modes`."""
+        return self.modes if len(self.modes) > 1 else ()
+
+    def _judged_draws(self) -> tuple[Array, Array]:
+        return self.theta, self.log_weights
+
     def table(self) -> ParameterTable:
-        """The parameter table as data."""
-        interval = {name: self.quantile(name, [0.025, 0.975]).tolist() for name in self.names}
-        correlation = posterior_correlation(self.theta, self.weights)
-        rows = parameter_rows(self.problem.prior, self.mean, self.sd, interval, correlation)
+        """The parameter table as data, of `ordered`."""
+        shown, names = self.ordered, np.array(self.names)
+        interval = {name: shown.quantile(name, [0.025, 0.975]).tolist() for name in self.names}
+        correlation = posterior_correlation(shown.theta, self.weights)
+        rows = parameter_rows(
+            self.problem.prior, shown.mean, shown.sd, interval, correlation,
+            bounds_reached(self.problem.prior, shown.values, self.weights),
+            names[apart(self.modes)].tolist(),
+        )  # fmt: skip
         return ParameterTable(rows)
 
     def to_dataframe(self, backend: str = "pandas") -> Any:
@@ -172,16 +218,23 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions):
             f"{counted(len(self.names), 'parameter')}, {self.problem.n_samples} samples",
             [["parameter", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""],
              *shortened(rows, self.problem.ode)],
-            [", ".join(run), f"{self.likelihood_name} likelihood, {self.solver_in_words}",
-             *warned(self.warnings), "all of it: print(posterior.summary())"],
+            [*mode_lines(self.names, self.modes)[:FEW_LINES], ", ".join(run),
+             f"{self.likelihood_name} likelihood, {self.solver_in_words}",
+             *self._exchange_lines(), *warned(self.warnings),
+             "all of it: print(posterior.summary())"],
+            self.verdict.lines,
         )  # fmt: skip
 
     def summary(self) -> str:
-        """The parameter table and the figures of the run, as text.
+        """The parameter table, the figures of the run, and the verdict, as text.
 
         The entries of a vector of more than six share a line, with the least and the greatest of
-        each figure; `table` has all.
+        each figure; `table` has all. How it was computed is `computation`.
         """
+        return "\n".join([*self.summary_lines(), *self.verdict.lines])
+
+    def summary_lines(self) -> list[str]:
+        """Lines of the summary above the verdict."""
         columns = ["parameter", "prior", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""]
         of_functions = self.problem.ode.priors
         rows = [
@@ -189,23 +242,39 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions):
             for row in self.table()
             if row.name not in of_functions
         ]
-        timing = self.timing
         lines = [
             align([columns, *shortened(rows, self.problem.ode)], left=(0, 1, 7)),
+            *(["", *mode_lines(self.names, self.modes)] if self.several_modes else []),
             *self.function_lines(),
             "",
+            *self._exchange_lines(),
             *self._run_lines(),
             f"likelihood       {self.likelihood_name}",
             f"solver           {self.solver_in_words}",
         ]
         if self.shift is not None:
             lines.append(f"discretisation   {self.shift}")
-        if timing.wall:
-            lines.append(
-                f"time             {timing.wall:.2f} s ({timing.kernel:.2f} s in the kernel), "
-                f"compilation {timing.compile:.2f} s, {timing.theta_steps:.3g} particle steps"
-            )
-        return "\n".join(lines + warning_lines(self.warnings))
+        if self.timing.wall:
+            lines.append(f"time             {self.timing.wall:.2f} s")
+        return lines + warning_lines(self.warnings)
+
+    @property
+    def computation(self) -> str:
+        """How the posterior was computed, as text: the method in detail, and its work."""
+        return "\n".join(self._computation_lines())
+
+    def _computation_lines(self) -> list[str]:
+        moved, timing = "", self.timing
+        if self.rejuvenations:
+            last = self.rejuvenations[-1].acceptance
+            moved = f", acceptance {self.acceptance:.2f} (last {last:.2f})"
+        return [
+            *([] if self.method is None else [f"method           {self.method.details}"]),
+            f"particles        {len(self.theta)}",
+            f"rejuvenations    {len(self.rejuvenations)}{moved}",
+            f"time             {timing.wall:.2f} s ({timing.kernel:.2f} s in the kernel), "
+            f"compilation {timing.compile:.2f} s, {timing.theta_steps:.3g} particle steps",
+        ]
 
     @property
     def solver_in_words(self) -> str:
@@ -214,26 +283,18 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions):
 
     def _run_lines(self) -> list[str]:
         """Lines of a summary on how the sampler got here."""
-        moved = ""
-        if self.rejuvenations:
-            last = self.rejuvenations[-1].acceptance
-            moved = f", acceptance {self.acceptance:.2f} (last {last:.2f})"
         return [
             *self._evidence(),
             *self._power(),
             *([] if self.method is None else [f"method           {self.method}"]),
-            f"rejuvenations    {len(self.rejuvenations)}{moved}",
         ]
 
     @property
     def run_facts(self) -> list[tuple[str, str]]:
         """Figures of the sampler as (name, value)."""
-        accepted = f"{100 * self.acceptance:.1f} %"
         return [
             ("particles", f"{len(self.theta)}"),
             ("log-evidence", f"{self.log_evidence:.2f}" if np.isfinite(self.log_evidence) else ""),
-            ("rejuvenations", f"{len(self.rejuvenations)}"),
-            *([("proposals accepted", accepted)] if self.rejuvenations else []),
         ]
 
     def _evidence(self) -> list[str]:

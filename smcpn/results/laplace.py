@@ -14,15 +14,19 @@ from smcpn.arguments import Count, Probability, Seed, checked
 from smcpn.card import Card, WithCard
 from smcpn.columns import align, counted, warning_lines
 from smcpn.errors import InputError, listed
+from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.given_scales import ScaledGaussian
 from smcpn.model.problem import Problem
 from smcpn.results.analysed import Analysed
+from smcpn.results.exchange import Exchange, Exchanges, exchange_lines, merged
 from smcpn.results.functions import WithFunctions
 from smcpn.results.gaussian_check import GaussianCheck, gaussian_check
 from smcpn.results.maximum import Maximum, equally_weighted
+from smcpn.results.modes import PosteriorMode, mode_lines
 from smcpn.results.posterior import Posterior
-from smcpn.results.summary import parameter_rows, shortened, warned
+from smcpn.results.summary import bounds_reached, parameter_rows, shortened, warned
 from smcpn.results.tables import ParameterTable
+from smcpn.smc.particles import normalise
 from smcpn.smc.start import Modes
 from smcpn.solver import Solver
 
@@ -33,6 +37,8 @@ Array = NDArray[np.float64]
 
 NODES = 80
 """Of the Gauss-Hermite rule for the moments of a value."""
+JUDGED_DRAWS = 1000
+"""From the Gaussian, by which a verdict is."""
 NOTABLE = 0.01
 """Share of a further mode that a summary warns of."""
 
@@ -190,6 +196,11 @@ class Laplace(WithCard, Analysed, WithFunctions):
         return self.maximum.function.likelihood
 
     @property
+    def shift(self) -> DiscretisationShift | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Shift of the mode when its solver is made twice as fine."""
+        return self.maximum.shift
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Parameter names, in the order of the columns of draws."""
         return self.maximum.names
@@ -222,7 +233,7 @@ class Laplace(WithCard, Analysed, WithFunctions):
         return np.asarray(np.linalg.cholesky(self.covariance), dtype=np.float64)
 
     @property
-    def warnings(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Problems found in the search or with the Gaussian, one sentence each."""
         stopped = () if self.maximum.success else (f"the search stopped: {self.maximum.reason}",)
         far = () if self.check is None else self.check.warnings
@@ -255,11 +266,12 @@ class Laplace(WithCard, Analysed, WithFunctions):
     @property
     def _further(self) -> tuple[str, ...]:
         """A warning if modes that the Gaussian leaves out have a share worth knowing."""
-        left_out = 0.0 if len(self.modes) < 2 else 1.0 - float(self.shares[0])
+        modes = self.several_modes
+        left_out = 1.0 - modes[0].weight if modes else 0.0
         if left_out < NOTABLE:
             return ()
         return (
-            f"the posterior has {len(self.modes)} modes, and those left out have {left_out:.2g} of "
+            f"the posterior has {len(modes)} modes, and those left out have {left_out:.2g} of "
             "the evidence: identify(problem, start=laplace) samples all of them",
         )
 
@@ -268,6 +280,28 @@ class Laplace(WithCard, Analysed, WithFunctions):
         """Share of each of `modes` in the sum of their evidences."""
         logs = np.array([mode.log_evidence for mode in self.modes])
         return np.asarray(special.softmax(logs), dtype=np.float64)
+
+    @cached_property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """Parameters that may be exchanged without a change of the outputs, by the modes."""
+        tried = Exchanges(self.problem, self.solver, self.likelihood)
+        return tried.between(self._weighed) if len(self.modes) > 1 else ()
+
+    @property
+    def several_modes(self) -> tuple[PosteriorMode, ...]:
+        """The modes where there are several, those that exchanged parameters make as one."""
+        return self._merged if len(self._merged) > 1 else ()
+
+    @cached_property
+    def _merged(self) -> tuple[PosteriorMode, ...]:
+        return merged(self._weighed, self.exchanges)
+
+    @cached_property
+    def _weighed(self) -> tuple[PosteriorMode, ...]:
+        """The modes with their shares, and the moments of their Gaussians."""
+        moments = [self._moments_of(mode) for mode in self.modes]
+        shares = self.shares.tolist() if self.modes else []
+        return tuple(PosteriorMode(w, *m) for w, m in zip(shares, moments, strict=True))
 
     @property
     def start(self) -> Modes:
@@ -326,7 +360,7 @@ class Laplace(WithCard, Analysed, WithFunctions):
     @cached_property
     def _of_gaussian(self) -> Array:
         """Means and standard deviations of the values of the Gaussian, (2, d)."""
-        return np.array([self._gaussian_moments(j) for j in range(len(self.names))]).T
+        return self._moments_of(self.as_mode())
 
     def quantile(self, name: str, q: Probability) -> float:
         """Quantile of the value of a parameter, exact.
@@ -379,7 +413,12 @@ class Laplace(WithCard, Analysed, WithFunctions):
             name: (self.quantile(name, 0.025), self.quantile(name, 0.975)) for name in self.names
         }
         correlation = self.covariance / np.outer(sd, sd)
-        rows = parameter_rows(self.problem.prior, self.mean, self.sd, interval, correlation)
+        theta, log_weights = self._judged_draws()
+        values, weights = self.problem.prior.natural(theta), normalise(log_weights)
+        rows = parameter_rows(
+            self.problem.prior, self.mean, self.sd, interval, correlation,
+            bounds_reached(self.problem.prior, values, weights),
+        )  # fmt: skip
         return ParameterTable(rows)
 
     def card(self) -> Card:
@@ -397,6 +436,7 @@ class Laplace(WithCard, Analysed, WithFunctions):
              f"{self.likelihood} likelihood, "
              f"{self.solver.in_words(self.problem.records[0].t_unit)}",
              *warned(self.warnings), "all of it: print(laplace.summary())"],
+            self.verdict.lines,
         )  # fmt: skip
 
     def picture(self) -> Figure | None:
@@ -404,7 +444,11 @@ class Laplace(WithCard, Analysed, WithFunctions):
         return self.posterior.picture() if self.success else None
 
     def summary(self) -> str:
-        """The parameter table and the figures, as text."""
+        """The parameter table, the figures and the verdict, as text."""
+        return "\n".join([*self.summary_lines(), *self.verdict.lines])
+
+    def summary_lines(self) -> list[str]:
+        """Lines of the summary above the verdict."""
         columns = ["parameter", "prior", "mode", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""]
         of_functions = self.problem.ode.priors
         rows = [
@@ -414,12 +458,14 @@ class Laplace(WithCard, Analysed, WithFunctions):
         ]
         lines = [
             align([columns, *shortened(rows, self.problem.ode)], left=(0, 1, 8)),
+            *(["", *mode_lines(self.names, self.several_modes)] if self.several_modes else []),
             *self.function_lines(),
             "",
+            *exchange_lines(self.names, self.exchanges),
             f"log-evidence     {self.log_evidence:.2f} (Laplace)",
             *self.maximum.figures(),
         ]
-        return "\n".join(lines + warning_lines(self.warnings))
+        return lines + warning_lines(self.warnings)
 
     def compare(self, posterior: Posterior) -> LaplaceComparison:
         """Compare means and standard deviations of the Gaussian with those of a posterior.
@@ -463,11 +509,15 @@ class Laplace(WithCard, Analysed, WithFunctions):
         theta = self.draw_theta(particles, seed)
         return equally_weighted(self.maximum, theta, self.log_evidence, seed, self.warnings)
 
-    def _gaussian_moments(self, j: int) -> tuple[float, float]:
+    def _judged_draws(self) -> tuple[Array, Array]:
+        theta = self.draw_theta(JUDGED_DRAWS) if self.success else self.mode[None, :]
+        return theta, np.zeros(len(theta))
+
+    def _moments_of(self, mode: Mode) -> Array:
+        """Means and standard deviations of the values of the Gaussian at a mode, (2, d)."""
         nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
-        weights = weights / weights.sum()
-        z = self.centre[j] + np.sqrt(self.covariance[j, j]) * nodes
+        weights, sd = weights / weights.sum(), np.sqrt(np.diag(mode.covariance))
         with np.errstate(over="ignore", invalid="ignore"):
-            values = self.problem.prior.maps[j].natural(z)
+            values = self.problem.prior.natural(mode.theta + nodes[:, None] * sd)
             mean = weights @ values
-            return float(mean), float(np.sqrt(weights @ np.square(values - mean)))
+            return np.array([mean, np.sqrt(weights @ np.square(values - mean))])

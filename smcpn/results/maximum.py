@@ -122,17 +122,17 @@ class Maximum(WithCard, Analysed):
     warnings: tuple[str, ...] = ()
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> Problem:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The problem."""
         return self.function.problem
 
     @property
-    def solver(self) -> Solver:
+    def solver(self) -> Solver:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The solver, its steps resolved."""
         return self.function.solver
 
     @property
-    def likelihood(self) -> str:
+    def likelihood(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Name of the likelihood."""
         return self.function.likelihood
 
@@ -226,6 +226,7 @@ class Maximum(WithCard, Analysed):
             f"{self.problem.n_samples} samples",
             [["parameter", self._kind], *shortened(rows, self.problem.ode)],
             [*self.figures()[:4], *warned(self.warnings), "all of it: print(maximum.summary())"],
+            self.verdict.lines,
         )
 
     def picture(self) -> Figure | None:
@@ -248,8 +249,11 @@ class Maximum(WithCard, Analysed):
             *warning_lines(self.warnings),
         ]
         if len(self.starts) > 1:
-            lines += ["", *self._start_lines()]
-        return "\n".join(lines)
+            lines += ["", *self._start_lines(), ""]
+        return "\n".join([*lines, *self.verdict.lines])
+
+    def _judged_draws(self) -> tuple[Array, Array]:
+        return self.theta[None, :], np.zeros(1)
 
     @property
     def _kind(self) -> str:

@@ -67,22 +67,35 @@ class MethodRecord:
 
     def __str__(self) -> str:
         """The line of the summary on how the run went."""
-        name = self.asked if self.asked == self.used else f"{self.asked}, {self.used}"
-        found = f"mixture of {self.modes} modes" if self.modes > 1 else f"{self.modes or 'no'} mode"
-        said = list(self.remarks)
-        searches = f"{self.searches} search{'es' * (self.searches != 1)}"
-        ended = f" ({where_ended(self.searches, self.ends)})" if self.ends else ""
-        said += [f"{searches}{ended}, {found}"] if self.searches else []
+        said = [*self.remarks, *self._searched]
+        if self.fallback:
+            said.append(f"from the prior: {self.fallback}")
+        return f"{self._name}: {', '.join(said)}" if said else self._name
+
+    @property
+    def details(self) -> str:
+        """The same with the statistics of the computation."""
+        said = [str(self)]
         if self.pareto_k == self.pareto_k:
             said.append(f"Pareto k {self.pareto_k:.2g}")
         if self.width != 1.0:
             said.append(f"from the modes {self.width:g} times as wide")
-        if self.fallback:
-            said.append(f"from the prior: {self.fallback}")
         said.append(f"{self.weighings:.2g} weighings of the record")
         if self.search_weighings:
             said.append(f"searches as costly as {self.search_weighings:.2g} weighings")
-        return f"{name}: {', '.join(said + self._of_estimate)}"
+        return ", ".join(said + self._of_estimate)
+
+    @property
+    def _name(self) -> str:
+        return self.asked if self.asked == self.used else f"{self.asked}, {self.used}"
+
+    @property
+    def _searched(self) -> list[str]:
+        if not self.searches:
+            return []
+        found = f"{self.modes} modes" if self.modes > 1 else f"{self.modes or 'no'} mode"
+        ended = f" ({where_ended(self.searches, self.ends)})" if self.ends else ""
+        return [f"{self.searches} search{'es' * (self.searches != 1)}{ended}, {found}"]
 
     @property
     def _of_estimate(self) -> list[str]:

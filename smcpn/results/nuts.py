@@ -132,6 +132,9 @@ class NutsPosterior(Posterior):
     def _run_lines(self) -> list[str]:
         return [f"{name:<16} {value}" for name, value in self.run_facts]
 
+    def _computation_lines(self) -> list[str]:
+        return self._run_lines()
+
     @property
     def run_caption(self) -> str:
         """What `plot_run` shows, in a sentence."""

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smcpn.arguments import Count, FileName, Index, Seed, checked
-from smcpn.columns import warning_lines
 from smcpn.errors import InputError
 from smcpn.files import file_path
 from smcpn.interop.arviz import to_arviz
 from smcpn.model.record import Record, by_name, trained_on
 from smcpn.results.draws import WeightedDraws
 from smcpn.results.handed_over import HandedOver
-from smcpn.results.robust import Robust, Suspicions, remark, robust_of, suspicions
+from smcpn.results.robust import Robust, remark, robust_of
 from smcpn.simulation.initialisation import simulate_started
 from smcpn.simulation.particles import Simulation, simulate_particles
 from smcpn.simulation.sampled import StateFilter, predict_particles
@@ -323,25 +322,12 @@ class Posterior(WeightedDraws, HandedOver):
         """
         return robust_of(self, threads, seed)
 
-    def summary(self) -> str:
-        """The parameter table and the figures of the run, and what is to be said of the sd."""
-        return "\n".join([super().summary(), *warning_lines(self.remarks)])
-
-    @property
-    def remarks(self) -> list[str]:
-        """Sentences on what the residuals say of the standard deviations; none of a `Robust`."""
-        if self.learning_rate != 1.0:
-            return []
+    def _widened(self, tested: Validation) -> list[str]:
         factors = vars(self).get("sandwich")
-        autocorrelated, outlier = self._suspicions
-        if factors is not None:
-            known = dict(zip(self.names, factors.factor.tolist(), strict=True))
-            autocorrelated = remark(known)
-        return [found for found in (autocorrelated, outlier) if found]
-
-    @cached_property
-    def _suspicions(self) -> Suspicions:
-        return suspicions(self)
+        if factors is None:
+            return super()._widened(tested)
+        told = remark(dict(zip(self.names, factors.factor.tolist(), strict=True)))
+        return [told] if told else []
 
     @cached_property
     def sandwich(self) -> Sandwich:

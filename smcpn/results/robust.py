@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,16 +11,14 @@ from numpy.typing import NDArray
 from smcpn.arguments import Count, Index, checked
 from smcpn.card import Card, WithCard
 from smcpn.columns import align, warning_lines
-from smcpn.errors import InputError
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.record import Record
+from smcpn.results.judgement import NOTABLE
 from smcpn.results.summary import shortened
 from smcpn.simulation.particles import Simulation
 from smcpn.smc.power import at_power
-from smcpn.validation.innovations import Innovations, innovations, largest_error
-from smcpn.validation.long_run import inflation
+from smcpn.validation.innovations import Innovations, innovations
 from smcpn.validation.residual_level import ResidualLevel, residual_level
-from smcpn.validation.verdict import OVERWHELMING, outlier
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,18 +26,6 @@ if TYPE_CHECKING:
     from smcpn.results.posterior import Posterior
 
 Array = NDArray[np.float64]
-
-JUDGED = 1 << 18
-"""Most samples of a record whose residuals are judged for a summary, which is to stay small."""
-NOTABLE = 2.0
-"""Factor between robust and plain standard deviation that a summary remarks."""
-
-
-class Suspicions(NamedTuple):
-    """What the residuals of a posterior give to think, as sentences; "" where nothing."""
-
-    autocorrelated: str = ""
-    outlier: str = ""
 
 
 @checked
@@ -179,48 +164,9 @@ def remark(factor: dict[str, float]) -> str:
     )
 
 
-def suspicions(posterior: Posterior) -> Suspicions:
-    """Say where the autocorrelation of the residuals alone makes a factor of two, and of outliers.
-
-    An outlier is looked for where the residuals are not autocorrelated. The cost is one solution of
-    the first samples at the centre, and the outputs are taken to depend on the parameters at the
-    frequencies of the residuals. Noise that is not Gaussian has no residuals to judge.
-    """
+def _innovations(posterior: Posterior) -> tuple[Innovations, ...]:
+    """Innovations at the posterior centre; none of noise with a density."""
     problem = posterior.problem
-    parts = _innovations(posterior, JUDGED)
-    residuals = [np.nan_to_num(part.normalised) for part in parts]
-    if not all(np.isfinite(part.variance).all() for part in parts) or not parts:
-        return Suspicions()
-    found = max(inflation([part[:, j] for part in residuals]) for j in range(len(problem.observe)))
-    if found < NOTABLE**2:
-        return Suspicions(outlier=_outlier([part.normalised for part in parts]))
-    return Suspicions(
-        "the residuals are autocorrelated, as where something is missing in the model or the input "
-        f"is not known, and tell no more than {1 / found:.2g} of their number: standard deviations "
-        f"may be some {np.sqrt(found):.2g} times these, ask posterior.robust(), or --robust"
-    )
-
-
-def _outlier(normalised: Sequence[Array]) -> str:
-    """Sentence on an error that, beyond doubt, is not one of its output's noise, else ""."""
-    outputs = range(normalised[0].shape[1])
-    found = [
-        largest_error(errors)
-        for errors in ([one[:, j] for one in normalised] for j in outputs)
-        if np.isfinite(np.concatenate(errors)).any()
-    ]
-    worst = min(found, key=lambda one: one.p)
-    return outlier(worst) if worst.p * len(found) < OVERWHELMING else ""
-
-
-def _innovations(posterior: Posterior, most: int | None = None) -> tuple[Innovations, ...]:
-    """Innovations of the first samples at the posterior centre; none of noise with a density."""
-    problem = posterior.problem
-    if most is not None and max(map(len, problem.records)) > most:
-        try:
-            problem = problem.with_records([record[:most] for record in problem.records])
-        except InputError:  # nothing was measured there
-            return ()
     if problem.model.density is not None:
         return ()
     centre = problem.prior.natural((posterior.weights @ posterior.theta)[None, :])[0]

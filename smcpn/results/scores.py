@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from smcpn.columns import warning_lines
+from smcpn.errors import listed
 from smcpn.model.record import Record
 from smcpn.results.draws import WeightedDraws
 from smcpn.simulation.particles import Simulation
+from smcpn.validation.verdict import LOOK_AGAIN, USABLE, Verdict
 
+LEAST_COVERAGE = 0.9
+"""Share of a test inside the 95 % band below which a verdict has something against it."""
+FEW_TESTS = 2
+"""Most tests whose scores stand in a verdict."""
 COUNTING = 1e-3
 """Least weight of a particle that counts in a range, relative to the mean weight."""
 
@@ -129,6 +135,24 @@ def scores_of(simulations: Mapping[str, Simulation], outputs: Sequence[str]) -> 
         for name, simulation in simulations.items()
         for j in range(simulation.rmse.shape[1])
     }
+
+
+def with_tests(verdict: Verdict, scores: Mapping[str, Score]) -> Verdict:
+    """Return a verdict that knows of the scores on test records."""
+    measured = {name: one for name, one in scores.items() if np.isfinite(one.fit)}
+    told = tuple(
+        f"on {name} fit {one.fit:.3g} %, {100 * one.coverage:.3g} % inside the 95 % band"
+        for name, one in [*measured.items()][:FEW_TESTS]
+    )
+    missed = [name for name, one in measured.items() if one.coverage < LEAST_COVERAGE]
+    if not missed:
+        return replace(verdict, tests=told)
+    reason = (
+        f"the band holds less of {listed(missed)} than it says: the model misses something there, "
+        "and robust() or --robust counts some of it"
+    )
+    level = LOOK_AGAIN if verdict.level == USABLE else verdict.level
+    return replace(verdict, level=level, tests=told, reasons=(*verdict.reasons, reason))
 
 
 def score_table(scores: Mapping[str, Score], published: Mapping[str, Any]) -> list[list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,13 @@ LONG = 6
 PRIOR_DOMINATED = 0.7
 """Posterior sd over prior sd above which the data said little about a parameter."""
 _PRIOR_DRAWS = 4096
+POINT_WIDTH = 0.01
+"""Distance to a bound up to which a single point ends there, in quartile distances of the prior."""
+BESIDE, EDGE = 1e-6, 0.1
+"""Distance to a bound in strips, and prior density there, over that at the mean, from which it is a
+bound and not a tail that has faded out."""
+STRIPS = 20
+"""Half standard deviations from a bound in which a posterior is counted."""
 FEW_WARNINGS = 3
 """Warnings that a short text has."""
 
@@ -33,6 +40,10 @@ class ParameterRow:
         Moments, and the central 95 % of the posterior.
     prior_low, prior_high : float
         The least and the greatest of 4096 draws from the prior.
+    bound : float
+        Bound of the prior at which the posterior ends; nan where it ends at none.
+    by_mode : bool
+        Whether the posterior has several modes, and this parameter another value in each.
     neighbour : str
         The parameter it is most correlated with, in the sampler's coordinates; "" for a single one.
     correlation : float
@@ -50,6 +61,8 @@ class ParameterRow:
     prior_high: float = np.inf
     neighbour: str = ""
     correlation: float = 0.0
+    bound: float = np.nan
+    by_mode: bool = False
 
     @property
     def sd_percent(self) -> float:
@@ -82,10 +95,30 @@ class ParameterRow:
         return wide and abs(self.correlation) > RIDGE
 
     @property
+    def ends(self) -> str:
+        """A sentence where the posterior ends at a bound of the prior, else ""."""
+        if np.isnan(self.bound) or self.prior_dominated:
+            return ""
+        return (
+            f"{self.name} ends at {self.bound:.5g}, the bound of its prior: widen the prior if the "
+            "truth may lie beyond, or fix it there"
+        )
+
+    @property
+    def far(self) -> str:
+        """A sentence on a posterior that the prior never reaches."""
+        return f"look at the units: {self.name} is {self.mean:.3g}, far from its prior {self.prior}"
+
+    @property
     def figures(self) -> list[str]:
-        """Mean, sd, sd %, 2.5 % and 97.5 % as text; the first alone of a single point."""
+        """Mean, sd, sd %, 2.5 % and 97.5 % as text; the first alone of a single point.
+
+        Between modes there is no mean.
+        """
         if self.sd == 0.0:
             return [f"{self.mean:.5g}", "", "", "", ""]
+        if self.by_mode:
+            return ["", "", "", f"{self.low:.5g}", f"{self.high:.5g}"]
         return [
             f"{self.mean:.5g}",
             f"{self.sd:.2g}",
@@ -97,8 +130,12 @@ class ParameterRow:
     @property
     def flag(self) -> str:
         """A warning of one or two words; "" for a parameter that the data determine."""
+        if self.by_mode:
+            return "differs by mode"
         if self.prior_dominated:
             return "prior-dominated"
+        if self.ends:
+            return "ends at its bound"
         if self.surprising:
             return "far from its prior"
         if self.torn:
@@ -112,6 +149,8 @@ def parameter_rows(
     sd: Mapping[str, float],
     interval: Mapping[str, Sequence[float]],
     correlation: NDArray[np.float64],
+    bounds: Mapping[str, float] | None = None,
+    by_mode: Collection[str] = (),
 ) -> list[ParameterRow]:
     """Make the parameter table of a distribution.
 
@@ -124,6 +163,10 @@ def parameter_rows(
         Central 95 %.
     correlation : ndarray, (d, d)
         Of the unconstrained coordinates; nan where one does not vary.
+    bounds : mapping of str to float, optional
+        See `bounds_reached`.
+    by_mode : collection of str
+        Parameters that have another value in each of several modes.
     """
     names = prior.names
     draws = prior.natural(prior.sample(np.random.default_rng(0), _PRIOR_DRAWS))
@@ -144,9 +187,36 @@ def parameter_rows(
             prior_high=float(prior_high[j]),
             neighbour=names[closest[j]] if len(names) > 1 else "",
             correlation=float(others[j, closest[j]]),
+            bound=(bounds or {}).get(name, np.nan),
+            by_mode=name in by_mode,
         )
         for j, name in enumerate(names)
     ]
+
+
+def bounds_reached(
+    prior: Prior, values: NDArray[np.float64], weights: NDArray[np.float64]
+) -> dict[str, float]:
+    """Return the bounds of the prior at which weighted values (N, d) end, by parameter.
+
+    A posterior ends there where it is at least half as dense beside the bound as anywhere, and the
+    prior has not faded out on the way.
+    """
+    mean = weights @ values
+    sd = np.sqrt(weights @ np.square(values - mean))
+    quartiles, found = prior.natural(prior.quartiles), dict[str, float]()
+    for j, name in enumerate(prior.names):
+        for bound in prior.maps[j].natural(np.array([-np.inf, np.inf])):
+            if np.isfinite(bound):
+                width = 0.5 * sd[j] or POINT_WIDTH * abs(quartiles[2, j] - quartiles[0, j])
+                beside = bound + BESIDE * width * np.sign(mean[j] - bound)
+                there, here = prior.density(name, np.array([beside, mean[j]]))
+                strips = np.floor(np.abs(values[:, j] - bound) / width)
+                near = strips < STRIPS
+                mass = np.bincount(strips[near].astype(int), weights[near], minlength=1)
+                if there > EDGE * here and mass[0] > 0 and mass[0] >= 0.5 * mass.max():
+                    found[name] = float(bound)
+    return found
 
 
 def warned(warnings: Sequence[str]) -> list[str]:

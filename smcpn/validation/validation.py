@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import casadi as ca
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+HUGE = 1e100
+"""Errors of which nothing can be told, as of a solution that diverges."""
 FEWEST = 10.0
 """Effective particles that a further record has to leave."""
 
@@ -97,9 +99,36 @@ class Validation(WithCard):
 
     @property
     def verdict(self) -> Verdict:
-        """Usable, look again, or wrong; of right models one in twenty is not called usable."""
+        """Usable, look again, or wrong; of right models one in 25 is not called usable."""
+        return self.judged()
+
+    def judged(self, first: Sequence[str] = (), others: Sequence[str] = ()) -> Verdict:
+        """Judge the tests, and what else there is to look at, before them and after."""
         steps = () if self.shift is None else self.shift.warnings
-        return judge(self.outputs, self.learned, (*self.remarks, *steps), self.names)
+        found = judge(
+            self.outputs,
+            self.learned,
+            (*others, *self.remarks, *steps),
+            self.names,
+            first,
+            self.fit,
+        )
+        return replace(found, measure="one-step fit") if self.process_share else found
+
+    @property
+    def fit(self) -> tuple[float, ...]:
+        """100 (1 - rms error / std(y)) of each output, over all records.
+
+        The errors are those of a simulation, or of predictions one step ahead where the likelihood
+        sees the data.
+        """
+        if not self.innovations:
+            return ()
+        y = np.concatenate([part.record.y for part in self.innovations])
+        error = y - np.concatenate([part.mean for part in self.innovations])
+        with np.errstate(all="ignore"):
+            share = np.sqrt(np.nanmean(np.square(error), axis=0)) / np.nanstd(y, axis=0)
+        return tuple((100.0 * (1.0 - share)).tolist())
 
     def __str__(self) -> str:
         return validation_text(self)
@@ -319,7 +348,8 @@ def _p(value: float) -> str:
 def _check_innovations(parts: Sequence[Innovations], names: Sequence[str]) -> None:
     """Refuse innovations of a solution that diverges, and of a record that lacks outputs."""
     for part in parts:
-        if not np.isfinite(part.variance).all():
+        largest = np.nanmax(np.abs(part.normalised), initial=0.0)
+        if not np.isfinite(part.variance).all() or largest > HUGE:
             raise InputError(
                 f"{part.record.name}: the solution at a draw from the posterior diverges: "
                 "raise steps, or check the model on this record"

@@ -1,4 +1,4 @@
-"""The verdict of a validation: usable, look again, or wrong, and why."""
+"""The verdict on a result: usable, look again, or wrong, and why."""
 
 from __future__ import annotations
 
@@ -7,30 +7,77 @@ from dataclasses import dataclass
 
 from smcpn.validation.innovations import LargestError, Whiteness
 
-FALSE_ALARMS = 0.05
+FALSE_ALARMS = 0.04
 """Share of right models that some test rejects; the tests share it equally (Bonferroni)."""
 OVERWHELMING = 1e-3
 """The same, for a structure to be called wrong."""
-USABLE, LOOK_AGAIN, WRONG = "usable", "look again", "wrong"
+OTHER_NOISE = 3.0
+"""Factor between the errors and the noise that was stated from which it is said before all else."""
+USABLE, LOOK_AGAIN, WRONG, NOT_JUDGED = "usable", "look again", "wrong", "not judged"
+TOLD = 3
+"""Most reasons that a summary gives."""
+INDENT = 17
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Judgement of a validation with its reasons; ``str()`` gives it in one line.
+    """Judgement of a result with its reasons; ``str()`` gives it in one line.
 
     Attributes
     ----------
-    level : {"usable", "look again", "wrong"}
+    level : {"usable", "look again", "wrong", "not judged"}
         Wrong is a model that misses structure in the data beyond doubt.
     reasons : tuple of str
-        What to look at, or why it is wrong; empty where it is usable.
+        What to look at, or why it is wrong, the weightiest first; empty where it is usable.
+    fit : tuple of float
+        Of each output, 100 (1 - rms error / std(y)) on the record.
+    reduced_chi2 : tuple of float
+        Of each output, mean square of the errors in standard deviations of the noise.
+    tests : tuple of str
+        What there is to say of records that were not learned from.
+    measure : str
+        What ``fit`` is one of.
     """
 
     level: str
-    reasons: tuple[str, ...]
+    reasons: tuple[str, ...] = ()
+    fit: tuple[float, ...] = ()
+    reduced_chi2: tuple[float, ...] = ()
+    tests: tuple[str, ...] = ()
+    measure: str = "fit"
+
+    @property
+    def figures(self) -> str:
+        """Fit and reduced chi^2 of the outputs as text."""
+        fit = f"{self.measure} {_listed(self.fit, '.3g')} %" if self.fit else ""
+        chi2 = f"reduced chi^2 {_listed(self.reduced_chi2, '.3g')}" if self.reduced_chi2 else ""
+        on_record = ", ".join(part for part in (fit, chi2) if part)
+        return "; ".join(part for part in (on_record, *self.tests) if part)
 
     def __str__(self) -> str:
-        return self.level + (f": {'; '.join(self.reasons)}" if self.reasons else "")
+        return self.head + (f": {'; '.join(self.reasons)}" if self.reasons else "")
+
+    @property
+    def head(self) -> str:
+        """The level and the figures in one line."""
+        return f"{self.level}{', ' if self.figures else ''}{self.figures}"
+
+    @property
+    def lines(self) -> list[str]:
+        """The last lines of a summary: the level with its figures, and a line for each reason."""
+        told = list(self.reasons[:TOLD])
+        if (rest := len(self.reasons) - TOLD) > 0:
+            told.append(f"and {rest} more: validate(), or the report")
+        return [f"{'verdict':<{INDENT}}{self.head}", *(f"{'':<{INDENT}}- {one}" for one in told)]
+
+
+def _listed(values: Sequence[float], form: str) -> str:
+    return ", ".join(_figure(one, form) for one in values)
+
+
+def _figure(value: float, form: str = ".2g") -> str:
+    """Round a number, and write it without an exponent unless it is large."""
+    return f"{float(format(value, form)):.7g}"
 
 
 def number_of_tests(outputs: Sequence[Whiteness], learned: Sequence[bool]) -> int:
@@ -49,6 +96,8 @@ def judge(
     learned: Sequence[bool],
     others: Sequence[str] = (),
     names: Sequence[str] = (),
+    first: Sequence[str] = (),
+    fit: Sequence[float] = (),
 ) -> Verdict:
     """Judge the tests of all outputs together.
 
@@ -61,26 +110,52 @@ def judge(
         What else is to be looked at, such as the steps of the solver.
     names : sequence of str
         Of the outputs; by default their numbers.
+    first : sequence of str
+        What is to be looked at before the errors are, such as a unit.
+    fit : sequence of float
+        Of each output, see `Verdict`.
     """
     tests = number_of_tests(outputs, learned)
-    reasons: list[str] = []
-    wrong = False
+    noise, reasons, wrong = list[str](), list[str](), False
     for number, (output, own) in enumerate(zip(outputs, learned, strict=True)):
         name = names[number] if names else f"output {number + 1}"
         label = "" if len(outputs) == 1 else f" of {name}"
         structure = [*_structure(output, FALSE_ALARMS / tests)]
         wrong |= min(_structural(output)) * tests < OVERWHELMING
         reasons += [f"{reason}{label}" for reason in structure]
+        other = "" if own else _other_noise(output, label)
+        if other:
+            noise.append(other)
         # Errors that have structure have its variance too.
-        if not own and not structure and output.chi2_p * tests < FALSE_ALARMS:
-            size = "larger" if output.variance > 1 else "smaller"
-            reasons.append(f"the noise{label}: errors are {size} than it explains")
+        elif not own and not structure and output.chi2_p * tests < FALSE_ALARMS:
+            reasons.append(f"the noise{label}: errors are {_times(output)} than it explains")
         largest = output.largest
         if largest is not None and not structure and largest.p * tests < FALSE_ALARMS:
             reasons.append(f"{outlier(largest)}{label}")
-    reasons += others
+    reasons = [*noise, *first, *reasons, *others]
     level = WRONG if wrong else LOOK_AGAIN if reasons else USABLE
-    return Verdict(level, tuple(reasons))
+    return Verdict(
+        level, tuple(reasons), tuple(fit), tuple(output.reduced_chi2 for output in outputs)
+    )
+
+
+def _times(output: Whiteness) -> str:
+    size = output.reduced_chi2**0.5
+    return f"{size:.2f} times larger" if size > 1.0 else f"{1 / size:.2f} times smaller"
+
+
+def _other_noise(output: Whiteness, label: str) -> str:
+    """Say that noise was stated of quite another size than the errors have, "" where it was not.
+
+    Errors of a model that change slowly say nothing of noise that is too small.
+    """
+    begin, whole = f"look at the noise{label}: errors are", output.reduced_chi2**0.5
+    if output.successive > OTHER_NOISE:
+        size = _figure(output.successive)
+        return f"{begin} {size} times larger than noise= says, or y is in another unit"
+    return f"{begin} {_figure(1 / whole)} times smaller than noise= says" * (
+        0.0 < whole < 1 / OTHER_NOISE
+    )
 
 
 def outlier(largest: LargestError) -> str:

@@ -76,11 +76,13 @@ def test_silverbox_table(silverbox_file):
         "lognorm",
         "97.5 %",
         "log-evidence",
-        "rejuvenations",
-        "weighings",
         "published",
     ):
         assert word in done.stdout
+    assert "weighings" not in done.stdout
+    last = done.stdout.split("\n\n")[-1]
+    assert last.startswith("verdict          wrong, fit 99")
+    assert "on arrow fit 98" in last
 
 
 SILVERBOX = ["identify", "silverbox", "--json", "--particles", "300"]

@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 from smcpn.cases import Case
 from smcpn.cli.app import app
 from smcpn.errors import InputError
-from smcpn.results.posterior import Posterior
 from tests.cli.test_cli import SCORE_KEYS, smcpn
 from tests.models import decay_problem
 
@@ -48,7 +47,7 @@ def test_table(small_case):
         assert words in done.output
 
 
-def test_json(small_case, monkeypatch):
+def test_json(small_case):
     done = run("decay", "--likelihood", "classical", "--starts", "3", "--seed", "7", "--json")
     result = json.loads(done.output)
     assert result["success"] is True
@@ -58,11 +57,11 @@ def test_json(small_case, monkeypatch):
     rate = result["parameters"]["rate"]
     assert abs(rate["mode"] - 0.8) < 4 * rate["sd"]
     assert set(result["scores"]["again"]) == SCORE_KEYS
-    monkeypatch.setattr(Posterior, "remarks", property(lambda _: ["an outlier"]))
-    again = run("decay", "--likelihood", "classical", "--starts", "3", "--seed", "7", "--json")
-    told = json.loads(again.output)
-    assert told["parameters"] == result["parameters"]
-    assert told["warnings"] == [*result["warnings"], "an outlier"]
+    assert result["verdict"]["level"] == "usable"
+    assert result["verdict"]["tests"] == [
+        f"on again fit {result['scores']['again']['fit']:.3g} %, "
+        f"{100 * result['scores']['again']['coverage']:.3g} % inside the 95 % band"
+    ]
 
 
 def test_a_failure_is_printed_as_one(small_case):

@@ -68,8 +68,12 @@ def test_run_is_recorded(posterior):
 
 def test_summary_reads(posterior):
     text = posterior.summary()
-    for word in ("sigma", "lognorm(0.4", "log-evidence", "rejuvenations", "posterior sd"):
+    for word in ("sigma", "lognorm(0.4", "log-evidence", "posterior sd"):
         assert word in text
+    assert text.splitlines()[-1].startswith("verdict          usable, fit 9")
+    for word in ("weighings", "Pareto", "rejuvenations", "particle steps"):
+        assert word not in text
+    assert "rejuvenations" in posterior.computation
     assert "prior-dominated" not in text
 
 

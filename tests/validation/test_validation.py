@@ -24,7 +24,7 @@ def test_data_from_the_model_pass_every_test():
     assert output.independent
     assert output.calibrated
     assert "no test fails" in str(validation)
-    assert str(validation).endswith("verdict: usable")
+    assert str(validation).splitlines()[-1].startswith("verdict: usable, fit 9")
 
 
 def test_data_from_another_model_fail():
@@ -232,7 +232,7 @@ def test_verdict_weighs_all_outputs():
     coloured = signal.lfilter([1.0], [1.0, -0.5], white)
     nothing = [np.empty((500, 0))]
     good, large, bad = (whiteness([e], nothing) for e in (white, wide, coloured))
-    assert str(judge([good], [False])) == "usable"
+    assert str(judge([good], [False])) == "usable, reduced chi^2 1"
     verdict = judge([good, large], [False, False])
     assert verdict.level == "look again"
     assert "the noise of output 2" in str(verdict)

@@ -26,12 +26,14 @@ from smcpn.discovery.results.printed import (
     output_names,
     summary,
 )
+from smcpn.discovery.results.residuals import verdict_of
 from smcpn.discovery.supports.posterior import SupportPosterior
 from smcpn.errors import InputError, one_of, whole_number
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record
 from smcpn.simulation.particles import Simulation
 from smcpn.status import status
+from smcpn.validation import Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -135,7 +137,13 @@ class Discovery(WithCard):
         doubts = [f"warning: {one}" for one in self.warnings]
         lines = equation_lines(self)
         return Card(f"Discovery from {counted(len(self.records), 'record')}", rows,
-                    [*lines, *doubts, "all of it: print(found)"])  # fmt: skip
+                    [*lines, *doubts, "all of it: print(found)"],
+                    self.verdict.lines)  # fmt: skip
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the most probable model is usable, by what it leaves of the data."""
+        return verdict_of(self)
 
     def picture(self) -> Figure | None:
         """See `WithCard.picture`."""

@@ -40,11 +40,11 @@ def summary(found: Discovery) -> str:
     if posterior is not None and posterior.shrinkage is not None:
         lines.append(_entry("prior", _shrinkage(posterior.shrinkage)))
         evidence = f"log {posterior.log_evidence:.2f} +- {posterior.log_evidence_se:.2g}"
-        return "\n".join([*lines, _entry("evidence", evidence), *doubts])
+        return "\n".join([*lines, _entry("evidence", evidence), *doubts, *found.verdict.lines])
     best, count = found.models[0].probability, len(found.models)
     which = "one found" if count == 1 else f"{count} found, the best with probability "
     lines.append(_entry("models", which + ("" if count == 1 else as_probability(best))))
-    return "\n".join([*lines, *doubts, "", str(found.models)])
+    return "\n".join([*lines, *doubts, "", str(found.models), "", *found.verdict.lines])
 
 
 def _shrinkage(shares: Array) -> str:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from smcpn.validation.innovations import whiteness
+from smcpn.validation.verdict import Verdict, judge
 
 if TYPE_CHECKING:
     from smcpn.discovery.results.discovery import Discovery
@@ -17,6 +21,26 @@ LEAST_CORRELATION, ERRORS = 0.15, 5.0
 NOISE_FREE = 1e-6
 """Noise as a share of the data's standard deviation below which residuals are those of rounding."""
 AMBIGUOUS = 0.5
+
+
+def verdict_of(found: Discovery) -> Verdict:
+    """Judge what the most probable model leaves of the data, and whether there are warnings."""
+    errors = [
+        record.y - path @ found.observe.T
+        for record, path in zip(found.records, found.paths, strict=True)
+    ]
+    y = np.concatenate([record.y for record in found.records])
+    spread = np.nanstd(y, axis=0)
+    size = np.sqrt(np.nanmean(np.square(np.concatenate(errors)), axis=0))
+    told = np.flatnonzero(size > NOISE_FREE * spread)
+    inputs = [record.u for record in found.records]
+    outputs = [whiteness([one[:, j] / size[j] for one in errors], inputs) for j in told]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        fit = 100.0 * (1.0 - size / spread)
+    others = ["see the warnings above, or .warnings"] if found.warnings else []
+    names = [found.outputs[j] for j in told]
+    judged = judge(outputs, [True] * len(told), others, names)
+    return replace(judged, fit=tuple(fit.tolist()), reduced_chi2=())
 
 
 def correlation(found: Discovery) -> Array:

@@ -32,7 +32,10 @@ def test_it_prints_equations_noise_models_and_warnings():
         "\n"
         "   probability  log-evidence  log-prior  terms\n"
         "0          .90         +0.00      +0.00      2  v'[x], v'[v]\n"
-        "1          .10         -2.20      +0.00      3  + v'[x^3]"
+        "1          .10         -2.20      +0.00      3  + v'[x^3]\n"
+        "\n"
+        "verdict          look again, fit 95.8, 97.8 %\n"
+        "                 - see the warnings above, or .warnings"
     )
 
 

@@ -1,0 +1,243 @@
+"""Whether a summary ends in the right verdict, and says what matters before all else.
+
+Small systems whose answer is known: a tank, a spring, two lags in series, a disturbed tank, counts
+of a decay, and a sine that samples do not tell from its alias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+import smcpn
+from benchmarks.executors import each
+from benchmarks.rows import Row, Study, at_least
+from benchmarks.trust.several_modes import clock
+
+Array = NDArray[np.float64]
+
+SAMPLES, DT, NOISE, PARTICLES = 200, 0.1, 0.05, 400
+SCALES = (1000.0, 100.0, 180 / np.pi, 10.0, 3.6)
+"""Metres in mm and in cm, radians in degrees, tenths, and km/h; noise that is learned takes up a
+factor of the last size."""
+STATED = (1 / 50, 1 / 20, 1 / 10, 1 / 5)
+"""Noise that is stated, over the true one."""
+
+
+@smcpn.ode
+def tank(x, u, *, k):
+    """A tank that empties."""
+    return u - k * x
+
+
+@smcpn.ode
+def spring(x, v, u, *, c, k):
+    """A damped spring of unit mass."""
+    return v, u - c * v - k * x
+
+
+@smcpn.ode
+def lags(a, b, u, *, tau1, tau2):
+    """Two lags in series."""
+    return (u - a) / tau1, (a - b) / tau2
+
+
+@smcpn.ode
+def fading(x, *, rate):
+    """The logarithm of an intensity, which decays to zero."""
+    return -rate * x
+
+
+@dataclass(frozen=True)
+class Told:
+    """A system with its truth, and what is told of it: ``noise`` is "sigma" where it is learned."""
+
+    ode: smcpn.ODE
+    truth: Mapping[str, float]
+    observe: str = "x"
+    prior: Mapping[str, Any] = field(default_factory=dict)
+    noise: float | str = NOISE
+    scale: float = 1.0
+    disturbed: float = 0.0
+
+    def posterior(self, seed: int) -> smcpn.Posterior:
+        """Identify it from a record that the seed draws."""
+        rng = np.random.default_rng(seed)
+        u = np.repeat(rng.normal(size=SAMPLES // 10), 10)
+        y = self.scale * (self._outputs(u, rng) + NOISE * rng.normal(size=SAMPLES))
+        prior: dict[str, Any] = {
+            name: stats.lognorm(1.0, scale=1.5 * value) for name, value in self.truth.items()
+        }
+        if self.noise == "sigma":
+            prior["sigma"] = stats.lognorm(1.0, scale=NOISE)
+        process = {"x": "q"} if self.disturbed else None
+        prior |= {"q": stats.lognorm(1.0, scale=self.disturbed)} if self.disturbed else {}
+        problem = smcpn.Problem(
+            self.ode, smcpn.Record(u=u, y=y, dt=DT, hold="zoh"), observe=self.observe,
+            noise=self.noise, prior=prior | dict(self.prior), process_noise=process,
+            initial=[0.0] * len(self.ode.states),
+        )  # fmt: skip
+        return identified(problem, seed)
+
+    def _outputs(self, u: Array, rng: np.random.Generator) -> Array:
+        if not self.disturbed:
+            record = smcpn.Record(u=u, dt=DT, hold="zoh")
+            return smcpn.simulate(self.ode, record, dict(self.truth), observe=self.observe)[:, 0]
+        x, kept = np.zeros(SAMPLES), np.exp(-DT * self.truth["k"])
+        sd = self.disturbed * np.sqrt((1.0 - kept**2) / (2 * self.truth["k"]))
+        for n in range(SAMPLES - 1):
+            x[n + 1] = kept * x[n] + (1 - kept) / self.truth["k"] * u[n] + sd * rng.normal()
+        return x
+
+
+def identified(problem: smcpn.Problem, seed: int) -> smcpn.Posterior:
+    """Identify a problem in a single thread, without a word on the way."""
+    return smcpn.identify(problem, particles=PARTICLES, seed=seed, threads=1, progress=False)
+
+
+TANK = Told(tank, {"k": 1.0})
+SPRING = Told(spring, {"c": 0.5, "k": 4.0})
+SAME = {name: stats.lognorm(1.0) for name in ("tau1", "tau2")}
+"""With priors of their own two lags have two modes, neither of which is the other exchanged."""
+LAGS = Told(lags, {"tau1": 0.4, "tau2": 2.0}, observe="b", prior=SAME, noise="sigma")
+
+
+def _first(posterior: smcpn.Posterior) -> str:
+    """Return the first line that the verdict says, as printed in the summary."""
+    lines = posterior.summary().splitlines()
+    place = next(k for k, line in enumerate(lines) if line.startswith("verdict"))
+    return " ".join(lines[place + 1 :][:1])
+
+
+def _said(name: str, words: tuple[str, ...], cases: list[tuple[Told, int]]) -> Row:
+    told = each(_first_of, cases)
+    share = np.mean([any(word in line for word in words) for line in told])
+    return at_least(f"{name}, {len(cases)} records", float(share), 0.95)
+
+
+def _first_of(case: tuple[Told, int]) -> str:
+    return _first(case[0].posterior(case[1]))
+
+
+def noise_too_small(quick: bool) -> Iterator[Row]:
+    """The noise is stated 5 to 50 times too small."""
+    for one in (TANK, SPRING):
+        cases = [
+            (_with(one, noise=NOISE * STATED[seed % 4]), seed) for seed in range(8 if quick else 20)
+        ]
+        yield _said(f"said first, {one.ode.name}", ("look at the noise",), cases)
+
+
+def wrong_unit(quick: bool) -> Iterator[Row]:
+    """The outputs are in another unit than model and prior."""
+    for one, noise in ((TANK, NOISE), (SPRING, NOISE), (TANK, "sigma"), (SPRING, "sigma")):
+        cases = [
+            (_with(one, noise=noise, scale=SCALES[seed % (4 if noise == "sigma" else 5)]), seed)
+            for seed in range(5 if quick else 20)
+        ]
+        known = "noise learned" if noise == "sigma" else "noise known"
+        yield _said(f"said first, {one.ode.name}, {known}", ("another unit", "the units"), cases)
+
+
+def at_the_bound(quick: bool) -> Iterator[Row]:
+    """The prior ends before the truth, above it or below."""
+    below, above = stats.uniform(0.1, 0.7), stats.uniform(1.3, 2.0)
+    for prior, noise in ((below, NOISE), (above, NOISE), (below, "sigma")):
+        one = _with(TANK, prior={"k": prior}, noise=noise)
+        cases = [(one, seed) for seed in range(7 if quick else 20)]
+        end = "below" if prior is below else "above"
+        yield _said(f"said first, prior {end} the truth, {noise}", ("k ends at",), cases)
+
+
+def modes_printed(quick: bool) -> Iterator[Row]:
+    """Lags that may be exchanged are told apart, and modes that may not are printed as modes."""
+    count = 6 if quick else 20
+    for truth in ({"tau1": 0.4, "tau2": 2.0}, {"tau1": 0.9, "tau2": 1.3}):
+        one = _with(LAGS, truth=truth)
+        found = list(each(partial(_lags_told, one), range(count)))
+        name = f"lags of {truth['tau1']} and {truth['tau2']}, {count} records"
+        yield at_least(f"{name}: shown in order", float(np.mean([a for a, _ in found])), 0.95)
+        yield at_least(f"{name}: no ridge", float(np.mean([b for _, b in found])), 0.95)
+    told = each(_sine_told, range(count))
+    yield at_least(f"two modes of a sine, {count} records", float(np.mean(list(told))), 0.95)
+
+
+def _lags_told(one: Told, seed: int) -> tuple[bool, bool]:
+    """Whether both lags are within four standard deviations, and nothing says a ridge."""
+    posterior = one.posterior(seed)
+    rows = {row.name: row for row in posterior.table()}
+    right = all(abs(rows[name].mean - v) < 4 * rows[name].sd for name, v in one.truth.items())
+    text = posterior.summary()
+    return right and "exchangeable     tau1 and tau2" in text, "ridge" not in text
+
+
+def _sine_told(seed: int) -> bool:
+    """Whether the modes stand in the summary with their weights, means and deviations."""
+    t, rng = np.arange(200.0), np.random.default_rng(seed)
+    record = smcpn.Record(t=t, y=np.sin(2 * t) + 0.3 * rng.normal(size=len(t)))
+    prior: dict[str, Any] = {"A": stats.norm(0, 1), "w": stats.uniform(1.0, 4.0)}
+    problem = smcpn.Problem(
+        clock, record, observe=lambda x, *, A, w: A * np.sin(w * x), noise=0.3, prior=prior,
+        initial=[0.0],
+    )  # fmt: skip
+    posterior = identified(problem, seed)
+    text, modes = posterior.summary(), posterior.modes
+    expected = ((1.0, 2.0), (-1.0, 2 * np.pi - 2.0))
+    right = all(
+        any(np.all(np.abs(mode.mean - at) < 4 * mode.sd) for mode in modes) for at in expected
+    )
+    weights = all(abs(mode.weight - 0.5) < 0.15 for mode in modes)
+    return len(modes) == 2 and right and weights and "mode 2" in text and "2 modes" in text
+
+
+def right_models(quick: bool) -> Iterator[Row]:
+    """How often a summary calls a right model usable."""
+    kinds: list[Callable[[int], smcpn.Posterior]] = [
+        TANK.posterior,
+        _with(TANK, noise="sigma").posterior,
+        SPRING.posterior,
+        _with(SPRING, noise="sigma", prior={"c": stats.uniform(0, 2)}).posterior,
+        LAGS.posterior,
+        _with(TANK, disturbed=0.3).posterior,
+        _counts,
+    ]
+    count = 35 if quick else 200
+    cases = [(kinds[seed % len(kinds)], seed) for seed in range(1000, 1000 + count)]
+    levels = list(each(_level, cases))
+    usable = np.mean([level == "usable" for level in levels])
+    wrong = np.mean([level == "wrong" for level in levels])
+    yield at_least(f"usable, {count} records", float(usable), 0.94, f"wrong {wrong:.3f}")
+
+
+def _level(case: tuple[Callable[[int], smcpn.Posterior], int]) -> str:
+    return case[0](case[1]).verdict.level
+
+
+def _counts(seed: int) -> smcpn.Posterior:
+    t, rng = DT * np.arange(SAMPLES), np.random.default_rng(seed)
+    y = rng.poisson(np.exp(3.0 * np.exp(-0.2 * t)))
+    prior: dict[str, Any] = {"rate": stats.lognorm(1.0, scale=0.2)}
+    problem = smcpn.Problem(
+        fading, smcpn.Record(y=y, t=t), observe="x", noise=smcpn.Poisson(), prior=prior,
+        initial=[3.0],
+    )  # fmt: skip
+    return identified(problem, seed)
+
+
+def _with(told: Told, **changes: Any) -> Told:
+    return Told(**(vars(told) | changes))
+
+
+STUDIES: dict[str, Study] = {
+    "noise-too-small": noise_too_small,
+    "wrong-unit": wrong_unit,
+    "at-the-bound": at_the_bound,
+    "modes-printed": modes_printed,
+    "right-models": right_models,
+}

@@ -1,0 +1,107 @@
+"""The verdict that stands at the end of every result on a problem."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.errors import InputError
+from smcpn.likelihood.shift import DiscretisationShift
+from smcpn.model.problem import Problem
+from smcpn.results.modes import PosteriorMode
+from smcpn.results.summary import ParameterRow
+from smcpn.solver import Solver
+from smcpn.validation.long_run import inflation
+from smcpn.validation.validation import Validation, validate
+from smcpn.validation.verdict import NOT_JUDGED, Verdict
+
+Array = NDArray[np.float64]
+
+JUDGED = 1 << 18
+"""Most samples of a record that a verdict is by, which is to cost little."""
+NOTABLE = 2.0
+"""Factor between robust and plain standard deviation that is remarked on."""
+
+
+class Judged(ABC):
+    """A result that ends in a verdict: draws from a posterior of a problem, and what is wrong."""
+
+    problem: Problem
+    solver: Solver
+    likelihood: str | None
+    shift: DiscretisationShift | None
+    warnings: tuple[str, ...]
+    learning_rate: float = 1.0
+
+    @abstractmethod
+    def _judged_draws(self) -> tuple[Array, Array]:
+        """Return unconstrained coordinates (N, d) and log weights (N,)."""
+
+    @abstractmethod
+    def table(self) -> Sequence[ParameterRow]:
+        """Return the parameter table."""
+
+    @property
+    def several_modes(self) -> tuple[PosteriorMode, ...]:
+        """Return the modes where there are several, else none."""
+        return ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the result is usable, on the records learned from, and what to look at.
+
+        It is that of `Posterior.validate` on the first 262144 samples, and knows of the prior's
+        bounds, of several modes and of the warnings of the run.
+        """
+        tested = self._tested
+        if isinstance(tested, str):
+            return Verdict(NOT_JUDGED, (tested,))
+        rows = list(self.table())
+        first = [row.far for row in rows if row.surprising] + [r.ends for r in rows if r.ends]
+        return tested.judged(first, [*self._widened(tested), *self._doubts()])
+
+    @cached_property
+    def _tested(self) -> Validation | str:
+        """Validation on the first samples, or why there is none."""
+        if self.learning_rate != 1.0:
+            return "the likelihood was weighed down by robust(): look at the verdict without it"
+        try:
+            problem = self.problem
+            if max(map(len, problem.records)) > JUDGED:
+                problem = problem.with_records([record[:JUDGED] for record in problem.records])
+            return validate(
+                problem, self.solver, self.likelihood, *self._judged_draws(), self.shift
+            )
+        except InputError as error:
+            return str(error)
+
+    def _widened(self, tested: Validation) -> list[str]:
+        """Say by how much correlated errors widen standard deviations, where it is notable."""
+        widest = widening(tested)
+        if widest < NOTABLE:
+            return []
+        return [
+            f"standard deviations may be some {widest:.2g} times these for it: posterior.robust(), "
+            "or --robust"
+        ]
+
+    def _doubts(self) -> list[str]:
+        """Say that there are several modes, and warnings of the run."""
+        modes = len(self.several_modes)
+        told = [f"{modes} modes explain the record: the mean of all is none of them"] * (modes > 1)
+        own = set(self.warnings) - set(() if self.shift is None else self.shift.warnings)
+        return [*told, *["see the warnings above, or .warnings"] * bool(own)]
+
+
+def widening(tested: Validation) -> float:
+    """Factor on standard deviations by the autocorrelation of the errors; 1 where it tells nothing.
+
+    The outputs are taken to depend on the parameters at the frequencies of the errors.
+    """
+    residuals = [np.nan_to_num(part.normalised) for part in tested.innovations]
+    outputs = range(len(tested.outputs))
+    return float(np.sqrt(max(inflation([part[:, j] for part in residuals]) for j in outputs)))

@@ -1,0 +1,188 @@
+"""The verdict that ends a summary, and what it says first; modes, bounds, exchanged parameters."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import smcpn
+from smcpn.card import Card
+from smcpn.model.prior import Prior
+from smcpn.results.exchange import Exchange, ordered
+from smcpn.results.modes import posterior_modes
+from smcpn.results.scores import Score, with_tests
+from smcpn.results.summary import bounds_reached
+from smcpn.validation import whiteness
+from smcpn.validation.verdict import NOT_JUDGED, Verdict, judge
+from tests.models import oscillator_posterior
+
+RNG = np.random.default_rng(4)
+WHITE = RNG.normal(size=400)
+SLOW = np.sin(np.arange(400) / 20.0)
+SAME = np.full(2000, 1 / 2000)
+
+
+def judged(errors, learned=False):
+    return judge([whiteness([errors], [np.empty((400, 0))])], [learned])
+
+
+def test_noise_that_cannot_be_as_stated_is_said_first():
+    small = judged(50.0 * WHITE)
+    assert small.level == "look again"
+    assert small.reasons[0].startswith("look at the noise: errors are 52 times")
+    assert "times larger than noise= says, or y is in another unit" in small.reasons[0]
+    assert small.reduced_chi2[0] == pytest.approx(2500, rel=0.2)
+    both = judged(50.0 * WHITE + 1000.0 * SLOW)
+    assert both.level == "wrong"
+    assert both.reasons[0].startswith("look at the noise")
+    assert both.reasons[1].startswith("errors are correlated in time")
+    large = judged(WHITE / 5)
+    assert large.reasons[0].startswith("look at the noise: errors are 4.9")
+    assert "times smaller than noise= says" in large.reasons[0]
+
+
+def test_an_error_of_the_model_is_not_taken_for_noise():
+    assert judged(WHITE + 20.0 * SLOW).reasons[0].startswith("errors are correlated in time")
+    assert judged(50.0 * WHITE, learned=True).level == "usable"
+
+
+def test_the_level_of_whiteness_holds_in_short_records():
+    rng = np.random.default_rng(0)
+    nothing = [np.empty((100, 0))]
+    p = np.array([whiteness([rng.normal(size=100)], nothing).whiteness_p for _ in range(600)])
+    # Standard errors .009 and .004; by chi^2 of 25 degrees of freedom .080 and .030 fall below.
+    assert abs((p < 0.05).mean() - 0.05) < 0.027
+    assert (p < 0.01).mean() < 0.025
+
+
+@pytest.mark.parametrize("kind", ["posterior", "laplace", "maximum"])
+def test_every_summary_and_card_ends_in_the_verdict(kind):
+    posterior = oscillator_posterior("wrong")
+    found = smcpn.maximise(posterior.problem, solver=smcpn.RK4(4), starts=[[0.4, 4.0]])
+    result = {"posterior": posterior, "maximum": found, "laplace": smcpn.laplace(found)}[kind]
+    assert result.verdict.level == "wrong"
+    for text in (result.summary(), repr(result)):
+        assert text.endswith("\n".join(result.verdict.lines))
+    assert result.verdict.lines[0].startswith("verdict          wrong, fit ")
+
+
+def test_warnings_of_a_run_are_a_reason():
+    from dataclasses import replace
+
+    doubted = replace(oscillator_posterior("right"), warnings=("few particles",))
+    assert doubted.verdict.level == "look again"
+    assert doubted.verdict.reasons == ("see the warnings above, or .warnings",)
+
+
+def test_a_posterior_at_another_power_is_not_judged():
+    from dataclasses import replace
+
+    assert replace(oscillator_posterior("right"), learning_rate=0.5).verdict.level == NOT_JUDGED
+
+
+def test_modes_have_weight_mean_and_deviation():
+    rng = np.random.default_rng(1)
+    second = np.arange(2000) < 200
+    theta = rng.normal(size=(2000, 3)) * 0.1
+    theta[:, 2] += np.where(second, 3.0, 0.0)
+    high, low = posterior_modes(theta, np.exp(theta), SAME)
+    assert (high.weight, low.weight) == pytest.approx((0.9, 0.1))
+    np.testing.assert_allclose(low.mean, np.exp(theta[second]).mean(axis=0))
+    np.testing.assert_allclose(low.sd, np.exp(theta[second]).std(axis=0))
+
+
+def test_what_hangs_together_is_one_mode():
+    rng = np.random.default_rng(2)
+    bent = np.column_stack([rng.normal(size=2000), 0.05 * rng.normal(size=2000)])
+    bent[:, 1] += bent[:, 0] ** 2
+    assert len(posterior_modes(bent, bent, SAME)) == 1
+    for sample in (rng.uniform(size=2000), rng.standard_t(3, 2000), rng.exponential(size=2000)):
+        assert len(posterior_modes(sample[:, None], sample[:, None], SAME)) == 1
+    few = np.where(np.arange(2000) < 10, 50.0, 0.0) + 0.1 * rng.normal(size=2000)
+    assert len(posterior_modes(few[:, None], few[:, None], SAME)) == 1
+
+
+def test_a_posterior_ends_at_a_bound_where_it_is_cut_off():
+    prior = Prior({name: stats.uniform(0, 1) for name in "abc"} | {"d": stats.lognorm(1)})
+    rng = np.random.default_rng(3)
+    values = np.column_stack([
+        1.0 - 0.01 * rng.exponential(size=2000), 0.5 + 0.1 * rng.normal(size=2000),
+        np.abs(0.05 * rng.normal(size=2000)), np.exp(rng.normal(size=2000)),
+    ])  # fmt: skip
+    assert bounds_reached(prior, values, SAME) == {"a": 1.0, "c": 0.0}
+    points = np.array([[0.9999, 0.98, 0.5, 1.0]])
+    assert bounds_reached(prior, points, np.ones(1)) == {"a": 1.0}
+
+
+def test_exchanged_pairs_come_in_ascending_order():
+    theta = np.array([[2.0, 1.0, 20.0, 10.0, 7.0], [1.0, 2.0, 10.0, 20.0, 7.0]])
+    pairs = Exchange((1, 0, 3, 2, 4))
+    np.testing.assert_array_equal(ordered(theta, [pairs]), theta[[1, 1]])
+    swaps = [Exchange((1, 0, 2)), Exchange((0, 2, 1)), Exchange((2, 1, 0))]
+    three = np.array([[3.0, 2.0, 1.0], [2.0, 3.0, 1.0], [1.0, 2.0, 3.0]])
+    np.testing.assert_array_equal(ordered(three, swaps), np.tile([1.0, 2.0, 3.0], (3, 1)))
+
+
+@smcpn.ode
+def lags(a, b, u, *, tau1, tau2):
+    """Two lags in series."""
+    return (u - a) / tau1, (a - b) / tau2
+
+
+@cache
+def problem():
+    rng = np.random.default_rng(0)
+    u = np.repeat(rng.normal(size=20), 10)
+    truth, record = {"tau1": 2.0, "tau2": 0.4}, smcpn.Record(u=u, dt=0.1, hold="zoh")
+    y = smcpn.simulate(lags, record, truth, observe="b") + 0.05 * rng.normal(size=(200, 1))
+    return smcpn.Problem(
+        lags, smcpn.Record(u=u, y=y, dt=0.1, hold="zoh"), observe="b", noise=0.05,
+        prior={name: stats.lognorm(1.0) for name in truth}, initial=[0.0, 0.0],
+    )  # fmt: skip
+
+
+def test_lags_that_may_be_exchanged_are_shown_in_order():
+    posterior = smcpn.identify(problem(), particles=300, seed=1, progress=False)
+    first, second = posterior.table()
+    assert abs(first.mean - 0.4) < 4 * first.sd < 0.2
+    assert abs(second.mean - 2.0) < 4 * second.sd < 0.6
+    assert len(posterior.modes) == 1
+    text = posterior.summary()
+    assert "exchangeable     tau1 and tau2: exchanged, they explain the record as well" in text
+    assert "ridge" not in text
+    assert posterior.verdict.level == "usable"
+    # The posterior itself stays that of both orders.
+    assert len(posterior_modes(posterior.theta, posterior.values, posterior.weights)) == 2
+
+
+def test_a_gaussian_of_exchangeable_lags_leaves_no_mode_out():
+    found = smcpn.laplace(problem(), seed=0)
+    assert len(found.modes) == 2
+    assert not found.several_modes
+    assert not any("modes" in one for one in found.warnings)
+
+
+def test_tests_that_the_band_misses_are_looked_at():
+    usable = Verdict("usable", (), (90.0,), (1.0,))
+    fine, missed = (
+        Score(1.0, 1.0, 1.0, 1.0, "K", fit, coverage, 100, 0.0)
+        for fit, coverage in ((80.0, 0.95), (38.0, 0.87))
+    )
+    good = with_tests(usable, {"test": fine})
+    assert (
+        str(good)
+        == "usable, fit 90 %, reduced chi^2 1; on test fit 80 %, 95 % inside the 95 % band"
+    )
+    bad = with_tests(usable, {"test": fine, "cold": missed})
+    assert bad.level == "look again"
+    assert "on cold fit 38 %, 87 % inside the 95 % band" in str(bad)
+    assert bad.reasons[0].startswith("the band holds less of cold than it says")
+
+
+def test_a_card_keeps_its_verdict_however_long_it_is():
+    card = Card("a", (), ["line"] * 40, ["verdict          usable", "- a reason"])
+    assert card.text.splitlines()[-2:] == ["verdict          usable", "- a reason"]
+    assert "usable" in card.html
