@@ -78,24 +78,23 @@ class PriorPrediction(Simulation):
     @property
     def lower(self) -> Array:
         """Lower end of the 95 % band, (T, q)."""
-        return self.band[0]
+        return self.band[0, :, :]
 
     @property
     def median(self) -> Array:
         """Median of the draws, (T, q)."""
-        return self.band[1]
+        return self.band[1, :, :]
 
     @property
     def upper(self) -> Array:
         """Upper end of the 95 % band, (T, q)."""
-        return self.band[2]
+        return self.band[2, :, :]
 
     @property
     def excess(self) -> Array:
         """Span of the band in that of the measurements, (q,); nan where these are constant."""
-        y = self.record.y if self.record.n_outputs else np.full(self.mean.shape, np.nan)
-        excess = np.full(y.shape[1], np.nan)
-        for j, column in enumerate(y.T):
+        excess = np.full(len(self.coverage), np.nan)
+        for j, column in enumerate(self.record.y.T):
             measured = column[np.isfinite(column)]
             if len(measured) and np.ptp(measured) > 0.0:
                 span = self.upper[:, j].max() - self.lower[:, j].min()
@@ -203,7 +202,8 @@ def simulate_prior(
         simulator = _PriorSimulator(model, record, steps, values, int(rng.integers(2**63)))
         weights = np.full(draws, 1.0 / draws)
         run = simulate_particles(problem, record, values, weights, simulator=simulator)
-        band, paths = _band(simulator, values, ~np.isinf(run.rmse).any(axis=1), rng)
+        finite = np.asarray(~np.isinf(run.rmse).any(axis=1))
+        band, paths = _band(simulator, values, finite, rng)
     given = {one.name: getattr(run, one.name) for one in fields(Simulation)}
     given |= {
         "coverage": _coverage(record, band), "kind": "what the prior allows",
@@ -316,7 +316,7 @@ def _or_stiff(simulator: _PriorSimulator) -> str:
 
 def _finite(outputs: Array) -> NDArray[np.bool_]:
     """Whether each of (T, q, N) outputs is finite throughout, (N,)."""
-    return np.isfinite(outputs).all(axis=(0, 1))
+    return np.asarray(np.isfinite(outputs).all(axis=(0, 1)))
 
 
 def _band(
