@@ -38,6 +38,7 @@ from .run.identify import identify
 from .run.resume import load, resume
 from .simulation.linearise import linearise
 from .simulation.particles import Simulation
+from .simulation.prior_drawn import PriorPrediction
 from .simulation.sampled import StateFilter
 from .simulation.simulate import simulate
 from .simulation.state_space import StateSpace
@@ -82,6 +83,7 @@ __all__ = [
     "Poisson",
     "Posterior",
     "Prior",
+    "PriorPrediction",
     "Problem",
     "RandomWalkMetropolis",
     "Record",

@@ -1,12 +1,14 @@
-"""``smcpn simulate``: the model over a record's input at known parameters, as CSV."""
+"""``smcpn simulate``: the model at known parameters as CSV, or with draws from its prior."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from smcpn.cli.options import (
+    OUTPUT,
     RUN,
     SEED,
     Hold,
@@ -16,11 +18,15 @@ from smcpn.cli.options import (
     Steps,
     System,
     check_options,
+    check_written,
     whole_or_auto,
 )
-from smcpn.cli.terminal import say
+from smcpn.cli.terminal import remark, say
 from smcpn.config import load_system
 from smcpn.errors import InputError
+
+if TYPE_CHECKING:
+    from smcpn.model.problem import Problem
 
 
 def simulate(
@@ -37,26 +43,80 @@ def simulate(
             rich_help_panel=RUN,
         ),
     ] = None,
+    prior: Annotated[
+        bool,
+        typer.Option(
+            "--prior",
+            help="Say what draws of the prior allow, and whether the record is among it.",
+            rich_help_panel=RUN,
+        ),
+    ] = False,
+    draws: Annotated[
+        int | None,
+        typer.Option(help="Draws of the prior; 1000 by default.", rich_help_panel=RUN),
+    ] = None,
     seed: Seed = None,
     steps: Steps = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw the record in the band of the prior.",
+            metavar="FILE.png|svg|pdf",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
 ) -> None:
     """Simulate the first training record with its process noise, without measurement noise: CSV.
 
+    With --prior it is simulated with draws from the prior, before anything is learned from it.
+
     Example: smcpn simulate mysystem --set c=4 --set k=800 --seed 1 > path.csv
+
+    Example: smcpn simulate mysystem --prior --picture prior.png
     """
     resolution = whole_or_auto("steps", steps)
     check_options(seed=seed, steps=resolution)
+    check_written(None, picture)
     values = dict(_assigned(text) for text in given or ())
+    _refuse_unused("--prior is given: leave it out", prior, {"--set": given})
+    _refuse_unused("--prior is not: add it", not prior, {"--draws": draws, "--picture": picture})
     problem = load_system(system, hold=hold, model=model, split=split).problem
+    number, chosen = SEED if seed is None else seed, resolution or "auto"
+    if prior:
+        _say_prior(problem, draws, chosen, number, picture)
+    else:
+        _say_path(problem, values, chosen, number)
+
+
+def _say_prior(
+    problem: Problem, draws: int | None, steps: int | str, seed: int, picture: Path | None
+) -> None:
+    """Print what the prior allows, and draw it where a file is given."""
+    from smcpn.simulation.prior_drawn import DRAWS, simulate_prior
+
+    prediction = simulate_prior(problem, None, DRAWS if draws is None else draws, steps, seed)
+    say(prediction.summary())
+    if picture is not None:
+        prediction.plot().savefig(picture, bbox_inches="tight")
+        remark(f"picture: {picture}")
+
+
+def _say_path(problem: Problem, values: dict[str, float], steps: int | str, seed: int) -> None:
+    """Print a path at known parameters as CSV."""
     from smcpn.simulation.simulate import simulate_problem
 
     record = problem.records[0]
-    outputs = simulate_problem(
-        problem, record, values, steps=resolution or "auto", seed=SEED if seed is None else seed
-    )
+    outputs = simulate_problem(problem, record, values, steps=steps, seed=seed)
     say(",".join(["t", *problem.ode.inputs, *map(str, problem.observe)]))
     for row in zip(record.t, record.u, outputs, strict=True):
         say(",".join(repr(float(number)) for number in (row[0], *row[1], *row[2])))
+
+
+def _refuse_unused(why: str, refused: bool, options: dict[str, object]) -> None:
+    """Refuse options that have no meaning beside another one."""
+    for name, value in options.items():
+        if refused and value:
+            raise InputError(f"{name} is given, but {why}", argument=name.lstrip("-"))
 
 
 def _assigned(text: str) -> tuple[str, float]:

@@ -199,8 +199,8 @@ class Model:
 
         Parameters
         ----------
-        values : ndarray, (d,)
-            Parameters.
+        values : ndarray, (d,) or (T, d)
+            Parameters, of all samples or of each.
         outputs, y : ndarray, (T, q)
         """
         density = self.with_numbers().density
@@ -214,7 +214,8 @@ class Model:
         ]
         function = ca.Function("scatter", [*own, self.theta], graphs)
         with np.errstate(all="ignore"):
-            found = function(y.T, outputs.T, np.tile(values[:, None], len(y)))
+            each = np.broadcast_to(values, (len(y), values.shape[-1]))
+            found = function(y.T, outputs.T, each.T)
             curvature, slope, deviance = (np.array(one).T for one in found)
             variance = 1.0 / curvature
             residual = np.sign(y - outputs) * np.sqrt(np.maximum(deviance, 0.0))

@@ -35,6 +35,8 @@ ZOOM = 160
 """Samples of the closer look."""
 MOST_OUTPUTS = 12
 """Outputs that one figure shows."""
+FAR = 5.0
+"""Measured ranges from which the band of a prior hides what was measured."""
 
 
 @styled
@@ -176,22 +178,115 @@ def outputs_figure(
     return drawing
 
 
+@styled
+def prior_figure(
+    record: Record,
+    names: Sequence[str],
+    shown: Sequence[int],
+    band: Array,
+    paths: Array,
+    coverage: Array,
+    diverged: float,
+    kind: str,
+) -> Figure:
+    """Measured outputs in the 95 % band of what a prior predicts, with some of its paths.
+
+    Parameters
+    ----------
+    record : Record
+    names : sequence of str
+        Of the outputs.
+    shown : sequence of int
+        Outputs to show, the first `MOST_OUTPUTS` of them.
+    band : ndarray, (3, T, q)
+        Lower end, median and upper end.
+    paths : ndarray, (k, T, q)
+    coverage : ndarray, (q,)
+        Share of the measured samples inside the band.
+    diverged : float
+        Share of the draws that diverged, and are not shown.
+    kind : str
+        What was simulated, for the title.
+
+    Returns
+    -------
+    Figure
+        An axes for each output, and beside it one of the measured range where the band goes far
+        beyond.
+    """
+    shown, t = shown[:MOST_OUTPUTS], record.t
+    units = units_of(record.y_unit, len(names))
+    y = record.y if record.n_outputs else np.full(band.shape[1:], np.nan)
+    ranges = [_measured_range(y[:, j], band[:, :, j]) for j in shown]
+    wide = any(one is not None for one in ranges)
+    drawing = figure(0.9 + 2.2 * len(shown))
+    grid = drawing.subplots(len(shown), 1 + wide, sharex=True, squeeze=False)
+    for j, own, row in zip(shown, ranges, grid, strict=True):
+        for axes in row:
+            _plot_prior(axes, t, y[:, j], band[:, :, j], paths[:, :, j])
+            axes.set(ylabel=with_unit(plain(names[j]), units[j]), xlabel=over_time(record))
+            axes.yaxis.set_major_locator(MaxNLocator(5))
+            axes.tick_params(labelbottom=True)
+        inside = f": {100 * coverage[j]:.1f} % inside the band" if np.isfinite(coverage[j]) else ""
+        row[0].set_title(f"{plain(names[j])}{inside}")
+        if own is not None:
+            row[1].set(ylim=own, title="the measured range")
+        elif wide:
+            row[1].remove()
+    left = f" ({100 * diverged:.2g} % of the draws diverged)" if diverged else ""
+    drawing.legend(
+        *grid[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=4,
+        title=f"{plain(record.name)}: {kind}{left}", alignment="left",
+    )  # fmt: skip
+    return drawing
+
+
+def _measured_range(y: Array, band: Array) -> tuple[float, float] | None:
+    """Limits about what was measured, None where the band fits the same axes or nothing was."""
+    measured = y[np.isfinite(y)]
+    if not len(measured) or not np.ptp(measured) * FAR < np.ptp(band):
+        return None
+    margin = 0.1 * float(np.ptp(measured) or abs(measured[0]) or 1.0)
+    return float(measured.min()) - margin, float(measured.max()) + margin
+
+
+def _plot_prior(axes: Axes, t: Array, y: Array, band: Array, paths: Array) -> None:
+    lower, median, upper = band
+    _plot_band(axes, t, lower, upper)
+    for number, path in enumerate(paths):
+        label = "draws of the prior" if number == 0 else None
+        axes.plot(*envelope(t, path), color=DARK, lw=0.5, alpha=0.4, label=label)
+    axes.plot(*envelope(t, median), color=DARK, lw=1.2, ls="--", label="median")
+    if np.isfinite(y).any():
+        _plot_measured(axes, t, y)
+    seen = np.concatenate([lower, upper, y[np.isfinite(y)]])
+    margin = 0.05 * (float(np.ptp(seen)) or 1.0)
+    axes.set_xlim(float(t[0]), float(t[-1]))
+    axes.set_ylim(float(seen.min()) - margin, float(seen.max()) + margin)
+
+
 def _plot_curves(
     axes: Axes, t: Array, y: Array | None, mean: Array, half: Array, unit: str
 ) -> None:
-    axes.fill_between(
-        *band_envelope(t, mean - half, mean + half), color=LIGHT, lw=0, label="95 % band"
-    )
+    _plot_band(axes, t, mean - half, mean + half)
     if y is not None:
-        marks: dict[str, Any] = {}
-        if as_points(y):
-            marks = {"marker": "o", "ms": 4.5, "mew": 0, "ls": ""}
-        elif len(t) <= ZOOM:
-            marks = {"marker": "o", "ms": 2.5, "mew": 0}
-        axes.plot(*envelope(t, y), color=MIDDLE, lw=2.0, label="measured", **marks)
+        _plot_measured(axes, t, y)
     axes.plot(*envelope(t, mean), color=DARK, lw=0.9, label="simulated")
     axes.set_xlim(float(t[0]), float(t[-1]))
     axes.set_ylabel(with_unit("output", unit))
+
+
+def _plot_band(axes: Axes, t: Array, lower: Array, upper: Array) -> None:
+    axes.fill_between(*band_envelope(t, lower, upper), color=LIGHT, lw=0, label="95 % band")
+
+
+def _plot_measured(axes: Axes, t: Array, y: Array) -> None:
+    marks: dict[str, Any] = {}
+    if as_points(y):
+        marks = {"marker": "o", "ms": 4.5, "mew": 0, "ls": ""}
+    elif len(t) <= ZOOM:
+        marks = {"marker": "o", "ms": 2.5, "mew": 0}
+    axes.plot(*envelope(t, y), color=MIDDLE, lw=2.0, label="measured", **marks)
 
 
 def _plot_error(axes: Axes, t: Array, error: Array, half: Array, unit: str) -> None:

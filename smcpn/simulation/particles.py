@@ -247,7 +247,7 @@ def simulate_particles(
     theta = np.ascontiguousarray(values.T)
     natural = model.natural_means() if observe is None else None
     if natural is not None:
-        simulator = _Means(simulator, natural)
+        simulator = Means(simulator, natural)
     moments = _Moments(record, model.outputs.numel(), weights)
     # A particle that diverges is found late: its part in what came before is taken back by a
     # second run without it.
@@ -256,7 +256,7 @@ def simulate_particles(
             raise InputError(f"{record.name}: the simulation diverges for every particle")
     centre = moments.weights @ values
     noise = _noise_variance(model, values, moments)
-    if isinstance(simulator, _Means):
+    if isinstance(simulator, Means):
         noise = np.where(simulator.natural, simulator.slopes(centre[:, None]), noise)
     process = simulator.process_variance(problem, theta, moments.weights)
     change = simulator.halving_change(centre[:, None])
@@ -298,7 +298,7 @@ def _noise_variance(model: Model, values: Array, moments: _Moments) -> Array:
     return np.nan_to_num(model.density_scatter(centre, moments.mean, moments.mean)[0])
 
 
-class _Means:
+class Means:
     """Means of what is measured, from a simulator whose outputs are natural parameters.
 
     Variances and changes of the outputs are carried over by the slope (delta method).
@@ -322,12 +322,12 @@ class _Means:
     def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
         """See `ParticleSimulator`."""
         for a, b, outputs in self._simulator(theta):
-            yield a, b, self._of(outputs, 0)
+            yield a, b, by_column(self._means, outputs, 0)
 
     def slopes(self, theta: Array) -> Array:
         """Derivative of the means by the outputs for parameters (p, 1), (T, q)."""
-        parts = [self._of(outputs, 1)[:, :, 0] for _, _, outputs in self._simulator(theta)]
-        return np.concatenate(parts)
+        parts = [by_column(self._means, outputs, 1) for _, _, outputs in self._simulator(theta)]
+        return np.concatenate(parts)[:, :, 0]
 
     def process_variance(self, problem: Problem, theta: Array, weights: Array) -> Array:
         """See `ParticleSimulator`."""
@@ -338,12 +338,13 @@ class _Means:
         """See `ParticleSimulator`."""
         return self._simulator.halving_change(theta) * self.slopes(theta)
 
-    def _of(self, outputs: Array, which: int) -> Array:
-        """Means (0) or slopes (1) of outputs (T, q, N)."""
-        rows = outputs.transpose(1, 0, 2)
-        columns = rows.reshape(len(rows), -1)
-        found = np.array(self._means.map(columns.shape[1])(columns)[which])
-        return found.reshape(rows.shape).transpose(1, 0, 2)
+
+def by_column(means: ca.Function, outputs: Array, which: int) -> Array:
+    """Return means (0) or slopes (1) of outputs (T, q, N), by `Model.natural_means`."""
+    rows = outputs.transpose(1, 0, 2)
+    columns = rows.reshape(len(rows), -1)
+    found = np.array(means.map(columns.shape[1])(columns)[which])
+    return found.reshape(rows.shape).transpose(1, 0, 2)
 
 
 def observed(problem: Problem, observe: Any) -> list[str]:

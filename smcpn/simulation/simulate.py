@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,24 @@ from smcpn.model.problem import Problem, check_ode, check_record
 from smcpn.model.record import Record
 from smcpn.simulation.disturbed import DisturbedSimulator
 from smcpn.simulation.particles import starting_like
+from smcpn.simulation.prior_drawn import DRAWS, PriorPrediction, simulate_prior
 from smcpn.simulation.simulator import Simulator
 
 Array = NDArray[np.float64]
 
 
+@overload
+def simulate(
+    ode: Problem,
+    record: Record | None = None,
+    *,
+    draws: int = DRAWS,
+    steps: int | str = "auto",
+    seed: int | None = None,
+) -> PriorPrediction: ...
+
+
+@overload
 def simulate(
     ode: ODE,
     record: Record,
@@ -36,48 +49,73 @@ def simulate(
     process_noise: Mapping[Any, float | str] | None = None,
     delay: Mapping[str, float | str] | None = None,
     seed: int | None = None,
-) -> Array:
-    """Integrate an ODE with known parameters over the input of a record.
+) -> Array: ...
 
-    Where there is process noise, by ``process_noise`` or by `smcpn.sde`, it is one path of the
-    disturbed system; ``model.drift`` of such a model is the equation without noise.
+
+def simulate(
+    ode: ODE | Problem,
+    record: Record | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    *,
+    draws: int | None = None,
+    observe: Any = None,
+    initial: Any = "rest",
+    steps: int | str = "auto",
+    process_noise: Mapping[Any, float | str] | None = None,
+    delay: Mapping[str, float | str] | None = None,
+    seed: int | None = None,
+) -> Array | PriorPrediction:
+    """Integrate an ODE with known parameters, or a problem with draws from its prior.
+
+    With an ODE, a record and parameters it is one path over the input of the record. Where there is
+    process noise, by ``process_noise`` or by `smcpn.sde`, it is one path of the disturbed system;
+    ``model.drift`` of such a model is the equation without noise.
+
+    With a problem it is what the prior predicts before anything is learned from the data: whether
+    the record lies within it, and how much wider it is.
 
     Parameters
     ----------
-    ode : ODE
+    ode : ODE or Problem
     record : Record
-        Input, time axis and hold; its outputs are not used.
+        Input, time axis and hold; its outputs are not used. With a problem by default its first
+        record, whose outputs compare; another one than the problem's begins as the first does.
     parameters : mapping of str to float
-        A vector has an array or a number for all entries, an unknown function a mapping of its
-        parameters (``{"friction": {"scale": 1.0, ...}}``) or an array of them in their order.
+        Of an ODE. A vector has an array or a number for all entries, an unknown function a mapping
+        of its parameters (``{"friction": {"scale": 1.0, ...}}``) or an array of them in their
+        order.
+    draws : int, optional
+        Of a problem: parameter vectors drawn from its prior; 1000 by default, 40 at least.
     observe : str, callable, or sequence of these
-        As for `Problem`.
+        Of an ODE, as for `Problem`.
     initial : object
-        As for `Problem`, with numbers or parameter names.
+        Of an ODE, as for `Problem`, with numbers or parameter names.
     steps : int or "auto"
         Runge-Kutta steps per sample; ``"auto"`` doubles until the outputs settle, without noise.
         Where noise depends on the state, the distribution of a path has an error of the order of
         the step.
     process_noise : mapping, optional
-        As for `Problem`, with numbers or parameter names.
+        Of an ODE, as for `Problem`, with numbers or parameter names.
     delay : mapping, optional
-        As for `Problem`, with numbers or parameter names.
+        Of an ODE, as for `Problem`, with numbers or parameter names.
     seed : int, optional
-        Of the process noise; the same seed and steps give the same path.
+        Of the process noise and of the draws; the same seed and steps give the same result.
 
     Returns
     -------
-    ndarray, (T, n_outputs)
+    ndarray, (T, n_outputs), or PriorPrediction
+        The latter with a problem.
 
     Raises
     ------
     InputError
         If the record does not have the inputs of the model, a parameter is missing, unknown or
-        no number, or the solution diverges.
+        no number, an argument does not go with what is simulated, or the solution diverges.
 
     Examples
     --------
     >>> import numpy as np, smcpn
+    >>> from scipy import stats
     >>> @smcpn.ode
     ... def mass(x, v, *, c):
     ...     return v, -c * v
@@ -85,7 +123,41 @@ def simulate(
     >>> smcpn.simulate(mass, record, {"c": 0.5, "q": 0.1}, observe="x",
     ...                process_noise={"v": "q"}, seed=0).shape
     (5, 1)
+    >>> problem = smcpn.Problem(mass, record, observe="x", noise=0.1,
+    ...                         prior={"c": stats.lognorm(1.0)})
+    >>> smcpn.simulate(problem, draws=100, seed=0).coverage
+    array([1.])
     """
+    of_ode = {
+        "parameters": parameters, "observe": observe, "process_noise": process_noise,
+        "delay": delay, "initial": None if isinstance(initial, str) else initial,
+    }  # fmt: skip
+    if isinstance(ode, Problem):
+        _refuse_given(of_ode, "a problem has its own, and its parameters are drawn: leave it out")
+        return simulate_prior(ode, record, DRAWS if draws is None else draws, steps, seed)
+    _refuse_given({"draws": draws}, "draws are of a problem's prior: give a smcpn.Problem")
+    return _known_path(ode, record, parameters, observe, initial, steps, process_noise, delay, seed)
+
+
+def _refuse_given(given: Mapping[str, Any], why: str) -> None:
+    """Refuse arguments that do not go with what is simulated."""
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(f"{name} is {shown(value)}, but {why}", argument=name)
+
+
+def _known_path(
+    ode: ODE,
+    record: Record | None,
+    parameters: Mapping[str, Any] | None,
+    observe: Any,
+    initial: Any,
+    steps: int | str,
+    process_noise: Mapping[Any, float | str] | None,
+    delay: Mapping[str, float | str] | None,
+    seed: int | None,
+) -> Array:
+    """Integrate an ODE whose parameters are known; arguments as of `simulate`."""
     check_ode(ode)
     if not isinstance(record, Record):
         raise InputError(f"record is {shown(record)}: give one smcpn.Record")

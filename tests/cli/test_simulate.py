@@ -63,9 +63,22 @@ def test_a_path_is_written_as_csv(system):
         (["--set", "c=nan"], "parameter 'c' is nan"),
         (["--set", "q=-1"], "parameter 'q' is -1: give a number within the bounds of its prior"),
         (["--seed", "-1"], "seed is -1"),
+        (["--prior", "--set", "c=4"], "--set is given, but --prior is given: leave it out"),
+        (["--draws", "60"], "--draws is given, but --prior is not: add it"),
+        (["--prior", "--draws", "3"], "draws is 3: give a whole number from 40"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(system, arguments, message):
     done = CliRunner().invoke(app, ["simulate", str(system), *arguments])
     assert isinstance(done.exception, smcpn.InputError)
     assert message in str(done.exception)
+
+
+def test_the_prior_is_told_and_drawn(system, tmp_path):
+    picture = tmp_path / "prior.png"
+    arguments = ["simulate", str(system), "--prior", "--draws", "60", "--picture", str(picture)]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    problem = load_system(str(system)).problem
+    assert done.stdout == smcpn.simulate(problem, draws=60, seed=1).summary() + "\n"
+    assert picture.stat().st_size > 1000
