@@ -22,6 +22,7 @@ from benchmarks.papers.differential_programming_studies import (
     sequel_problem,
 )
 from benchmarks.rows import Row, Study, at_least, at_most
+from smcpn.model.distribution import support
 
 Array = NDArray[np.float64]
 
@@ -81,7 +82,7 @@ class Logarithms:
 
     def __init__(self, maximum: smcpn.Maximum) -> None:
         self.likelihood, self.prior = maximum.function, maximum.problem.prior
-        supports = [one.support() for one in self.prior.distributions.values()]
+        supports = [support(one) for one in self.prior.distributions.values()]
         self.lower, self.upper = np.array(supports, dtype=float).T
 
     def log_density(self, points: Array) -> Array:

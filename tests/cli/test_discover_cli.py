@@ -36,7 +36,7 @@ def test_equations_of_a_file_with_a_test_as_text_and_json(folder):
     asked += ["--method", "search", "--time-unit", "s"]
     done = run(*asked, "--picture", "path.png")
     assert done.exit_code == 0, done.output
-    assert "x' = -0.4977(34) x [1.00]" in done.stdout
+    assert "x' = -0.4976(33) x [1.00]" in done.stdout
     assert "80 samples" in done.stdout
     assert "decay.csv" in done.stdout
     assert (folder / "path.png").is_file()

@@ -11,7 +11,7 @@ from scipy import stats
 import smcpn
 from smcpn.estimate.log_density import LogDensity
 from smcpn.results.gaussian_check import GaussianCheck, gaussian_check
-from smcpn.smc.start import DEGREES, PRIOR_SHARE, WIDTH
+from smcpn.smc.start import DEGREES, PRIOR_SHARE, WIDE_SHARE, WIDTH
 from tests.models import LINE_SOLVER, decay, line
 
 PRIOR = stats.norm(0.0, 3.0)
@@ -37,8 +37,11 @@ def test_draws_measure_what_quadrature_does(heavy):
     p /= p.sum() * step
     sd = float(np.sqrt((p @ grid**2 - (p @ grid * step) * (p @ grid)) * step))
     scale = float(heavy.factor[0, 0])
-    each = [stats.t(DEGREES, heavy.mode[0], w * scale).pdf(grid) for w in (1.0, WIDTH)]
-    q = (1.0 - PRIOR_SHARE) * np.mean(each, axis=0) + PRIOR_SHARE * PRIOR.pdf(grid)
+    once, twice, thrice = (
+        stats.t(DEGREES, heavy.mode[0], WIDTH**k * scale).pdf(grid) for k in range(3)
+    )
+    about = (1.0 - WIDE_SHARE) * (once + twice) + WIDE_SHARE * (twice + thrice)
+    q = (1.0 - PRIOR_SHARE) * 0.5 * about + PRIOR_SHARE * PRIOR.pdf(grid)
     share = 1.0 / float((p**2 / q).sum() * step)
     assert sd > 3 * scale
     found = [gaussian_check(heavy, seed) for seed in range(30)]

@@ -69,7 +69,7 @@ def test_posterior_of_a_linear_model(method):
     assert record.state_particles == 32 * (1 + (record.state_particles > 32))
     assert record.bridges == (method != "ibis")
     assert record.guided == (method != "ibis")
-    assert "state particles" in found.summary()
+    assert "state particles" in found.computation
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def test_a_start_that_is_imperfect_is_widened(loose):
     posterior = smcpn.identify(loose.problem, start=loose, **OPTIONS)
     plain = smcpn.identify(loose.problem, method="tempering", **OPTIONS)
     assert posterior.method.pareto_k > largest_k(OPTIONS["particles"])
-    assert "from the modes 3 times as wide" in str(posterior.method)
+    assert "from the modes 3 times as wide" in posterior.method.details
     assert posterior.warnings == ()
     error = np.hypot(posterior.log_evidence_se, plain.log_evidence_se)
     assert abs(posterior.log_evidence - plain.log_evidence) < 5 * error
