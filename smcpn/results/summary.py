@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +61,8 @@ class ParameterRow:
     prior_high: float = np.inf
     neighbour: str = ""
     correlation: float = 0.0
-    bound: float = np.nan
+    # It is nan as a rule, which equals nothing.
+    bound: float = field(default=np.nan, compare=False)
     by_mode: bool = False
 
     @property

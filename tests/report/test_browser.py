@@ -15,6 +15,7 @@ from smcpn.report.page import Gallery, rendered, write_page
 from smcpn.report.plots import simulation_figure
 from smcpn.report.style import figure
 from smcpn.simulation.particles import Simulation
+from smcpn.validation.verdict import Verdict
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 SAMPLES = 131072
@@ -58,7 +59,8 @@ def page_file(tmp_path_factory):
         parameters=table, parameter_pictures=[small], functions=[], scores=table, doubts=(),
         tests=[("rig </script>", (), [plot])], likelihoods=nothing, robust=nothing, effective="",
         states=[], validation="a line of the validation " * 8, validation_pictures=[], run=[small],
-        settings={"solver": "RK4" * 30}, versions={}, data=table,
+        settings={"solver": "RK4" * 30}, versions={}, data=table, verdict=Verdict("usable"),
+        computation="particles 1000",
     )  # fmt: skip
     return write_page(tmp_path_factory.mktemp("browser") / "out.html", page)
 
