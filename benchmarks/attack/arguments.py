@@ -309,6 +309,7 @@ def world() -> dict[str, Any]:
         smcpn.HamiltonianMonteCarlo(), smcpn.LangevinMetropolis(), smcpn.MeasuredMoves(),
         smcpn.LogNormal(0.1), maximum, smcpn.compare({"one": posterior}), smcpn.MoveSettings(),
         decay, live, smcpn.Poisson(), posterior, problem.prior, problem, rk4,
+        smcpn.simulate(problem, draws=40, steps=1),
         smcpn.RandomWalkMetropolis(), record, robust, posterior.simulate(record, steps=1),
         smcpn.solve(decay, record, {"rate": 1.0}, solver=smcpn.EKF1(order=2, steps=1)),
         smcpn.StateFilter(0.1, (0.1,), (0.1,)), smcpn.StudentT(0.1), validation, smcpn.WasteFree(),
