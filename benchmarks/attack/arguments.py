@@ -387,7 +387,8 @@ def targets() -> Iterator[Target]:
         if inspect.ismodule(public):
             for inner, function in vars(public).items():
                 if inspect.isfunction(function) and not inner.startswith("_"):
-                    yield _target(f"{name}.{inner}", function, good)
+                    known = {f"{name}.{inner}": good.get(inner, {})} | good
+                    yield _target(f"{name}.{inner}", function, known)
         elif not inspect.isclass(public):
             yield _target(name, public, good)
         elif not issubclass(public, Exception):
