@@ -19,7 +19,7 @@ CLOCKS = ("t", "time", "T", "Time")
 
 @dataclass(frozen=True)
 class Source:
-    """Where the columns of records are.
+    """Names of the columns of a file that are inputs, outputs and time.
 
     Attributes
     ----------

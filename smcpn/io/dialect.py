@@ -29,7 +29,7 @@ _COMMENT_MARKS = "#%!"
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a text file is written.
+    """Separator, decimal sign, encoding and header of a text file.
 
     Attributes
     ----------

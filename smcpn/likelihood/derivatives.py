@@ -91,7 +91,7 @@ class CompiledTangents:
 
 
 class Tangents(CompiledTangents):
-    """The same of a kernel with what it is made of."""
+    """Derivatives by tangents, of a kernel together with its likelihood."""
 
     contract: ClassVar[str] = "tangents"
     likelihood: LaneLikelihood

@@ -44,7 +44,7 @@ SCRIPTS = ("uplot/uPlot.iife.min.js", "live.js")
 
 @dataclass(frozen=True)
 class Address:
-    """Where the server listens."""
+    """Host and port at which the server listens."""
 
     host: str
     port: int

@@ -50,7 +50,7 @@ CHAINS, SWEEPS = 64, 100
 
 @dataclass(frozen=True)
 class Point:
-    """Where a search ended.
+    """End of a search: coefficients, initial states and noise.
 
     Attributes
     ----------

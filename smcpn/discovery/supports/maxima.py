@@ -27,7 +27,7 @@ MOST_MODELS, ROUNDS = 60, 3
 
 
 def required(ends: Sequence[Quadratic | None]) -> list[Quadratic]:
-    """Those that there are.
+    """Return those of the models whose trajectory does not diverge.
 
     Raises
     ------
