@@ -23,10 +23,8 @@ def record_figure(record: Record) -> Figure:
     Figure
         An axes for each of the first `MOST` inputs and of the first `MOST` outputs.
     """
-    units = record.y_unit.split(", ") * (1 if ", " in record.y_unit else record.n_outputs)
-    units += [""] * (record.n_outputs - len(units))
     curves = [
-        (f"output {j + 1}", units[j], y) for j, y in enumerate(record.y.T[:MOST])
+        (f"output {j + 1}", record.unit_of(j), y) for j, y in enumerate(record.y.T[:MOST])
     ] + [(f"input {j + 1}", "", u) for j, u in enumerate(record.u.T[:MOST])]  # fmt: skip
     curves = [one for one in curves if np.isfinite(one[2]).any()]
     drawing = figure(0.6 + 1.1 * max(1, len(curves)))

@@ -50,6 +50,8 @@ LIGHT = "#cfdbe6"
 """Bands."""
 ACCENT = "#c8501e"
 """Marks that are few: the truth, rejuvenations, limits crossed."""
+PAPER = "#f4f1e8"
+"""Ground behind what was learned from."""
 
 WIDTH = 7.2
 """Inches: a report's column."""
@@ -238,12 +240,6 @@ def with_unit(quantity: str, unit: str) -> str:
 def over_time(record: Record) -> str:
     """Label of the time axis of a record."""
     return plain(time_label(record.t_unit))
-
-
-def units_of(y_unit: str, outputs: int) -> list[str]:
-    """Units of the outputs of a record: one of all, or those of each."""
-    units = y_unit.split(", ")
-    return units if len(units) == outputs else units[:1] * outputs
 
 
 def as_points(values: Array) -> bool:
