@@ -60,7 +60,7 @@ def page_file(tmp_path_factory):
         tests=[("rig </script>", (), [plot])], likelihoods=nothing, robust=nothing, effective="",
         states=[], validation="a line of the validation " * 8, validation_pictures=[], run=[small],
         settings={"solver": "RK4" * 30}, versions={}, data=table, verdict=Verdict("usable"),
-        computation="particles 1000",
+        computation="particles 1000", run_facts=[("particles", "1000")],
     )  # fmt: skip
     return write_page(tmp_path_factory.mktemp("browser") / "out.html", page)
 
