@@ -27,6 +27,7 @@ from smcpn.live import server
 from smcpn.live.server import HISTORY, Board, application
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+RECORD = smcpn.Record(y=np.ones(2), dt=1.0, t_unit="h", y_unit="bar")
 HOSTILE = """</script><script>document.title = "taken"</script>"""
 
 
@@ -195,7 +196,7 @@ def test_the_stream_does_not_wait_for_a_server_that_stands_still(page):
 
 
 def test_a_port_that_is_taken_is_refused(page):
-    problem = SimpleNamespace(observe=("x",), records=[SimpleNamespace(t_unit="h")])
+    problem = SimpleNamespace(observe=("x",), records=[RECORD])
     with pytest.raises(smcpn.InputError, match="cannot be listened on"):
         LivePage(page.url.split("/")[2], "second", problem)
 
