@@ -85,17 +85,10 @@ def inspect(
     """
     check_written(None, plot)
     file = file_path("FILE", file)
-    is_system = str(file) in CASES or file.is_dir() or file.suffix in (SUFFIX, ".py")
     with as_sentences():
-        if not is_system:
-            from smcpn.checkpoint.inspection import inspect as described
-
-            say(described(file))
-        if is_system or plot is not None:
-            problem = _system(file) if is_system else _checkpointed(file)
-    if is_system:
-        say("\n".join(repr(record)[1:-1] for record in problem.records))
-    if plot is not None:
+        is_system = str(file) in CASES or file.is_dir() or file.suffix in (SUFFIX, ".py")
+        problem = _of_system(file) if is_system else _of_checkpoint(file, plot is not None)
+    if plot is not None and problem is not None:
         from smcpn.report.record import record_figure
 
         names = problem.ode.inputs, tuple(map(str, problem.observe))
@@ -103,17 +96,23 @@ def inspect(
         remark(f"picture: {plot}")
 
 
-def _system(name: Path) -> Problem:
+def _of_system(name: Path) -> Problem:
+    """Print the records that a system learns from, and return its problem."""
     from smcpn.config import load_system
 
-    return load_system(str(name)).problem
+    problem = load_system(str(name)).problem
+    say("\n".join(repr(record)[1:-1] for record in problem.records))
+    return problem
 
 
-def _checkpointed(file: Path) -> Problem:
+def _of_checkpoint(file: Path, needed: bool) -> Problem | None:
+    """Print what is in a checkpoint, and return its problem where it is needed."""
     from smcpn.checkpoint.codec import read_run
+    from smcpn.checkpoint.inspection import inspect as described
     from smcpn.run.restore import stored_problem
 
-    return stored_problem(read_run(file).header, file)
+    say(described(file))
+    return stored_problem(read_run(file).header, file) if needed else None
 
 
 def report(

@@ -55,7 +55,8 @@ class Scale:
 
     def grid(self, low: float, high: float, number: int) -> Array:
         """Return values at equal distances on the axis."""
-        return self.backward(np.linspace(*self.forward(np.array([low, high])), number))
+        begin, end = self.forward(np.array([low, high])).tolist()
+        return self.backward(np.linspace(begin, end, number))
 
     def slope(self, x: Array) -> Array:
         """Derivative of a value by its coordinate: a density over values, times it, is one here."""
@@ -63,10 +64,8 @@ class Scale:
 
     def histogram(self, values: Array, weights: Array) -> tuple[Array, Array]:
         """Return the density of weighted values over the coordinate, and the edges of its bins."""
-        ends = self.forward(np.array(self.range(values, weights)))
-        counts, edges = np.histogram(
-            self.forward(values), BINS, (float(ends[0]), float(ends[1])), weights=weights
-        )
+        begin, end = self.forward(np.array(self.range(values, weights))).tolist()
+        counts, edges = np.histogram(self.forward(values), BINS, (begin, end), weights=weights)
         return counts / np.diff(edges), self.backward(edges)
 
     def mark(self, axis: Axis, low: float, high: float, ticks: int) -> None:
