@@ -174,14 +174,8 @@ def outputs_figure(
         if measured[j]:
             scored = f": fit {fit[j]:.2f} %" if np.isfinite(fit[j]) else ""
             curves.set_title(plain(names[j]) + scored)
-            below = next(panels)
-            _plot_error(
-                below,
-                t,
-                y[:, j] - mean[:, j],
-                half,
-                with_unit("error", units[j]).replace(" ", "\n", 1),
-            )
+            below, label = next(panels), with_unit("error", units[j]).replace(" ", "\n", 1)
+            _plot_error(below, t, y[:, j] - mean[:, j], half, label)
             _shade(below, t, learned)
     drawing.axes[-1].set_xlabel(over_time(record))
     rest = f", the first {shown} of {len(names)} outputs" if shown < len(names) else ""
