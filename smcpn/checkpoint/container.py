@@ -43,6 +43,8 @@ RUN, RECORDS, STREAM, NESTED, POSTERIOR = KINDS = (
 )
 """Kinds of files: the first line of the header."""
 FORMAT_VERSION = 5
+READ_SINCE = {POSTERIOR: 4}
+"""The first format version that is read, by kind, of results; runs go on in their own only."""
 HEADER_BYTES = 512
 PREVIOUS = ".previous"
 """Suffix of the version before the last."""
@@ -377,10 +379,12 @@ def read_version(path: Path, kind: str, parse: Callable[[Group], T]) -> T:
     except NotPlainError as error:
         raise DamagedFileError(f"{path} cannot be read ({error}): {DAMAGED}") from None
     said, version = (file.attributes.get(name) for name in ("format", "format_version"))
-    if isinstance(version, int) and version != FORMAT_VERSION:
+    first = READ_SINCE.get(kind, FORMAT_VERSION)
+    if isinstance(version, int) and not first <= version <= FORMAT_VERSION:
+        known = f"{first} to {FORMAT_VERSION}" if first < FORMAT_VERSION else f"{FORMAT_VERSION}"
         raise InputError(
-            f"{path} has format version {version}, and this smcpn reads version "
-            f"{FORMAT_VERSION}: use the smcpn that wrote it, or begin another file"
+            f"{path} has format version {version}, and this smcpn reads version {known}: "
+            "use the smcpn that wrote it, or begin another file"
         )
     if len(file.attributes) != 2 or not isinstance(version, int) or str(said) != kind:
         raise DamagedFileError(f"{path} does not say what it is: {DAMAGED}")

@@ -21,6 +21,7 @@ from smcpn.checkpoint.schema import (
     POPULATION,
     REJUVENATIONS,
     TABLE,
+    TABLE_OF_4,
     checked,
 )
 from smcpn.checkpoint.schema import PARTICLES as PARTICLE_ARRAYS
@@ -241,16 +242,16 @@ def restored_rejuvenations(table: NDArray[Any], sizes: dict[str, int]) -> tuple[
     DamagedFileError
         If it is none, or its numbers are not those of so many particles and samples.
     """
-    if table.dtype != TABLE or table.ndim != 1:
+    if table.dtype not in (TABLE, TABLE_OF_4) or table.ndim != 1:
         raise DamagedFileError(f"the table of rejuvenations has other columns: {DAMAGED}")
     numbers = {name: table[name] for name in table.dtype.names or () if name != "proposal"}
-    checked("rejuvenations", numbers, REJUVENATIONS, sizes)
+    checked("rejuvenations", numbers, {name: REJUVENATIONS[name] for name in numbers}, sizes)
     found = []
     for row in table:
-        values = {field.name: row[field.name].item() for field in COLUMNS}
+        values = {name: row[name].item() for name in (*numbers, "proposal")}
+        evidence = EvidenceEstimate(values.pop("evidence_log"), values.pop("evidence_variance"))
         values["proposal"] = values["proposal"].decode("ascii", "replace")
         if not values["proposal"].isprintable():
             raise DamagedFileError(f"the name of a proposal is damaged: {DAMAGED}")
-        evidence = EvidenceEstimate(float(row["evidence_log"]), float(row["evidence_variance"]))
         found.append(Rejuvenation(**values, evidence=evidence))
     return tuple(found)

@@ -72,7 +72,7 @@ class MethodDocument(Document):
     modes: Whole
     ends: list[Number] = Field(default_factory=list)
     pareto_k: float
-    width: Number
+    width: Number = 1.0
     fallback: Line
     weighings: float
     search_weighings: float

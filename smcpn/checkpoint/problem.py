@@ -78,7 +78,7 @@ class GivenDocument(Document):
     observe: list[Line]
     noise: list[Line | float]
     process_noise: dict[Name, Line | float]
-    delay: dict[Name, Name | Number]
+    delay: dict[Name, Name | Number] = Field(default_factory=dict)
     initial: Line | float | Initial | list[Line | float | Initial]
 
 

@@ -235,6 +235,8 @@ TABLE = np.dtype(
     + [("evidence_log", "f8"), ("evidence_variance", "f8")]
 )
 """Type of the table of rejuvenations."""
+TABLE_OF_4 = np.dtype([(name, TABLE[name]) for name in TABLE.names or () if name != "missed"])
+"""The same in a result of format 4; what it lacks has the default of `Rejuvenation`."""
 
 
 def checked(

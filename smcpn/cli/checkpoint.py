@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from smcpn.cli.options import Json, Quiet, ReportFile, Verbose, Workers
+from smcpn.cases import CASES
+from smcpn.cli.options import Json, Quiet, ReportFile, Verbose, Workers, check_written
 from smcpn.cli.terminal import remark, say
+from smcpn.config.document import SUFFIX
 from smcpn.errors import InputError
 from smcpn.files import file_path
 
 if TYPE_CHECKING:
+    from smcpn.model.problem import Problem
     from smcpn.results.posterior import Posterior
 
 File = Annotated[Path, typer.Argument(help="A checkpoint, as run.h5.", metavar="FILE")]
@@ -61,15 +64,55 @@ def resume(
         remark(f"report: {written}")
 
 
-def inspect(file: File) -> None:
-    """Print what is in a checkpoint.
+def inspect(
+    file: Annotated[
+        Path,
+        typer.Argument(help="A checkpoint, as run.h5; or a system, as mysystem.", metavar="FILE"),
+    ],
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw the first record, before anything is fitted.",
+            metavar="FILE.png|svg|pdf",
+        ),
+    ] = None,
+) -> None:
+    """Print what is in a checkpoint, or the records that a system is to learn from.
 
     Example: smcpn inspect run.h5
-    """
-    from smcpn.checkpoint.inspection import inspect as described
 
+    Example: smcpn inspect mysystem --plot record.png
+    """
+    check_written(None, plot)
+    file = file_path("FILE", file)
     with as_sentences():
-        say(described(file_path("FILE", file)))
+        is_system = str(file) in CASES or file.is_dir() or file.suffix in (SUFFIX, ".py")
+        problem = _of_system(file) if is_system else _of_checkpoint(file, plot is not None)
+    if plot is not None and problem is not None:
+        from smcpn.report.record import record_figure
+
+        names = problem.ode.inputs, tuple(map(str, problem.observe))
+        record_figure(problem.records[0], *names).savefig(plot, bbox_inches="tight")
+        remark(f"picture: {plot}")
+
+
+def _of_system(name: Path) -> Problem:
+    """Print the records that a system learns from, and return its problem."""
+    from smcpn.config import load_system
+
+    problem = load_system(str(name)).problem
+    say("\n".join(repr(record)[1:-1] for record in problem.records))
+    return problem
+
+
+def _of_checkpoint(file: Path, needed: bool) -> Problem | None:
+    """Print what is in a checkpoint, and return its problem where it is needed."""
+    from smcpn.checkpoint.codec import read_run
+    from smcpn.checkpoint.inspection import inspect as described
+    from smcpn.run.restore import stored_problem
+
+    say(described(file))
+    return stored_problem(read_run(file).header, file) if needed else None
 
 
 def report(

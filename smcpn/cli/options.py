@@ -171,8 +171,8 @@ Hold = Annotated[
 Likelihood = Annotated[
     str | None,
     typer.Option(
-        help="How data and solver meet.",
-        metavar="|".join(LIKELIHOODS),
+        help=f"How data and solver meet: {', '.join(LIKELIHOODS)}.",
+        metavar="NAME",
         autocompletion=completing(LIKELIHOODS),
         rich_help_panel=RUN,
     ),
@@ -181,8 +181,8 @@ SolverName = Annotated[
     str | None,
     typer.Option(
         "--solver",
-        help="How the ODE is solved; 'auto' looks whether it is stiff.",
-        metavar="|".join(["auto", *SOLVERS]),
+        help=f"How the ODE is solved: {', '.join(SOLVERS)}; 'auto' looks whether it is stiff.",
+        metavar="NAME",
         autocompletion=completing(("auto", *SOLVERS)),
         rich_help_panel=RUN,
     ),
@@ -190,8 +190,8 @@ SolverName = Annotated[
 Method = Annotated[
     str | None,
     typer.Option(
-        help="How particles get from the prior to the posterior.",
-        metavar="|".join(METHODS),
+        help=f"How particles get from the prior to the posterior: {', '.join(METHODS)}.",
+        metavar="NAME",
         autocompletion=completing(METHODS),
         rich_help_panel=RUN,
     ),

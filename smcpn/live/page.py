@@ -30,6 +30,7 @@ from smcpn.io.events import Event
 from smcpn.io.sink import json_text
 from smcpn.model.problem import Problem
 from smcpn.report.page import rendered
+from smcpn.report.style import with_unit
 from smcpn.units import time_label
 
 FRAME_SECONDS = 0.15
@@ -39,7 +40,7 @@ RECENT = 4096
 """Samples that wait for a frame, and those whose latency is summed up."""
 EVENTS = 20
 Array = NDArray[np.float64]
-SCRIPTS = ("uplot/uPlot.iife.min.js", "live.js")
+SCRIPTS = ("uplot/uPlot.iife.min.js", "axes.js", "live.js")
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,9 @@ class LivePage:
         address = Address.of(serve)
         if find_spec("uvicorn") is None or find_spec("starlette") is None:
             raise InputError("--serve needs two more packages: pip install smcpn[web]")
-        outputs = [str(name) for name in problem.observe]
-        clock = time_label(problem.records[0].t_unit)
+        record = problem.records[0]
+        outputs = [with_unit(str(one), record.unit_of(j)) for j, one in enumerate(problem.observe)]
+        clock = time_label(record.t_unit)
         self._settings: dict[str, Any] = {
             "host": address.host,
             "port": address.port,
@@ -212,8 +214,8 @@ class LivePage:
             fields["state"] = self._posterior()
         return json_text(fields)
 
-    def _shown_samples(self) -> dict[str, Array]:
-        """Columns of the samples since the last frame; of many those of extreme value or residual.
+    def _shown_samples(self) -> dict[str, Any]:
+        """Columns of the samples since the last frame; of many those where a curve is extreme.
 
         A frame is as wide as ten pixels: what lies between would not be seen.
         """
@@ -221,12 +223,14 @@ class LivePage:
         while self._samples:
             samples.append(self._samples.popleft())
         if not samples:
-            return dict.fromkeys(("t", "y", "predicted", "sd"), np.empty(0))
+            return {**dict.fromkeys(("t", "y", "predicted", "sd"), np.empty(0)), "thinned": False}
         t, y, prediction = (np.array(column) for column in zip(*samples, strict=True))
         y = y.reshape(len(t), -1)
-        some = extremes(np.hstack([y, (y - prediction[:, 0]) / prediction[:, 1]]))
-        columns = {"t": t, "y": y, "predicted": prediction[:, 0], "sd": prediction[:, 1]}
-        return {name: column[some] for name, column in columns.items()}
+        mean, sd = prediction[:, 0], prediction[:, 1]
+        some = extremes(np.hstack([y, (y - mean) / sd, mean, mean - 1.96 * sd, mean + 1.96 * sd]))
+        columns = {"t": t, "y": y, "predicted": mean, "sd": sd}
+        shown: dict[str, Any] = {name: column[some] for name, column in columns.items()}
+        return {**shown, "thinned": len(some) < len(t)}
 
     def _posterior(self) -> dict[str, Any] | None:
         state, latencies = self._state, list(self._latencies)

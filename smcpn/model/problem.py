@@ -456,7 +456,10 @@ def check_record(record: Record, ode: ODE, n_outputs: int, learned: Sequence[Rec
     if record.n_inputs != len(ode.inputs):
         raise InputError(
             f"{record.name}: u has {counted(record.n_inputs, 'column')} but model '{ode.name}' has "
-            f"{counted(len(ode.inputs), 'input')} ({', '.join(ode.inputs) or 'none'})"
+            f"{counted(len(ode.inputs), 'input')} ({', '.join(ode.inputs) or 'none'}): it "
+            f"returns {counted(len(ode.states), 'derivative')}, so that as many arguments are "
+            f"states ({', '.join(ode.states)}); return the derivative of every state, and give "
+            "every input a column"
         )
     if record.n_outputs not in (0, n_outputs):
         raise InputError(

@@ -32,6 +32,13 @@ CONTEXT = 64
 """Input samples a slice remembers on either side, so that interpolation sees across its ends."""
 
 
+class Cut(NamedTuple):
+    """The record that another one is a part of, and the number of its first sample there."""
+
+    whole: Record
+    first: int
+
+
 @checked
 @dataclass(frozen=True, eq=False)
 class Record(WithCard):
@@ -91,11 +98,12 @@ class Record(WithCard):
     u_function: InputFunction | None = None
     u_before: Array | None = None
     u_after: Array | None = None
+    cut: Cut | None = None
 
     def __post_init__(self) -> None:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         check_fields(
-            self, "name", "y_unit", "t_unit", "periodic", "u_function", "u_before", "u_after"
+            self, "name", "y_unit", "t_unit", "periodic", "u_function", "u_before", "u_after", "cut"
         )
         put("t_unit", time_unit(self.t_unit))
         if callable(self.u):
@@ -227,7 +235,9 @@ class Record(WithCard):
 
     def __getstate__(self) -> dict[str, Any]:
         # What is in a file is sent by its name, and times that follow from dt not at all.
-        state = {name: InFile.of(value) or value for name, value in vars(self).items()}
+        # Nor is the whole record sent with a part of it.
+        own = vars(self) | {"cut": None}
+        state = {name: InFile.of(value) or value for name, value in own.items()}
         return state if self.dt is None else {**state, "t": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -306,6 +316,11 @@ class Record(WithCard):
         """Number of outputs."""
         return self.y.shape[1]
 
+    def unit_of(self, output: int) -> str:
+        """Unit of an output by its number: that of all where one is known, "" where none is."""
+        units = self.y_unit.split(", ")
+        return units[output if output < len(units) else 0]
+
     @property
     def uniform(self) -> bool:
         """Whether the sampling interval is the same throughout, to 1e-9 and rounding."""
@@ -330,7 +345,11 @@ class Record(WithCard):
         return known or self.hold == "bandlimited"
 
     def __getitem__(self, index: slice) -> Record:
-        """Cut out the samples ``record[a:b]``; the input beyond the cut stays known."""
+        """Cut out the samples ``record[a:b]``; the input beyond the cut stays known.
+
+        The part remembers what it was cut from: a posterior that learned from the beginning of the
+        whole runs through what lies between.
+        """
         if not isinstance(index, slice) or index.step not in (None, 1):
             raise InputError(f"{self.name}: slice a record as record[a:b], without a step")
         try:
@@ -342,7 +361,9 @@ class Record(WithCard):
         if b <= a:
             raise InputError(f"{self.name}: the slice [{a}:{b}] is empty")
         before, after = self.input_around()
+        whole, first = self.cut or (self, 0)
         return self._with(
+            cut=Cut(whole, first + a),
             u=self.u[a:b],
             y=self.y[a:b] if self.n_outputs else None,
             t=self.t[a:b],
@@ -393,6 +414,7 @@ class Record(WithCard):
         if not self.periodic or self.dt is None:
             raise InputError(f"{self.name}: only a periodic record with dt can be repeated")
         return self._with(
+            cut=None,
             u=np.tile(self.u, (times, 1)),
             y=np.tile(self.y, (times, 1)) if self.n_outputs else None,
         )
@@ -412,6 +434,7 @@ class Record(WithCard):
         if reason:
             raise InputError(f"{self.name} cannot be continued by {more.name}: {reason}")
         return self._with(
+            cut=None,
             u=np.concatenate([self.u, more.u]),
             y=np.concatenate([self.y, more.y]),
             t=np.concatenate([self.t, more.t]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import traceback
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -21,6 +22,9 @@ BRANCH_REMEDY = (
     "in place of if, max() and 'and'"
 )
 CALL_REMEDY = "give an unknown function as the default of its argument, f=smcpn.spline(...)"
+PARENTHESIS_REMEDY = (
+    f"put an operator or a comma before it, c * (u - x) or v, (u - x), or {CALL_REMEDY}"
+)
 USE_REMEDY = "call an unknown function with its arguments, as friction(v)"
 FUNCTION_REMEDY = (
     "write it with numpy's elementary functions and numpy.where, or erf and expit of scipy.special"
@@ -115,6 +119,11 @@ def called(
             raise InputError(
                 f"model '{name}' branches on a traced value: {BRANCH_REMEDY}"
             ) from error
+        if "'SX' object is not callable" in str(error):
+            raise InputError(
+                f"model '{name}' has a quantity before a parenthesis, as if it were a function"
+                f"{_line_of(error, function)}: {PARENTHESIS_REMEDY}"
+            ) from error
         function_of_numbers = _UNTRACEABLE.search(str(error))
         if function_of_numbers:
             called_one = function_of_numbers[1] or function_of_numbers[2]
@@ -126,6 +135,15 @@ def called(
         raise InputError(
             f"model '{name}' cannot be traced ({type(error).__name__}: {reason}){remedy}"
         ) from error
+
+
+def _line_of(error: Exception, function: Callable[..., Any]) -> str:
+    """Say which line of a function an error is of; nothing where it is of none, or not there."""
+    code = getattr(function, "__code__", None)
+    for step in reversed(traceback.extract_tb(error.__traceback__)):
+        if code is not None and step.filename == code.co_filename and step.line:
+            return f" in {shown(step.line)}"
+    return ""
 
 
 def scalars(returned: Any, name: str) -> list[ca.SX]:

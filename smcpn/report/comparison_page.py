@@ -105,7 +105,8 @@ def _scores(simulations: Simulations) -> Table:
             for output in range(simulation.record.n_outputs):
                 score = Score.of(simulation, output)
                 name = f"{model}, {record}" if len(simulations) > 1 else model
-                name += f", output {output + 1}" if simulation.record.n_outputs > 1 else ""
+                several = simulation.record.n_outputs > 1
+                name += f", {simulation.names_of_outputs[output]}" if several else ""
                 rows.append(
                     [name, f"{score.rmse_of_mean:.4g}", score.unit, f"{score.fit:.2f} %",
                      f"{100 * score.coverage:.1f} %"]
@@ -115,16 +116,19 @@ def _scores(simulations: Simulations) -> Table:
 
 def _plots(name: str, every: Mapping[str, Simulation]) -> list[Plot]:
     """A plot of every output that was measured."""
-    records = [simulation.record for simulation in every.values()]
-    if not records or not 2 <= len(records[0]) <= LONGEST:
+    if not every:
+        return []
+    first = next(iter(every.values()))
+    record, names = first.record, first.names_of_outputs
+    if not 2 <= len(record) <= LONGEST:
         return []
     caption = f"{name}: measured, the mean simulation of each model, and the errors."
     return [
         compared_plot(
-            records[0], j, {model: one.mean[:, j] for model, one in every.items()}, caption
+            record, j, names[j], {model: one.mean[:, j] for model, one in every.items()}, caption
         )
-        for j in range(records[0].n_outputs)
-        if np.isfinite(records[0].y[:, j]).any()
+        for j in range(record.n_outputs)
+        if np.isfinite(record.y[:, j]).any()
     ]
 
 

@@ -30,7 +30,7 @@ from smcpn.report.residuals import error_budget_figure, frequency_figure, innova
 from smcpn.results.draws import WeightedDraws
 from smcpn.results.posterior import Posterior
 from smcpn.results.robust import Robust
-from smcpn.results.scores import score_table, scores_of, with_tests
+from smcpn.results.scores import Score, score_table, scores_of, with_tests
 from smcpn.results.summary import shortened
 from smcpn.simulation.particles import Simulation
 from smcpn.simulation.states import States
@@ -42,6 +42,8 @@ NOT_VALIDATED = (
     "Not done: the noise has a density that is not about the output, so that no innovation is "
     "normal. Compare simulations of the test records with what was measured."
 )
+MOST_FITS = 4
+"""Fits among the main figures."""
 PACKAGES = ("numpy", "scipy", "numba", "casadi", "matplotlib")
 
 
@@ -117,13 +119,13 @@ def _text(label: Any) -> str:
     return f"{label:.6g}" if isinstance(label, float) else str(label)
 
 
-def summary_facts(posterior: WeightedDraws) -> list[tuple[str, str]]:
-    """Return the main figures of the run as (name, value)."""
-    timing = posterior.timing
+def summary_facts(posterior: WeightedDraws, scores: Mapping[str, Score]) -> list[tuple[str, str]]:
+    """Return the main figures of the result as (name, value): what was learned, and how it fits."""
+    fits = [(name, one.fit) for name, one in scores.items() if np.isfinite(one.fit)]
     return [
-        ("samples", f"{posterior.problem.n_samples}"),
-        *posterior.run_facts,
-        ("time", f"{timing.wall:.2f} s"),
+        ("parameters", f"{len(posterior.names)}"),
+        ("samples learned from", f"{posterior.problem.n_samples}"),
+        *((f"fit, {name}", f"{fit:.3g} %") for name, fit in fits[:MOST_FITS]),
     ]
 
 
@@ -229,9 +231,10 @@ def write_report(
         TEMPLATE,
         title=title or posterior.problem.ode.name,
         description=posterior.problem.ode.doc.strip().split("\n\n")[0].replace("``", ""),
-        facts=summary_facts(posterior),
+        facts=summary_facts(posterior, scores),
         verdict=with_tests(posterior.verdict, scores),
         doubts=posterior.warnings,
+        run_facts=posterior.run_facts,
         computation=posterior.computation,
         parameters=parameter_table(posterior, known),
         parameter_pictures=_parameter_pictures(gallery, posterior, known),

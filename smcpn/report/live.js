@@ -2,10 +2,11 @@
 "use strict";
 (() => {
   const SECONDS = 10, MOST_POINTS = 6000, MOST_STATES = 600, MOST_PLOTS = 12, SILENT_MS = 3000;
+  const LEAST = "least"; // the lower of two curves, which the legend does not name
   const HEADS = ["mean", "sd", "2.5 %", "97.5 %"];
   const by = (id) => document.getElementById(id);
   const TIME = by("outputs").dataset.time;
-  const short = (value, digits = 4) => (value == null ? "–" : Number(value.toPrecision(digits)).toString());
+  const short = AXES.short;
   const element = (name, className, text = "") => Object.assign(document.createElement(name), { className, textContent: text });
   const write = (place, text) => { if (place.textContent !== text) place.textContent = text; };
 
@@ -31,62 +32,61 @@
     clear() { for (const column of this.columns) column.length = 0; }
   }
 
-  /* Width of the y axis: room for its longest number, in steps, so that most panels stay aligned. */
-  const room = (_, values) => {
-    const longest = Math.max(0, ...(values ?? []).map((value) => (value ?? "").length));
-    return 64 + 48 * Math.ceil(Math.max(0, 7 * longest - 48) / 48);
-  };
-
-  /* Numbers of the y axis, with as many digits as tell them apart. */
-  const figures = (_, splits, __, ___, step) => {
-    const largest = Math.max(...splits.map((value) => Math.abs(value ?? 0)));
-    const digits = Math.min(15, Math.max(1, 2 + Math.floor(Math.log10(largest / step || 1))));
-    return splits.map((value) => (value == null ? "" : short(value, digits)));
-  };
-
-  /* Range of the y axis; of a constant it has a width that numbers can tell apart. */
-  const spread = (_, low, high) => {
-    if (low == null) return [null, null];
-    const least = 1e-6 * Math.max(Math.abs(low), Math.abs(high)), add = high - low < least ? least : 0;
-    return uPlot.rangeNum(low - add, high + add, 0.1, true);
-  };
-
-  function plotIn(place, label, curves, height, legend = false) {
+  /* `bands` are pairs of curves with a ground or a tone between them; the legend leaves out what is called LEAST. */
+  function plotIn(place, label, curves, bands, height, legend = false) {
     place.append(element("div", "label", label));
     const series = [{ label: TIME }];
     for (const [name, tone, width] of curves) series.push({ label: name, stroke: colour(tone), width, points: { show: false } });
-    const axis = { stroke: colour("ink"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
     const plot = new uPlot({
-      width: Math.max(place.clientWidth, 200), height, series, scales: { x: { time: false }, y: { range: spread } },
-      bands: [{ series: [1, 2], fill: colour("band") }], legend: { show: legend, live: false, markers: { width: 0, fill: (plot, i) => plot.series[i].stroke(plot, i) } }, cursor: { show: false },
-      axes: [{ ...axis, space: 70, size: 28 }, { ...axis, size: room, values: figures }],
+      width: Math.max(place.clientWidth, 200), height: height + 18, series, scales: { x: { time: false }, y: { range: AXES.spread } },
+      bands: bands.map(([upper, lower, tone]) => ({ series: [upper, lower], fill: colour(tone) })),
+      legend: { show: legend, live: false, markers: { width: 0, fill: (plot, i) => plot.series[i].stroke(plot, i) } }, cursor: { show: false },
+      axes: AXES.both(colour, TIME),
     }, curves.map(() => []).concat([[]]), place);
-    new ResizeObserver(() => { if (plot.width !== place.clientWidth) plot.setSize({ width: place.clientWidth, height }); }).observe(place);
+    for (const row of place.querySelectorAll(".u-legend .u-series")) if (row.textContent === LEAST) row.style.display = "none";
+    new ResizeObserver(() => { if (plot.width !== place.clientWidth) plot.setSize({ width: place.clientWidth, height: height + 18 }); }).observe(place);
     return plot;
   }
 
-  const names = JSON.parse(by("outputs").dataset.names);
-  const outputs = names.map((name) => {
-    const place = element("div", "plot");
+  /* Each curve is drawn by its greatest and least value in a frame, which are one where a frame has every sample. */
+  const twice = (name, tone, width) => [[name, tone, width], [LEAST, tone, width]];
+  const INTERVAL = [["97.5 %", "band", 1], ["2.5 %", "band", 1]];
+  const outputs = JSON.parse(by("outputs").dataset.names).map((name) => {
+    const place = element("div", "plot"), over = `${name}: measured and predicted one sample ahead, 95 % band`;
     by("outputs").append(place);
     return {
-      ring: new Ring(6, MOST_POINTS),
-      over: plotIn(place, `${name}: measured and predicted one sample ahead, 95 % band`, [["97.5 %", "band", 1], ["2.5 %", "band", 1], ["measured", "data", 1.5], ["predicted", "model", 1]], 230, true),
-      residual: plotIn(place, `${name}: residual in predicted standard deviations; 95 % lie in the band`, [["97.5 %", "band", 1], ["2.5 %", "band", 1], ["residual", "model", 1]], 150),
+      ring: new Ring(9, MOST_POINTS),
+      over: plotIn(place, over, [...INTERVAL, ...twice("measured", "data", 1.5), ...twice("predicted", "model", 1)],
+        [[1, 2, "band"], [3, 4, "data"]], 230, true),
+      residual: plotIn(place, `${name}: residual in predicted standard deviations; 95 % lie in the band`,
+        [...INTERVAL, ...twice("residual", "model", 1)], [[1, 2, "band"], [3, 4, "data"]], 150),
     };
   });
   const histories = new Map(), boxes = new Map(), rows = new Map();
   let latest = null, state = null, changed = false, asked = false, heard = 0, grew = 0, run = "", ended = false;
   window.drawn = 0;
 
+  const least = (values) => values.reduce((a, b) => (a == null || (b != null && b < a) ? b : a), null);
+  const greatest = (values) => values.reduce((a, b) => (a == null || (b != null && b > a) ? b : a), null);
+
+  /* Upper end of the band, lower end, then the greatest and the least of measured, predicted and residual. */
+  function ends(frame, j, some) {
+    const rows = some.map((k) => {
+      const y = frame.y[k][j], m = frame.predicted[k][j], s = frame.sd[k][j], known = m != null && s != null;
+      return [known ? m + 1.96 * s : null, known ? m - 1.96 * s : null, y, m, known && y != null ? (y - m) / s : null];
+    });
+    const column = (i) => rows.map((row) => row[i]);
+    return [greatest(column(0)), least(column(1)), ...[2, 3, 4].flatMap((i) => [greatest(column(i)), least(column(i))])];
+  }
+
   function take(frame) {
     if (!latest || frame.samples !== latest.samples) grew = Date.now();
     latest = frame;
-    frame.t.forEach((t, k) => outputs.forEach(({ ring }, j) => {
-      const y = frame.y[k][j], m = frame.predicted[k][j], s = frame.sd[k][j];
-      const known = m != null && s != null;
-      ring.push([t, known ? m + 1.96 * s : null, known ? m - 1.96 * s : null, y, m, known && y != null ? (y - m) / s : null]);
-    }));
+    const rows = frame.t.map((_, k) => [k]);
+    // Of a frame that has too many samples there are those of extreme values: it is one column of pixels.
+    for (const some of frame.thinned ? [frame.t.map((_, k) => k)] : rows) outputs.forEach(({ ring }, j) => {
+      for (const t of new Set([frame.t[some[0]], frame.t[some[some.length - 1]]])) ring.push([t, ...ends(frame, j, some)]);
+    });
     ended = frame.over;
     if (frame.state) note(frame.state);
   }
@@ -98,7 +98,7 @@
       if (!histories.has(name)) {
         const place = element("div", "plot");
         by("histories").append(place);
-        histories.set(name, { ring: new Ring(4, MOST_STATES), plot: plotIn(place, `${name}, mean and 95 % interval`, [["97.5 %", "band", 1], ["2.5 %", "band", 1], ["mean", "model", 1.5]], 150) });
+        histories.set(name, { ring: new Ring(4, MOST_STATES), plot: plotIn(place, `${name}, mean and 95 % interval`, [...INTERVAL, ["mean", "model", 1.5]], [[1, 2, "band"]], 150) });
       }
       const { ring } = histories.get(name), times = ring.columns[0];
       if (!times.length || state.time > times[times.length - 1]) ring.push([state.time, high, low, mean]);
@@ -156,9 +156,9 @@
   function draw() {
     asked = false;
     for (const { ring, over, residual } of outputs) {
-      const all = ring.columns[0], [t, high, low, y, m, e] = ring.since(all[all.length - 1] - SECONDS);
-      over.setData([t, high, low, y, m]);
-      residual.setData([t, t.map(() => 1.96), t.map(() => -1.96), e]);
+      const all = ring.columns[0], [t, high, low, ...curves] = ring.since(all[all.length - 1] - SECONDS);
+      over.setData([t, high, low, ...curves.slice(0, 4)]);
+      residual.setData([t, t.map(() => 1.96), t.map(() => -1.96), ...curves.slice(4)]);
     }
     if (changed || ended || !state) facts();
     if (changed) {

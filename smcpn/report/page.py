@@ -28,7 +28,7 @@ from smcpn.status import tell
 
 GENERATOR = b'<meta name="generator" content="smcpn">'
 STYLE = ("uplot/uPlot.min.css", "page.css")
-SCRIPT = ("uplot/uPlot.iife.min.js", "plots.js")
+SCRIPT = ("uplot/uPlot.iife.min.js", "axes.js", "plots.js")
 RASTER_DPI = 150
 """Of parts of a figure that are drawn as points, e.g. thousands of markers."""
 

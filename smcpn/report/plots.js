@@ -49,15 +49,10 @@
     return values.some(Number.isNaN) ? Array.from(values, (v) => (Number.isNaN(v) ? null : v)) : values;
   }
 
-  const number = (_, value) => (value == null ? "–" : Number(value.toPrecision(6)).toString());
+  const number = (_, value) => AXES.short(value, 6);
 
-  /* Width of the y axis: room for its longest number, in steps, so that most panels stay aligned. */
-  const room = (_, values) => {
-    const longest = Math.max(0, ...(values ?? []).map((value) => (value ?? "").length));
-    return 64 + 48 * Math.ceil(Math.max(0, 7 * longest - 48) / 48);
-  };
-
-  function options(panel, last, group, time) {
+  function options(panel, number_of_panel, group, content) {
+    const { time, shaded } = content, last = number_of_panel === content.panels.length - 1;
     const series = [{ label: time, value: number }];
     for (const label of panel.band ? ["97.5 %", "2.5 %"] : [])
       series.push({ label, stroke: colour("band"), width: 1, points: { show: false }, value: number });
@@ -68,21 +63,29 @@
         ...(curve.points ? { points: { show: true, size: 6, width: 0, fill: colour(style.colour) } } : {}),
       });
     }
-    const axis = { stroke: colour("ink"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
     return {
       width: 300,
-      height: last ? 210 : 260,
-      scales: { x: { time: false } },
+      height: (number_of_panel ? 210 : 260) + (last ? 18 : 0),
+      scales: { x: { time: false }, y: { range: AXES.spread } },
       series,
       bands: panel.band ? [{ series: [1, 2], fill: colour("band") }] : [],
-      axes: [{ ...axis, space: 70, size: 28 }, { ...axis, size: room }],
+      axes: AXES.both(colour, last ? time : undefined),
       cursor: { sync: { key: group.key }, drag: { x: true, y: false } },
       legend: { markers: { width: 0, fill: (plot, i) => plot.series[i].stroke(plot, i) } },
       hooks: {
         setScale: [(plot, scale) => scale === "x" && group.follow(plot)],
-        drawClear: [(plot) => levels(plot, panel.levels)],
+        drawClear: [(plot) => grounds(plot, shaded), (plot) => levels(plot, panel.levels)],
       },
     };
+  }
+
+  function grounds(plot, intervals) {
+    const { left, top, width, height } = plot.bbox;
+    plot.ctx.fillStyle = colour("paper")();
+    for (const ends of intervals) {
+      const [from, to] = ends.map((t) => Math.min(Math.max(plot.valToPos(t, "x", true), left), left + width));
+      plot.ctx.fillRect(from, top, to - from, height);
+    }
   }
 
   function levels(plot, ends) {
@@ -158,7 +161,7 @@
       place.append(element("div", "label", panel.label));
       const curves = panel.curves.map((curve) => sum(curve.terms, arrays));
       const band = panel.band ? [sum(panel.band[1], arrays), sum(panel.band[0], arrays)] : [];
-      group.plots.push(new uPlot(options(panel, i > 0, group, content.time), [t, ...band, ...curves], place));
+      group.plots.push(new uPlot(options(panel, i, group, content), [t, ...band, ...curves], place));
     });
     place.append(buttons(group, content.mark));
     place.addEventListener("wheel", (event) => {

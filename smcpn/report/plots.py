@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from smcpn.discovery.results.discovery import Discovery
 from smcpn.model.record import Record
 from smcpn.report.page import Gallery, Picture
-from smcpn.report.style import as_points, units_of, with_unit
+from smcpn.report.style import as_points, with_unit
 from smcpn.report.trajectories import worst_window
 from smcpn.simulation.particles import TWO_SIDED_95, Simulation
 from smcpn.simulation.states import States
@@ -78,6 +78,8 @@ class Plot:
         What is shown without a script, and printed.
     mark : tuple of (str, float, float), optional
         A window of time that a button goes to, and what the button says.
+    shaded : sequence of (float, float)
+        Intervals of time with another ground.
     """
 
     t: Array
@@ -87,6 +89,7 @@ class Plot:
     caption: str
     picture: Picture | None = None
     mark: tuple[str, float, float] | None = None
+    shaded: Sequence[tuple[float, float]] = ()
 
     def data(self) -> str:
         """The plot as JSON, for an attribute of an element."""
@@ -105,6 +108,7 @@ class Plot:
                     for panel in self.panels
                 ],
                 "mark": self.mark,
+                "shaded": list(self.shaded),
             }
         )
 
@@ -158,9 +162,8 @@ def simulation_figure(
     half = TWO_SIDED_95 * simulation.sd[:, output]
     step = float(np.median(half)) / FINE
     arrays = {"mean": Rounded(mean, step), "half": Rounded(half, step)}
-    unit = units_of(record.y_unit, simulation.mean.shape[1])[output]
-    names = simulation.names_of_outputs
-    label = with_unit(names[output] if len(names) > 1 else "output", unit)
+    unit = record.unit_of(output)
+    label = with_unit(simulation.names_of_outputs[output], unit)
     model = Curve("simulated", "model", ((1, "mean"),))
     band: tuple[Terms, Terms] = (((1, "mean"), (-1, "half")), ((1, "mean"), (1, "half")))
     y = record.y[:, output] if record.n_outputs else np.full(len(record), np.nan)
@@ -181,9 +184,13 @@ def simulation_figure(
         Panel(with_unit("error", unit), (error,), (((-1, "half"),), ((1, "half"),))),
     ]
     mark = ("largest error", float(part[0]), float(part[-1]))
+    t, shaded = record.t, [(a, b) for a, b in simulation.learned if b - a < len(record)]
+    if shaded:
+        caption += " Shaded: what was learned from; the rest is predicted."
     return Plot(
-        record.t, time_label(record.t_unit), {**arrays, "y": y}, panels, caption, picture, mark
-    )
+        t, time_label(record.t_unit), {**arrays, "y": y}, panels, caption, picture, mark,
+        [(float(t[a]), float(t[min(b, len(t) - 1)])) for a, b in shaded],
+    )  # fmt: skip
 
 
 def innovation_plots(validation: Validation, output: int) -> list[Plot]:
@@ -268,7 +275,9 @@ def path_plots(found: Discovery) -> list[Plot]:
     return plots
 
 
-def compared_plot(record: Record, output: int, means: Mapping[str, Array], caption: str) -> Plot:
+def compared_plot(
+    record: Record, output: int, name: str, means: Mapping[str, Array], caption: str
+) -> Plot:
     """One measured output and what each of several models simulates, errors below."""
     arrays = {"y": record.y[:, output]} | {f"m{k}": mean for k, mean in enumerate(means.values())}
     points = as_points(record.y[:, output])
@@ -277,9 +286,9 @@ def compared_plot(record: Record, output: int, means: Mapping[str, Array], capti
     errors = [
         Curve(name, f"model{k}", ((1, "y"), (-1, f"m{k}")), points) for k, name in enumerate(means)
     ]
-    unit = units_of(record.y_unit, record.n_outputs)[output]
+    unit = record.unit_of(output)
     panels = [
-        Panel(with_unit("output", unit), (measured, *models)),
+        Panel(with_unit(name, unit), (measured, *models)),
         Panel(with_unit("error", unit), tuple(errors)),
     ]
     return Plot(record.t, time_label(record.t_unit), arrays, panels, caption)

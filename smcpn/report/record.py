@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -15,27 +17,36 @@ MARKED = 60
 
 
 @styled
-def record_figure(record: Record) -> Figure:
+def record_figure(
+    record: Record, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
+) -> Figure:
     """Inputs and outputs of a record, below each other.
+
+    Parameters
+    ----------
+    record : Record
+    inputs, outputs : sequence of str
+        Their names, where these are known.
 
     Returns
     -------
     Figure
         An axes for each of the first `MOST` inputs and of the first `MOST` outputs.
     """
-    units = record.y_unit.split(", ") * (1 if ", " in record.y_unit else record.n_outputs)
-    units += [""] * (record.n_outputs - len(units))
+    inputs = inputs or [f"input {j + 1}" for j in range(record.n_inputs)]
+    outputs = outputs or [f"output {j + 1}" for j in range(record.n_outputs)]
+    measured = zip(outputs, record.y.T[:MOST], strict=False)
     curves = [
-        (f"output {j + 1}", units[j], y) for j, y in enumerate(record.y.T[:MOST])
-    ] + [(f"input {j + 1}", "", u) for j, u in enumerate(record.u.T[:MOST])]  # fmt: skip
+        (DARK, with_unit(plain(n), record.unit_of(j)), y) for j, (n, y) in enumerate(measured)
+    ]
+    curves += [(MIDDLE, plain(n), u) for n, u in zip(inputs, record.u.T[:MOST], strict=False)]
     curves = [one for one in curves if np.isfinite(one[2]).any()]
     drawing = figure(0.6 + 1.1 * max(1, len(curves)))
     panels = drawing.subplots(max(1, len(curves)), 1, sharex=True, squeeze=False)[:, 0]
     marker = "o" if len(record) <= MARKED else None
-    for axes, (name, unit, values) in zip(panels, curves, strict=False):
-        color = DARK if name.startswith("output") else MIDDLE
+    for axes, (color, label, values) in zip(panels, curves, strict=False):
         axes.plot(*envelope(record.t, values), color=color, lw=0.9, marker=marker, ms=2.5, mew=0)
-        axes.set_ylabel(with_unit(name, unit))
+        axes.set_ylabel(label)
     panels[0].set_title(plain(record.name))
     panels[-1].set_xlim(float(record.t[0]), float(record.t[-1]) or None)
     panels[-1].set_xlabel(over_time(record))

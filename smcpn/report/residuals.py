@@ -55,8 +55,11 @@ def frequency_figure(response: FrequencyResponse) -> Figure:
     drawing.legend(
         *magnitude.get_legend_handles_labels(), loc="outside lower left", ncols=columns(4)
     )
-    for values, color, width in ((response.measured, MIDDLE, 2.6), (response.simulated, DARK, 0.9)):
-        phase.plot(f, np.degrees(np.unwrap(np.angle(values))), color=color, lw=width)
+    # The simulation is smooth, and tells in which turn each noisy phase is.
+    simulated = np.unwrap(np.angle(response.simulated))
+    measured = simulated + np.angle(response.measured * np.conj(response.simulated))
+    phase.plot(f, np.degrees(measured), color=MIDDLE, lw=2.6)
+    phase.plot(f, np.degrees(simulated), color=DARK, lw=0.9)
     phase.set_ylabel("phase (°)")
     coherence.plot(f, response.coherence, color=DARK)
     coherence.set_ylim(0, 1.05)

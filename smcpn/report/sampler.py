@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from smcpn.report.style import ACCENT, DARK, MIDDLE, figure, is_narrow, styled
 from smcpn.smc.particles import normalise
+from smcpn.smc.rejuvenation import Rejuvenation
 from smcpn.smc.replicates import Populations
 
 POINTS = 1500
@@ -34,8 +38,11 @@ def run_figure(populations: Populations) -> Figure:
 
 def _at_end(populations: Populations) -> Figure:
     """Concentration of the weights, and the acceptance at each power of the likelihood."""
-    drawing, made = figure(4.6 if is_narrow() else 2.6), populations.rejuvenations
-    weights, moves = drawing.subplots(*((2, 1) if is_narrow() else (1, 2)))
+    made = populations.rejuvenations
+    below = bool(made) and is_narrow()
+    drawing = figure(4.6 if below else 2.6)
+    panels = drawing.subplots(2 if below else 1, 2 if made and not below else 1, squeeze=False)
+    weights, *beside = panels.ravel()
     n = len(populations.theta)
     held = np.sort(normalise(populations.log_weights))[::-1].cumsum()
     weights.plot(np.arange(1, n + 1) / n, held, color=DARK)
@@ -43,6 +50,13 @@ def _at_end(populations: Populations) -> Figure:
     weights.set_xlabel("share of the particles")
     weights.set_ylabel("share of the weight")
     weights.set_title(f"{n} particles, {populations.ess:.0f} effective")
+    for axes in beside:
+        _plot_moves(axes, made)
+    return drawing
+
+
+def _plot_moves(moves: Axes, made: Sequence[Rejuvenation]) -> None:
+    """Acceptance at each power of the likelihood."""
     powers, accepted = [r.exponent for r in made], [r.acceptance for r in made]
     moves.plot(powers, accepted, color=MIDDLE, lw=0.8, marker="o", ms=3, mfc=DARK, mew=0)
     moves.set_xlim(-0.03, 1.03)
@@ -50,7 +64,6 @@ def _at_end(populations: Populations) -> Figure:
     moves.set_xlabel("power of the likelihood")
     moves.set_ylabel("accepted share")
     moves.set_title(f"{len(made)} rejuvenations")
-    return drawing
 
 
 def _over_samples(populations: Populations) -> Figure:

@@ -50,13 +50,17 @@ LIGHT = "#cfdbe6"
 """Bands."""
 ACCENT = "#c8501e"
 """Marks that are few: the truth, rejuvenations, limits crossed."""
+PAPER = "#f4f1e8"
+"""Ground behind what was learned from."""
 
 WIDTH = 7.2
 """Inches: a report's column."""
 NARROW = 3.9
 """Inches: the column on a phone."""
-_TITLE = 48
-"""Characters of a line of a title there."""
+POWER_PAD = 16.0
+"""Points between a title and its axes, where the power of ten of the numbers stands there."""
+_TITLE, _NARROW_TITLE = 90, 40
+"""Characters of a line of a title; on a phone."""
 _narrow: ContextVar[bool] = ContextVar("narrow", default=False)
 
 
@@ -112,8 +116,7 @@ def styled(function: Callable[P, Figure]) -> Callable[P, Figure]:
             mpl.rcdefaults()
             mpl.rcParams.update(RC)
             drawing = function(*args, **kwargs)
-            if is_narrow():
-                _reflow(drawing)
+            _reflow(drawing)
             for axes in drawing.axes:
                 if not any(axes.get_title(loc=place) for place in ("left", "center", "right")):
                     axes.set_title("", y=1.0)  # else its place is searched for, as that of labels
@@ -122,6 +125,7 @@ def styled(function: Callable[P, Figure]) -> Callable[P, Figure]:
                     if not axis.get_label_text():
                         # Else its place is searched for, four times in each figure.
                         axis.set_label_coords(0.0, 0.0)
+                _lift_title(axes)
             return drawing
 
     return drawn
@@ -136,11 +140,22 @@ def _write_plainly(axis: Axis) -> None:
         axis.set_minor_formatter(Powers())
 
 
+def _lift_title(axes: Axes) -> None:
+    """Leave room below a title for the power of ten of the numbers beside it."""
+    formatter = axes.yaxis.get_major_formatter()
+    formatter.set_locs(list(axes.yaxis.get_majorticklocs()))
+    for place in ("left", "center", "right") if formatter.get_offset() else ():
+        title = axes.get_title(loc=place)
+        if title:
+            axes.set_title(title, loc=place, pad=POWER_PAD)
+
+
 def _reflow(drawing: Figure) -> None:
     """Break titles that are longer than their axes are wide."""
+    width = _NARROW_TITLE if is_narrow() else _TITLE
     for axes in drawing.axes:
         spec = axes.get_subplotspec()
-        room = _TITLE if spec is None else _TITLE * len(spec.colspan) // spec.get_gridspec().ncols
+        room = width if spec is None else width * len(spec.colspan) // spec.get_gridspec().ncols
         for place in ("left", "center"):
             title = axes.get_title(loc=place)
             axes.set_title(textwrap.fill(title, room), loc=place)
@@ -238,12 +253,6 @@ def with_unit(quantity: str, unit: str) -> str:
 def over_time(record: Record) -> str:
     """Label of the time axis of a record."""
     return plain(time_label(record.t_unit))
-
-
-def units_of(y_unit: str, outputs: int) -> list[str]:
-    """Units of the outputs of a record: one of all, or those of each."""
-    units = y_unit.split(", ")
-    return units if len(units) == outputs else units[:1] * outputs
 
 
 def as_points(values: Array) -> bool:

@@ -17,20 +17,23 @@ from smcpn.report.style import (
     DARK,
     LIGHT,
     MIDDLE,
+    PAPER,
     WIDTH,
     as_points,
     band_envelope,
+    columns,
     envelope,
     figure,
     over_time,
     plain,
     styled,
-    units_of,
     with_unit,
 )
 
 Array = NDArray[np.float64]
 
+Learned = Sequence[tuple[int, int]]
+"""Samples [a, b) that were learned from."""
 ZOOM = 160
 """Samples of the closer look."""
 MOST_OUTPUTS = 12
@@ -49,6 +52,7 @@ def simulation_figure(
     diverged: float = 0.0,
     kind: str = "free simulation",
     name: str = "output",
+    learned: Learned = (),
 ) -> Figure:
     """Measured and simulated output with the 95 % predictive band, the error, and a zoom.
 
@@ -67,16 +71,18 @@ def simulation_figure(
         What was simulated, for the title.
     name : str
         Of the output.
+    learned : sequence of (int, int)
+        Samples [a, b) that were learned from, which are shaded where others were not.
 
     Returns
     -------
     Figure
         Four axes: the whole record, the error below it, and the samples about the largest error,
-        outputs and errors next to each other. The first two where the record is as short as that,
+        outputs and errors next to each other. The first two where the record is not much longer,
         one without measurements.
     """
-    t, half = record.t, upper - mean
-    unit = units_of(record.y_unit, max(1, record.n_outputs))[output if record.n_outputs else 0]
+    t, half, unit = record.t, upper - mean, record.unit_of(output)
+    label, error = with_unit(plain(name), unit), with_unit("error", unit)
     title = f"{plain(record.name)}: {kind}"
     if diverged:
         title += f" ({100 * diverged:.2g} % diverged)"
@@ -84,19 +90,20 @@ def simulation_figure(
     if not np.isfinite(y).any():
         drawing = figure(2.6)
         whole = drawing.subplots()
-        _plot_curves(whole, t, None, mean, half, unit)
-        whole.set(ylabel=with_unit(name, unit), title=title, xlabel=over_time(record))
+        _plot_curves(whole, t, None, mean, half, label)
+        whole.set(title=title, xlabel=over_time(record))
         return drawing
     part = worst_window(np.abs(y - mean))
-    closer = len(t[part]) < len(t)
+    closer = len(t) > 2 * ZOOM
     drawing = figure(6.4 if closer else 4.4)
     heights = [2, 1.2, 1.8] if closer else [2, 1.2]
     panels = drawing.subplot_mosaic("ww;ee;cd" if closer else "w;e", height_ratios=heights)
     whole, below = panels["w"], panels["e"]
     below.sharex(whole)
-    _plot_curves(whole, t, y, mean, half, unit)
-    _plot_error(below, t, y - mean, half, unit)
-    whole.set_ylabel(with_unit(name, unit))
+    _plot_curves(whole, t, y, mean, half, label)
+    _plot_error(below, t, y - mean, half, error)
+    for axes in (whole, below):
+        _shade(axes, t, learned)
     fit, rmse, coverage = scores
     whole.set_title(
         f"{title}, fit {fit:.2f} %, RMSE {rmse:.3g}{f' {plain(unit)}' if unit else ''}, "
@@ -106,18 +113,16 @@ def simulation_figure(
     below.set_xlabel(over_time(record))
     if closer:
         close, close_error = panels["c"], panels["d"]
-        _plot_curves(close, t[part], y[part], mean[part], half[part], unit)
-        close.set_ylabel(with_unit(name, unit))
-        _plot_error(close_error, t[part], (y - mean)[part], half[part], unit)
-        close.set_title("where the error is largest (marked above)")
+        _plot_curves(close, t[part], y[part], mean[part], half[part], label)
+        _plot_error(close_error, t[part], (y - mean)[part], half[part], error)
+        close.set_title("where the error is largest (the bar above)")
         first, last = float(t[part][0]), float(t[part][-1])
         for axes in (whole, below):
-            axes.axvspan(first, last, color=ACCENT, alpha=0.25, lw=0)
-            axes.axvline((first + last) / 2, color=ACCENT, lw=0.6, ls=":")
+            axes.axvspan(first, last, ymax=0.02, color=ACCENT, lw=0)
         for axes in (close, close_error):
             axes.set(xlabel=over_time(record), xlim=(first, last))
             axes.xaxis.set_major_locator(MaxNLocator(4))
-    drawing.legend(*whole.get_legend_handles_labels(), loc="outside upper left", ncols=3)
+    drawing.legend(*whole.get_legend_handles_labels(), loc="outside upper left", ncols=columns(4))
     drawing.align_ylabels(drawing.axes)
     return drawing
 
@@ -130,6 +135,7 @@ def outputs_figure(
     upper: Array,
     fit: Array,
     kind: str = "free simulation",
+    learned: Learned = (),
 ) -> Figure:
     """Every measured and simulated output with the 95 % predictive band, the error below each.
 
@@ -144,6 +150,8 @@ def outputs_figure(
         In %.
     kind : str
         What was simulated, for the title.
+    learned : sequence of (int, int)
+        As of `simulation_figure`.
 
     Returns
     -------
@@ -151,7 +159,7 @@ def outputs_figure(
         Two axes for each of the first `MOST_OUTPUTS` outputs; one where nothing was measured.
     """
     t, shown = record.t, min(len(names), MOST_OUTPUTS)
-    units = units_of(record.y_unit, len(names))
+    units = [record.unit_of(j) for j in range(shown)]
     y = record.y if record.n_outputs else np.full(mean.shape, np.nan)
     measured = [bool(np.isfinite(y[:, j]).any()) for j in range(shown)]
     heights = [h for one in measured for h in ([2.0, 1.0] if one else [2.0])]
@@ -160,18 +168,20 @@ def outputs_figure(
     panels = iter(grid.ravel())
     for j in range(shown):
         curves, half = next(panels), upper[:, j] - mean[:, j]
-        _plot_curves(curves, t, y[:, j] if measured[j] else None, mean[:, j], half, units[j])
-        curves.set_ylabel(with_unit(plain(names[j]), units[j]))
+        label = with_unit(plain(names[j]), units[j])
+        _plot_curves(curves, t, y[:, j] if measured[j] else None, mean[:, j], half, label)
+        _shade(curves, t, learned)
         if measured[j]:
             scored = f": fit {fit[j]:.2f} %" if np.isfinite(fit[j]) else ""
             curves.set_title(plain(names[j]) + scored)
-            # The unit is that of the panel above; two would run into each other.
-            _plot_error(next(panels), t, y[:, j] - mean[:, j], half, "")
+            below, label = next(panels), with_unit("error", units[j]).replace(" ", "\n", 1)
+            _plot_error(below, t, y[:, j] - mean[:, j], half, label)
+            _shade(below, t, learned)
     drawing.axes[-1].set_xlabel(over_time(record))
     rest = f", the first {shown} of {len(names)} outputs" if shown < len(names) else ""
     first = max(drawing.axes, key=lambda one: len(one.get_legend_handles_labels()[1]))
     drawing.legend(
-        *first.get_legend_handles_labels(), loc="outside upper left", ncols=3,
+        *first.get_legend_handles_labels(), loc="outside upper left", ncols=columns(4),
         title=f"{plain(record.name)}: {kind}{rest}", alignment="left",
     )  # fmt: skip
     drawing.align_ylabels(drawing.axes)
@@ -215,7 +225,6 @@ def prior_figure(
         beyond.
     """
     shown, t = shown[:MOST_OUTPUTS], record.t
-    units = units_of(record.y_unit, len(names))
     y = record.y if record.n_outputs else np.full(band.shape[1:], np.nan)
     ranges = [_measured_range(y[:, j], band[:, :, j]) for j in shown]
     wide = any(one is not None for one in ranges)
@@ -224,7 +233,7 @@ def prior_figure(
     for j, own, row in zip(shown, ranges, grid, strict=True):
         for axes in row:
             _plot_prior(axes, t, y[:, j], band[:, :, j], paths[:, :, j])
-            axes.set(ylabel=with_unit(plain(names[j]), units[j]), xlabel=over_time(record))
+            axes.set(ylabel=with_unit(plain(names[j]), record.unit_of(j)), xlabel=over_time(record))
             axes.yaxis.set_major_locator(MaxNLocator(5))
             axes.tick_params(labelbottom=True)
         inside = f": {100 * coverage[j]:.1f} % inside the band" if np.isfinite(coverage[j]) else ""
@@ -235,7 +244,7 @@ def prior_figure(
             row[1].remove()
     left = f" ({100 * diverged:.2g} % of the draws diverged)" if diverged else ""
     drawing.legend(
-        *grid[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=4,
+        *grid[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=columns(4),
         title=f"{plain(record.name)}: {kind}{left}", alignment="left",
     )  # fmt: skip
     return drawing
@@ -266,14 +275,24 @@ def _plot_prior(axes: Axes, t: Array, y: Array, band: Array, paths: Array) -> No
 
 
 def _plot_curves(
-    axes: Axes, t: Array, y: Array | None, mean: Array, half: Array, unit: str
+    axes: Axes, t: Array, y: Array | None, mean: Array, half: Array, label: str
 ) -> None:
     _plot_band(axes, t, mean - half, mean + half)
     if y is not None:
         _plot_measured(axes, t, y)
     axes.plot(*envelope(t, mean), color=DARK, lw=0.9, label="simulated")
     axes.set_xlim(float(t[0]), float(t[-1]))
-    axes.set_ylabel(with_unit("output", unit))
+    axes.set_ylabel(label)
+
+
+def _shade(axes: Axes, t: Array, learned: Learned) -> None:
+    """Mark what was learned from, where the rest of a record was not."""
+    if not any(b - a < len(t) for a, b in learned):
+        return
+    for number, (a, b) in enumerate(learned):
+        label = None if number else "learned from (the rest is predicted)"
+        end = float(t[min(b, len(t) - 1)])
+        axes.axvspan(float(t[a]), end, color=PAPER, lw=0, zorder=0, label=label)
 
 
 def _plot_band(axes: Axes, t: Array, lower: Array, upper: Array) -> None:
@@ -289,12 +308,12 @@ def _plot_measured(axes: Axes, t: Array, y: Array) -> None:
     axes.plot(*envelope(t, y), color=MIDDLE, lw=2.0, label="measured", **marks)
 
 
-def _plot_error(axes: Axes, t: Array, error: Array, half: Array, unit: str) -> None:
+def _plot_error(axes: Axes, t: Array, error: Array, half: Array, label: str) -> None:
     axes.fill_between(*band_envelope(t, -half, half), color=LIGHT, lw=0)
     marker = "." if as_points(error) else None
     axes.plot(*envelope(t, error), color=DARK, lw=0.6, marker=marker, ms=4, mew=0)
     axes.axhline(0.0, color="k", lw=0.5)
-    axes.set_ylabel(with_unit("error", unit))
+    axes.set_ylabel(label)
 
 
 def worst_window(error: Array) -> slice:

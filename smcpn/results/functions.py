@@ -16,6 +16,7 @@ from smcpn.errors import InputError, one_of
 from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
+from smcpn.simulation.learned import from_the_start
 from smcpn.simulation.visited import SLACK, Visited, remark, visited_by, visited_by_records
 from smcpn.solver import Solver
 
@@ -220,6 +221,8 @@ class WithFunctions(ABC):
         """Sentences on functions that a free simulation of a record takes out of their range."""
         if not self.problem.ode.functions or any(record is one for one in self.problem.records):
             return ()
+        if not initialise and like is None:
+            like, record = from_the_start(self.problem, record, True) or (None, record)
         values = self.equal_draws(FEW_DRAWS)
         try:
             learned = self.visited

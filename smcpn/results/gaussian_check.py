@@ -32,6 +32,9 @@ skewed posterior, as at a boundary, leaves many draws effective and most spreads
 ordinary, as of the scale of the noise, whose mode is lower the more parameters there are."""
 DOUBTED = 0.5
 """Share of the logarithm of `LARGEST_RATIO` and of `LARGEST_SHIFT` from which more are drawn."""
+SAMPLE = "smcpn.identify(problem), or smcpn identify, samples it"
+FINER = "first make the steps finer, for their error makes a posterior rough too"
+"""What to do about a posterior that is far from a Gaussian; of steps that are too coarse."""
 LEAST_TOLD = 100.0
 """Fewest effective draws whose moments are told: means to a tenth of the standard deviation."""
 NAMED = 3
@@ -115,12 +118,16 @@ class GaussianCheck:
     @property
     def warnings(self) -> tuple[str, ...]:
         """One sentence where the Gaussian misses much of the posterior."""
+        return self.advising(SAMPLE)
+
+    def advising(self, remedy: str) -> tuple[str, ...]:
+        """Return `warnings`, ending in what to do."""
         if not self.is_far:
             return ()
         return (
             f"the posterior is far from the Gaussian: of {self.draws} draws about the mode "
             f"{self.ess:.0f} are effective, and were it the Gaussian {self.gaussian_ess:.0f} would "
-            f"be{self._differing}; smcpn.identify(problem), or smcpn identify, samples it",
+            f"be{self._differing}; {remedy}",
         )
 
     @property

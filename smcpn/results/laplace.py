@@ -20,7 +20,7 @@ from smcpn.model.problem import Problem
 from smcpn.results.analysed import Analysed
 from smcpn.results.exchange import Exchange, Exchanges, exchange_lines, merged
 from smcpn.results.functions import WithFunctions
-from smcpn.results.gaussian_check import GaussianCheck, gaussian_check
+from smcpn.results.gaussian_check import FINER, SAMPLE, GaussianCheck, gaussian_check
 from smcpn.results.maximum import Maximum, equally_weighted
 from smcpn.results.modes import PosteriorMode, mode_lines
 from smcpn.results.posterior import Posterior
@@ -236,7 +236,9 @@ class Laplace(WithCard, Analysed, WithFunctions):
     def warnings(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Problems found in the search or with the Gaussian, one sentence each."""
         stopped = () if self.maximum.success else (f"the search stopped: {self.maximum.reason}",)
-        far = () if self.check is None else self.check.warnings
+        coarse = self.shift is not None and self.shift.warnings
+        remedy = FINER if coarse else SAMPLE
+        far = () if self.check is None else self.check.advising(remedy)
         found = stopped + self._further + self._no_gaussian + self._replaced + far
         return self.maximum.warnings + found
 

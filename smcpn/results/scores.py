@@ -66,7 +66,7 @@ class Score:
         rmse, weights = simulation.rmse[kept, output], simulation.weights[kept]
         if not kept.all():
             weights = weights / weights.sum()
-        units, mean = simulation.record.y_unit.split(", "), float(weights @ rmse)
+        mean = float(weights @ rmse)
         with np.errstate(invalid="ignore"):
             error = float(np.sqrt(np.square(weights) @ np.square(rmse - mean)))
         counting = rmse[weights >= COUNTING / len(weights)]
@@ -75,7 +75,7 @@ class Score:
             rmse_mean=mean,
             rmse_max=float(counting.max()),
             rmse_of_mean=float(simulation.rmse_of_mean[output]),
-            unit=units[output] if len(units) > output else units[0],
+            unit=simulation.record.unit_of(output),
             fit=float(simulation.fit[output]),
             coverage=float(simulation.coverage[output]),
             particles=len(kept),

@@ -17,6 +17,7 @@ from smcpn.errors import InputError, listed, whole_number
 from smcpn.model.observed import scalar_outputs
 from smcpn.model.problem import Model, Problem, check_record, labelled
 from smcpn.model.record import Record
+from smcpn.simulation.learned import begins_as, from_the_start, learned_samples
 from smcpn.simulation.simulator import Simulator
 
 Array = NDArray[np.float64]
@@ -24,8 +25,6 @@ Array = NDArray[np.float64]
 TWO_SIDED_95 = 1.959963984540054
 SCORED_TOGETHER = 2**20
 """Samples whose errors are held at a time."""
-ALIKE = 64
-"""Samples of two records that are compared to tell whether they are one."""
 
 
 class ParticleSimulator(Protocol):
@@ -102,6 +101,8 @@ class Simulation(WithCard):
         Names of the outputs, where they are known.
     kind : str
         What was simulated, for titles.
+    learned : tuple of (int, int)
+        Samples [a, b) of the record that the posterior has learned from; the others it predicts.
 
     Examples
     --------
@@ -126,6 +127,7 @@ class Simulation(WithCard):
     warnings: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     kind: str = "free simulation"
+    learned: tuple[tuple[int, int], ...] = ()
 
     @property
     def lower(self) -> Array:
@@ -158,13 +160,16 @@ class Simulation(WithCard):
         from smcpn.report.trajectories import outputs_figure
 
         return outputs_figure(
-            self.record, self.names_of_outputs, self.mean, self.upper, self.fit, self.kind
-        )
+            self.record, self.names_of_outputs, self.mean, self.upper, self.fit, self.kind,
+            self.learned,
+        )  # fmt: skip
 
     @property
     def names_of_outputs(self) -> tuple[str, ...]:
         """Names of the outputs, or their numbers where these are not known."""
-        return self.outputs or tuple(f"output {j + 1}" for j in range(self.mean.shape[1]))
+        count = self.mean.shape[1]
+        alone = ("output",) if count == 1 else ()
+        return self.outputs or alone or tuple(f"output {j + 1}" for j in range(count))
 
     def with_noise(self, variance: Array) -> Simulation:
         """Return the same with another noise variance at each sample, (T, q)."""
@@ -203,7 +208,7 @@ class Simulation(WithCard):
         scores = self.fit[output], self.rmse_of_mean[output], self.coverage[output]
         return simulation_figure(
             self.record, output, self.mean[:, output], self.upper[:, output], scores,
-            self.diverged, self.kind, self.names_of_outputs[output] if outputs > 1 else "output",
+            self.diverged, self.kind, self.names_of_outputs[output], self.learned,
         )  # fmt: skip
 
 
@@ -236,10 +241,22 @@ def simulate_particles(
     ------
     InputError
         If the record does not fit the problem, or every particle diverges.
+
+    Notes
+    -----
+    A part that was cut out behind the beginning of a record learned from is simulated from there.
     """
     model = problem.model if observe is None else problem.model_observing(observe)
     check_record(record, problem.ode, model.outputs.numel(), problem.records)
     warnings: tuple[str, ...] = ()
+    if simulator is None and like is None:
+        longer = from_the_start(problem, record, observe is None)
+        if longer is not None:
+            run = simulate_particles(
+                problem, longer.record, values, weights, observe, steps, step_length,
+                like=longer.learned,
+            )  # fmt: skip
+            return _end_of(run, problem, record)
     if simulator is None:
         warnings = () if like is not None else _learned_elsewhere(problem, record, observe is None)
         started = starting_like(problem, model, record if like is None else like)
@@ -286,6 +303,24 @@ def simulate_particles(
         diverged=float(weights[moments.diverged].sum()),
         outputs=tuple(map(str, problem.observe if observe is None else observed(problem, observe))),
         warnings=warnings,
+        learned=learned_samples(problem, record) if observe is None else (),
+    )
+
+
+def _end_of(run: Simulation, problem: Problem, record: Record) -> Simulation:
+    """Return a simulation without the samples before a record, which were not compared."""
+    n = len(record)
+    noise = run.noise_variance
+    return replace(
+        run,
+        record=record,
+        mean=run.mean[-n:],
+        sd=run.sd[-n:],
+        parameter_variance=run.parameter_variance[-n:],
+        process_variance=run.process_variance[-n:],
+        solver_variance=run.solver_variance[-n:],
+        noise_variance=noise if noise.ndim == 1 else noise[-n:],
+        learned=learned_samples(problem, record),
     )
 
 
@@ -393,8 +428,14 @@ def _learned_elsewhere(problem: Problem, record: Record, same: bool) -> tuple[st
     same : bool
         Whether the record measures what those of the problem do.
     """
-    if any(_begins_as(own, record, same) for own in problem.records):
+    if any(begins_as(own, record, same) for own in problem.records):
         return ()
+    if record.cut is not None and record.cut.first:
+        return (
+            f"'{record.name}' is a part of a record of whose beginning nothing was learned: its "
+            "first state is not known, and taken for that of the problem; initialise=20 finds it "
+            "from its first 20 samples",
+        )
     model = problem.model.with_numbers()
     within = {one.name() for one in ca.symvar(model.rhs)}
     own = [one.name() for one in ca.symvar(model.initial[0]) if one.name() not in within]
@@ -405,16 +446,6 @@ def _learned_elsewhere(problem: Problem, record: Record, same: bool) -> tuple[st
         "which is another record: initialise=20 finds its own initial state from its first 20 "
         "samples",
     )
-
-
-def _begins_as(own: Record, record: Record, same: bool) -> bool:
-    """Whether two records begin alike: they are one, or variants of one."""
-    n = min(len(own), len(record), ALIKE)
-    alike = own.t[0] == record.t[0] and np.array_equal(own.u[:n], record.u[:n])
-    if not (same and own.n_outputs == record.n_outputs):
-        return alike
-    y, other = own.y[:n], record.y[:n]
-    return alike and bool(np.all((y == other) | np.isnan(y) | np.isnan(other)))
 
 
 class _Moments:

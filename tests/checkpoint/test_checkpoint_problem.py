@@ -499,7 +499,9 @@ def test_records_round_trip(name):
     given = RECORDS[name]
     documents, arrays = records_document([given, given])
     for again in restored_records(as_json(documents), arrays):
-        for part in fields(given):
+        # A file has a part of a record without the whole.
+        assert again.cut is None
+        for part in (one for one in fields(given) if one.name != "cut"):
             mine, others = getattr(given, part.name), getattr(again, part.name)
             if isinstance(mine, np.ndarray):
                 assert mine.tobytes() == others.tobytes()

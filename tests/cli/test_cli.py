@@ -163,6 +163,9 @@ def test_a_new_system_is_identified_as_it_is(tmp_path):
 @pytest.mark.numerics
 def test_a_new_system_finds_the_parameters_it_was_simulated_with(tmp_path):
     smcpn("new", "rig", cwd=tmp_path)
+    seen = smcpn("inspect", "rig", "--plot", "record.png", cwd=tmp_path)
+    assert "600 samples every 0.01 s" in seen.stdout
+    assert (tmp_path / "record.png").stat().st_size > 1000
     done = smcpn("identify", "rig", "--json", "--particles", "300", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr == "picture: rig/fit.png\n"

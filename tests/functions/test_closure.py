@@ -82,7 +82,7 @@ def test_function_of_a_name_is_that_of_the_enclosing_function_or_class() -> None
 
 
 def test_name_that_is_no_function_is_refused_with_the_remedy() -> None:
-    with pytest.raises(InputError, match=r"not callable.*default of its argument"):
+    with pytest.raises(InputError, match=r"before a parenthesis.*default of its argument"):
         smcpn.ode(lambda v, *, nobody: -nobody(v))
 
 

@@ -27,6 +27,7 @@ from smcpn.live import server
 from smcpn.live.server import HISTORY, Board, application
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+RECORD = smcpn.Record(y=np.ones(2), dt=1.0, t_unit="h", y_unit="bar")
 HOSTILE = """</script><script>document.title = "taken"</script>"""
 
 
@@ -195,7 +196,7 @@ def test_the_stream_does_not_wait_for_a_server_that_stands_still(page):
 
 
 def test_a_port_that_is_taken_is_refused(page):
-    problem = SimpleNamespace(observe=("x",), records=[SimpleNamespace(t_unit="h")])
+    problem = SimpleNamespace(observe=("x",), records=[RECORD])
     with pytest.raises(smcpn.InputError, match="cannot be listened on"):
         LivePage(page.url.split("/")[2], "second", problem)
 
@@ -267,3 +268,20 @@ def test_frames_hold_every_sample_with_its_prediction(page, budget, in_time):
     state = next(frame["state"] for frame in reversed(frames) if frame.get("state"))
     assert state["parameters"] == [["k", 4.0, 0.1, 3.8, 4.2]]
     assert state["in_time"] == in_time
+
+
+def test_a_frame_of_many_samples_holds_the_ends_of_all_curves(page):
+    page._done.set()
+    page._thread.join()
+    rng = np.random.default_rng(0)
+    y, mean = rng.normal(size=(2, 100))
+    for k in range(100):
+        one = state(k)
+        one.prediction = np.array([[mean[k]], [0.1]])
+        page.sample(SimpleNamespace(y=y[k : k + 1]), 0.1 * k, one, 0)
+    shown = page._shown_samples()
+    assert shown["thinned"]
+    assert len(shown["t"]) <= 10
+    assert (shown["y"].min(), shown["y"].max()) == (y.min(), y.max())
+    assert (shown["predicted"].min(), shown["predicted"].max()) == (mean.min(), mean.max())
+    assert not page._shown_samples()["thinned"]

@@ -233,3 +233,23 @@ def test_functions_that_cannot_be_traced_are_named(name):
 
     with pytest.raises(smcpn.InputError, match=rf"calls {name}, which cannot .*: write it with"):
         smcpn.ode(model)
+
+
+def test_a_missing_operator_is_shown_with_its_line():
+    with pytest.raises(smcpn.InputError, match=r"before a parenthesis.*c \* v \(u - k") as raised:
+
+        @smcpn.ode
+        def spring(x, v, u, *, c, k):
+            return v, u - c * v (u - k * x)  # fmt: skip
+
+    assert "put an operator or a comma before it" in str(raised.value)
+
+
+def test_too_few_derivatives_are_told_from_too_few_inputs():
+    @smcpn.ode
+    def spring(x, v, u, *, c, k):
+        return u - c * v - k * x
+
+    record = smcpn.Record(u=np.ones(9), y=np.ones(9), dt=0.1)
+    with pytest.raises(smcpn.InputError, match=r"returns 1 derivative.*derivative of every state"):
+        smcpn.Problem(spring, record, observe="x", noise=1.0, prior={"c": 1.0, "k": 1.0})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,7 @@ def page_file(tmp_path_factory):
         tests=[("rig </script>", (), [plot])], likelihoods=nothing, robust=nothing, effective="",
         states=[], validation="a line of the validation " * 8, validation_pictures=[], run=[small],
         settings={"solver": "RK4" * 30}, versions={}, data=table, verdict=Verdict("usable"),
-        computation="particles 1000",
+        computation="particles 1000", run_facts=[("particles", "1000")],
     )  # fmt: skip
     return write_page(tmp_path_factory.mktemp("browser") / "out.html", page)
 
@@ -111,4 +112,69 @@ def test_a_long_record_zooms_to_its_samples(page_file, browser, pictures, width,
     assert y == np.float32(simulated().record.y[PLACE, 0])
     assert not said
     assert not [url for url in requests if not url.startswith(("file:", "data:"))]
+    context.close()
+
+
+LEGIBLE = """() => {
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.font = "12px system-ui, sans-serif";
+  const wrong = [];
+  for (const figure of document.querySelectorAll("figure.plot")) for (const plot of figure.group.plots)
+    plot.axes.forEach((axis, i) => {
+      const ticks = axis._values.filter((one) => one);
+      if (new Set(ticks).size < ticks.length || ticks.length < 2) wrong.push(["ticks", ...ticks]);
+      const widest = Math.max(...ticks.map((one) => pen.measureText(one).width));
+      if (i && widest > axis._size) wrong.push(["cut", ...ticks]);
+      if (!i && widest * ticks.length > plot.bbox.width / devicePixelRatio) wrong.push(["close", ...ticks]);
+    });
+  for (const one of document.querySelectorAll("h1, h2, h3, p, dt, dd, .label, figcaption, .u-legend, img"))
+    if (one.scrollWidth > one.clientWidth + 1 || one.getBoundingClientRect().right > innerWidth) wrong.push(["text", one.outerHTML.slice(0, 80)]);
+  return wrong;
+}"""  # noqa: E501
+
+
+@pytest.fixture(scope="module")
+def sizes_file(tmp_path_factory):
+    """A report of records of very different sizes, whose pictures are static and for zooming."""
+    gallery, nothing = Gallery(), {"columns": list("abcdef"), "rows": []}
+    tests = [
+        (f"of {size:g} about {mean:g}", (), [simulation_figure(gallery, one, 0, "Simulated.")])
+        for size, mean in SIZES
+        for one in [sized(size, mean)]
+    ]
+    page = rendered(
+        "report.html", title="Sizes", description="", facts=[("fit, a long name", "98 %")] * 5,
+        parameters=nothing, parameter_pictures=[], functions=[], scores=nothing, doubts=(),
+        tests=tests, likelihoods=nothing, robust=nothing, effective="", states=[],
+        validation="", validation_pictures=[], run=[], settings={}, versions={}, data=nothing,
+        verdict=Verdict("usable"), computation="", run_facts=[],
+    )  # fmt: skip
+    return write_page(tmp_path_factory.mktemp("sizes") / "out.html", page)
+
+
+SIZES = [(1e-9, 0.0), (2e-5, 0.0), (0.3, 0.0), (1.5e8, 0.0), (1e-3, 1e5), (1e-6, 0.0)]
+"""Size and mean of what is measured."""
+
+
+def sized(size: float, mean: float) -> Simulation:
+    whole = simulated()
+    record = smcpn.Record(
+        y=mean + size * whole.record.y[:500], dt=size * 1e3, y_unit="Pa", name="rig"
+    )
+    sd = np.full((500, 1), 0.02 * size)
+    return replace(whole, record=record, mean=mean + size * whole.mean[:500], sd=sd)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390, 1400])
+def test_nothing_is_cut_and_no_two_ticks_are_alike(sizes_file, browser, pictures, width):
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    page = context.new_page()
+    page.goto(sizes_file.as_uri())
+    for plot in page.locator("figure.plot").all():
+        plot.scroll_into_view_if_needed()
+    page.wait_for_function("() => !document.querySelector('figure.plot:not(.live)')")
+    page.screenshot(path=pictures / f"sizes-{width}.png", full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(LEGIBLE) == []
     context.close()

@@ -155,7 +155,7 @@ def test_samples_are_in_the_page(html):
     assert np.abs(unpacked(mean) - simulation.mean[:, 0]).max() <= 0.51 * mean["step"]
     assert half["step"] < 1e-3 * simulation.sd.min()
     assert shown["t"] == {"n": len(record), "start": 0.0, "step": pytest.approx(record.dt)}
-    assert [panel["label"] for panel in shown["panels"]] == ["output (mm)", "error (mm)"]
+    assert [panel["label"] for panel in shown["panels"]] == ["x (mm)", "error (mm)"]
     assert innovations["arrays"]["v"]["n"] == len(record)
 
 
@@ -243,7 +243,7 @@ def test_it_is_made_for_phones(html):
 def test_without_tests_and_truth(tmp_path):
     path = models.oscillator_posterior("right").report(tmp_path / "out.html", [])
     page = Page(path.read_text(encoding="utf-8"))
-    assert "Scores on test records" not in page.text
+    assert "Free simulation of every particle" not in page.text
     assert "oscillator" in page.text
     assert len(page.pictures()) == 5
 
@@ -325,6 +325,6 @@ def test_a_report_without_innovations_and_with_the_warnings_of_the_run(tmp_path)
     page = Page(posterior.report(tmp_path / "out.html").read_text(encoding="utf-8"))
     assert "acceptance fell below <0.1>." in page.text
     # Without a test the scores are those of the record learned from, and say so.
-    assert "Scores on test records" in page.text
+    assert "Free simulation of every particle" in page.text
     assert f"{record.name}, trained on" in page.text
     assert "Not done: the noise has a density that is not about the output" in page.text

@@ -1,0 +1,38 @@
+"""Posteriors that an earlier release saved are read by every later one.
+
+The files in ``tests/data`` were written by version 0.2.0 and are never written again. ``posterior``
+and ``nuts`` are of a mass on a spring whose position and velocity are measured, ``walk`` of a rate
+that is a spline, with process noise.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import smcpn
+
+FILES = Path(__file__).parent.parent / "data"
+MEANS = {
+    "posterior": {"c": 0.29438513740740957, "k": 1.994427667640892, "sigma": 0.02016352823414177},
+    "walk": {"f[1]": 1.4131235996845644, "f.scale": 1.0128008284346328, "q": 0.07126937355664893},
+    "nuts": {"c": 0.31839244004952105, "k": 4.380229008113823, "sigma": 0.2688548957772899},
+}
+"""What 0.2.0 printed of them."""
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_a_posterior_of_0_2_0_is_what_it_was(name, tmp_path):
+    posterior = smcpn.load(FILES / f"{name}-0.2.0.h5")
+    assert isinstance(posterior, smcpn.NutsPosterior) == (name == "nuts")
+    assert {one: posterior.mean[one] for one in MEANS[name]} == pytest.approx(MEANS[name], rel=1e-9)
+    again = smcpn.load(posterior.save(tmp_path / "again.h5"))
+    assert again.mean == posterior.mean
+    assert again.summary() == posterior.summary()
+
+
+def test_a_posterior_of_0_2_0_simulates():
+    posterior = smcpn.load(FILES / "posterior-0.2.0.h5")
+    simulation = posterior.simulate(posterior.problem.records[0])
+    assert simulation.rmse_of_mean == pytest.approx([MEANS["posterior"]["sigma"]] * 2, rel=0.2)
