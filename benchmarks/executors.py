@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypeVar
 
-from smcpn.codegen.kernel import processors
+from smcpn.codegen.threads import processors
 from smcpn.distributed.engines import opened
 
 Case = TypeVar("Case")

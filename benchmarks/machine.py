@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from smcpn.codegen.kernel import processors
+from smcpn.codegen.threads import processors
 
 CORE = ("numpy", "scipy", "numba", "llvmlite")
 

@@ -36,7 +36,7 @@ from benchmarks.rows import Row, command
 from benchmarks.scaling_problems import chain, oscillator
 from benchmarks.scaling_study import Study, Taken
 from benchmarks.scaling_table import markdown, rows
-from smcpn.codegen.kernel import processors
+from smcpn.codegen.threads import processors
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.problem import Problem
 from smcpn.smc.ibis import Ibis

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple, Self
 
@@ -19,6 +18,7 @@ from smcpn.codegen.clock import CLOCK, count
 from smcpn.codegen.emit import MAX_LANES, kernel_code
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.native import Native, native
+from smcpn.codegen.threads import processors, thread_pool
 
 Array = NDArray[np.float64]
 _log = logging.getLogger(__name__)
@@ -433,17 +433,6 @@ class LaneKernel(CompiledKernel):
         return CompiledKernel(self.native, self.sizes, self.constant_values, threads=1)
 
 
-def processors() -> int:
-    """Processors this process may use, or ``SMCPN_THREADS``."""
-    wanted = os.environ.get("SMCPN_THREADS")
-    if wanted and wanted.isdecimal() and int(wanted) > 0:
-        return int(wanted)
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:
-        return os.cpu_count() or 1
-
-
 def block_parts(blocks: int, work: int, threads: int) -> list[tuple[int, int]]:
     """Cut the blocks of a kernel into tasks for threads; one where the work is small."""
     if threads == 1 or blocks == 1 or work < INLINE_STEPS:
@@ -451,12 +440,3 @@ def block_parts(blocks: int, work: int, threads: int) -> list[tuple[int, int]]:
     n_parts = min(blocks, threads * TASKS_PER_THREAD)
     edges = [blocks * k // n_parts for k in range(n_parts + 1)]
     return list(pairwise(edges))
-
-
-@cache
-def thread_pool(threads: int, process: int, urgent: bool = False) -> ThreadPoolExecutor:
-    """The threads of this process: a forked child has none of its parent's and would wait.
-
-    Those for what is urgent are others, which do not wait for the rest.
-    """
-    return ThreadPoolExecutor(threads, thread_name_prefix="smcpn")

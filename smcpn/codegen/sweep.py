@@ -22,20 +22,12 @@ from numpy.typing import NDArray
 from smcpn.codegen.adjoint import Hoisted, hoisted, transposed
 from smcpn.codegen.arrays import RowFunction
 from smcpn.codegen.clock import CLOCK, count
-from smcpn.codegen.kernel import (
-    ALIGNED,
-    LINE,
-    CompiledKernel,
-    Rows,
-    address,
-    block_parts,
-    processors,
-    thread_pool,
-)
+from smcpn.codegen.kernel import ALIGNED, LINE, CompiledKernel, Rows, address, block_parts
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.native import NativeSweep, native_sweep
 from smcpn.codegen.sweep_loops import SweepPlan
 from smcpn.codegen.sweep_plan import sweep_plan
+from smcpn.codegen.threads import processors, thread_pool
 
 Array = NDArray[np.float64]
 

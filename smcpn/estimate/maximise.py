@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from smcpn.arguments import ANYTHING, NUMBERS, Count, Seed, checked
 from smcpn.codegen.clock import CLOCK
+from smcpn.codegen.threads import one_blas_thread
 from smcpn.distributed.likelihood import evaluated_by
 from smcpn.distributed.workers import Workers, workers_of
 from smcpn.errors import InputError, listed, shown, whole_number
@@ -241,7 +242,7 @@ def maximise(
     iterations = whole_number("iterations", iterations, 1)
     plan = free_stages(problem.names, stages)
     began, compiled = time.perf_counter(), CLOCK.compile_seconds
-    with status(progress) as say, workers_of(executor) as workers:
+    with status(progress) as say, workers_of(executor) as workers, one_blas_thread():
         where = evaluated_by(workers)
         function, automatic = _log_likelihood(problem, likelihood, solver, threads)
         function = function.evaluated(where)

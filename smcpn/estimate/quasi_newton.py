@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
-from threadpoolctl import ThreadpoolController
 
 from smcpn.estimate.batching import Caller, run_batched
 from smcpn.estimate.log_density import LogDensity
@@ -55,15 +54,7 @@ class _SciPySearch(Search):
         }  # fmt: skip
         searches = [partial(search, start=start, **settings) for start in starts]
         parts = [searches[k : k + TOGETHER] for k in range(0, len(searches), TOGETHER)]
-        # Threads of BLAS cost a search of a few parameters five times what its algebra takes.
-        with _libraries().limit(limits=1, user_api="blas"):
-            return [found for part in parts for found in run_batched(density, part)]
-
-
-@cache
-def _libraries() -> ThreadpoolController:
-    """Libraries with threads of their own, looked for once."""
-    return ThreadpoolController()
+        return [found for part in parts for found in run_batched(density, part)]
 
 
 class QuasiNewton(_SciPySearch):

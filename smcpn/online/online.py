@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from smcpn.arguments import FILE_NAME, POSITIVE, THREADS
 from smcpn.checkpoint.stream import StoredStream, read_stream, write_stream
-from smcpn.codegen.kernel import processors
+from smcpn.codegen.threads import processors
 from smcpn.errors import InputError, real_number, shown, whole_number
 from smcpn.estimate.first_samples import SearchesOfFirstSamples
 from smcpn.io.axis import Arrivals, TimeAxis

@@ -13,6 +13,7 @@ from typing import Any, cast
 from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.target import compiling_for
+from smcpn.codegen.threads import one_blas_thread
 from smcpn.distributed.workers import Workers, workers_of
 from smcpn.estimate.linearise import networks_of
 from smcpn.files import file_path
@@ -295,7 +296,7 @@ def identified(
         Receives a snapshot after every part.
     """
     began, before = time.perf_counter(), replace(CLOCK)
-    with progress_line(progress) as report, kept:
+    with progress_line(progress) as report, kept, one_blas_thread():
         run = begin()
         if run.plan is None:
             kept.offer(run.snapshot())

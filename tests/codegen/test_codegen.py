@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from smcpn import EKF0, InputError, Problem, Record
-from smcpn.codegen import kernel
+from smcpn.codegen import kernel, threads
 from smcpn.codegen.emit import kernel_code
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import LaneProgram, Level, Literal, Statement, Value, Vector, lower
@@ -128,7 +128,7 @@ def test_forked_child_has_threads_of_its_own(monkeypatch):
         np.testing.assert_array_equal(emit(A + B, theta, np.ones(1), threads=2), theta + 1)
 
     work()
-    assert kernel.thread_pool.cache_info().currsize
+    assert threads.thread_pool.cache_info().currsize
     child = multiprocessing.get_context("fork").Process(target=work)
     child.start()
     child.join(timeout=60)

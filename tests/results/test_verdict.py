@@ -168,7 +168,7 @@ def test_a_gaussian_of_exchangeable_lags_leaves_no_mode_out():
 def test_tests_that_the_band_misses_are_looked_at():
     usable = Verdict("usable", (), (90.0,), (1.0,))
     fine, missed = (
-        Score(1.0, 1.0, 1.0, 1.0, "K", fit, coverage, 100, 0.0)
+        Score(1.0, 1.0, 1.0, 1.0, "K", fit, coverage, 200, 100, 0.0)
         for fit, coverage in ((80.0, 0.95), (38.0, 0.87))
     )
     good = with_tests(usable, {"test": fine})
@@ -180,6 +180,15 @@ def test_tests_that_the_band_misses_are_looked_at():
     assert bad.level == "look again"
     assert "on cold fit 38 %, 87 % inside the 95 % band" in str(bad)
     assert bad.reasons[0].startswith("the band holds less of cold than it says")
+
+
+def test_ten_samples_of_which_eight_are_inside_tell_nothing_against_a_band():
+    usable = Verdict("usable", (), (90.0,), (1.0,))
+    few, none = (
+        Score(1.0, 1.0, 1.0, 1.0, "K", 54.0, coverage, 10, 100, 0.0) for coverage in (0.8, 0.3)
+    )
+    assert with_tests(usable, {f"subject {k}": few for k in range(12)}).level == "usable"
+    assert with_tests(usable, {"subject 1": few, "subject 2": none}).level == "look again"
 
 
 def test_a_card_keeps_its_verdict_however_long_it_is():

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from smcpn.arguments import ANYTHING, Count, Index, Seed, checked
 from smcpn.codegen.clock import CLOCK
-from smcpn.codegen.kernel import processors
+from smcpn.codegen.threads import processors
 from smcpn.distributed.likelihood import evaluated_by
 from smcpn.distributed.workers import workers_of
 from smcpn.errors import InputError, shown

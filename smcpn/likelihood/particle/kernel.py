@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.clock import CLOCK, count
-from smcpn.codegen.kernel import KernelArgumentError, Rows, address, processors, thread_pool
+from smcpn.codegen.kernel import KernelArgumentError, Rows, address
 from smcpn.codegen.native import Code, code
+from smcpn.codegen.threads import processors, thread_pool
 from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.particle.blocks import Blocks, particle_blocks
 from smcpn.likelihood.particle.guide import Guide

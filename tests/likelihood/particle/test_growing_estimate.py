@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import smcpn
-from smcpn.codegen.kernel import thread_pool
+from smcpn.codegen.threads import thread_pool
 from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.growing import GrowingEstimate, growing_estimate
 from smcpn.likelihood.particle.likelihood import Bootstrap
