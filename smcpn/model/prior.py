@@ -113,6 +113,11 @@ class Prior(WithCard):
         return self.scaling.multiplied(theta, self.natural(theta))
 
     @cached_property
+    def draws(self) -> Array:
+        """Return 4096 draws of the values, (4096, d), always the same."""
+        return self.natural(self.sample(np.random.default_rng(0), 4096))
+
+    @cached_property
     def quartiles(self) -> Array:
         """Quartiles of each unconstrained coordinate, the median in the middle, (3, d)."""
         theta = self.sample(np.random.default_rng(0), _DRAWS)

@@ -75,9 +75,7 @@ def parameters_figure(posterior: WeightedDraws, truth: Mapping[str, Any] | None 
     # A single point has no range of its own.
     views = 1 if len(posterior.weights) == 1 else 2
     rows = drawing.subplots(len(singles) + len(vectors), views, squeeze=False)
-    draws = posterior.problem.prior.natural(
-        posterior.problem.prior.sample(np.random.default_rng(0), DRAWS)
-    )
+    draws = posterior.problem.prior.draws
     for (vector, entries), row in zip(vectors.items(), rows[len(singles) :], strict=True):
         _plot_vector(row, vector, entries, posterior, draws, truth)
     for name, row in zip(singles, rows, strict=False):
@@ -86,7 +84,7 @@ def parameters_figure(posterior: WeightedDraws, truth: Mapping[str, Any] | None 
         unit = truth[name] if relative else _power_of_ten(posterior[name])
         prior = partial(posterior.problem.prior.density, name)
         limits = [
-            _range(draws[:, j] / unit, np.full(DRAWS, 1 / DRAWS)),
+            _range(draws[:, j] / unit, np.full(len(draws), 1 / len(draws))),
             _range(posterior[name] / unit, posterior.weights),
         ]
         limits[0] = (min(limits[0][0], limits[1][0]), max(limits[0][1], limits[1][1]))

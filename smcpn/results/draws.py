@@ -173,14 +173,17 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions, Judged):
     def exchanges(self) -> tuple[Exchange, ...]:
         """Parameters with the same prior that may be exchanged without a change of the outputs."""
         tried = Exchanges(self.problem, self.solver, self.likelihood)
-        modes = posterior_modes(self.theta, self.values, self.weights)
-        return tried.between(modes) or tried.within(self.theta, self.values, self.weights)
+        found = tried.between(self._all_modes)
+        return found or tried.within(self.theta, self.values, self.weights)
 
     @cached_property
     def modes(self) -> tuple[PosteriorMode, ...]:
         """The modes that the particles of `ordered` fall into, the heaviest first."""
-        shown = self.ordered
-        return posterior_modes(shown.theta, shown.values, shown.weights)
+        return self.ordered._all_modes
+
+    @cached_property
+    def _all_modes(self) -> tuple[PosteriorMode, ...]:
+        return posterior_modes(self.theta, self.values, self.weights)
 
     def _exchange_lines(self) -> list[str]:
         return exchange_lines(self.names, self.exchanges, "; the lesser is shown first")

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 
+import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +24,8 @@ Array = NDArray[np.float64]
 
 JUDGED = 1 << 18
 """Most samples of a record that a verdict is by, which is to cost little."""
+UNLIKELY = 0.025
+"""Prior probability beyond a parameter of the noise from which it is told that it is unlikely."""
 NOTABLE = 2.0
 """Factor between robust and plain standard deviation that is remarked on."""
 
@@ -62,7 +65,8 @@ class Judged(ABC):
             return Verdict(NOT_JUDGED, (tested,))
         rows = list(self.table())
         first = [row.far for row in rows if row.surprising] + [r.ends for r in rows if r.ends]
-        return tested.judged(first, [*self._widened(tested), *self._doubts()])
+        others = [*self._widened(tested), *self._doubts()]
+        return tested.judged(first, others, self._unlikely_noise(rows))
 
     @cached_property
     def _tested(self) -> Validation | str:
@@ -78,6 +82,20 @@ class Judged(ABC):
             )
         except InputError as error:
             return str(error)
+
+    def _unlikely_noise(self, rows: Sequence[ParameterRow]) -> list[str]:
+        """Say which parameters of the noise are where their prior hardly expects them.
+
+        Errors of a model raise the noise that is learned, as does another unit.
+        """
+        model, draws = self.problem.model, self.problem.prior.draws
+        of_noise = ca.which_depends(model.noise, model.theta, 1)
+        found = list[str]()
+        for row, own, drawn in zip(rows, of_noise, draws.T, strict=True):
+            above, below = np.mean(drawn >= row.low), np.mean(drawn <= row.high)
+            if own and not row.surprising and min(above, below) < UNLIKELY:
+                found.append(row.unlikely("more" if above < below else "less"))
+        return found
 
     def _widened(self, tested: Validation) -> list[str]:
         """Say by how much correlated errors widen standard deviations, where it is notable."""
