@@ -173,8 +173,7 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions, Judged):
     def exchanges(self) -> tuple[Exchange, ...]:
         """Parameters with the same prior that may be exchanged without a change of the outputs."""
         tried = Exchanges(self.problem, self.solver, self.likelihood)
-        found = tried.between(self._all_modes)
-        return found or tried.within(self.theta, self.values, self.weights)
+        return tried.found(self._all_modes, self.theta, self.weights)
 
     @cached_property
     def modes(self) -> tuple[PosteriorMode, ...]:
@@ -184,9 +183,6 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions, Judged):
     @cached_property
     def _all_modes(self) -> tuple[PosteriorMode, ...]:
         return posterior_modes(self.theta, self.values, self.weights)
-
-    def _exchange_lines(self) -> list[str]:
-        return exchange_lines(self.names, self.exchanges, "; the lesser is shown first")
 
     @property
     def several_modes(self) -> tuple[PosteriorMode, ...]:
@@ -223,7 +219,7 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions, Judged):
              *shortened(rows, self.problem.ode)],
             [*mode_lines(self.names, self.modes)[:FEW_LINES], ", ".join(run),
              f"{self.likelihood_name} likelihood, {self.solver_in_words}",
-             *self._exchange_lines(), *warned(self.warnings),
+             *exchange_lines(self.names, self.exchanges), *warned(self.warnings),
              "all of it: print(posterior.summary())"],
             self.verdict.lines,
         )  # fmt: skip
@@ -250,7 +246,7 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions, Judged):
             *(["", *mode_lines(self.names, self.modes)] if self.several_modes else []),
             *self.function_lines(),
             "",
-            *self._exchange_lines(),
+            *exchange_lines(self.names, self.exchanges),
             *self._run_lines(),
             f"likelihood       {self.likelihood_name}",
             f"solver           {self.solver_in_words}",

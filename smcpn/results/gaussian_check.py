@@ -34,6 +34,8 @@ DOUBTED = 0.5
 """Share of the logarithm of `LARGEST_RATIO` and of `LARGEST_SHIFT` from which more are drawn."""
 LEAST_TOLD = 100.0
 """Fewest effective draws whose moments are told: means to a tenth of the standard deviation."""
+ROUNDING = 1e-6
+"""Difference of two squared distances up to which they are the same."""
 NAMED = 3
 """Most parameters that the warning names."""
 NOTABLE = 0.5
@@ -139,7 +141,7 @@ class GaussianCheck:
 
 
 def gaussian_check(found: Laplace, seed: int = 0) -> GaussianCheck | None:
-    """Return how far a posterior is from a Gaussian about its mode.
+    """Return how far a posterior is from a Gaussian about its mode, other modes left out.
 
     A Gaussian that is too narrow has no draws where it is wrong, so that their weights look well:
     these draws reach beyond. None where there is no Gaussian, where it is one given scales, and in
@@ -158,8 +160,11 @@ def _check_by(found: Laplace, draws: int, seed: int) -> GaussianCheck | None:
     rng = np.random.default_rng(seed)
     theta = np.concatenate([one.sample(rng, draws // 2) for one in proposals])
     log_proposal = np.logaddexp.reduce([one.log_density(theta) for one in proposals], axis=0)
-    whitened = np.linalg.solve(found.factor, (theta - found.mode).T)
-    for_gaussian = normalise(-0.5 * np.square(whitened).sum(axis=0) - log_proposal)
+    squares = _squared_distance(theta, found.mode, found.factor)
+    # A draw that another mode explains says nothing of the Gaussian about this one.
+    others = [_squared_distance(theta, one.theta, one.factor) for one in found.modes]
+    log_proposal[np.min([squares, *others], axis=0) < squares - ROUNDING] = np.inf
+    for_gaussian = normalise(-0.5 * squares - log_proposal)
     if _effective(for_gaussian) < LEAST_EFFECTIVE:
         return None
     with np.errstate(over="ignore"):
@@ -185,6 +190,11 @@ def _check_by(found: Laplace, draws: int, seed: int) -> GaussianCheck | None:
         sd={name: sds[name] * ratio for name, (_, ratio) in moved.items()},
         gaussian_sd={name: sds[name] for name in found.names},
     )
+
+
+def _squared_distance(theta: Array, mode: Array, factor: Array) -> Array:
+    """Squared distance of points (N, d) from a mode, in standard deviations of its Gaussian."""
+    return np.square(np.linalg.solve(factor, (theta - mode).T)).sum(axis=0)
 
 
 def _effective(weights: Array) -> float:
