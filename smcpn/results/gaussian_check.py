@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.smc.particles import normalise
+from smcpn.smc.proposals import squared_distances
 from smcpn.smc.start import WIDTH, MixtureStart, Modes
 
 if TYPE_CHECKING:
@@ -160,10 +161,11 @@ def _check_by(found: Laplace, draws: int, seed: int) -> GaussianCheck | None:
     rng = np.random.default_rng(seed)
     theta = np.concatenate([one.sample(rng, draws // 2) for one in proposals])
     log_proposal = np.logaddexp.reduce([one.log_density(theta) for one in proposals], axis=0)
-    squares = _squared_distance(theta, found.mode, found.factor)
+    means = np.stack([found.mode, *(one.theta for one in found.modes)])
+    factors = np.stack([found.factor, *(one.factor for one in found.modes)])
+    squares, *others = squared_distances(theta, means, factors)
     # A draw that another mode explains says nothing of the Gaussian about this one.
-    others = [_squared_distance(theta, one.theta, one.factor) for one in found.modes]
-    log_proposal[np.min([squares, *others], axis=0) < squares - ROUNDING] = np.inf
+    log_proposal[np.min(others, axis=0, initial=np.inf) < squares - ROUNDING] = np.inf
     for_gaussian = normalise(-0.5 * squares - log_proposal)
     if _effective(for_gaussian) < LEAST_EFFECTIVE:
         return None
@@ -190,11 +192,6 @@ def _check_by(found: Laplace, draws: int, seed: int) -> GaussianCheck | None:
         sd={name: sds[name] * ratio for name, (_, ratio) in moved.items()},
         gaussian_sd={name: sds[name] for name in found.names},
     )
-
-
-def _squared_distance(theta: Array, mode: Array, factor: Array) -> Array:
-    """Squared distance of points (N, d) from a mode, in standard deviations of its Gaussian."""
-    return np.square(np.linalg.solve(factor, (theta - mode).T)).sum(axis=0)
 
 
 def _effective(weights: Array) -> float:

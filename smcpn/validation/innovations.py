@@ -437,8 +437,7 @@ def _counts(
 
 
 def _normalised(one: Prediction, values: Array, steps: int, disturbed: bool) -> Innovations:
-    record, (outputs, numerical) = one.record, one.moments(values, steps)
-    noise_mean, noise = one.noise(values, steps)
+    record, (outputs, numerical, noise_mean, noise) = one.record, one.with_noise(values, steps)
     mean, identity = outputs + noise_mean, np.eye(outputs.shape[1])
     total = numerical + noise[:, :, None] * identity
     # A simulation that has grown beyond all numbers is compared with nothing.
