@@ -134,7 +134,8 @@ def noise_too_small(quick: bool) -> Iterator[Row]:
     """The noise is stated 5 to 50 times too small."""
     for one in (TANK, SPRING):
         cases = [
-            (_with(one, noise=NOISE * STATED[seed % 4]), seed) for seed in _seeds(8 if quick else 20)
+            (_with(one, noise=NOISE * STATED[seed % 4]), seed)
+            for seed in _seeds(8 if quick else 20)
         ]
         yield _said(f"said first, {one.ode.name}", ("look at the noise",), cases)
 
@@ -168,19 +169,19 @@ def modes_printed(quick: bool) -> Iterator[Row]:
         found = list(each(partial(_lags_told, one), _seeds(count)))
         name = f"lags of {truth['tau1']} and {truth['tau2']}, {count} records"
         yield at_least(f"{name}: shown in order", float(np.mean([a for a, _ in found])), 0.95)
-        yield at_least(f"{name}: no ridge", float(np.mean([b for _, b in found])), 0.95)
+        yield at_least(f"{name}: no trade-off", float(np.mean([b for _, b in found])), 0.95)
     for name, told in (("lags with priors of their own", _own_lags_told), ("a sine", _sine_told)):
         share = np.mean(list(each(told, _seeds(count))))
         yield at_least(f"two modes of {name}, {count} records", float(share), 0.95)
 
 
 def _lags_told(one: Told, seed: int) -> tuple[bool, bool]:
-    """Whether both lags are within four standard deviations, and nothing says a ridge."""
+    """Whether both lags are within four standard deviations, and no trade-off is told."""
     posterior = one.posterior(seed)
     rows = {row.name: row for row in posterior.table()}
     right = all(abs(rows[name].mean - v) < 4 * rows[name].sd for name, v in one.truth.items())
     text = posterior.summary()
-    return right and "exchangeable     tau1 and tau2" in text, "ridge" not in text
+    return right and "exchangeable     tau1 and tau2" in text, "trades off" not in text
 
 
 def _own_lags_told(seed: int) -> bool:

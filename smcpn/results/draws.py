@@ -269,7 +269,7 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions, Judged):
             moved = f", acceptance {self.acceptance:.2f} (last {last:.2f})"
         return [
             *([] if self.method is None else [f"method           {self.method.details}"]),
-            f"particles        {len(self.theta)}",
+            f"particles        {len(self.theta)}, worth {self.ess:.0f} independent draws",
             f"rejuvenations    {len(self.rejuvenations)}{moved}",
             f"time             {timing.wall:.2f} s ({timing.kernel:.2f} s in the kernel), "
             f"compilation {timing.compile:.2f} s, {timing.theta_steps:.3g} particle steps",

@@ -121,9 +121,9 @@ class GaussianCheck:
         if not self.is_far:
             return ()
         return (
-            f"the posterior is far from the Gaussian: of {self.draws} draws about the mode "
-            f"{self.ess:.0f} are effective, and were it the Gaussian {self.gaussian_ess:.0f} would "
-            f"be{self._differing}; smcpn.identify(problem), or smcpn identify, samples it",
+            "the posterior is far from the Gaussian that is assumed (draws about the mode agree "
+            f"by {100 * min(self.agreement, 1.0):.0f} % with it){self._differing}: "
+            "smcpn.identify(problem), or smcpn identify, samples it",
         )
 
     @property

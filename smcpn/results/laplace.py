@@ -255,8 +255,9 @@ class Laplace(WithCard, Analysed, WithFunctions):
         if not self.gauss_newton:
             return ()
         return (
-            "the second derivatives at the mode are not credible, as at a kink of the model: the "
-            f"Gauss-Newton matrix stands in for them along {'; '.join(self.gauss_newton)}",
+            f"the spread along {'; '.join(self.gauss_newton)} is by first derivatives, the "
+            "Gauss-Newton matrix: second ones at the mode are not credible, as at a kink of the "
+            "model; smcpn.identify(problem), or smcpn identify, needs neither",
         )
 
     @property

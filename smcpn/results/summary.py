@@ -1,4 +1,4 @@
-"""The parameter table: posterior and prior of each parameter, with flags for ridges."""
+"""The parameter table: posterior and prior of each parameter, with flags."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ class ParameterRow:
     def unlikely(self, size: str) -> str:
         """Sentence on a parameter of the noise that is "more" or "less" than its prior expects."""
         return (
-            f"look at the noise: {self.name} is {self.mean:.3g}, {size} than its prior {self.prior} "
-            "expects: y is in another unit, or the model misses what moves it"
+            f"look at the noise: {self.name} is {self.mean:.3g}, {size} than its prior "
+            f"{self.prior} expects: y is in another unit, or the model misses what moves it"
         )
 
     @property
@@ -147,7 +147,7 @@ class ParameterRow:
             return "far from its prior"
         if self.torn:
             return "mean outside interval"
-        return f"ridge with {self.neighbour}" if self.on_ridge else ""
+        return f"trades off with {self.neighbour}" if self.on_ridge else ""
 
 
 def parameter_rows(

@@ -247,7 +247,9 @@ def _cross_correlations(
         # A pulse is no input at lags that leave it out.
         power = np.maximum(_correlation(seen, [np.square(u) for u in shifted], lags)[0], 0.0)
         scale = np.sqrt(spread * power / np.maximum(pairs, 1.0))
-        largest = float(np.divide(np.abs(covariance), scale, out=0.0 * scale, where=scale > 0).max())
+        largest = float(
+            np.divide(np.abs(covariance), scale, out=0.0 * scale, where=scale > 0).max()
+        )
         (own,), _ = _correlation(shifted, shifted, range(1, 2))
         p.append(_length_heuristic(largest, own / (float(whole.var()) or 1.0)))
     return cross, pairs, min(1.0, n_inputs * min(p)) if p else float("nan")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from smcpn.validation.innovations import LargestError, Whiteness
 
@@ -57,6 +58,10 @@ class Verdict:
 
     def __str__(self) -> str:
         return self.head + (f": {'; '.join(self.reasons)}" if self.reasons else "")
+
+    def document(self) -> dict[str, Any]:
+        """Return the attributes and the whole as a ``sentence``, as JSON can hold them."""
+        return {**vars(self), "sentence": str(self)}
 
     @property
     def head(self) -> str:

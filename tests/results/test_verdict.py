@@ -152,7 +152,7 @@ def test_lags_that_may_be_exchanged_are_shown_in_order():
     assert len(posterior.modes) == 1
     text = posterior.summary()
     assert "exchangeable     tau1 and tau2: exchanged, they explain the record as well" in text
-    assert "ridge" not in text
+    assert "trades off" not in text
     assert posterior.verdict.level == "usable"
     # The posterior itself stays that of both orders.
     assert len(posterior_modes(posterior.theta, posterior.values, posterior.weights)) == 2
