@@ -24,8 +24,6 @@ Array = NDArray[np.float64]
 
 JUDGED = 1 << 18
 """Most samples of a record that a verdict is by, which is to cost little."""
-UNLIKELY = 0.025
-"""Prior probability beyond a parameter of the noise from which it is told that it is unlikely."""
 NOTABLE = 2.0
 """Factor between robust and plain standard deviation that is remarked on."""
 
@@ -84,17 +82,18 @@ class Judged(ABC):
             return str(error)
 
     def _unlikely_noise(self, rows: Sequence[ParameterRow]) -> list[str]:
-        """Say which parameters of the noise are where their prior hardly expects them.
+        """Say which parameters of the noise are outside the central 95 % of their prior.
 
         Errors of a model raise the noise that is learned, as does another unit.
         """
-        model, draws = self.problem.model, self.problem.prior.draws
+        model, (_, _, low, high, _) = self.problem.model, self.problem.prior.spread
         of_noise = ca.which_depends(model.noise, model.theta, 1)
         found = list[str]()
-        for row, own, drawn in zip(rows, of_noise, draws.T, strict=True):
-            above, below = np.mean(drawn >= row.low), np.mean(drawn <= row.high)
-            if own and not row.surprising and min(above, below) < UNLIKELY:
-                found.append(row.unlikely("more" if above < below else "less"))
+        for j in np.flatnonzero(of_noise).tolist():
+            row = rows[j]
+            size = "more" if row.low > high[j] else "less" if row.high < low[j] else ""
+            if size and not row.surprising:
+                found.append(row.unlikely(size))
         return found
 
     def _widened(self, tested: Validation) -> list[str]:

@@ -43,6 +43,13 @@ NOTABLE = 0.01
 """Share of a further mode that a summary warns of."""
 
 
+def exchanged(maximum: Maximum, places: NDArray[np.intp]) -> Maximum:
+    """Return a maximum with the parameter of each of the places (d,) in its place."""
+    starts = list(maximum.starts)
+    starts[maximum.best] = replace(starts[maximum.best], values=maximum.values[places])
+    return replace(maximum, theta=maximum.theta[places], starts=tuple(starts))
+
+
 @dataclass(frozen=True)
 class ComparedParameter:
     """Mean and sd of one parameter, by a posterior and by a Laplace approximation.
@@ -299,7 +306,7 @@ class Laplace(WithCard, Analysed, WithFunctions):
         if self.given_scales is not None or np.array_equal(places, np.arange(len(places))):
             return self
         covariance = self.covariance[np.ix_(places, places)]
-        return replace(self, maximum=self.maximum.exchanged(places), covariance=covariance)
+        return replace(self, maximum=exchanged(self.maximum, places), covariance=covariance)
 
     @property
     def several_modes(self) -> tuple[PosteriorMode, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -145,12 +145,6 @@ class Maximum(WithCard, Analysed):
     def values(self) -> Array:
         """Parameter values at the maximum, (d,)."""
         return self.starts[self.best].values
-
-    def exchanged(self, places: NDArray[np.intp]) -> Maximum:
-        """Return the maximum with the parameter of each of the places (d,) in its place."""
-        starts = list(self.starts)
-        starts[self.best] = replace(starts[self.best], values=self.values[places])
-        return replace(self, theta=self.theta[places], starts=tuple(starts))
 
     @property
     def reason(self) -> str:

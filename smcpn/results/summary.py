@@ -176,8 +176,7 @@ def parameter_rows(
         Parameters that have another value in each of several modes.
     """
     names = prior.names
-    draws = prior.draws
-    prior_sd, prior_low, prior_high = draws.std(axis=0), draws.min(axis=0), draws.max(axis=0)
+    prior_sd, prior_low, _, _, prior_high = prior.spread
     others = np.nan_to_num(correlation)
     np.fill_diagonal(others, 0.0)
     closest = np.abs(others).argmax(axis=1)

@@ -13,6 +13,7 @@ import smcpn
 from smcpn.card import Card
 from smcpn.model.prior import Prior
 from smcpn.results.exchange import Exchange, ordered
+from smcpn.results.laplace import exchanged
 from smcpn.results.modes import posterior_modes
 from smcpn.results.scores import Score, with_tests
 from smcpn.results.summary import bounds_reached
@@ -220,7 +221,7 @@ def test_a_gaussian_of_exchangeable_lags_is_shown_in_order():
     found = smcpn.laplace(problem(), seed=0)
     other = replace(
         found,
-        maximum=found.maximum.exchanged(np.array([1, 0])),
+        maximum=exchanged(found.maximum, np.array([1, 0])),
         covariance=found.covariance[::-1, ::-1],
     )
     ends = {round(float(one.maximum.values[0]), 1) for one in (found, other)}
