@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed
 from smcpn.model.entries import by_scalar
-from smcpn.report.scales import Scale
 from smcpn.report.style import (
     ACCENT,
     DARK,
@@ -29,7 +28,7 @@ from smcpn.report.style import (
     power_of_ten,
     styled,
 )
-from smcpn.results.draws import WeightedDraws
+from smcpn.results.draws import WeightedDraws, weighted_quantile
 from smcpn.results.summary import long_vectors
 from smcpn.validation.correlation import posterior_correlation
 
@@ -37,6 +36,7 @@ Array = NDArray[np.float64]
 
 DRAWS = 4000
 """Draws that stand for a prior, and points of a scatter at most."""
+BINS = 40
 ROW_HEIGHT = 1.15
 """Inches."""
 MOST_PAIRED = 12
@@ -75,31 +75,30 @@ def parameters_figure(posterior: WeightedDraws, truth: Mapping[str, Any] | None 
     # A single point has no range of its own.
     views = 1 if len(posterior.weights) == 1 else 2
     rows = drawing.subplots(len(singles) + len(vectors), views, squeeze=False)
-    draws = _prior_draws(posterior)
+    draws = posterior.problem.prior.natural(
+        posterior.problem.prior.sample(np.random.default_rng(0), DRAWS)
+    )
     for (vector, entries), row in zip(vectors.items(), rows[len(singles) :], strict=True):
         _plot_vector(row, vector, entries, posterior, draws, truth)
     for name, row in zip(singles, rows, strict=False):
         j = posterior.names.index(name)
         relative = bool(truth.get(name))
-        unit = truth[name] if relative else _power_of_ten(posterior, name)
+        unit = truth[name] if relative else _power_of_ten(posterior[name])
         prior = partial(posterior.problem.prior.density, name)
-        scales = _scales(posterior, name, draws[:, j])
-        if relative and unit < 0.0:
-            scales = [Scale(), Scale()]
         limits = [
-            scales[0].range(draws[:, j] / unit, np.full(DRAWS, 1 / DRAWS)),
-            scales[1].range(posterior[name] / unit, posterior.weights),
+            _range(draws[:, j] / unit, np.full(DRAWS, 1 / DRAWS)),
+            _range(posterior[name] / unit, posterior.weights),
         ]
         limits[0] = (min(limits[0][0], limits[1][0]), max(limits[0][1], limits[1][1]))
-        views_of = zip(row, scales, limits, (True, False), strict=False)
-        for axes, scale, (low, high), own_peak in views_of:
-            _plot_prior(axes, scale, prior, unit, (low, high), own_peak)
-            _plot_posterior(axes, scale, posterior[name] / unit, posterior.weights, own_peak)
+        for axes, (low, high), own_peak in zip(row, limits, (True, False), strict=False):
+            _plot_prior(axes, prior, unit, low, high, own_peak)
+            _plot_posterior(axes, posterior[name] / unit, posterior.weights, own_peak)
             if name in truth:
                 axes.axvline(truth[name] / unit, color=ACCENT, ls="--", lw=1.2, label="truth")
-            scale.mark(axes.xaxis, low, high, 4)
+            axes.set_xlim(low, high)
             axes.set_ylim(bottom=0.0)
             axes.set_yticks([])
+            axes.xaxis.set_major_locator(MaxNLocator(4))
             axes.spines["left"].set_visible(False)
         row[0].set_ylabel(_label(name, unit, relative), rotation=0, ha="right")
     if singles:
@@ -137,15 +136,7 @@ def corner_figure(posterior: WeightedDraws, truth: Mapping[str, Any] | None = No
     if d < len(every):
         drawing.suptitle(_left_out(d, len(every)), fontsize=8.0, x=0.02, ha="left")
     correlation = posterior_correlation(posterior.theta[:, columns], posterior.weights)
-    units = {name: _power_of_ten(posterior, name) for name in names}
-    draws = _prior_draws(posterior)
-    scales = {
-        name: _scales(posterior, name, draws[:, j])[1]
-        for name, j in zip(names, columns, strict=True)
-    }
-    limits = {
-        name: scales[name].range(posterior[name] / units[name], posterior.weights) for name in names
-    }
+    units = {name: _power_of_ten(posterior[name]) for name in names}
     points = posterior.resample(min(DRAWS, len(posterior.theta)))
     for i in range(d):
         for j in range(d):
@@ -155,25 +146,16 @@ def corner_figure(posterior: WeightedDraws, truth: Mapping[str, Any] | None = No
                 continue
             (x, x_unit), (y, y_unit) = ((names[k], units[names[k]]) for k in (j, i))
             if i == j:
-                _plot_posterior(axes, scales[x], posterior[x] / x_unit, posterior.weights, True)
+                _plot_posterior(axes, posterior[x] / x_unit, posterior.weights, own_peak=True)
             else:
                 _plot_pair(axes, points[x] / x_unit, points[y] / y_unit, correlation[i, j])
                 if y in truth:
                     axes.axhline(truth[y] / y_unit, color=ACCENT, ls="--", lw=0.9)
             if x in truth:
                 axes.axvline(truth[x] / x_unit, color=ACCENT, ls="--", lw=0.9)
-            scales[x].mark(axes.xaxis, *limits[x], 2)
-            if i != j:
-                scales[y].mark(axes.yaxis, *limits[y], 3)
             labels = [_label(name, units[name], False) for name in (x, y)]
             _label_edges(axes, *labels, bottom=i == d - 1, left=j == 0, diagonal=i == j)
     return drawing
-
-
-def _prior_draws(posterior: WeightedDraws) -> Array:
-    """Draws of all parameters from the prior, (DRAWS, d)."""
-    prior = posterior.problem.prior
-    return prior.natural(prior.sample(np.random.default_rng(0), DRAWS))
 
 
 def _left_out(shown: int, every: int) -> str:
@@ -261,9 +243,9 @@ def _plot_vector(
     row[0].set_ylabel(plain(vector), rotation=0, ha="right")
 
 
-def _power_of_ten(posterior: WeightedDraws, name: str) -> float:
+def _power_of_ten(values: Array) -> float:
     """Unit that leaves short numbers on an axis."""
-    largest = float(np.abs(posterior.quantile(name, [0.025, 0.975])).max())
+    largest = float(np.abs(values).max())
     exponent = int(np.floor(np.log10(largest))) if largest > 0 else 0
     return 1.0 if -2 <= exponent < 4 else 10.0**exponent
 
@@ -274,36 +256,35 @@ def _label(name: str, unit: float, relative: bool) -> str:
     return plain(name) if unit == 1.0 else f"{plain(name)}\n/ {power_of_ten(round(np.log10(unit)))}"
 
 
-def _scales(posterior: WeightedDraws, name: str, draws: Array) -> list[Scale]:
-    """Scales of the axes of a parameter: over the range of its prior, and over its own."""
-    prior = Scale.of(draws)
-    own = Scale.of(posterior[name], posterior.weights) if prior.logarithmic else prior
-    return [prior, own]
+def _range(values: Array, weights: Array) -> tuple[float, float]:
+    """The central 99.8 %, a little widened."""
+    low, high = weighted_quantile(values, weights, [0.001, 0.999])
+    margin = 0.08 * (high - low) or 1e-3 * abs(high) or 1.0
+    return float(low - margin), float(high + margin)
 
 
 def _plot_prior(
     axes: Axes,
-    scale: Scale,
     prior: Callable[[Array], Array],
     unit: float,
-    ends: tuple[float, float],
+    low: float,
+    high: float,
     own_peak: bool,
 ) -> None:
-    x = scale.grid(*ends, 160)
-    density = prior(x * unit) * abs(unit) * scale.slope(x)
+    x = np.linspace(low, high, 160)
+    density = prior(x * unit) * abs(unit)
     density = density / (density.max() or 1.0) if own_peak else density
     axes.fill_between(x, density, color=LIGHT, lw=0)
     axes.plot(x, density, color=MIDDLE, lw=1.0, ls="-.", label="prior")
 
 
-def _plot_posterior(
-    axes: Axes, scale: Scale, values: Array, weights: Array, own_peak: bool
-) -> None:
+def _plot_posterior(axes: Axes, values: Array, weights: Array, own_peak: bool) -> None:
+    low, high = _range(values, weights)
     if len(values) == 1:
         axes.axvline(float(values[0]), color=DARK, lw=1.3, label="maximum")
         return
-    density, edges = scale.histogram(values, weights)
-    heights = density / (density.max() or 1.0) if own_peak else density
+    counts, edges = np.histogram(values, bins=BINS, range=(low, high), weights=weights)
+    heights = counts / (counts.max() or 1.0) if own_peak else counts / np.diff(edges)
     axes.stairs(heights, edges, color=DARK, lw=1.3, label="posterior")
 
 
@@ -316,9 +297,12 @@ def _plot_pair(axes: Axes, x: Array, y: Array, correlation: float) -> None:
     )  # fmt: skip
     if np.isfinite(correlation):
         axes.set_title(f"{correlation:+.2f}", loc="right", pad=1.5, fontsize=7.5)
+    axes.margins(0.06)
 
 
 def _label_edges(axes: Axes, x: str, y: str, *, bottom: bool, left: bool, diagonal: bool) -> None:
+    axes.xaxis.set_major_locator(MaxNLocator(2))
+    axes.yaxis.set_major_locator(MaxNLocator(3))
     axes.tick_params(labelbottom=bottom, labelleft=left, labelsize=7)
     if bottom:
         axes.set_xlabel(x)
