@@ -199,6 +199,6 @@ def as_dict(posterior: Posterior) -> dict[str, Any]:
         "log_evidence_se": posterior.log_evidence_se,
         "rejuvenations": len(posterior.rejuvenations),
         "warnings": list(posterior.warnings),
-        "verdict": vars(posterior.verdict),
+        "verdict": posterior.verdict.document(),
         "parameters": parameters(posterior),
     }

@@ -122,7 +122,7 @@ def as_dict(outcome: Fit) -> dict[str, Any]:
         "log_evidence": found.log_evidence,
         "gaussian": None if found.check is None else found.check.document(),
         "warnings": list(found.warnings),
-        "verdict": vars(outcome.verdict),
+        "verdict": outcome.verdict.document(),
         "parameters": {
             row.name: {"mode": maximum[row.name], "mean": row.mean, "sd": row.sd}
             for row in found.table()

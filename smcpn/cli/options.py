@@ -262,7 +262,7 @@ Verbose = Annotated[
         "-v",
         count=True,
         callback=log_to_stderr,
-        help="Print compilation, chosen steps and rejuvenations; -vv of more.",
+        help="Print what is done, and how the result was computed; -vv prints more.",
         rich_help_panel=MESSAGES,
         show_default=False,
     ),

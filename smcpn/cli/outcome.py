@@ -130,7 +130,7 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
         "rejuvenations": len(posterior.rejuvenations),
         "acceptance": posterior.acceptance,
         "warnings": list(posterior.warnings),
-        "verdict": vars(outcome.verdict),
+        "verdict": outcome.verdict.document(),
         "parameters": parameters(posterior),
         **({} if outcome.robust is None else {"robust": robust_figures(outcome.robust)}),
         "scores": {split: vars(score) for split, score in outcome.scores.items()},

@@ -359,7 +359,11 @@ def _doubt(maximum: Maximum, density: LogDensity) -> str:
     lifted = maximum.agreeing > 1 or maximum.starts[maximum.best].lifted
     if lifted and explained(density, maximum.theta):
         return ""
-    once = "only lifted paths, which may all end in one mode," if lifted else "one alone"
+    once = (
+        "only paths that leave the model on the way, which may all end in one mode,"
+        if lifted
+        else "one alone"
+    )
     return (
         f"of {len(maximum.starts)} searches {maximum.ended}: {once} led to the highest end, and a "
         "higher mode may be missed"

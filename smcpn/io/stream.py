@@ -416,6 +416,9 @@ class Run:
             message = f"the system has changed at about t = {state.alarm.since:g}"
             self.report(Event("alarm", message, sample.line, t))
         if state.degraded and not self._degraded:
-            message = f"few particles count at t = {t:g}: {state.ess:.0f} effective ones"
+            message = (
+                f"means and deviations are rough from t = {t:g} until the particles are moved, "
+                f"which are worth {state.ess:.0f} independent draws"
+            )
             self.report(Event("degraded", message, sample.line, t))
         self._degraded = bool(state.degraded)

@@ -97,7 +97,8 @@ class Frames:
         )
         return (
             f"{watch.samples} samples, {watch.when}, {self._rate:.0f}/s  {values}  "
-            f"ESS {watch.state.ess:.0f}  latency {1e3 * p50:.2f}/{1e3 * p99:.2f} ms"
+            f"effective particles {watch.state.ess:.0f}  latency {1e3 * p50:.2f} ms, of 99 % at "
+            f"most {1e3 * p99:.2f} ms"
         )
 
     def render(self) -> Any:
@@ -134,8 +135,8 @@ class Frames:
         alarm = f"   ALARMS {alarms}: the system has changed" if alarms else ""
         events = "  ".join(f"{kind} {count}" for kind, count in sorted(watch.events.items()))
         return (
-            f"ESS {watch.state.ess:.0f}   innovation {innovation}   "
-            f"latency p50 {1e3 * p50:.2f} ms, p99 {1e3 * p99:.2f} ms   "
+            f"effective particles {watch.state.ess:.0f}   innovation {innovation} sd   "
+            f"latency {1e3 * p50:.2f} ms, of 99 % at most {1e3 * p99:.2f} ms   "
             f"waiting {watch.waiting}{alarm}\n{events}"
         )
 

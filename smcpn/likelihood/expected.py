@@ -143,16 +143,15 @@ class Prediction:
 
         ``steps`` are counted per sampling interval of the first record.
         """
-        outputs, covariance, *_ = self._along(values, steps)
-        return outputs, covariance.reshape(*outputs.shape, -1)
+        return self.with_noise(values, steps)[:2]
 
-    def noise(self, values: Array, steps: int) -> tuple[Array, Array]:
-        """Mean and variance of the noise given the samples before, (T, q) each; else as `moments`.
+    def with_noise(self, values: Array, steps: int) -> tuple[Array, Array, Array, Array]:
+        """`moments`, and mean and variance of the noise given the samples before, (T, q) each.
 
         Of white noise they are 0 and its variance.
         """
-        *_, mean, variance = self._along(values, steps)
-        return mean, variance
+        outputs, covariance, *_, mean, variance = self._along(values, steps)
+        return outputs, covariance.reshape(*outputs.shape, -1), mean, variance
 
     def states(self, values: Array, steps: int) -> Array:
         """Mean of the states given the samples before, where they correct it, (T, n)."""

@@ -90,6 +90,11 @@ class Model:
             j for j, phi in enumerate(ca.vertsplit(self.noise_correlation)) if not phi.is_zero()
         )
 
+    @property
+    def noise(self) -> ca.SX:
+        """Variance of the noise of each output, or the log density that takes its place."""
+        return self.noise_variance if self.density is None else self.density.log_density
+
     def with_numbers(self) -> Model:
         """The same model with the known numbers in place of their symbols."""
 

@@ -113,6 +113,13 @@ class Prior(WithCard):
         return self.scaling.multiplied(theta, self.natural(theta))
 
     @cached_property
+    def spread(self) -> Array:
+        """Standard deviation, least, 2.5 %, 97.5 % and greatest of 4096 draws of values, (5, d)."""
+        values = self.natural(self.sample(np.random.default_rng(0), 4096))
+        quantiles = np.quantile(values, (0.0, 0.025, 0.975, 1.0), axis=0)
+        return np.vstack([values.std(axis=0), quantiles])
+
+    @cached_property
     def quartiles(self) -> Array:
         """Quartiles of each unconstrained coordinate, the median in the middle, (3, d)."""
         theta = self.sample(np.random.default_rng(0), _DRAWS)

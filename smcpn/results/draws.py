@@ -173,17 +173,16 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions, Judged):
     def exchanges(self) -> tuple[Exchange, ...]:
         """Parameters with the same prior that may be exchanged without a change of the outputs."""
         tried = Exchanges(self.problem, self.solver, self.likelihood)
-        modes = posterior_modes(self.theta, self.values, self.weights)
-        return tried.between(modes) or tried.within(self.theta, self.values, self.weights)
+        return tried.found(self._all_modes, self.theta, self.weights)
 
     @cached_property
     def modes(self) -> tuple[PosteriorMode, ...]:
         """The modes that the particles of `ordered` fall into, the heaviest first."""
-        shown = self.ordered
-        return posterior_modes(shown.theta, shown.values, shown.weights)
+        return self.ordered._all_modes
 
-    def _exchange_lines(self) -> list[str]:
-        return exchange_lines(self.names, self.exchanges, "; the lesser is shown first")
+    @cached_property
+    def _all_modes(self) -> tuple[PosteriorMode, ...]:
+        return posterior_modes(self.theta, self.values, self.weights)
 
     @property
     def several_modes(self) -> tuple[PosteriorMode, ...]:
@@ -220,7 +219,7 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions, Judged):
              *shortened(rows, self.problem.ode)],
             [*mode_lines(self.names, self.modes)[:FEW_LINES], ", ".join(run),
              f"{self.likelihood_name} likelihood, {self.solver_in_words}",
-             *self._exchange_lines(), *warned(self.warnings),
+             *exchange_lines(self.names, self.exchanges), *warned(self.warnings),
              "all of it: print(posterior.summary())"],
             self.verdict.lines,
         )  # fmt: skip
@@ -247,7 +246,7 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions, Judged):
             *(["", *mode_lines(self.names, self.modes)] if self.several_modes else []),
             *self.function_lines(),
             "",
-            *self._exchange_lines(),
+            *exchange_lines(self.names, self.exchanges),
             *self._run_lines(),
             f"likelihood       {self.likelihood_name}",
             f"solver           {self.solver_in_words}",
@@ -270,7 +269,7 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions, Judged):
             moved = f", acceptance {self.acceptance:.2f} (last {last:.2f})"
         return [
             *([] if self.method is None else [f"method           {self.method.details}"]),
-            f"particles        {len(self.theta)}",
+            f"particles        {len(self.theta)}, worth {self.ess:.0f} independent draws",
             f"rejuvenations    {len(self.rejuvenations)}{moved}",
             f"time             {timing.wall:.2f} s ({timing.kernel:.2f} s in the kernel), "
             f"compilation {timing.compile:.2f} s, {timing.theta_steps:.3g} particle steps",

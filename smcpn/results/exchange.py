@@ -35,7 +35,8 @@ CORRELATED, OVERLAP = -0.2, 2.0
 """Correlation of two parameters of one mode below which, and distance in standard deviations up to
 which, they may be exchangeable: their sum is known."""
 WIDE = 0.35
-"""Standard deviation from which a parameter is placed on a ridge by its prior, by that of this."""
+"""Standard deviation of the lesser or greater of two from which they are placed on a ridge by their
+prior, by that of this."""
 PAIRS, SHARE = 10, 0.1
 """Most of these that are tried; weight of the particles they are tried at, by that of equals."""
 
@@ -92,13 +93,11 @@ def merged(
     return tuple(found)
 
 
-def exchange_lines(
-    names: Sequence[str], exchanges: Sequence[Exchange], shown: str = ""
-) -> list[str]:
+def exchange_lines(names: Sequence[str], exchanges: Sequence[Exchange]) -> list[str]:
     """Lines of a summary on parameters that may be exchanged, and how they are shown."""
     pairs = ", ".join(f"{names[i]} and {names[j]}" for i, j in (one.pair for one in exchanges))
     told = f"exchangeable     {pairs}: exchanged, they explain the record as well"
-    return [f"{told}{shown}"] if pairs else []
+    return [f"{told}; the lesser is shown first"] if pairs else []
 
 
 class Exchanges:
@@ -106,6 +105,13 @@ class Exchanges:
 
     def __init__(self, problem: Problem, solver: Solver, likelihood: str | None) -> None:
         self.problem, self.solver, self.likelihood = problem, solver, likelihood
+
+    def found(
+        self, modes: Sequence[PosteriorMode], theta: Array, weights: Array
+    ) -> tuple[Exchange, ...]:
+        """Return the exchanges between modes, or else within weighted draws (N, d)."""
+        values = self.problem.prior.natural(theta)
+        return self.between(modes) or self.within(theta, values, weights)
 
     def between(self, modes: Sequence[PosteriorMode]) -> tuple[Exchange, ...]:
         """Return the exchanges that lead from the first mode to others."""
@@ -121,22 +127,25 @@ class Exchanges:
         sd = np.sqrt(weights @ np.square(values - mean))
         correlation = np.nan_to_num(posterior_correlation(theta, weights))
         near = np.abs(mean[:, None] - mean) < OVERLAP * np.hypot(sd[:, None], sd)
-        chosen = np.triu(near & (correlation < CORRELATED) & self._narrow(sd), k=1)
+        chosen = np.triu(near & (correlation < CORRELATED), k=1)
         if not chosen.any():
             return ()
-        pairs = np.argwhere(chosen & self._alike)[:PAIRS].tolist()
+        pairs = [
+            (i, j)
+            for i, j in np.argwhere(chosen & self._alike).tolist()
+            if self._narrow(np.sort(values[:, [i, j]], axis=1), weights, i)
+        ]
         heavy = values[weights > SHARE / len(weights)]
         return self._tried(
             (_swap(i, j, len(mean)), heavy[np.argmax(np.abs(heavy[:, i] - heavy[:, j]))])
-            for i, j in pairs
+            for i, j in pairs[:PAIRS]
         )
 
-    def _narrow(self, sd: Array) -> NDArray[np.bool_]:
-        """Which two parameters the data tell much more of than the prior, (d, d)."""
-        prior = self.problem.prior
-        low, _, high = prior.natural(prior.quartiles)
-        known = sd < WIDE * (high - low) / INTERQUARTILE_RANGE
-        return known[:, None] & known
+    def _narrow(self, values: Array, weights: Array, j: int) -> bool:
+        """Whether the data tell much more than the prior of parameter j of weighted values."""
+        low, _, high = self.problem.prior.natural(self.problem.prior.quartiles)[:, j]
+        sd = np.sqrt(weights @ np.square(values - weights @ values))
+        return bool(sd.max() < WIDE * (high - low) / INTERQUARTILE_RANGE)
 
     @cached_property
     def _alike(self) -> NDArray[np.bool_]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.smc.particles import normalise
+from smcpn.smc.proposals import squared_distances
 from smcpn.smc.start import WIDTH, MixtureStart, Modes
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ FINER = "first make the steps finer, for their error makes a posterior rough too
 """What to do about a posterior that is far from a Gaussian; of steps that are too coarse."""
 LEAST_TOLD = 100.0
 """Fewest effective draws whose moments are told: means to a tenth of the standard deviation."""
+ROUNDING = 1e-6
+"""Difference of two squared distances up to which they are the same."""
 NAMED = 3
 """Most parameters that the warning names."""
 NOTABLE = 0.5
@@ -125,9 +128,8 @@ class GaussianCheck:
         if not self.is_far:
             return ()
         return (
-            f"the posterior is far from the Gaussian: of {self.draws} draws about the mode "
-            f"{self.ess:.0f} are effective, and were it the Gaussian {self.gaussian_ess:.0f} would "
-            f"be{self._differing}; {remedy}",
+            "the posterior is far from the Gaussian that is assumed (draws about the mode agree "
+            f"by {100 * min(self.agreement, 1.0):.0f} % with it){self._differing}: {remedy}",
         )
 
     @property
@@ -146,7 +148,7 @@ class GaussianCheck:
 
 
 def gaussian_check(found: Laplace, seed: int = 0) -> GaussianCheck | None:
-    """Return how far a posterior is from a Gaussian about its mode.
+    """Return how far a posterior is from a Gaussian about its mode, other modes left out.
 
     A Gaussian that is too narrow has no draws where it is wrong, so that their weights look well:
     these draws reach beyond. None where there is no Gaussian, where it is one given scales, and in
@@ -165,8 +167,12 @@ def _check_by(found: Laplace, draws: int, seed: int) -> GaussianCheck | None:
     rng = np.random.default_rng(seed)
     theta = np.concatenate([one.sample(rng, draws // 2) for one in proposals])
     log_proposal = np.logaddexp.reduce([one.log_density(theta) for one in proposals], axis=0)
-    whitened = np.linalg.solve(found.factor, (theta - found.mode).T)
-    for_gaussian = normalise(-0.5 * np.square(whitened).sum(axis=0) - log_proposal)
+    means = np.stack([found.mode, *(one.theta for one in found.modes)])
+    factors = np.stack([found.factor, *(one.factor for one in found.modes)])
+    squares, *others = squared_distances(theta, means, factors)
+    # A draw that another mode explains says nothing of the Gaussian about this one.
+    log_proposal[np.min(others, axis=0, initial=np.inf) < squares - ROUNDING] = np.inf
+    for_gaussian = normalise(-0.5 * squares - log_proposal)
     if _effective(for_gaussian) < LEAST_EFFECTIVE:
         return None
     with np.errstate(over="ignore"):

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 
+import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
@@ -62,7 +63,8 @@ class Judged(ABC):
             return Verdict(NOT_JUDGED, (tested,))
         rows = list(self.table())
         first = [row.far for row in rows if row.surprising] + [r.ends for r in rows if r.ends]
-        return tested.judged(first, [*self._widened(tested), *self._doubts()])
+        others = [*self._widened(tested), *self._doubts()]
+        return tested.judged(first, others, self._unlikely_noise(rows))
 
     @cached_property
     def _tested(self) -> Validation | str:
@@ -78,6 +80,21 @@ class Judged(ABC):
             )
         except InputError as error:
             return str(error)
+
+    def _unlikely_noise(self, rows: Sequence[ParameterRow]) -> list[str]:
+        """Say which parameters of the noise are outside the central 95 % of their prior.
+
+        Errors of a model raise the noise that is learned, as does another unit.
+        """
+        model, (_, _, low, high, _) = self.problem.model, self.problem.prior.spread
+        of_noise = ca.which_depends(model.noise, model.theta, 1)
+        found = list[str]()
+        for j in np.flatnonzero(of_noise).tolist():
+            row = rows[j]
+            size = "more" if row.low > high[j] else "less" if row.high < low[j] else ""
+            if size and not row.surprising:
+                found.append(row.unlikely(size))
+        return found
 
     def _widened(self, tested: Validation) -> list[str]:
         """Say by how much correlated errors widen standard deviations, where it is notable."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.given_scales import ScaledGaussian
 from smcpn.model.problem import Problem
 from smcpn.results.analysed import Analysed
-from smcpn.results.exchange import Exchange, Exchanges, exchange_lines, merged
+from smcpn.results.exchange import Exchange, Exchanges, exchange_lines, merged, ordering
 from smcpn.results.functions import WithFunctions
 from smcpn.results.gaussian_check import FINER, SAMPLE, GaussianCheck, gaussian_check
 from smcpn.results.maximum import Maximum, equally_weighted
@@ -41,6 +41,13 @@ JUDGED_DRAWS = 1000
 """From the Gaussian, by which a verdict is."""
 NOTABLE = 0.01
 """Share of a further mode that a summary warns of."""
+
+
+def exchanged(maximum: Maximum, places: NDArray[np.intp]) -> Maximum:
+    """Return a maximum with the parameter of each of the places (d,) in its place."""
+    starts = list(maximum.starts)
+    starts[maximum.best] = replace(starts[maximum.best], values=maximum.values[places])
+    return replace(maximum, theta=maximum.theta[places], starts=tuple(starts))
 
 
 @dataclass(frozen=True)
@@ -257,8 +264,9 @@ class Laplace(WithCard, Analysed, WithFunctions):
         if not self.gauss_newton:
             return ()
         return (
-            "the second derivatives at the mode are not credible, as at a kink of the model: the "
-            f"Gauss-Newton matrix stands in for them along {'; '.join(self.gauss_newton)}",
+            f"the spread along {'; '.join(self.gauss_newton)} is by first derivatives, the "
+            "Gauss-Newton matrix: second ones at the mode are not credible, as at a kink of the "
+            "model; smcpn.identify(problem), or smcpn identify, needs neither",
         )
 
     @property
@@ -285,9 +293,22 @@ class Laplace(WithCard, Analysed, WithFunctions):
 
     @cached_property
     def exchanges(self) -> tuple[Exchange, ...]:
-        """Parameters that may be exchanged without a change of the outputs, by the modes."""
+        """Parameters with the same prior that may be exchanged without a change of the outputs."""
+        theta, log_weights = self._judged_draws()
         tried = Exchanges(self.problem, self.solver, self.likelihood)
-        return tried.between(self._weighed) if len(self.modes) > 1 else ()
+        return tried.found(self._weighed, theta, normalise(log_weights))
+
+    @cached_property
+    def ordered(self) -> Laplace:
+        """The approximation at the mode in which exchangeable parameters ascend.
+
+        The approximation itself where there are none; see `Posterior.ordered`.
+        """
+        (places,) = ordering(self.mode[None, :], self.exchanges)
+        if self.given_scales is not None or np.array_equal(places, np.arange(len(places))):
+            return self
+        covariance = self.covariance[np.ix_(places, places)]
+        return replace(self, maximum=exchanged(self.maximum, places), covariance=covariance)
 
     @property
     def several_modes(self) -> tuple[PosteriorMode, ...]:
@@ -409,17 +430,18 @@ class Laplace(WithCard, Analysed, WithFunctions):
         return self.draw(size)
 
     def table(self) -> ParameterTable:
-        """The parameter table as data, as of a `Posterior`."""
-        sd = np.sqrt(np.diag(self.covariance))
+        """The parameter table as data, of `ordered`, as of a `Posterior`."""
+        shown, prior = self.ordered, self.problem.prior
+        sd = np.sqrt(np.diag(shown.covariance))
         interval = {
-            name: (self.quantile(name, 0.025), self.quantile(name, 0.975)) for name in self.names
+            name: (shown.quantile(name, 0.025), shown.quantile(name, 0.975)) for name in self.names
         }
-        correlation = self.covariance / np.outer(sd, sd)
-        theta, log_weights = self._judged_draws()
-        values, weights = self.problem.prior.natural(theta), normalise(log_weights)
+        correlation = shown.covariance / np.outer(sd, sd)
+        theta, log_weights = shown._judged_draws()
+        values, weights = prior.natural(theta), normalise(log_weights)
         rows = parameter_rows(
-            self.problem.prior, self.mean, self.sd, interval, correlation,
-            bounds_reached(self.problem.prior, values, weights),
+            prior, shown.mean, shown.sd, interval, correlation,
+            bounds_reached(prior, values, weights),
         )  # fmt: skip
         return ParameterTable(rows)
 
@@ -427,7 +449,7 @@ class Laplace(WithCard, Analysed, WithFunctions):
         """See `WithCard.card`."""
         rows = [
             [row.name, f"{mode:.5g}", *row.figures, row.flag if self.success else ""]
-            for row, mode in zip(self.table(), self.maximum.values, strict=True)
+            for row, mode in zip(self.table(), self.ordered.maximum.values, strict=True)
         ]
         return Card(
             f"{type(self).__name__} of '{self.problem.ode.name}': "
@@ -455,7 +477,7 @@ class Laplace(WithCard, Analysed, WithFunctions):
         of_functions = self.problem.ode.priors
         rows = [
             [row.name, row.prior, f"{mode:.5g}", *row.figures, row.flag if self.success else ""]
-            for row, mode in zip(self.table(), self.maximum.values, strict=True)
+            for row, mode in zip(self.table(), self.ordered.maximum.values, strict=True)
             if row.name not in of_functions
         ]
         lines = [

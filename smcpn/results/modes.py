@@ -16,7 +16,7 @@ Indices = NDArray[np.intp]
 
 VALLEY = 0.1
 """Density between two modes, relative to that of the lower one, below which they are two."""
-LEAST_WEIGHT, LEAST_PARTICLES = 0.02, 20.0
+LEAST_WEIGHT, LEAST_PARTICLES = 0.02, 8.0
 """Weight of a mode, and distinct particles in it, from which it is told from chance."""
 BINS, REACH, TAIL = 256, 4.0, 0.002
 """Of a density along a line, bandwidths that its kernel reaches, and weight beyond either end."""

@@ -197,14 +197,14 @@ def warnings_of_chains(
     if np.nanmax(r_hat, initial=0.0) > HIGH_R_HAT:
         j = int(np.nanargmax(r_hat))
         found.append(
-            f"R-hat of {names[j]} is {r_hat[j]:.3f}, above {HIGH_R_HAT}: the chains disagree, take "
-            "more draws; where they stay in different modes, take smcpn.identify"
+            f"the chains disagree on {names[j]} (R-hat {r_hat[j]:.3f}, at most {HIGH_R_HAT} where "
+            "they agree): take more draws=; where they stay in different modes, take smcpn.identify"
         )
     for where, ess in (("", ess_bulk), (" for its tails", ess_tail)):
         j = int(np.argmin(ess))
         if ess[j] < LEAST_ESS * chains:
             found.append(
-                f"{names[j]} has {ess[j]:.0f} effective draws{where}, fewer than {LEAST_ESS:.0f} "
-                "of each chain: take more draws"
+                f"the draws of {names[j]} are worth {ess[j]:.0f} independent ones{where}, fewer "
+                f"than {LEAST_ESS:.0f} of each chain: take more draws="
             )
     return tuple(found)

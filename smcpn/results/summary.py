@@ -1,4 +1,4 @@
-"""The parameter table: posterior and prior of each parameter, with flags for ridges."""
+"""The parameter table: posterior and prior of each parameter, with flags."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ LONG = 6
 """Entries of a vector that tables and figures show one by one."""
 PRIOR_DOMINATED = 0.7
 """Posterior sd over prior sd above which the data said little about a parameter."""
-_PRIOR_DRAWS = 4096
 POINT_WIDTH = 0.01
 """Distance to a bound up to which a single point ends there, in quartile distances of the prior."""
 BESIDE, EDGE = 1e-6, 0.1
@@ -110,6 +109,13 @@ class ParameterRow:
         """A sentence on a posterior that the prior never reaches."""
         return f"look at the units: {self.name} is {self.mean:.3g}, far from its prior {self.prior}"
 
+    def unlikely(self, size: str) -> str:
+        """Sentence on a parameter of the noise that is "more" or "less" than its prior expects."""
+        return (
+            f"look at the noise: {self.name} is {self.mean:.3g}, {size} than its prior "
+            f"{self.prior} expects: y is in another unit, or the model misses what moves it"
+        )
+
     @property
     def figures(self) -> list[str]:
         """Mean, sd, sd %, 2.5 % and 97.5 % as text; the first alone of a single point.
@@ -141,7 +147,7 @@ class ParameterRow:
             return "far from its prior"
         if self.torn:
             return "mean outside interval"
-        return f"ridge with {self.neighbour}" if self.on_ridge else ""
+        return f"trades off with {self.neighbour}" if self.on_ridge else ""
 
 
 def parameter_rows(
@@ -170,8 +176,7 @@ def parameter_rows(
         Parameters that have another value in each of several modes.
     """
     names = prior.names
-    draws = prior.natural(prior.sample(np.random.default_rng(0), _PRIOR_DRAWS))
-    prior_sd, prior_low, prior_high = draws.std(axis=0), draws.min(axis=0), draws.max(axis=0)
+    prior_sd, prior_low, _, _, prior_high = prior.spread
     others = np.nan_to_num(correlation)
     np.fill_diagonal(others, 0.0)
     closest = np.abs(others).argmax(axis=1)
@@ -215,7 +220,8 @@ def bounds_reached(
                 strips = np.floor(np.abs(values[:, j] - bound) / width)
                 near = strips < STRIPS
                 mass = np.bincount(strips[near].astype(int), weights[near], minlength=1)
-                if there > EDGE * here and mass[0] > 0 and mass[0] >= 0.5 * mass.max():
+                at_bound = mass[0] >= 0.5 * mass.max() and mass.sum() > 0.5
+                if there > EDGE * here and at_bound:
                     found[name] = float(bound)
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import warnings
 from collections.abc import Callable
@@ -36,6 +37,8 @@ from smcpn.smc.sampler import Progress
 from smcpn.smc.start import Modes
 from smcpn.solver import Solver
 from smcpn.status import status
+
+_log = logging.getLogger(__name__)
 
 
 def identify(
@@ -316,7 +319,10 @@ def identified(
     )
     for warning in posterior.warnings:
         warnings.warn(warning, SamplerWarning, stacklevel=3)
-    return replace(posterior, timing=timing)
+    posterior = replace(posterior, timing=timing)
+    if _log.isEnabledFor(logging.INFO):
+        _log.info("how it was computed:\n%s", posterior.computation)
+    return posterior
 
 
 def posterior_of(run: Run, further_warnings: tuple[str, ...] = ()) -> Posterior:

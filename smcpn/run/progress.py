@@ -124,8 +124,9 @@ class ProgressLine:
 def description(progress: Progress) -> str:
     """Return the text of the line for a population."""
     last = progress.rejuvenations[-1:]
-    moved = f"  accepted {last[0].acceptance:.2f} x {last[0].moves}" if last else ""
+    moved = f" ({100 * last[0].acceptance:.0f} % accepted)" if last else ""
     return (
-        f"ESS {progress.ess:.0f}  rejuvenations {len(progress.rejuvenations)}{moved}"
-        f"  log-evidence {progress.log_evidence:.1f}{progress.workers and '  '}{progress.workers}"
+        f"effective particles {progress.ess:.0f}  rounds of moves {len(progress.rejuvenations)}"
+        f"{moved}  log-evidence {progress.log_evidence:.1f}"
+        f"{progress.workers and '  '}{progress.workers}"
     )

@@ -18,7 +18,6 @@ from smcpn.run.run import Run
 from smcpn.settings import AUTO, Settings
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.particles import normalise
-from smcpn.smc.psis import largest_k
 from smcpn.smc.replicates import Populations
 from smcpn.smc.start import Modes, extreme_spreads
 
@@ -139,8 +138,7 @@ def _refused(k: float, particles: int) -> str:
     why = (
         "too few of its draws have a likelihood"
         if np.isinf(k)
-        else f"the Pareto k of its importance weights is {k:.2g}, and {particles} draws bear "
-        f"{largest_k(particles):.2g}"
+        else f"few of its {particles} draws have nearly all of the weight"
     )
     return f"the start misses a part of the posterior ({why}): the run began again at the prior"
 

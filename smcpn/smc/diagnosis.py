@@ -41,15 +41,20 @@ def diagnose(rejuvenations: Records) -> dict[str, str]:
     return {kind: sentence for kind, sentence in found.items() if sentence}
 
 
+def _rounds(some: Records, rejuvenations: Records) -> str:
+    return f"{len(some)} of {len(rejuvenations)} rounds of moves"
+
+
 def _of_acceptance(rejuvenations: Records) -> str:
     low = [r for r in rejuvenations if r.acceptance < LOW_ACCEPTANCE]
     if not low:
         return ""
     worst = min(low, key=lambda r: r.acceptance)
     return (
-        f"acceptance fell below {LOW_ACCEPTANCE} in {len(low)} of {len(rejuvenations)} "
-        f"rejuvenations (lowest {worst.acceptance:.3f} at sample {worst.sample}): "
-        "use more particles or a narrower prior"
+        f"only {100 * worst.acceptance:.2g} % of the parameter values tried at sample "
+        f"{worst.sample} were accepted, and less than {100 * LOW_ACCEPTANCE:.0f} % in "
+        f"{_rounds(low, rejuvenations)}: the particles may not have reached the whole posterior, "
+        "take more particles= or a narrower prior"
     )
 
 
@@ -59,10 +64,10 @@ def _of_the_unmoved(rejuvenations: Records) -> str:
         return ""
     worst = max(stuck, key=lambda r: r.unmoved)
     return (
-        f"in {len(stuck)} of {len(rejuvenations)} rejuvenations the moves left more than "
-        f"{MUCH_UNMOVED} of the posterior where it was (most {worst.unmoved:.2f} at sample "
-        f"{worst.sample}): the error of the evidence is stated too low and means may be "
-        "biased, use more particles"
+        f"{100 * worst.unmoved:.0f} % of the particles could not be moved at sample "
+        f"{worst.sample}, and more than {100 * MUCH_UNMOVED:.0f} % in "
+        f"{_rounds(stuck, rejuvenations)}: means may be off and the error of the log-evidence is "
+        "too low, take more particles="
     )
 
 
@@ -71,8 +76,8 @@ def _of_lineages(rejuvenations: Records) -> str:
     if fewest >= FEW_LINEAGES:
         return ""
     return (
-        f"only {fewest} particles had descendants when the evidence was last estimated from "
-        "ancestry: its standard error is not to be trusted, use replicates=4 or more particles"
+        f"all particles come from only {fewest} of those at the start: the error of the "
+        "log-evidence is not to be trusted, take replicates=4 or more particles="
     )
 
 
@@ -82,11 +87,10 @@ def _of_chains(rejuvenations: Records) -> str:
         return ""
     worst = max(slow, key=lambda r: r.start_correlation)
     return (
-        f"in {len(slow)} of {len(rejuvenations)} rejuvenations the chains of moves stayed near "
-        f"their starts (correlation {worst.start_correlation:.2f} on average, step "
-        f"{worst.step:.2g}): "
-        "the error of the evidence may be stated too low, use longer chains, such as "
-        "moves=smcpn.HamiltonianMonteCarlo(length=40), and more particles"
+        f"the moves ended near where they began in {_rounds(slow, rejuvenations)} (correlation "
+        f"{worst.start_correlation:.2f} on average, step {worst.step:.2g}): the error of the "
+        "log-evidence may be too low, take longer ones, such as "
+        "moves=smcpn.HamiltonianMonteCarlo(length=40), and more particles="
     )
 
 
@@ -97,8 +101,8 @@ def _of_bridges(rejuvenations: Records) -> str:
     if depth <= DEEP_BRIDGE:
         return ""
     return (
-        f"the bridge across sample {sample} took {depth} parts: the noise is very small for "
-        "the prior, check noise and units or narrow the prior"
+        f"sample {sample} tells so much that it had to be learned from in {depth} parts: the "
+        "noise is very small for the prior, check noise= and units, or narrow the prior"
     )
 
 
@@ -107,8 +111,8 @@ def _of_the_diverged(rejuvenations: Records) -> str:
     if not diverged:
         return ""
     return (
-        f"more than half of the proposals diverged in {len(diverged)} of "
-        f"{len(rejuvenations)} rejuvenations: narrow the prior, or raise steps"
+        "the model has no solution for more than half of the parameter values tried in "
+        f"{_rounds(diverged, rejuvenations)}: narrow the prior, or raise steps="
     )
 
 
@@ -117,9 +121,8 @@ def _of_the_missed(rejuvenations: Records) -> str:
     if not missed:
         return ""
     return (
-        f"searches found a mode of log posterior {missed[-1]:.6g} whose surroundings the particles "
-        "lack, and too few draws about it count to give it back to them: use method='auto' on the "
-        "record, or more particles"
+        f"searches found a mode of log posterior {missed[-1]:.6g} that the particles have lost: "
+        "take method='auto' on the whole record, or more particles="
     )
 
 
@@ -144,8 +147,8 @@ def diagnose_particles(system: ParticleSystem) -> dict[str, str]:
     ancestors = len(np.unique(system.ancestor[alive]))
     return {
         "distinct": (
-            f"the {system.ess:.0f} effective particles are worth {distinct:.0f} where copies "
-            f"count once ({different} different ones, of {ancestors} ancestors): the posterior "
-            "is coarser than it looks, use more particles"
+            f"many particles are copies: they are worth {distinct:.0f} independent draws from "
+            f"the posterior ({different} differ, of {ancestors} at the start), which is coarser "
+            "than it looks, take more particles="
         )
     }

@@ -129,12 +129,13 @@ def _diagnose(samplers: Sequence[Sampler], scale: Array) -> dict[str, str]:
     noisiest = max(samplers, key=lambda sampler: np.nan_to_num(sampler.estimate_variance))
     if noisiest.estimate_variance > HIGH_VARIANCE:
         found["estimate"] = (
-            f"with {noisiest.state_particles} state particles the estimated log-likelihood has a "
-            f"variance of {noisiest.estimate_variance:.2g} at the mean of the particles: moves are "
-            f"refused for long, take state_particles={4 * noisiest.state_particles} or more"
+            f"with state_particles={noisiest.state_particles} the estimated log-likelihood has a "
+            f"variance of {noisiest.estimate_variance:.2g} at the posterior mean, by which the "
+            f"particles hardly move: take state_particles={4 * noisiest.state_particles} or more"
         )
     if np.nanmax(scale, initial=0.0) > HIGH_R_HAT:
         found["r_hat"] = (
-            f"R-hat reaches {np.nanmax(scale):.2f}: the populations disagree, use more particles"
+            "the replicates disagree: their means scatter too much for their standard deviations "
+            f"(R-hat {np.nanmax(scale):.2f}, 1 where they agree), take more particles="
         )
     return found

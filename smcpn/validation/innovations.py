@@ -14,10 +14,14 @@ mu_n is the one-step prediction of its Kalman filter and Sigma_n counts the proc
 The tests are those of L. Ljung (1999), System Identification, section 16.6, of G. M. Ljung and
 G. E. P. Box (1978), Biometrika 65, 297-303, and of F. E. Grubbs (1950), Annals of Mathematical
 Statistics 21, 27-58, for one error that does not belong to the others. In a few hundred samples
-of white noise the statistic of Ljung and Box scatters by more than chi^2 of L degrees of freedom,
-and exceeds its bounds twice as often: here it has the gamma distribution of mean L and variance
-2 L (1 + (2 L - 5) / n). The noise below an error that changes slowly is told by successive
-differences: J. von Neumann (1941), Annals of Mathematical Statistics 12, 367-395.
+of white noise the statistic of Ljung and Box scatters by more than chi^2 of L degrees of freedom
+and has a longer tail: here it has the Pearson III distribution of mean L, variance
+2 L (1 + (2 L - 5) / n) and third central moment 8 L (1 + 10 L / n), the last fitted to 200000
+simulated series of 100, 200 and 400 samples. Of the cross-correlations with an input at all lags
+neighbours resemble each other as the input does itself: B. Efron (1997), Biometrika 84, 143-157,
+bounds the probability that the largest is as large. The noise below an error that changes slowly
+is told by successive differences: J. von Neumann (1941), Annals of Mathematical Statistics 12,
+367-395.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special, stats
 
 from smcpn.errors import InputError
 from smcpn.likelihood.expected import Prediction, predictions
@@ -124,8 +128,8 @@ class Whiteness:
     cross_correlation_band : ndarray, (51,)
         Half width of the 99 % band where the innovations are white and independent of u.
     independence_p : float
-        Smallest p-value of the cross-correlations times their number (Bonferroni): valid however
-        coloured the input is. nan without input.
+        Probability that the largest of the cross-correlations is as large, see the head of this
+        module, times the number of inputs (Bonferroni). nan without input.
     largest : LargestError or None
         The largest error; None of noise with a density of its own, which may have heavy tails.
     successive : float
@@ -190,7 +194,7 @@ def whiteness(
     auto, pairs = _correlation(centred, centred, range(1, LAGS + 1))
     auto /= spread
     ljung_box = float(np.square(auto) @ pairs) * (n + 2) / n
-    cross, cross_pairs = _cross_correlations(centred, inputs, spread)
+    cross, cross_pairs, independence_p = _cross_correlations(centred, inputs, spread)
     with np.errstate(divide="ignore"):
         band, cross_band = BAND / np.sqrt(pairs), BAND / np.sqrt(cross_pairs)
     return Whiteness(
@@ -204,7 +208,7 @@ def whiteness(
         whiteness_p=_portmanteau(ljung_box, n),
         cross_correlation=cross,
         cross_correlation_band=cross_band,
-        independence_p=_bonferroni(cross, cross_pairs),
+        independence_p=independence_p,
         largest=largest_error(innovations) if normal else None,
         successive=_successive(innovations),
     )
@@ -212,8 +216,11 @@ def whiteness(
 
 def _portmanteau(statistic: float, samples: int) -> float:
     """Return the p-value of the statistic of Ljung and Box, see the head of this module."""
-    excess = 1.0 + (2 * LAGS - 5) / samples
-    return float(stats.gamma.sf(statistic, LAGS / (2 * excess), scale=2 * excess))
+    variance = 2 * LAGS * (1.0 + (2 * LAGS - 5) / samples)
+    skewness = 8 * LAGS * (1.0 + 10 * LAGS / samples) / variance**1.5
+    # Pearson III is a gamma distribution that begins elsewhere than at zero.
+    shape, scale = 4.0 / skewness**2, skewness * np.sqrt(variance) / 2.0
+    return float(special.gammaincc(shape, max((statistic - LAGS) / scale + shape, 0.0)))
 
 
 def _successive(innovations: Sequence[Array]) -> float:
@@ -226,16 +233,37 @@ def _successive(innovations: Sequence[Array]) -> float:
 
 def _cross_correlations(
     centred: list[Array], inputs: Sequence[Array], spread: float
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, float]:
+    """Cross-correlations by input and lag, pairs by lag, and the p-value of the largest."""
     lags = range(-LAGS, LAGS + 1)
     n_inputs = inputs[0].shape[1]
-    cross, pairs = np.empty((n_inputs, len(lags))), np.ones(len(lags))
+    cross, pairs, p = np.empty((n_inputs, len(lags))), np.ones(len(lags)), list[float]()
+    seen = [np.isfinite(one).astype(float) for one in centred]
     for j in range(n_inputs):
         whole = np.concatenate([u[:, j] for u in inputs])
         shifted = [u[:, j] - whole.mean() for u in inputs]
         covariance, pairs = _correlation(centred, shifted, lags)
         cross[j] = covariance / np.sqrt(spread * (float(whole.var()) or 1.0))
-    return cross, pairs
+        # A pulse is no input at lags that leave it out.
+        power = np.maximum(_correlation(seen, [np.square(u) for u in shifted], lags)[0], 0.0)
+        scale = np.sqrt(spread * power / np.maximum(pairs, 1.0))
+        largest = float(
+            np.divide(np.abs(covariance), scale, out=0.0 * scale, where=scale > 0).max()
+        )
+        (own,), _ = _correlation(shifted, shifted, range(1, 2))
+        p.append(_length_heuristic(largest, own / (float(whole.var()) or 1.0)))
+    return cross, pairs, min(1.0, n_inputs * min(p)) if p else float("nan")
+
+
+def _length_heuristic(largest: float, correlation: float) -> float:
+    """Bound the probability that any of normal numbers at all lags is so far from zero.
+
+    By Efron (1997), for both signs; neighbours have the same correlation.
+    """
+    angle = np.arccos(np.clip(correlation, -1.0, 1.0))
+    density = np.exp(-0.5 * largest**2) / np.sqrt(2 * np.pi)
+    further = 2 * LAGS * density * special.erf(largest * angle / np.sqrt(8.0))
+    return float(min(1.0, 2 * (special.ndtr(-largest) + further / max(largest, 1e-3))))
 
 
 def _correlation(left: Sequence[Array], right: Sequence[Array], lags: range) -> tuple[Array, Array]:
@@ -253,13 +281,6 @@ def _correlation(left: Sequence[Array], right: Sequence[Array], lags: range) -> 
 
 def _lagged(a: Array, b: Array, lag: int) -> float:
     return float(a[lag:] @ b[: len(b) - lag] if lag >= 0 else a[:lag] @ b[-lag:])
-
-
-def _bonferroni(correlation: Array, pairs: Array) -> float:
-    if correlation.size == 0:
-        return float("nan")
-    p_values = 2 * stats.norm.sf(np.abs(correlation) * np.sqrt(pairs))
-    return float(min(1.0, p_values.min() * p_values.size))
 
 
 @dataclass(frozen=True)
@@ -418,8 +439,7 @@ def _counts(
 
 
 def _normalised(one: Prediction, values: Array, steps: int, disturbed: bool) -> Innovations:
-    record, (outputs, numerical) = one.record, one.moments(values, steps)
-    noise_mean, noise = one.noise(values, steps)
+    record, (outputs, numerical, noise_mean, noise) = one.record, one.with_noise(values, steps)
     mean, identity = outputs + noise_mean, np.eye(outputs.shape[1])
     total = numerical + noise[:, :, None] * identity
     # A simulation that has grown beyond all numbers is compared with nothing.

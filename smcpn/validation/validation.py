@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import casadi as ca
@@ -58,9 +59,6 @@ class Validation(WithCard):
     learned : tuple of bool
         Of each output, whether its noise, process noise or the diffusion was learned. The variance
         of the innovations then fits whatever the model, and its test has no power.
-    responses : tuple of FrequencyResponse
-        One per record and output; none where a record has not one input, or is too short, and
-        none of a model with process noise, which predicts one step ahead here.
     solver_share : float
         Mean share of solver error in the innovation variance, of the worst output.
     largest_solver_share : float
@@ -87,7 +85,6 @@ class Validation(WithCard):
     innovations: tuple[Innovations, ...]
     outputs: tuple[Whiteness, ...]
     learned: tuple[bool, ...]
-    responses: tuple[FrequencyResponse, ...]
     solver_share: float
     largest_solver_share: float
     process_share: float
@@ -97,13 +94,32 @@ class Validation(WithCard):
     names: tuple[str, ...]
     remarks: tuple[str, ...] = ()
 
+    @cached_property
+    def responses(self) -> tuple[FrequencyResponse, ...]:
+        """Frequency responses, one per record and output.
+
+        None where a record has not one input, or is too short, and none of a model with process
+        noise, which predicts one step ahead here.
+        """
+        if self.process_share:
+            return ()
+        return tuple(one for part in self.innovations for one in _responses(part))
+
     @property
     def verdict(self) -> Verdict:
         """Usable, look again, or wrong; of right models one in 25 is not called usable."""
         return self.judged()
 
-    def judged(self, first: Sequence[str] = (), others: Sequence[str] = ()) -> Verdict:
-        """Judge the tests, and what else there is to look at, before them and after."""
+    def judged(
+        self,
+        first: Sequence[str] = (),
+        others: Sequence[str] = (),
+        suspected: Sequence[str] = (),
+    ) -> Verdict:
+        """Judge the tests, and what else there is to look at, before them and after.
+
+        What is ``suspected`` comes first where the errors have structure, and else not at all.
+        """
         steps = () if self.shift is None else self.shift.warnings
         found = judge(
             self.outputs,
@@ -112,6 +128,7 @@ class Validation(WithCard):
             self.names,
             first,
             self.fit,
+            suspected,
         )
         return replace(found, measure="one-step fit") if self.process_share else found
 
@@ -212,7 +229,6 @@ def validate(
     _check_innovations(parts, names)
     shares = np.concatenate([part.solver_share for part in parts])
     process = np.concatenate([part.process_share for part in parts])
-    disturbed = problem.model.process_noise is not None
     inputs = [part.record.u for part in parts]
     return Validation(
         model=problem.ode.name,
@@ -226,7 +242,6 @@ def validate(
             for j in range(len(problem.observe))
         ),
         learned=_learned(problem),
-        responses=() if disturbed else tuple(r for part in parts for r in _responses(part)),
         solver_share=float(shares.mean(axis=0).max()),
         largest_solver_share=float(shares.max()),
         process_share=float(process.mean(axis=0).max()),
@@ -246,13 +261,11 @@ def _drawn(weights: Array) -> int:
 
 def _learned(problem: Problem) -> tuple[bool, ...]:
     """Of each output, whether a parameter scales the variance of its innovations."""
-    model = problem.model
-    noise = model.noise_variance if model.density is None else model.density.log_density
-    process = model.process_noise
+    model, process = problem.model, problem.model.process_noise
     of_states = problem.diffusion is not None or (
         process is not None and ca.depends_on(process.columns, model.theta)
     )
-    return tuple(of_states or ca.depends_on(one, model.theta) for one in ca.vertsplit(noise))
+    return tuple(of_states or ca.depends_on(one, model.theta) for one in ca.vertsplit(model.noise))
 
 
 def _responses(part: Innovations) -> list[FrequencyResponse]:

@@ -311,7 +311,14 @@ def test_the_view_shows_parameters_latency_and_events():
             console.print(frames.render())
     text = console.export_text()
     assert "waiting for samples" in text
-    for word in ("history of the mean", "█", "ESS", "latency p50", "bad-line 5", "waiting 3"):
+    for word in (
+        "history of the mean",
+        "█",
+        "effective particles",
+        "of 99 % at most",
+        "bad-line 5",
+        "waiting 3",
+    ):
         assert word in text
     assert "5 samples, t = 0.4 s" in frames.text()
 

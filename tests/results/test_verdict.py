@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -12,6 +13,7 @@ import smcpn
 from smcpn.card import Card
 from smcpn.model.prior import Prior
 from smcpn.results.exchange import Exchange, ordered
+from smcpn.results.laplace import exchanged
 from smcpn.results.modes import posterior_modes
 from smcpn.results.scores import Score, with_tests
 from smcpn.results.summary import bounds_reached
@@ -58,6 +60,48 @@ def test_the_level_of_whiteness_holds_in_short_records():
     assert (p < 0.01).mean() < 0.025
 
 
+@pytest.mark.parametrize("kind", ["steps", "pulse", "two"])
+def test_independence_of_the_input_is_rejected_as_often_as_it_says(kind):
+    rng = np.random.default_rng(1)
+    pulse = np.repeat([0.0, 1.0, 0.0], (50, 5, 45))[:, None]
+    makes = {
+        "steps": lambda: np.repeat(rng.normal(size=(10, 1)), 10, axis=0),
+        "pulse": lambda: pulse,
+        "two": lambda: rng.normal(size=(100, 2)),
+    }
+    tests = [whiteness([rng.normal(size=100)], [makes[kind]()]) for _ in range(300)]
+    # The standard error is .017; a bound may be rejected less often.
+    assert 0.02 < np.mean([one.independence_p < 0.1 for one in tests]) < 0.15
+
+
+def test_an_input_that_acts_is_seen():
+    rng = np.random.default_rng(2)
+    u = np.repeat(rng.normal(size=(40, 1)), 5, axis=0)
+    assert whiteness([rng.normal(size=200) + 0.5 * u[:, 0]], [u]).independence_p < 1e-4
+
+
+def test_what_is_suspected_is_said_first_where_errors_have_structure():
+    nothing = [np.empty((400, 0))]
+    slow, white = (whiteness([errors], nothing) for errors in (WHITE + 3 * SLOW, WHITE))
+    told = judge([slow], [True], first=["k ends"], suspected=["look at the noise"])
+    assert told.reasons[:2] == ("look at the noise", "k ends")
+    assert judge([white], [True], suspected=["look at the noise"]).level == "usable"
+
+
+def test_noise_that_its_prior_hardly_expects_is_suspected():
+    posterior = smcpn.laplace(problem_with("sigma", 10.0), seed=0)
+    assert posterior.verdict.level == "wrong"
+    assert posterior.verdict.reasons[0].startswith("look at the noise: sigma is")
+    assert "more than its prior lognorm" in posterior.verdict.reasons[0]
+    assert smcpn.laplace(problem_with("sigma", 1.0), seed=0).verdict.level == "usable"
+
+
+def test_json_has_the_verdict_as_a_sentence():
+    found = Verdict("look again", ("a reason",), (90.0,), (1.0,)).document()
+    assert found["level"] == "look again"
+    assert found["sentence"] == "look again, fit 90 %, reduced chi^2 1: a reason"
+
+
 @pytest.mark.parametrize("kind", ["posterior", "laplace", "maximum"])
 def test_every_summary_and_card_ends_in_the_verdict(kind):
     posterior = oscillator_posterior("wrong")
@@ -70,16 +114,12 @@ def test_every_summary_and_card_ends_in_the_verdict(kind):
 
 
 def test_warnings_of_a_run_are_a_reason():
-    from dataclasses import replace
-
     doubted = replace(oscillator_posterior("right"), warnings=("few particles",))
     assert doubted.verdict.level == "look again"
     assert doubted.verdict.reasons == ("see the warnings above, or .warnings",)
 
 
 def test_a_posterior_at_another_power_is_not_judged():
-    from dataclasses import replace
-
     assert replace(oscillator_posterior("right"), learning_rate=0.5).verdict.level == NOT_JUDGED
 
 
@@ -101,6 +141,8 @@ def test_what_hangs_together_is_one_mode():
     assert len(posterior_modes(bent, bent, SAME)) == 1
     for sample in (rng.uniform(size=2000), rng.standard_t(3, 2000), rng.exponential(size=2000)):
         assert len(posterior_modes(sample[:, None], sample[:, None], SAME)) == 1
+    part = np.where(np.arange(200) < 10, 50.0, 0.0) + 0.1 * rng.normal(size=200)
+    assert len(posterior_modes(part[:, None], part[:, None], np.full(200, 1 / 200))) == 2
     few = np.where(np.arange(2000) < 10, 50.0, 0.0) + 0.1 * rng.normal(size=2000)
     assert len(posterior_modes(few[:, None], few[:, None], SAME)) == 1
 
@@ -113,6 +155,9 @@ def test_a_posterior_ends_at_a_bound_where_it_is_cut_off():
         np.abs(0.05 * rng.normal(size=2000)), np.exp(rng.normal(size=2000)),
     ])  # fmt: skip
     assert bounds_reached(prior, values, SAME) == {"a": 1.0, "c": 0.0}
+    single = np.vstack([np.full((1, 4), 1e-6), np.full((400, 4), 0.5)])
+    weights = np.append(1e-200, np.full(400, 1 / 400))
+    assert bounds_reached(prior, single + 0.01 * rng.random(single.shape), weights) == {}
     points = np.array([[0.9999, 0.98, 0.5, 1.0]])
     assert bounds_reached(prior, points, np.ones(1)) == {"a": 1.0}
 
@@ -134,13 +179,20 @@ def lags(a, b, u, *, tau1, tau2):
 
 @cache
 def problem():
+    return problem_with(0.05, 1.0)
+
+
+def problem_with(noise, scale):
+    """Lags whose outputs are so many times as large as the model says."""
     rng = np.random.default_rng(0)
     u = np.repeat(rng.normal(size=20), 10)
     truth, record = {"tau1": 2.0, "tau2": 0.4}, smcpn.Record(u=u, dt=0.1, hold="zoh")
     y = smcpn.simulate(lags, record, truth, observe="b") + 0.05 * rng.normal(size=(200, 1))
+    prior = {name: stats.lognorm(1.0) for name in truth}
+    prior |= {"sigma": stats.lognorm(1.0, scale=0.2)} if noise == "sigma" else {}
     return smcpn.Problem(
-        lags, smcpn.Record(u=u, y=y, dt=0.1, hold="zoh"), observe="b", noise=0.05,
-        prior={name: stats.lognorm(1.0) for name in truth}, initial=[0.0, 0.0],
+        lags, smcpn.Record(u=u, y=scale * y, dt=0.1, hold="zoh"), observe="b", noise=noise,
+        prior=prior, initial=[0.0, 0.0],
     )  # fmt: skip
 
 
@@ -152,7 +204,7 @@ def test_lags_that_may_be_exchanged_are_shown_in_order():
     assert len(posterior.modes) == 1
     text = posterior.summary()
     assert "exchangeable     tau1 and tau2: exchanged, they explain the record as well" in text
-    assert "ridge" not in text
+    assert "trades off" not in text
     assert posterior.verdict.level == "usable"
     # The posterior itself stays that of both orders.
     assert len(posterior_modes(posterior.theta, posterior.values, posterior.weights)) == 2
@@ -163,6 +215,25 @@ def test_a_gaussian_of_exchangeable_lags_leaves_no_mode_out():
     assert len(found.modes) == 2
     assert not found.several_modes
     assert not any("modes" in one for one in found.warnings)
+
+
+def test_a_gaussian_of_exchangeable_lags_is_shown_in_order():
+    found = smcpn.laplace(problem(), seed=0)
+    other = replace(
+        found,
+        maximum=exchanged(found.maximum, np.array([1, 0])),
+        covariance=found.covariance[::-1, ::-1],
+    )
+    ends = {round(float(one.maximum.values[0]), 1) for one in (found, other)}
+    assert ends == {0.4, 2.0}
+    for one in (found, other):
+        first, second = one.table()
+        assert abs(first.mean - 0.4) < 4 * first.sd < 0.2
+        assert abs(second.mean - 2.0) < 4 * second.sd < 0.6
+        assert "tau1 and tau2: exchanged" in one.summary()
+        # Draws about one mode that the other explains say nothing of the Gaussian.
+        assert not one.warnings
+        assert one.verdict.level == "usable"
 
 
 def test_tests_that_the_band_misses_are_looked_at():

@@ -70,7 +70,9 @@ def test_without_a_terminal_only_the_last_line_is_written_and_only_if_it_is_aske
         for sample in (0, 500, 1000):
             report(at(sample))
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.strip().startswith("1000/1000 ESS 900  rejuvenations 0  log-evidence -1.0")
+    assert line.strip().startswith(
+        "1000/1000 effective particles 900  rounds of moves 0  log-evidence"
+    )
 
 
 def test_a_function_is_called_instead():

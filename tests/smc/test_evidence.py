@@ -169,7 +169,7 @@ def test_warning_comes_once_and_is_kept():
     problem = decay_problem(
         n=2, prior={"rate": stats.lognorm(3.0), "sigma": 1e-9, "start": stats.norm(0.0, 1e4)}
     )
-    with pytest.warns(SamplerWarning, match="the bridge across sample") as caught:
+    with pytest.warns(SamplerWarning, match="had to be learned from in") as caught:
         posterior = smcpn.identify(problem, solver=RK4(2), method="ibis", particles=100, seed=0)
     texts = [str(w.message) for w in caught if w.category is SamplerWarning]
     assert sorted(texts) == sorted(posterior.warnings)

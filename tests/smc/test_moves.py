@@ -208,19 +208,23 @@ def test_diagnose():
     good = Rejuvenation(5, 1.0, 500.0, 0.8, 2, 2000, 0.1, ancestors=100, lineages=100)
     assert diagnose([]) == diagnose([good]) == {}
     assert (
-        "0.030 at sample 7"
+        "only 3 % of the parameter values tried at sample 7"
         in diagnose([good, replace(good, sample=7, acceptance=0.03)])["acceptance"]
     )
     assert "only 4" in diagnose([replace(good, lineages=4)])["lineages"]
     deep = [replace(good, exponent=k / 30) for k in range(1, 30)]
-    assert "sample 5 took 29 parts" in diagnose(deep)["bridge"]
+    assert (
+        "sample 5 tells so much that it had to be learned from in 29 parts"
+        in diagnose(deep)["bridge"]
+    )
     assert "1 of 2" in diagnose([good, replace(good, diverged=1500)])["diverged"]
 
 
 def test_copies_and_what_moves_left_are_warned_of():
     good = Rejuvenation(5, 1.0, 500.0, 0.8, 2, 2000, 0.1, ancestors=100, lineages=100)
     assert (
-        "most 0.40 at sample 7" in diagnose([good, replace(good, sample=7, unmoved=0.4)])["unmoved"]
+        "40 % of the particles could not be moved at sample 7"
+        in diagnose([good, replace(good, sample=7, unmoved=0.4)])["unmoved"]
     )
     likelihood = Known(skewed, 2)
     target = Target(likelihood.prior, likelihood, 0, 1.0)
@@ -230,8 +234,8 @@ def test_copies_and_what_moves_left_are_warned_of():
     copies = replace(copies, ancestor=np.repeat([0, 7], 50))
     assert distinct_sample_size(copies.theta, copies.log_weights) == pytest.approx(4.0)
     found = diagnose_particles(copies)["distinct"]
-    assert "100 effective particles are worth 4 where copies count once" in found
-    assert "4 different ones, of 2 ancestors" in found
+    assert "worth 4 independent draws" in found
+    assert "4 differ, of 2 at the start" in found
 
 
 def test_record_target_is_the_target_of_the_last_sample():
