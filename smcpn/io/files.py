@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,6 @@ from smcpn.model.measured import DATED, Measured
 Array = NDArray[np.float64]
 
 _NAME_IT = ": name a variable of the file"
-_INDEXED = re.compile(r"(?P<name>.+)\[(?P<index>\d+)\]")
 
 
 class ColumnError(InputError):
@@ -132,7 +130,7 @@ def read_text(path: Path, layout: Layout) -> list[Columns]:
         t = found[layout.time]
         if t.dtype.kind == "M":
             # What a header says of dates is a zone, or how they are written.
-            t, units[layout.time] = (t - t[:1]).astype(np.int64) / 1e6, DATED
+            t, units[layout.time] = (t - t[:1]) / np.timedelta64(1, "us") / 1e6, DATED
     every = Columns(
         t=t,
         u=_matrix(found, layout.inputs, length),
@@ -443,14 +441,20 @@ def _variable(path: Path, tree: Mapping[str, Any], column: str) -> tuple[Any, st
 
 def _found(path: Path, tree: Mapping[str, Any], column: str) -> tuple[Any, int | None]:
     """Return what has a name, which may be in structures, and the column of it that is meant."""
-    match = None if column in tree else _INDEXED.fullmatch(column)
-    name, index = (column, None) if match is None else (match["name"], int(match["index"]))
+    name, index = (column, None) if column in tree else _indexed(column)
     found: Any = tree
-    for part in [name] if name in tree else re.split(r"[./]", name):
+    for part in [name] if name in tree else name.replace("/", ".").split("."):
         several = _is_list(found)
         inside = [_member(path, one, part, column) for one in (found if several else [found])]
         found = inside if several else inside[0]
     return found, index
+
+
+def _indexed(column: str) -> tuple[str, int | None]:
+    """Split ``"y[0]"`` into a name and the column of a matrix, None where it names none."""
+    name, _, index = column.removesuffix("]").rpartition("[")
+    indexed = column.endswith("]") and name and len(index) < 10 and index.isdecimal()
+    return (name, int(index)) if indexed else (column, None)
 
 
 def _member(path: Path, holder: Any, part: str, column: str) -> Any:

@@ -298,7 +298,10 @@ class Stream:
         self._dated = True
         message = f"t = 0 is {first.isoformat(sep=' ')}"
         if first.date() == DAY:
-            message = f"t = 0 is {first.time()}; samples after midnight count as late without dates"
+            message = (
+                f"t = 0 is {first.time()} in hours, minutes and seconds; samples after midnight "
+                "count as late without dates"
+            )
         self._report(Event("format", message, sample.line, 0.0))
 
     def _report_counted(self, sample: Sample, t: float) -> None:

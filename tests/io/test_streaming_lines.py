@@ -293,7 +293,7 @@ def test_lines_of_loggers_are_read_as_their_files_are(name):
         (b"1,234;2,345\n0,1;1,5\n", [(0.1, 1.5)], "may be a decimal number or .* --decimal ,"),
         (b"0;1\n1;2,5\n2;2.5\n", [(0.0, 1.0), (1.0, 2.5)], "'2.5' is not a number"),
         (b"1,2,\n3,4\n", [(3.0, 4.0)], "a column is empty, .* --columns"),
-        (b"31.01.2026 12:00;1;2\n1;2\n", [(1.0, 2.0)], "write seconds, or dates as 2026"),
+        (b"01/31/2026 12:00;1;2\n1;2\n", [(1.0, 2.0)], "write seconds, or dates as 2026"),
         (b"x force t\n1,2,3\n", [], r"1 column instead of 3 \(x, force, t\)"),
         (b"# x force t\n1,2,3\n", [], "a comment names the columns x, force, t"),
         (b"System ready\n1,2\n3,x\n", [(1.0, 2.0)], "'x' is not a number"),
