@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from smcpn.columns import counted
 from smcpn.errors import InputError, listed, nearest
+from smcpn.io.reading_process import LostError, ReadingProcess
 from smcpn.io.table import TextTable
 from smcpn.model.measured import DATED, Measured
 
@@ -327,14 +328,49 @@ def _read_npz(path: Path, layout: Layout) -> list[Columns]:
         ) from error
 
 
+READ_APART: dict[str, Callable[[Path, Layout], list[Columns]]] = {
+    ".mat": _read_mat,
+    ".h5": _read_hdf5,
+    ".hdf5": _read_hdf5,
+}
+"""Readers by the suffix of the file whose libraries a damaged file may crash."""
+SECONDS, BYTES_A_SECOND = 2.0, 1e6
+"""Processor time to read a file with any, and more of a large one."""
+_PROCESS = ReadingProcess("smcpn.io.foreign")
+
+
+def read_apart(path: Path, layout: Layout) -> list[Columns]:
+    """Read a file in a process of its own, of which a damaged file crashes nothing else.
+
+    Raises
+    ------
+    InputError
+        As the reader, and if the process is lost.
+    """
+    request = {"path": str(path), "layout": asdict(layout)}
+    try:
+        told, arrays = _PROCESS.ask(request, SECONDS + path.stat().st_size / BYTES_A_SECOND)
+    except LostError as error:
+        raise InputError(
+            f"{path} cannot be read, reading it ends in {error}: it is damaged; write it again"
+        ) from None
+    if "column" in told:
+        raise ColumnError(told["argument"], told["column"])
+    if "refused" in told:
+        raise InputError(told["refused"], argument=told["argument"])
+    rest = iter(arrays)
+    return [
+        Columns(None if layout.time is None else next(rest), next(rest), next(rest), **one)
+        for one in told["experiments"]
+    ]
+
+
 READERS: dict[str, Callable[[Path, Layout], list[Columns]]] = {
     ".csv": read_text,
     ".txt": read_text,
     ".tsv": read_text,
     ".dat": read_text,
-    ".mat": _read_mat,
-    ".h5": _read_hdf5,
-    ".hdf5": _read_hdf5,
+    **dict.fromkeys(READ_APART, read_apart),
     ".npz": _read_npz,
 }
 """Readers by the suffix of the file."""

@@ -341,7 +341,6 @@ class TextTable:
             )
 
 
-
 Parser = Callable[[Sequence[str]], Any]
 """From the fields of a column to its values; a `ValueError` where one is none."""
 
