@@ -150,16 +150,31 @@ def read_date(text: str) -> datetime:
 
 
 def _iso(text: str) -> str:
-    """A date as ISO 8601 has it, of one with the day first, with strokes, or of a time alone."""
+    """A date as ISO 8601 has it, of one that loggers write, or of a time of the day alone."""
     if len(text) > _LONGEST_DATE:
         raise ValueError("it is too long for a date")
-    if text[2:3] == ":":
-        return f"{DAY} {text}"
-    if text[2:3] == text[5:6] == ".":
-        return f"{text[6:10]}-{text[3:5]}-{text[:2]}{text[10:]}"
-    if text[4:5] == text[7:8] == "/":
-        return f"{text[:4]}-{text[5:7]}-{text[8:]}"
-    return text
+    day, mark, clock = text.partition("T" if "T" in text else " ")
+    if ":" in day:
+        day, mark, clock = str(DAY), " ", text
+    hour = "0" if clock[1:2] == ":" else ""
+    return _iso_day(day) + mark + hour + clock
+
+
+def _iso_day(text: str) -> str:
+    """A day as ISO 8601 has it, of ``31.1.2026``, ``2026/01/31`` or ``01/31/2026``."""
+    dots, strokes = text.split("."), text.split("/")
+    parts = dots if len(dots) == 3 else strokes
+    if len(parts) != 3:
+        return text
+    if len(parts[0]) == 4:
+        year, month, day = parts
+    else:
+        day, month, year = parts
+        if parts is strokes and int(month) > 12:
+            day, month = month, day
+        elif parts is strokes and int(day) <= 12 and int(day) != int(month):
+            raise ValueError("day and month may each be first")
+    return f"{year}-{month:0>2}-{day:0>2}"
 
 
 def kind_of(moment: datetime) -> str:

@@ -384,7 +384,7 @@ class _Clock:
             )
         moment = read_date(text)
         self._kinds.setdefault(kind_of(moment), text)
-        if len(text) == _HOURS_AND_MINUTES:
+        if text.count(":") == 1 and len(text) <= len("00:00"):
             self._without_seconds = self._without_seconds or text
         return moment.replace(tzinfo=None)
 
@@ -415,9 +415,6 @@ class _Clock:
                     f"header, as '{self._column} [mm:ss]'"
                 ),
             )
-
-
-_HOURS_AND_MINUTES = len("00:00")
 
 
 class _Gaps:
