@@ -136,7 +136,7 @@ class Reading:
         rows = [(one.number, split_line(one.text, delimiter)) for one in below if not one.comment]
         names, units = list(asked.header or ()), dict[str, str]()
         if at is not None:
-            names, units = _names(_header_fields(lines[at], delimiter), asked.known)
+            names, units = _names(header_fields(lines[at].text, delimiter), asked.known)
             asked_for = (
                 [one for name, one in zip(names, rows[0][1], strict=False) if name in asked.known]
                 if rows
@@ -186,7 +186,7 @@ def _header(lines: Sequence[TextLine], asked: Asked, delimiter: str, decimal: st
     """
     best, most, structural = None, 0, None
     for index, line in enumerate(lines):
-        fields = _header_fields(line, delimiter)
+        fields = header_fields(line.text, delimiter)
         named = any(fields) and max(map(len, fields)) <= LONGEST_NAME
         if not named or any(is_value(one, decimal) for one in fields if one):
             continue
@@ -217,8 +217,9 @@ def _names(fields: Sequence[str], known: Iterable[str]) -> tuple[list[str], dict
     return [name for name, _ in named], {name: unit for name, unit in named if unit}
 
 
-def _header_fields(line: TextLine, delimiter: str) -> list[str]:
-    text = line.text.strip(" ")
+def header_fields(text: str, delimiter: str) -> list[str]:
+    """Names of columns in a line, with their units."""
+    text = text.strip(" ")
     if text[:1] in _COMMENT_MARKS:
         text = text.lstrip(_COMMENT_MARKS).strip(" ")
     if delimiter == " ":

@@ -45,7 +45,8 @@ def split_fields(text: str, delimiter: str = ",") -> list[str]:
     if '"' not in text:
         return [field.strip() for field in text.split(delimiter)]
     try:
-        rows = csv.reader([text], strict=True, delimiter=delimiter)
+        spaced = delimiter == " "
+        rows = csv.reader([text], strict=True, delimiter=delimiter, skipinitialspace=spaced)
         return [field.strip() for field in next(rows)]
     except csv.Error as error:
         raise BadLineError(f"not CSV: {error}") from None

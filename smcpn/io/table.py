@@ -31,6 +31,7 @@ from smcpn.io.dialect import (
     TextLine,
     best_reading,
     fits,
+    header_fields,
     split_line,
 )
 from smcpn.io.fields import (
@@ -213,7 +214,8 @@ class TextTable:
             return not text and self.holds_gaps
         if text[0].isdigit() or text[0] in "+-.,;\t":
             return True
-        names = [split_unit(name)[0] for name in self._split(line)]
+        fields = header_fields(line, self.dialect.delimiter)
+        names = [split_unit(name)[0] for name in fields]
         return not any(self.dialect.names) or names[: len(self.dialect.names)] != list(
             self.dialect.names
         )
@@ -426,7 +428,7 @@ class _Gaps:
 
     def __init__(self, table: TextTable) -> None:
         self._table = table
-        self._empty = self._filled = self._open = self._first = 0
+        self._filled = self._between = self._open = self._first = 0
 
     def see(self, first: int, lines: Sequence[str]) -> None:
         """Take note of lines.
@@ -450,7 +452,7 @@ class _Gaps:
                         f"{self._table.path}, line {self._first} is empty, and samples are counted "
                         "to know their times: remove it, or write the marks of a missing sample"
                     )
-                self._empty, self._open = self._empty + self._open, 0
+                self._between, self._open = self._between + 1, 0
 
     @property
     def kept(self) -> int | None:
@@ -459,9 +461,9 @@ class _Gaps:
         Raises
         ------
         InputError
-            If every second line is empty, as programs write that end lines twice.
+            If there are empty lines between all samples, as programs write that end lines twice.
         """
-        if self._filled > 2 and self._empty >= self._filled - 1:
+        if 1 < self._filled == self._between + 1:
             raise InputError(
                 f"{self._table.path} has an empty line between all samples: remove these lines, or "
                 "write 'nan' where a sample is missing"
@@ -478,7 +480,10 @@ def _quoted(lines: Sequence[str], delimiter: str) -> list[list[str]]:
         If a quote is not closed, or text follows one that is.
     """
     try:
-        return list(csv.reader(lines, delimiter=delimiter, strict=True))
+        lines = [line.strip(" ") for line in lines]
+        spaced = delimiter == " "
+        reader = csv.reader(lines, delimiter=delimiter, strict=True, skipinitialspace=spaced)
+        return list(reader)
     except csv.Error as error:
         raise ValueError(str(error)) from None
 
