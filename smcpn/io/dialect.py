@@ -210,9 +210,8 @@ def fits(row: Sequence[str], names: Sequence[object]) -> bool:
 def _names(fields: Sequence[str], known: Iterable[str]) -> tuple[list[str], dict[str, str]]:
     """Names of columns and their units; a column may be asked for with its unit in the name."""
     known = frozenset(known)
-    while fields and not fields[-1]:
-        fields = fields[:-1]
-    parts = [(whole, *split_unit(whole)) for whole in fields]
+    filled = max((k for k, one in enumerate(fields, 1) if one), default=0)
+    parts = [(whole, *split_unit(whole)) for whole in fields[:filled]]
     named = [(whole if whole in known else name, unit) for whole, name, unit in parts]
     return [name for name, _ in named], {name: unit for name, unit in named if unit}
 

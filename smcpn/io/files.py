@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from smcpn.columns import counted
 from smcpn.errors import InputError, listed, nearest
+from smcpn.io.plain import NotPlainError
 from smcpn.io.reading_process import LostError, ReadingProcess
 from smcpn.io.table import TextTable
 from smcpn.model.measured import DATED, Measured
@@ -294,7 +296,7 @@ def _check_size(path: Path, sizes: Iterable[int]) -> None:
 def _read_hdf5(path: Path, layout: Layout) -> list[Columns]:
     import h5py
 
-    from smcpn.io.hdf5 import Measurements, NotPlainError
+    from smcpn.io.hdf5 import Measurements
 
     try:
         with h5py.File(path, "r") as file:
@@ -496,7 +498,10 @@ def _indexed(column: str) -> tuple[str, int | None]:
 def _member(path: Path, holder: Any, part: str, column: str) -> Any:
     if not isinstance(holder, Mapping) or part not in holder:
         known = list(holder) if isinstance(holder, Mapping) else []
-        raise _no_column(path, column, known, _holder_of(holder, part), part)
+        hint = ""
+        with suppress(NotPlainError):
+            hint = _holder_of(holder, part)
+        raise _no_column(path, column, known, hint, part)
     return holder[part]
 
 

@@ -7,7 +7,7 @@ of measurements is therefore looked at before it is read; files of this package,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import h5py
@@ -18,7 +18,7 @@ from smcpn.errors import shown
 from smcpn.io.plain import NotPlainError
 
 DATA_BYTES = 2 << 30
-"""Of the arrays that are read of a file of measurements, as numbers; they may be compressed."""
+"""Of the arrays of a file of measurements together, as numbers; they may be compressed."""
 MOST_REFERENCES = 10_000
 """Members of a cell."""
 KNOWN_FILTERS = frozenset(
@@ -56,9 +56,9 @@ class Measurements(Mapping[str, Any]):
         """Return a group or an array; of references, which are MATLAB's cells, what they name."""
         if isinstance(found, h5py.Group):
             return Measurements(found, self._left)
-        _check_measured(found)
+        _check_measured(found, self._left)
         if h5py.check_ref_dtype(found.dtype) is not h5py.Reference:
-            return Variable(found, self._left)
+            return Variable(found)
         if found.size > MOST_REFERENCES:
             raise NotPlainError(f"'{found.name}' is a cell of {found.size}")
         references = [one for one in found[()].ravel() if one]
@@ -68,8 +68,8 @@ class Measurements(Mapping[str, Any]):
         """A member of a cell, which is no cell itself."""
         if isinstance(found, h5py.Group):
             return Measurements(found, self._left)
-        _check_measured(found)
-        return Variable(found, self._left)
+        _check_measured(found, self._left)
+        return Variable(found)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._group)
@@ -80,11 +80,12 @@ class Measurements(Mapping[str, Any]):
 
 @dataclass
 class Left:
-    """Bytes that the arrays of a file may still have; one that is read twice counts twice."""
+    """Bytes that the arrays of a file which are asked for may still have, each counted once."""
 
     size: int = DATA_BYTES
+    counted: set[int] = field(default_factory=set[int])
 
-    def take(self, size: int) -> None:
+    def take(self, dataset: Any) -> None:
         """Count an array.
 
         Raises
@@ -92,7 +93,9 @@ class Left:
         NotPlainError
             If all together are too large.
         """
-        self.size -= size
+        address = h5py.h5o.get_info(dataset.id).addr
+        self.size -= 0 if address in self.counted else _bytes(dataset)
+        self.counted.add(address)
         if self.size < 0:
             raise NotPlainError(f"its arrays declare more than {DATA_BYTES} bytes together")
 
@@ -112,7 +115,6 @@ class Variable:
     """
 
     dataset: Any
-    left: Left
 
     @property
     def attrs(self) -> Mapping[str, Any]:
@@ -125,9 +127,8 @@ class Variable:
         Raises
         ------
         NotPlainError
-            If an attribute of these is no number, or the file is too large.
+            If an attribute of these is no number.
         """
-        self.left.take(_bytes(self.dataset))
         raw = np.asarray(self.dataset[()])
         found = self._physical(raw) if raw.dtype.kind in "iuf" else raw
         return found if dtype is None else found.astype(dtype)
@@ -166,7 +167,7 @@ class Variable:
         return found
 
 
-def _check_measured(dataset: Any) -> None:
+def _check_measured(dataset: Any, left: Left) -> None:
     _refuse_foreign(dataset)
     plan = dataset.id.get_create_plist()
     filters = {plan.get_filter(number)[0] for number in range(plan.get_nfilters())}
@@ -178,6 +179,7 @@ def _check_measured(dataset: Any) -> None:
             f"'{dataset.name}' declares {max(_bytes(dataset), chunk):.3g} bytes, and the most is "
             f"{DATA_BYTES}"
         )
+    left.take(dataset)
 
 
 def _refuse_foreign(dataset: Any) -> None:
