@@ -31,7 +31,6 @@ from smcpn.io.fields import (
     split_unit,
 )
 
-
 LONGEST_NAMES = 1 << 14
 """Characters of a line of names with the words above it; each such line is read in every way."""
 

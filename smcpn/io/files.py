@@ -390,7 +390,7 @@ def _columns_of(path: Path, tree: Mapping[str, Any], layout: Layout) -> list[Col
     else:
         labels = np.squeeze(np.asarray(members))
         alone = replace(layout, experiment=None)
-        every = _one_experiment(path, {c: _variable(path, tree, c) for c in layout.wanted}, alone)
+        every = _one_experiment(path, _variables(path, tree, layout), alone)
         if labels.shape != (len(every.y),):
             raise ColumnError(
                 layout.experiment,
@@ -414,7 +414,7 @@ def _columns_of(path: Path, tree: Mapping[str, Any], layout: Layout) -> list[Col
 
 def _experiments(path: Path, tree: Mapping[str, Any], layout: Layout) -> list[Columns]:
     """Columns of every experiment, where cells and arrays of structures have one in each."""
-    variables = {column: _variable(path, tree, column) for column in layout.wanted}
+    variables = _variables(path, tree, layout)
     counts = {name: len(found) for name, (found, _) in variables.items() if isinstance(found, list)}
     if not counts:
         one = _one_experiment(path, variables, layout)
@@ -461,9 +461,14 @@ def _one_experiment(
     )
 
 
-def _variable(path: Path, tree: Mapping[str, Any], column: str) -> tuple[Any, str]:
+def _variables(path: Path, tree: Mapping[str, Any], layout: Layout) -> dict[str, tuple[Any, str]]:
+    """Values and units of all columns that are wanted; none is read before all are found."""
+    found = {column: _found(path, tree, column) for column in layout.wanted}
+    return {column: _variable(path, column, *one) for column, one in found.items()}
+
+
+def _variable(path: Path, column: str, found: Any, index: int | None) -> tuple[Any, str]:
     """Return a variable, (T,), and the unit stored with it; a list of them for experiments."""
-    found, index = _found(path, tree, column)
     held = found[0] if _is_list(found) and len(found) else found
     if isinstance(held, Mapping):
         inside = listed(f"{column}.{part}" for part in held)

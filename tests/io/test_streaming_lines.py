@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import time
 import threading
+import time
 from itertools import pairwise
 
 import numpy as np

@@ -18,10 +18,10 @@ import pytest
 from small_stream import SAMPLES, TEXT, online
 
 from smcpn import EKF0, Online
+from smcpn.checkpoint.inspection import inspect
 from smcpn.cli.app import main
 from smcpn.cli.stream import StreamOptions, stream_model
 from smcpn.config import load_system
-from smcpn.checkpoint.inspection import inspect
 from smcpn.errors import InputError
 from smcpn.io.events import KINDS, Event, EventLog
 from smcpn.io.sink import JsonSink, OutputClosedError, state_fields
