@@ -109,19 +109,20 @@ class Logger:
             step = 60.0
         elif kind in WHOLE_SECONDS:
             step = max(step, 1.0)
-        number = np.arange(SAMPLES)
+        number = range(SAMPLES)
+        seconds = np.arange(SAMPLES, dtype=float)
         if kind == "seconds":
             texts = [f"{step * k:.3f}" for k in number]
             t = np.array([float(one) for one in texts])
             return t, [_marked(one, decimal) for one in texts], "s"
         if kind == "milliseconds":
-            return step * number, [f"{1000 * step * k:.0f}" for k in number], "ms"
+            return step * seconds, [f"{1000 * step * k:.0f}" for k in number], "ms"
         if "minutes and seconds" in kind:
             texts = [f"{7 * k // 60:02d}:{7 * k % 60:02d}" for k in number]
-            return 7.0 * number, texts, "" if kind.startswith("bare") else "mm:ss"
+            return 7.0 * seconds, texts, "" if kind.startswith("bare") else "mm:ss"
         start = datetime(2026, 3, 14, 1, 2, 0, tzinfo=UTC)
-        moments = [start + timedelta(seconds=step * int(k)) for k in number]
-        return step * number, [_clock(kind, one) for one in moments], ""
+        moments = [start + timedelta(seconds=step * k) for k in number]
+        return step * seconds, [_clock(kind, one) for one in moments], ""
 
     def _numbers(self, name: str, decimal: str) -> tuple[Array, list[str]]:
         size = 10.0 ** self.rng.uniform(-3, 5)
@@ -197,7 +198,12 @@ class Logger:
         if self.draw("header", brackets=1, none=1) == "none":
             head, reading = [], reading | {"header": ["position"]}
         return self._written(
-            head, texts, reading, 0.5 * np.arange(SAMPLES), np.empty((SAMPLES, 0)), y[:, None]
+            head,
+            texts,
+            reading,
+            0.5 * np.arange(SAMPLES, dtype=float),
+            np.empty((SAMPLES, 0)),
+            y[:, None],
         )
 
     # The file

@@ -138,7 +138,7 @@ def _configuration(path: Path) -> Any:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of file or stream: a whole one, the name it has, how it is read, and what is beside."""
+    """A kind of file or stream: its name, a whole one, how it is read, and what lies beside it."""
 
     name: str
     file: str

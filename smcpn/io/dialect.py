@@ -291,25 +291,25 @@ class Marks:
         """Take note of fields of a column; those that are no numbers say nothing."""
         if self._settled:
             return
-        for field in map(str.strip, fields):
-            digits = field[1:] if field[:1] in ("+", "-") else field
+        for text in map(str.strip, fields):
+            digits = text[1:] if text[:1] in ("+", "-") else text
             whole, found, rest = digits.partition(self._mark)
             short = len(whole) <= 3 and whole.isdecimal()
             if found and short and whole[0] != "0" and len(rest) == 3 and rest.isdecimal():
-                self._doubtful.setdefault(column, field)
-            elif found and is_number(field, self._mark):
+                self._doubtful.setdefault(column, text)
+            elif found and is_number(text, self._mark):
                 self._settled = True
                 return
-            elif not found and digits and field.lower() not in MISSING:
+            elif not found and digits and text.lower() not in MISSING:
                 (self._short if short else self._long).add(column)
 
     def doubtful(self, delimiter: str) -> str:
         """Return a number that can be read in two ways, "" where there is none."""
         suspected = self._mark == "," or delimiter not in ", "
-        for column, field in () if self._settled else self._doubtful.items():
+        for column, text in () if self._settled else self._doubtful.items():
             # Who marks thousands marks all of a column.
             if column not in self._long and (suspected or column in self._short):
-                return field
+                return text
         return ""
 
 

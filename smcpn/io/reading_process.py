@@ -169,7 +169,7 @@ def _exactly(pipe: Any, size: int) -> bytes:
 
 def _fill(pipe: Any, array: Array) -> None:
     """Read an array, without a copy of it."""
-    if array.size and pipe.readinto(memoryview(array).cast("B")) < array.nbytes:
+    if array.size and pipe.readinto(array.data.cast("B")) < array.nbytes:
         raise EOFError
 
 
@@ -200,7 +200,7 @@ def serve(answered: Callable[[dict[str, Any]], Answer]) -> None:
         content = json.dumps({**head, "shapes": [one.shape for one in arrays]}).encode()
         answers.write(len(content).to_bytes(4, "little") + content)
         for one in arrays:
-            answers.write(memoryview(np.ascontiguousarray(one)).cast("B") if one.size else b"")
+            answers.write(np.ascontiguousarray(one).data.cast("B") if one.size else b"")
         answers.flush()
 
 

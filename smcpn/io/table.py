@@ -166,7 +166,7 @@ class TextTable:
             If a line has other columns, or a field is no number: the line is named. If numbers
             can be read in two ways, or samples without times have empty lines between them.
         """
-        parsers: dict[str, Parser] = dict.fromkeys(numbers, self._numbers)
+        parsers: dict[str, Parser] = dict.fromkeys(numbers, self.numbers)
         clock, marks, gaps = _Clock(self, time), Marks(self.dialect.decimal), _Gaps(self)
         if time is not None:
             parsers[time] = clock.times
@@ -315,7 +315,7 @@ class TextTable:
     def _split(self, line: str) -> list[str]:
         return split_line(line, self.dialect.delimiter) or [""]
 
-    def _numbers(self, column: Sequence[str]) -> Array:
+    def numbers(self, column: Sequence[str]) -> Array:
         """Numbers of a column.
 
         Raises
@@ -367,7 +367,7 @@ class _Clock:
     def times(self, column: Sequence[str]) -> NDArray[Any]:
         """Return numbers, or dates to the microsecond; NaN, or no date, where one is missing."""
         try:
-            values = self._table._numbers(column)
+            values = self._table.numbers(column)
         except ValueError:
             return np.array([self._date(one) for one in column], dtype="datetime64[us]")
         if not np.isnan(values).all():

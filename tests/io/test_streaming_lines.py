@@ -336,8 +336,8 @@ def test_a_header_without_a_time_is_told():
     assert [event.kind for event in events] == ["format", "untimed"]
 
 
-HOSTILE = ("[" * 65000, "[ " * 32000, "a[" * 32000, " " * 65000 + "x", "1" * 65000 + "x", "x\t" * 32000,
-           "(" * 65000 + ")")  # fmt: skip
+HOSTILE = ("[" * 65000, "[ " * 32000, "a[" * 32000, " " * 65000 + "x", "1" * 65000 + "x",
+           "x\t" * 32000, "(" * 65000 + ")")  # fmt: skip
 
 
 @pytest.mark.parametrize("line", HOSTILE)
