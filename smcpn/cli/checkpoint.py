@@ -62,7 +62,7 @@ def resume(
 
 
 def inspect(file: File) -> None:
-    """Print what is in a checkpoint.
+    """Print what is in the checkpoint of a run or a stream.
 
     Example: smcpn inspect run.h5
     """
