@@ -22,6 +22,7 @@ from smcpn.io.dialect import (
     split_line,
 )
 from smcpn.io.fields import (
+    MINUTES,
     MISSING,
     BadLineError,
     is_date,
@@ -191,8 +192,20 @@ class CsvLines:
             self._named(reading.delimiter, reading.names, units, "the header")
 
     def _of_values(self, names: Sequence[str], units: Mapping[str, str]) -> dict[str, str]:
-        """Units without that of the time, in whose place dates may have ``UTC``."""
+        """Units without that of the time, in whose place dates may have ``UTC``.
+
+        Raises
+        ------
+        InputError
+            If times are said to be minutes and seconds, which nothing in a line tells apart from
+            hours and minutes.
+        """
         times = {name for name in names if self._channels.slots.get(name) == ("t", 0)}
+        for name in times:
+            if units.get(name, "").lower() in MINUTES:
+                raise InputError(
+                    f"the header says '{name} [{units[name]}]': send seconds, or times as 00:12:34"
+                )
         return {name: unit for name, unit in units.items() if name not in times}
 
     def _repeat(self, text: str) -> None:
