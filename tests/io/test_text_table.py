@@ -204,12 +204,12 @@ def test_units_of_several_outputs_go_with_the_record(tmp_path):
     path = written(tmp_path, "t,conc [mg/L],PCA [%]\n0,1,2\n1,2,3\n2,3,4\n")
     record = smcpn.read_record(path, time="t", outputs=["conc", "PCA"])
     assert record.y_unit == "mg/L, %"
-    assert record[1:].units_of_outputs(2) == ["mg/L", "%"]
+    assert [record[1:].unit_of(j) for j in range(2)] == ["mg/L", "%"]
     assert [axes.get_ylabel() for axes in record.plot().axes] == [
         "output 1 (mg/L)", "output 2 (%)"]  # fmt: skip
     given = smcpn.Record(y=record.y, dt=1.0, y_unit=["mg/L", "%"])
-    assert (given.y_unit, given.units_of_outputs(2)) == (record.y_unit, ["mg/L", "%"])
-    assert smcpn.Record(y=record.y, dt=1.0, y_unit="m").units_of_outputs(2) == ["m", "m"]
+    assert (given.y_unit, given.unit_of(1)) == (record.y_unit, "%")
+    assert smcpn.Record(y=record.y, dt=1.0, y_unit="m").unit_of(1) == "m"
     with pytest.raises(smcpn.InputError, match="y_unit has 1 unit for 2 outputs"):
         smcpn.Record(y=record.y, dt=1.0, y_unit=["m"])
 
