@@ -291,7 +291,11 @@ class Marks:
         """Take note of fields of a column; those that are no numbers say nothing."""
         if self._settled:
             return
-        for text in map(str.strip, fields):
+        texts = [one.strip() for one in fields]
+        if self._mark not in "".join(texts):
+            # All are as short as the longest.
+            texts = [*texts[:1], max(texts, key=len, default="")]
+        for text in texts:
             digits = text[1:] if text[:1] in ("+", "-") else text
             whole, found, rest = digits.partition(self._mark)
             short = len(whole) <= 3 and whole.isdecimal()
