@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.errors import InputError
+
 Array = NDArray[np.float64]
 Answer = tuple[dict[str, Any], list[Array]]
 
@@ -67,7 +69,9 @@ class ReadingProcess:
         Raises
         ------
         LostError
-            If the process crashes, takes longer or does not start.
+            If the process crashes or takes longer.
+        InputError
+            If it cannot be started.
         """
         line = json.dumps({**request, "seconds": seconds, "folder": os.getcwd()}).encode() + b"\n"
         with self._lock:
@@ -125,7 +129,10 @@ class ReadingProcess:
                 env={**os.environ, "PYTHONPATH": found}, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            raise LostError(f"no process can be started ({error})") from None
+            raise InputError(
+                f"no process can be started to read the file in ({error.strerror or error}): end "
+                "others, or save the file as CSV or NPZ"
+            ) from None
 
 
 class _IdleError(LostError):
