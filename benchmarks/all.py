@@ -26,6 +26,7 @@ COMMANDS = {
         "process_noise",
         "discovery",
         "attack",
+        "files",
         "likelihoods",
         "solvers",
         "case_studies",

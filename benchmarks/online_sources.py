@@ -247,11 +247,12 @@ def stdin_robustness(samples: int = 1000, seed: int = 1, kills: int = 3) -> Outc
         process.to_the_end(content)
         output = process.output()
         reported = process.bad_lines()
-    last = LineState(output[-1]["mean"], output[-1]["sd"])
+        final = process.final()
+    last = LineState(final["mean"], final["sd"])
     spoilt = {k + place for place, k in enumerate(bad, 1)}
     return _outcome(
         problem,
-        [line["t"] for line in output if "final" not in line],
+        [line["t"] for line in output],
         spoilt,
         reported,
         kills,
@@ -311,6 +312,11 @@ class _Process:
     def output(self) -> list[dict[str, Any]]:
         """Lines of the output."""
         return self._lines("out.jsonl")
+
+    def final(self) -> dict[str, Any]:
+        """The posterior in the end, as reported."""
+        (event,) = [one for one in self._lines("events.jsonl") if one["event"] == "final"]
+        return event["state"]
 
     def bad_lines(self) -> set[int | None]:
         """Numbers of the lines reported as bad."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from smcpn.errors import InputError, shown
@@ -34,9 +34,11 @@ def unit(name: str) -> Any:
     return _read(name, lambda: registry().Unit(name))
 
 
-@cache
+@lru_cache(maxsize=1024)
 def is_unit(word: str) -> bool:
     """Return whether a word is the name of a unit."""
+    if len(word) > LONGEST_UNIT:
+        return False
     try:
         unit(time_unit(word))
     except InputError:
@@ -44,7 +46,7 @@ def is_unit(word: str) -> bool:
     return True
 
 
-@cache
+@lru_cache(maxsize=1024)
 def conversion(name: str, to: str) -> Callable[[Any], Any]:
     """Return the function that converts numbers and arrays, ``"degC"`` to ``"K"`` with its offset.
 
@@ -91,8 +93,9 @@ def quantity(text: str) -> Any:
 
 def _read(text: str, parse: Any) -> Any:
     """Read a text that pint evaluates: it is short, and no power of a power."""
-    simple = len(_POWER.findall(text)) == len(_SMALL.findall(text))
-    if simple and len(text) <= LONGEST_UNIT and text.isprintable():
+    # In this order: the patterns take long of a long text.
+    short = len(text) <= LONGEST_UNIT and text.isprintable()
+    if short and len(_POWER.findall(text)) == len(_SMALL.findall(text)):
         try:
             return parse()
         except Exception as error:

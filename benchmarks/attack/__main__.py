@@ -11,7 +11,7 @@ from importlib import import_module
 from benchmarks.rows import Study, command
 
 PARTS: tuple[str, ...] = (
-    "noise", "bystanders", "code", "caches", "kills", "files_mutated", "arguments",
+    "noise", "bystanders", "code", "caches", "kills", "files_mutated", "readers", "arguments",
     "commands", "configurations", "live",
 )  # fmt: skip
 """Modules of this package with a mapping ``STUDIES`` each."""

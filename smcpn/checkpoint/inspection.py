@@ -7,22 +7,58 @@ from pathlib import Path
 import numpy as np
 
 from smcpn.checkpoint.codec import Header, read_run
-from smcpn.checkpoint.container import FORMAT_VERSION
+from smcpn.checkpoint.container import FORMAT_VERSION, STREAM, kind_of, previous_of
 from smcpn.checkpoint.problem import restored_prior
+from smcpn.checkpoint.stream import read_stream
 from smcpn.columns import align
 from smcpn.errors import InputError, visible
 from smcpn.model.prior import Prior
 from smcpn.smc.sampler import Snapshot
+from smcpn.units import duration
 
 
 def inspect(path: Path) -> str:
-    """Return what is in the checkpoint of a run, as text.
+    """Return what is in the checkpoint of a run or a stream, as text.
 
     Raises
     ------
     InputError
         If there is none that is whole.
     """
+    lines = _stream_lines(path) if _is_stream(path) else _run_lines(path)
+    return visible("\n".join(lines), keep="\n")
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether a file, or where it is damaged its previous version, is the checkpoint of a stream.
+
+    The first line of either says so.
+    """
+    return STREAM in (kind_of(path), kind_of(previous_of(path)))
+
+
+def _stream_lines(path: Path) -> list[str]:
+    stored = read_stream(path)
+    problem, population, axis = stored.problem, stored.population, stored.position["axis"]
+    arguments = ", ".join([*problem.ode.states, *problem.ode.inputs])
+    unit = problem.records[0].t_unit
+    since = f", t = 0 is {axis['epoch']}" if axis["epoch"] else ""
+    end = f" to t = {duration(axis['last'], unit)}" if axis["count"] else ""
+    options = {name: value for name, value in stored.options.items() if value is not None}
+    return [
+        f"{path}: stream, format {FORMAT_VERSION}, {path_size(path)}",
+        f"model       {problem.ode.name}({arguments}), unknown {', '.join(problem.prior.names)}",
+        f"samples     {axis['count']}{end}{since}",
+        f"solver      {stored.settings.solver}",
+        "requested   " + ", ".join(f"{name} {value}" for name, value in options.items()),
+        "",
+        f"{len(population.system)} particles, ESS {population.system.ess:.0f}, "
+        f"{population.sample} samples, {len(population.rejuvenations)} rejuvenations",
+        *_parameter_lines(problem.prior, population),
+    ]
+
+
+def _run_lines(path: Path) -> list[str]:
     stored = read_run(path)
     header = stored.header
     lines = [
@@ -39,7 +75,7 @@ def inspect(path: Path) -> str:
         lines.append(f"not stored  {header.not_stored}")
     for number, sampler in enumerate(stored.snapshot.samplers):
         lines += ["", *_population_lines(header, number, sampler)]
-    return visible("\n".join(lines), keep="\n")
+    return lines
 
 
 _UNSHOWN = ("solver", "entropy", "moves", "block", "start")
@@ -75,12 +111,14 @@ def _population_lines(header: Header, number: int, sampler: Snapshot) -> list[st
         f"{sampler.sample} of {header.n_samples} samples{bridge}, "
         f"{len(sampler.rejuvenations)} rejuvenations{known}"
     )
-    return [head, *_parameter_lines(header, sampler)]
+    prior = _prior(header)
+    return [head] if prior is None else [head, *_parameter_lines(prior, sampler)]
 
 
-def _parameter_lines(header: Header, sampler: Snapshot) -> list[str]:
+def _prior(header: Header) -> Prior | None:
+    """Prior of a run; None where its model is not stored."""
     try:
-        prior = Prior(
+        return Prior(
             {
                 entry["name"]: restored_prior(entry["name"], entry["distribution"])
                 for entry in header.problem["priors"]
@@ -89,12 +127,15 @@ def _parameter_lines(header: Header, sampler: Snapshot) -> list[str]:
             header.problem["scales"],
         )
     except (KeyError, InputError):
-        return []
+        return None
+
+
+def _parameter_lines(prior: Prior, sampler: Snapshot) -> list[str]:
     values, weights = prior.natural(sampler.system.theta), sampler.system.weights
     mean = weights @ values
     sd = np.sqrt(weights @ np.square(values - mean))
     rows = [["parameter", "mean", "sd"]]
     rows += [
-        [name, f"{m:.5g}", f"{s:.2g}"] for name, m, s in zip(header.names, mean, sd, strict=True)
+        [name, f"{m:.5g}", f"{s:.2g}"] for name, m, s in zip(prior.names, mean, sd, strict=True)
     ]
     return [align(rows, left=(0,))]

@@ -77,7 +77,7 @@ def inspect(
         ),
     ] = None,
 ) -> None:
-    """Print what is in a checkpoint, or the records that a system is to learn from.
+    """Print what is in the checkpoint of a run or a stream, or the records that a system is to learn from.
 
     Example: smcpn inspect run.h5
 

@@ -254,7 +254,7 @@ class Reader:
                     "u": u,
                     "y": y,
                     **self._axis(entry, one, clock, time),
-                    "y_unit": units[0] if len(set(units)) == 1 else ", ".join(units),
+                    "y_unit": units,
                     "name": f"{name} [{one.label}]" if several else name,
                 }
                 records.append(self._record(entry, measured))

@@ -167,10 +167,9 @@ class Channels:
         outputs = tuple(
             what if isinstance(what, str) else f"y{j}" for j, what in enumerate(problem.observe)
         )
-        units = problem.records[0].y_unit.split(", ")
-        columns: dict[Slot, Column] = {("t", 0): Column(to=problem.records[0].t_unit)}
-        if len(units) == len(outputs):
-            columns |= {("y", j): Column(to=unit) for j, unit in enumerate(units)}
+        first = problem.records[0]
+        columns: dict[Slot, Column] = {("t", 0): Column(to=first.t_unit)}
+        columns |= {("y", j): Column(to=first.unit_of(j)) for j in range(len(outputs))}
         return cls(problem.ode.inputs, outputs, columns)
 
     def column(self, slot: Slot) -> Column:

@@ -14,14 +14,15 @@ from smcpn.io.dialect import (
     LOOKED_AT,
     Asked,
     Dialect,
+    Marks,
     Reading,
     TextLine,
     best_reading,
     fits,
     split_line,
-    thousands,
 )
 from smcpn.io.fields import (
+    MINUTES,
     MISSING,
     BadLineError,
     is_date,
@@ -30,6 +31,9 @@ from smcpn.io.fields import (
     read_number,
     split_unit,
 )
+
+LONGEST_NAMES = 1 << 14
+"""Characters of a line of names with the words above it; each such line is read in every way."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,7 @@ class CsvLines:
         self._units: dict[str, str] = {}
         self._form: Form | None = None
         self._above: list[TextLine] = []
+        self._marks = {mark: Marks(mark) for mark in DECIMALS}
         self.believes, self.told = True, list[tuple[str, str]]()
         if columns is not None:
             self._columns, self._units = _apart([name.strip() for name in columns])
@@ -174,6 +179,11 @@ class CsvLines:
         if self._columns is not None or not self.believes:
             self._repeat(line.text)
             return
+        if len(line.text) > LONGEST_NAMES:
+            raise BadLineError(
+                f"words of more than {LONGEST_NAMES} characters: state --columns where they name "
+                "the columns"
+            )
         self._keep(line)
         reading = self._reading(self._above)
         if reading.header == line.number and reading.found:
@@ -182,8 +192,20 @@ class CsvLines:
             self._named(reading.delimiter, reading.names, units, "the header")
 
     def _of_values(self, names: Sequence[str], units: Mapping[str, str]) -> dict[str, str]:
-        """Units without that of the time, in whose place dates may have ``UTC``."""
+        """Units without that of the time, in whose place dates may have ``UTC``.
+
+        Raises
+        ------
+        InputError
+            If times are said to be minutes and seconds, which nothing in a line tells apart from
+            hours and minutes.
+        """
         times = {name for name in names if self._channels.slots.get(name) == ("t", 0)}
+        for name in times:
+            if units.get(name, "").lower() in MINUTES:
+                raise InputError(
+                    f"the header says '{name} [{units[name]}]': send seconds, or times as 00:12:34"
+                )
         return {name: unit for name, unit in units.items() if name not in times}
 
     def _repeat(self, text: str) -> None:
@@ -203,6 +225,8 @@ class CsvLines:
 
     def _keep(self, line: TextLine) -> None:
         self._above = [*self._above[1 - LOOKED_AT :], line]
+        while sum(len(one.text) for one in self._above) > LONGEST_NAMES:
+            self._above = self._above[1:]
 
     def _reading(
         self, lines: Sequence[TextLine], delimiters: Sequence[str] | None = None
@@ -332,15 +356,20 @@ class CsvLines:
             If it may mark thousands.
         """
         given = zip(form.layout, form.fields(text), strict=False)
-        fields = [one for slot, one in given if slot is not None]
+        fields = {slot: one for slot, one in given if slot is not None}
         found = [
-            mark for mark in DECIMALS if any(mark in one and is_number(one, mark) for one in fields)
+            mark
+            for mark in DECIMALS
+            if any(mark in one and is_number(one, mark) for one in fields.values())
         ]
-        doubtful = thousands(fields)
-        if found == [","] and doubtful:
+        for slot, field in fields.items():
+            for marks in self._marks.values():
+                marks.see(slot, [field])
+        doubtful = self._marks[found[0]].doubtful(form.delimiter) if len(found) == 1 else ""
+        if doubtful:
             raise BadLineError(
                 f"{shown(doubtful)} may be a decimal number or a number of thousands: state "
-                "--decimal , for decimals, or write thousands without a mark"
+                f"--decimal {found[0]} for decimals, or write thousands without a mark"
             )
         return found[0] if found else None
 

@@ -6,13 +6,21 @@ are refused.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from smcpn.columns import counted
 from smcpn.errors import InputError, listed, shown
-from smcpn.io.fields import MISSING, BadLineError, is_value, split_fields, split_unit
+from smcpn.io.fields import (
+    LONGEST_NAME,
+    MISSING,
+    BadLineError,
+    is_number,
+    is_value,
+    spaced_names,
+    split_fields,
+    split_unit,
+)
 from smcpn.units import is_unit
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
@@ -20,10 +28,10 @@ DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": 
 DECIMALS = {".": "decimal point", ",": "decimal comma"}
 LOOKED_AT = 300
 """Lines at the beginning that are looked at."""
+LOOKED_AT_CHARACTERS = 1 << 17
+"""Characters of these lines from which on no more are looked at."""
 LONGEST_UNIT = 12
 """Characters of a word in a line of units."""
-_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
-_SPACED_NAME = re.compile(r"[^\s\[(]+(?:\s*[\[(][^\])]*[\])])?")
 _COMMENT_MARKS = "#%!"
 
 
@@ -99,7 +107,8 @@ class Reading:
     plain : bool
         Whether the names are in the first line, and the samples follow at once.
     score : tuple
-        Names that are found, and share of the lines below that are samples.
+        Names that are found, share of the lines below that are samples, and share of times and
+        labels in these that are numbers or dates.
     samples : dict of int to list of str
         Fields in the columns asked for, by line.
     """
@@ -111,7 +120,7 @@ class Reading:
     header: int | None
     first: int
     plain: bool
-    score: tuple[int, float]
+    score: tuple[int, float, float]
     samples: dict[int, list[str]] = field(repr=False)
 
     @property
@@ -127,7 +136,7 @@ class Reading:
         rows = [(one.number, split_line(one.text, delimiter)) for one in below if not one.comment]
         names, units = list(asked.header or ()), dict[str, str]()
         if at is not None:
-            names, units = _names(_header_fields(lines[at], delimiter), asked.known)
+            names, units = _names(header_fields(lines[at].text, delimiter), asked.known)
             asked_for = (
                 [one for name, one in zip(names, rows[0][1], strict=False) if name in asked.known]
                 if rows
@@ -151,6 +160,9 @@ class Reading:
         if asked.header is not None and samples:
             first = min(samples)
         counted_rows = sum(number >= first for number, _ in rows)
+        others = [j for j, name in enumerate(names) if name in asked.labels]
+        labels = [row[j] for number, row in rows if number in samples for j in others]
+        valued = sum(is_value(one, decimal) for one in labels)
         found = len(set(names) & set(asked.known))
         number = None if at is None else lines[at].number
         above = lines[0].number if at is None else number
@@ -162,7 +174,7 @@ class Reading:
             number,
             first,
             above == lines[0].number and all(one.number >= first for one in below[:1]),
-            (found, len(samples) / max(counted_rows, 1)),
+            (found, len(samples) / max(counted_rows, 1), valued / max(len(labels), 1)),
             samples,
         )
 
@@ -174,8 +186,9 @@ def _header(lines: Sequence[TextLine], asked: Asked, delimiter: str, decimal: st
     """
     best, most, structural = None, 0, None
     for index, line in enumerate(lines):
-        fields = _header_fields(line, delimiter)
-        if not any(fields) or any(is_value(one, decimal) for one in fields if one):
+        fields = header_fields(line.text, delimiter)
+        named = any(fields) and max(map(len, fields)) <= LONGEST_NAME
+        if not named or any(is_value(one, decimal) for one in fields if one):
             continue
         found = len(set(_names(fields, asked.known)[0]) & set(asked.known))
         instead = best is not None and lines[best].comment and not line.comment
@@ -197,19 +210,19 @@ def fits(row: Sequence[str], names: Sequence[object]) -> bool:
 def _names(fields: Sequence[str], known: Iterable[str]) -> tuple[list[str], dict[str, str]]:
     """Names of columns and their units; a column may be asked for with its unit in the name."""
     known = frozenset(known)
-    while fields and not fields[-1]:
-        fields = fields[:-1]
-    parts = [(whole, *split_unit(whole)) for whole in fields]
+    filled = max((k for k, one in enumerate(fields, 1) if one), default=0)
+    parts = [(whole, *split_unit(whole)) for whole in fields[:filled]]
     named = [(whole if whole in known else name, unit) for whole, name, unit in parts]
     return [name for name, _ in named], {name: unit for name, unit in named if unit}
 
 
-def _header_fields(line: TextLine, delimiter: str) -> list[str]:
-    text = line.text.strip(" ")
+def header_fields(text: str, delimiter: str) -> list[str]:
+    """Names of columns in a line, with their units."""
+    text = text.strip(" ")
     if text[:1] in _COMMENT_MARKS:
         text = text.lstrip(_COMMENT_MARKS).strip(" ")
     if delimiter == " ":
-        return _SPACED_NAME.findall(text) if '"' not in text else split_line(text, delimiter)
+        return spaced_names(text) if '"' not in text else split_line(text, delimiter)
     return split_line(text, delimiter)
 
 
@@ -255,10 +268,53 @@ def best_reading(
     return max(readings, key=lambda reading: reading.score)
 
 
-def thousands(fields: Collection[str]) -> str:
-    """Return a field whose comma may mark decimals or thousands where all may, else ""."""
-    doubtful = [one for one in fields if "," in one]
-    return doubtful[0] if doubtful and all(map(_THOUSANDS.fullmatch, doubtful)) else ""
+class Marks:
+    """Whether a mark in numbers is that of decimals, or may be that of thousands.
+
+    ``1,234`` may be either, ``0,25`` only the former, and with it all others of the same source. A
+    point is suspected only where a column has numbers below a thousand without one, as ``998``,
+    ``999``, ``1.000``, or columns are separated as where commas mark decimals.
+
+    Parameters
+    ----------
+    mark : str
+        A comma or a point.
+    """
+
+    def __init__(self, mark: str) -> None:
+        self._mark, self._settled = mark, False
+        self._doubtful: dict[object, str] = {}
+        self._short: set[object] = set()
+        self._long: set[object] = set()
+
+    def see(self, column: object, fields: Iterable[str]) -> None:
+        """Take note of fields of a column; those that are no numbers say nothing."""
+        if self._settled:
+            return
+        texts = [one.strip() for one in fields]
+        if self._mark not in "".join(texts):
+            # All are as short as the longest.
+            texts = [*texts[:1], max(texts, key=len, default="")]
+        for text in texts:
+            digits = text[1:] if text[:1] in ("+", "-") else text
+            whole, found, rest = digits.partition(self._mark)
+            short = len(whole) <= 3 and whole.isdecimal()
+            if found and short and whole[0] != "0" and len(rest) == 3 and rest.isdecimal():
+                self._doubtful.setdefault(column, text)
+            elif found and is_number(text, self._mark):
+                self._settled = True
+                return
+            elif not found and digits and text.lower() not in MISSING:
+                (self._short if short else self._long).add(column)
+
+    def doubtful(self, delimiter: str) -> str:
+        """Return a number that can be read in two ways, "" where there is none."""
+        suspected = self._mark == "," or delimiter not in ", "
+        for column, text in () if self._settled else self._doubtful.items():
+            # Who marks thousands marks all of a column.
+            if column not in self._long and (suspected or column in self._short):
+                return text
+        return ""
 
 
 def check_marks(delimiter: str | None, decimal: str | None) -> None:

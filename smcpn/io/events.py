@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TextIO
+from typing import Any, TextIO
 
 from smcpn.errors import visible
 
@@ -31,6 +31,7 @@ KINDS = {
     "checkpoint": "a checkpoint was read or written",
     "events": "the file of events can no longer be written",
     "end": "the source has ended",
+    "final": "the posterior of all samples, once rejuvenations under way are done",
 }
 """Every kind of event with its meaning."""
 
@@ -51,6 +52,8 @@ class Event:
         Time of the sample, seconds.
     count : int
         Samples or lines that it covers.
+    state : dict, optional
+        What a line of the output has, of the posterior in the end.
     """
 
     kind: str
@@ -58,6 +61,7 @@ class Event:
     line: int | None = None
     t: float | None = None
     count: int = 1
+    state: dict[str, Any] | None = None
 
     def __str__(self) -> str:
         line = "" if self.line is None else f" {self.line}"

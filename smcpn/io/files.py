@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from smcpn.columns import counted
 from smcpn.errors import InputError, listed, nearest
+from smcpn.io.plain import NotPlainError
+from smcpn.io.reading_process import LostError, ReadingProcess
 from smcpn.io.table import TextTable
 from smcpn.model.measured import DATED, Measured
 
 Array = NDArray[np.float64]
 
 _NAME_IT = ": name a variable of the file"
-_INDEXED = re.compile(r"(?P<name>.+)\[(?P<index>\d+)\]")
 
 
 class ColumnError(InputError):
@@ -132,7 +133,7 @@ def read_text(path: Path, layout: Layout) -> list[Columns]:
         t = found[layout.time]
         if t.dtype.kind == "M":
             # What a header says of dates is a zone, or how they are written.
-            t, units[layout.time] = (t - t[:1]).astype(np.int64) / 1e6, DATED
+            t, units[layout.time] = (t - t[:1]) / np.timedelta64(1, "us") / 1e6, DATED
     every = Columns(
         t=t,
         u=_matrix(found, layout.inputs, length),
@@ -295,7 +296,7 @@ def _check_size(path: Path, sizes: Iterable[int]) -> None:
 def _read_hdf5(path: Path, layout: Layout) -> list[Columns]:
     import h5py
 
-    from smcpn.io.hdf5 import Measurements, NotPlainError
+    from smcpn.io.hdf5 import Measurements
 
     try:
         with h5py.File(path, "r") as file:
@@ -329,14 +330,49 @@ def _read_npz(path: Path, layout: Layout) -> list[Columns]:
         ) from error
 
 
+READ_APART: dict[str, Callable[[Path, Layout], list[Columns]]] = {
+    ".mat": _read_mat,
+    ".h5": _read_hdf5,
+    ".hdf5": _read_hdf5,
+}
+"""Readers by the suffix of the file whose libraries a damaged file may crash."""
+SECONDS, BYTES_A_SECOND = 2.0, 1e6
+"""Processor time to read a file with any, and more of a large one."""
+_PROCESS = ReadingProcess("smcpn.io.foreign")
+
+
+def read_apart(path: Path, layout: Layout) -> list[Columns]:
+    """Read a file in a process of its own, of which a damaged file crashes nothing else.
+
+    Raises
+    ------
+    InputError
+        As the reader, and if the process is lost.
+    """
+    request = {"path": str(path), "layout": asdict(layout)}
+    try:
+        told, arrays = _PROCESS.ask(request, SECONDS + path.stat().st_size / BYTES_A_SECOND)
+    except LostError as error:
+        raise InputError(
+            f"{path} cannot be read, reading it ends in {error}: it is damaged; write it again"
+        ) from None
+    if "column" in told:
+        raise ColumnError(told["argument"], told["column"])
+    if "refused" in told:
+        raise InputError(told["refused"], argument=told["argument"])
+    rest = iter(arrays)
+    return [
+        Columns(None if layout.time is None else next(rest), next(rest), next(rest), **one)
+        for one in told["experiments"]
+    ]
+
+
 READERS: dict[str, Callable[[Path, Layout], list[Columns]]] = {
     ".csv": read_text,
     ".txt": read_text,
     ".tsv": read_text,
     ".dat": read_text,
-    ".mat": _read_mat,
-    ".h5": _read_hdf5,
-    ".hdf5": _read_hdf5,
+    **dict.fromkeys(READ_APART, read_apart),
     ".npz": _read_npz,
 }
 """Readers by the suffix of the file."""
@@ -354,7 +390,7 @@ def _columns_of(path: Path, tree: Mapping[str, Any], layout: Layout) -> list[Col
     else:
         labels = np.squeeze(np.asarray(members))
         alone = replace(layout, experiment=None)
-        every = _one_experiment(path, {c: _variable(path, tree, c) for c in layout.wanted}, alone)
+        every = _one_experiment(path, _variables(path, tree, layout), alone)
         if labels.shape != (len(every.y),):
             raise ColumnError(
                 layout.experiment,
@@ -378,7 +414,7 @@ def _columns_of(path: Path, tree: Mapping[str, Any], layout: Layout) -> list[Col
 
 def _experiments(path: Path, tree: Mapping[str, Any], layout: Layout) -> list[Columns]:
     """Columns of every experiment, where cells and arrays of structures have one in each."""
-    variables = {column: _variable(path, tree, column) for column in layout.wanted}
+    variables = _variables(path, tree, layout)
     counts = {name: len(found) for name, (found, _) in variables.items() if isinstance(found, list)}
     if not counts:
         one = _one_experiment(path, variables, layout)
@@ -425,9 +461,14 @@ def _one_experiment(
     )
 
 
-def _variable(path: Path, tree: Mapping[str, Any], column: str) -> tuple[Any, str]:
+def _variables(path: Path, tree: Mapping[str, Any], layout: Layout) -> dict[str, tuple[Any, str]]:
+    """Values and units of all columns that are wanted; none is read before all are found."""
+    found = {column: _found(path, tree, column) for column in layout.wanted}
+    return {column: _variable(path, column, *one) for column, one in found.items()}
+
+
+def _variable(path: Path, column: str, found: Any, index: int | None) -> tuple[Any, str]:
     """Return a variable, (T,), and the unit stored with it; a list of them for experiments."""
-    found, index = _found(path, tree, column)
     held = found[0] if _is_list(found) and len(found) else found
     if isinstance(held, Mapping):
         inside = listed(f"{column}.{part}" for part in held)
@@ -443,20 +484,29 @@ def _variable(path: Path, tree: Mapping[str, Any], column: str) -> tuple[Any, st
 
 def _found(path: Path, tree: Mapping[str, Any], column: str) -> tuple[Any, int | None]:
     """Return what has a name, which may be in structures, and the column of it that is meant."""
-    match = None if column in tree else _INDEXED.fullmatch(column)
-    name, index = (column, None) if match is None else (match["name"], int(match["index"]))
+    name, index = (column, None) if column in tree else _indexed(column)
     found: Any = tree
-    for part in [name] if name in tree else re.split(r"[./]", name):
+    for part in [name] if name in tree else name.replace("/", ".").split("."):
         several = _is_list(found)
         inside = [_member(path, one, part, column) for one in (found if several else [found])]
         found = inside if several else inside[0]
     return found, index
 
 
+def _indexed(column: str) -> tuple[str, int | None]:
+    """Split ``"y[0]"`` into a name and the column of a matrix, None where it names none."""
+    name, _, index = column.removesuffix("]").rpartition("[")
+    indexed = column.endswith("]") and name and len(index) < 10 and index.isdecimal()
+    return (name, int(index)) if indexed else (column, None)
+
+
 def _member(path: Path, holder: Any, part: str, column: str) -> Any:
     if not isinstance(holder, Mapping) or part not in holder:
         known = list(holder) if isinstance(holder, Mapping) else []
-        raise _no_column(path, column, known, _holder_of(holder, part), part)
+        hint = ""
+        with suppress(NotPlainError):
+            hint = _holder_of(holder, part)
+        raise _no_column(path, column, known, hint, part)
     return holder[part]
 
 

@@ -98,13 +98,16 @@ def read_record(
     path : str or path
         CSV and other text (.csv, .txt, .tsv, .dat), MAT, HDF5 (.h5, .hdf5) or NPZ. How a text is
         written is guessed and told in one line of the log: separator, decimal mark, encoding, lines
-        before the names, units in brackets or in a line below.
+        before the names, units in brackets or in a line below. MAT and HDF5 are read in a process
+        of its own, which a damaged file may crash.
     outputs, inputs : str or sequence of str
-        Columns of y, where ``nan``, ``-`` or nothing is a missing sample, and of u. In MAT and HDF5
+        Columns of y, where ``nan``, ``-`` or nothing is a missing sample, and of u; in a text of
+        one column so is an empty line, but for those at the end. In MAT and HDF5
         files ``"rig.force"`` is in a structure or a group, ``"y[0]"`` the first column of a matrix.
     time : str, optional
         Column of numbers, in seconds or in another unit that the file states, or of dates, as
-        2026-01-31 12:00:00.5 or 20260131, of which the first is at 0 and which are counted in
+        2026-01-31 12:00:00.5, 31.01.2026 12:00 or 20260131, of which the first is at 0 and which
+        are counted in
         seconds unless ``to`` says another unit. Give either it or ``dt``.
     dt, hold
         See `Record`. Times within 0.1 % of an interval of equal spacing count as equally spaced.

@@ -140,7 +140,7 @@ def _end_of(file: BinaryIO, after: float) -> int:
     for line in file:
         try:
             content = json.loads(line) if line.endswith(b"\n") else {}
-            before = float(content["t"]) <= after and "final" not in content
+            before = float(content["t"]) <= after
         except (ValueError, KeyError, TypeError):
             before = False
         if not before:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from smcpn.errors import InputError
+from smcpn.errors import InputError, listed
 from smcpn.io.axis import DOUBTFUL_GAP, TimeAxis
 from smcpn.io.channels import Moment, Sample
 from smcpn.io.events import Event, Report
@@ -298,7 +298,10 @@ class Stream:
         self._dated = True
         message = f"t = 0 is {first.isoformat(sep=' ')}"
         if first.date() == DAY:
-            message = f"t = 0 is {first.time()}; samples after midnight count as late without dates"
+            message = (
+                f"t = 0 is {first.time()} in hours, minutes and seconds; samples after midnight "
+                "count as late without dates"
+            )
         self._report(Event("format", message, sample.line, 0.0))
 
     def _report_counted(self, sample: Sample, t: float) -> None:
@@ -405,10 +408,13 @@ class Run:
         self.sink.write(state_fields(t, state, self.probabilities))
 
     def _finish(self) -> None:
-        """Write the posterior once nothing is under way and no later input is waited for."""
+        """Report the posterior once nothing is under way and no later input is waited for."""
         self.stop.at_once = True
         state = self.live.finish()
-        self.sink.write({**state_fields(state.t, state, self.probabilities), "final": True})
+        each = [f"{name} {mean:.4g} +- {state.sd[name]:.2g}" for name, mean in state.mean.items()]
+        fields = state_fields(state.t, state, self.probabilities)
+        message = f"{_samples(state.sample)}, {listed(each)}"
+        self.report(Event("final", message, t=state.t, count=state.sample, state=fields))
 
     def _report_state(self, sample: Sample, t: float, state: Any) -> None:
         """Report an alarm, and a loss of accuracy where it begins."""

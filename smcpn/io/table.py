@@ -9,9 +9,9 @@ from __future__ import annotations
 import codecs
 import csv
 import logging
-import re
 from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +24,26 @@ from smcpn.io.dialect import (
     DECIMALS,
     DELIMITERS,
     LOOKED_AT,
+    LOOKED_AT_CHARACTERS,
     Asked,
     Dialect,
-    Reading,
+    Marks,
     TextLine,
     best_reading,
     fits,
+    header_fields,
     split_line,
-    thousands,
 )
 from smcpn.io.fields import (
     COMMENT,
     DATES,
+    DAY,
     LONGEST,
+    MINUTES,
     MISSING,
     BadLineError,
     is_value,
+    kind_of,
     read_date,
     read_number,
     split_unit,
@@ -61,10 +65,13 @@ class TextTable:
     ----------
     path : Path
     dialect : Dialect
+    stated : bool
+        Whether the decimal mark was stated, and not guessed.
     """
 
     path: Path
     dialect: Dialect
+    stated: bool = False
 
     @classmethod
     def open(
@@ -107,8 +114,6 @@ class TextTable:
             DELIMITERS if delimiter is None else (delimiter,),
             DECIMALS if decimal is None else (decimal,),
         )
-        if decimal is None and best.decimal == ",":
-            _refuse_thousands(path, best)
         return cls(
             path,
             Dialect(
@@ -124,7 +129,13 @@ class TextTable:
                 and (delimiter is not None or best.delimiter == ",")
                 and (decimal is not None or best.decimal == "."),
             ),
+            stated=decimal is not None,
         )
+
+    @property
+    def holds_gaps(self) -> bool:
+        """Whether an empty line is a missing sample: where there is one column, without times."""
+        return len(self.dialect.names) == 1
 
     @property
     def begins_with_numbers(self) -> bool:
@@ -152,23 +163,39 @@ class TextTable:
         Raises
         ------
         InputError
-            If a line has other columns, or a field is no number: the line is named.
+            If a line has other columns, or a field is no number: the line is named. If numbers
+            can be read in two ways, or samples without times have empty lines between them.
         """
-        parsers: dict[str, Callable[[Sequence[str]], Any]] = dict.fromkeys(numbers, self._numbers)
+        parsers: dict[str, Parser] = dict.fromkeys(numbers, self.numbers)
+        clock, marks, gaps = _Clock(self, time), Marks(self.dialect.decimal), _Gaps(self)
         if time is not None:
-            parsers[time] = self._times
+            parsers[time] = clock.times
         if label is not None:
             parsers[label] = _labels
         pieces: dict[str, list[Any]] = {name: [] for name in parsers}
         for first, lines in self._chunks():
-            for name, values in self._parsed(first, lines, parsers).items():
+            if time is None:
+                gaps.see(first, lines)
+            for name, values in self._parsed(first, lines, parsers, marks).items():
                 pieces[name].append(values)
+        self._refuse_thousands(marks)
+        clock.tell()
         found: dict[str, Any] = {}
         for name in list(pieces):
             # One at a time: a column is held twice, never the whole file.
-            parts = pieces.pop(name)
-            found[name] = np.concatenate(parts) if parts else np.empty(0)
+            found[name] = clock.joined(pieces.pop(name))[: gaps.kept]
         return found
+
+    def _refuse_thousands(self, marks: Marks) -> None:
+        """Refuse numbers that may have decimals or thousands behind their mark, where all may."""
+        doubtful, mark = marks.doubtful(self.dialect.delimiter), self.dialect.decimal
+        if doubtful and not self.stated:
+            raise InputError(
+                f"{self.path}: {shown(doubtful)} may be a decimal number or a number of thousands, "
+                f'and so may all others: state decimal = "{mark}" (--decimal {mark}) for decimals, '
+                "or write the thousands without a mark",
+                argument="decimal",
+            )
 
     def line_of(self, sample: int) -> int:
         """Return the line of a sample."""
@@ -184,10 +211,11 @@ class TextTable:
         """Whether a line holds a sample: it is no comment, and no header of a file strung on."""
         text = line.strip()
         if not text or text.startswith(COMMENT):
-            return False
+            return not text and self.holds_gaps
         if text[0].isdigit() or text[0] in "+-.,;\t":
             return True
-        names = [split_unit(name)[0] for name in self._split(line)]
+        fields = header_fields(line, self.dialect.delimiter)
+        names = [split_unit(name)[0] for name in fields]
         return not any(self.dialect.names) or names[: len(self.dialect.names)] != list(
             self.dialect.names
         )
@@ -213,13 +241,16 @@ class TextTable:
                 number += len(lines)
 
     def _parsed(
-        self, first: int, lines: list[str], parsers: dict[str, Callable[[Sequence[str]], Any]]
+        self, first: int, lines: list[str], parsers: dict[str, Parser], marks: Marks
     ) -> dict[str, Any]:
         """Values of lines by column, all at once where no line is out of the ordinary."""
         places = {name: self.dialect.names.index(name) for name in parsers}
         try:
             columns = self._columns(lines, sorted(set(places.values())))
-            return {name: parse(columns[places[name]]) for name, parse in parsers.items()}
+            values = {name: parse(columns[places[name]]) for name, parse in parsers.items()}
+            for name in values:
+                marks.see(name, columns[places[name]])
+            return values
         except (ValueError, TypeError):
             pass
         found: dict[str, list[Any]] = {name: [] for name in parsers}
@@ -230,9 +261,10 @@ class TextTable:
                 fields = self._fields(line)
                 for name, parse in parsers.items():
                     found[name].append(_one(name, fields[places[name]], parse))
+                    marks.see(name, [fields[places[name]]])
             except BadLineError as error:
                 raise InputError(f"{self.path}, line {number}: {error}") from None
-        return {name: np.concatenate(values) for name, values in found.items() if values}
+        return {name: _joined(values) for name, values in found.items() if values}
 
     def _columns(self, lines: list[str], places: list[int]) -> dict[int, Sequence[str]]:
         """Fields of lines by column.
@@ -242,11 +274,16 @@ class TextTable:
         ValueError
             If the lines do not all have the columns that are named.
         """
-        content = [line for line in lines if line and line[0] != COMMENT and not line.isspace()]
+        content = [
+            line
+            for line in lines
+            if (line and line[0] != COMMENT and not line.isspace())
+            or (self.holds_gaps and not line.strip())
+        ]
         mark, least = self.dialect.delimiter, len(self.dialect.names)
         quoted = any('"' in line for line in content)
         if mark == " " or quoted:
-            rows = list(csv.reader(content, delimiter=mark) if quoted else map(str.split, content))
+            rows = _quoted(content, mark) if quoted else list(map(str.split, content))
             widths = {len(row) for row in rows}
             if len(rows) != len(content) or widths - {least}:
                 raise ValueError
@@ -276,9 +313,9 @@ class TextTable:
         return fields
 
     def _split(self, line: str) -> list[str]:
-        return split_line(line, self.dialect.delimiter)
+        return split_line(line, self.dialect.delimiter) or [""]
 
-    def _numbers(self, column: Sequence[str]) -> Array:
+    def numbers(self, column: Sequence[str]) -> Array:
         """Numbers of a column.
 
         Raises
@@ -305,14 +342,160 @@ class TextTable:
                 ]
             )
 
-    def _times(self, column: Sequence[str]) -> NDArray[Any]:
-        """Times of a column: seconds, or dates to the microsecond."""
+
+Parser = Callable[[Sequence[str]], Any]
+"""From the fields of a column to its values; a `ValueError` where one is none."""
+
+
+class _Clock:
+    """Reads times, which are all numbers, or all dates of one kind.
+
+    Parameters
+    ----------
+    table : TextTable
+    column : str or None
+        Of the times.
+    """
+
+    def __init__(self, table: TextTable, column: str | None) -> None:
+        self._table, self._column = table, column
+        unit = table.dialect.units.get(column or "", "")
+        self._minutes = unit.lower() in MINUTES
+        self._kinds: dict[str, str] = {}
+        self._without_seconds = ""
+
+    def times(self, column: Sequence[str]) -> NDArray[Any]:
+        """Return numbers, or dates to the microsecond; NaN, or no date, where one is missing."""
         try:
-            return self._numbers(column)
+            values = self._table.numbers(column)
         except ValueError:
-            return np.array(
-                [read_date(one).replace(tzinfo=None) for one in column], dtype="datetime64[us]"
+            return np.array([self._date(one) for one in column], dtype="datetime64[us]")
+        if not np.isnan(values).all():
+            self._kinds.setdefault("a number", column[0])
+        return values
+
+    def _date(self, text: str) -> datetime | None:
+        text = text.strip()
+        if text.lower() in MISSING:
+            return None
+        if self._minutes:
+            minutes, _, seconds = text.partition(":")
+            self._kinds.setdefault("minutes and seconds", text)
+            return datetime(*DAY.timetuple()[:3]) + timedelta(
+                minutes=read_number(minutes), seconds=read_number(seconds)
             )
+        moment = read_date(text)
+        self._kinds.setdefault(kind_of(moment), text)
+        if text.count(":") == 1 and len(text) <= len("00:00"):
+            self._without_seconds = self._without_seconds or text
+        return moment.replace(tzinfo=None)
+
+    def joined(self, parts: list[Any]) -> Any:
+        """Return a column of its pieces.
+
+        Raises
+        ------
+        InputError
+            If some times are numbers and others dates, or only some name a zone: nobody knows the
+            time between.
+        """
+        if len(self._kinds) > 1:
+            kinds = " and ".join(f"{kind} ({shown(text)})" for kind, text in self._kinds.items())
+            raise InputError(
+                f"{self._table.path}: time '{self._column}' is {kinds}: write all times alike"
+            )
+        return _joined(parts) if parts else np.empty(0)
+
+    def tell(self) -> None:
+        """Log which unit was read where times have two parts."""
+        if self._without_seconds:
+            _log.warning(
+                "%s",
+                visible(
+                    f"{self._table.path.name}: times such as {shown(self._without_seconds)} are "
+                    "read as hours and minutes; where they are minutes and seconds, say so in the "
+                    f"header, as '{self._column} [mm:ss]'"
+                ),
+            )
+
+
+class _Gaps:
+    """Empty lines among samples whose times are counted.
+
+    Of one column they are missing samples but for those at its end. Of several they are refused:
+    they may be a way to write the file.
+    """
+
+    def __init__(self, table: TextTable) -> None:
+        self._table = table
+        self._filled = self._between = self._open = self._first = 0
+
+    def see(self, first: int, lines: Sequence[str]) -> None:
+        """Take note of lines.
+
+        Raises
+        ------
+        InputError
+            If a sample of several columns follows an empty line.
+        """
+        for number, line in enumerate(lines, start=first):
+            if not line or line.isspace():
+                self._open += 1
+                self._first = self._first or number
+                continue
+            if line[0] == COMMENT:
+                continue
+            self._filled += 1
+            if self._open:
+                if not self._table.holds_gaps:
+                    raise InputError(
+                        f"{self._table.path}, line {self._first} is empty, and samples are counted "
+                        "to know their times: remove it, or write the marks of a missing sample"
+                    )
+                self._between, self._open = self._between + 1, 0
+
+    @property
+    def kept(self) -> int | None:
+        """Index behind the last sample, negative, None where no empty lines are at the end.
+
+        Raises
+        ------
+        InputError
+            If there are empty lines between all samples, as programs write that end lines twice.
+        """
+        if 1 < self._filled == self._between + 1:
+            raise InputError(
+                f"{self._table.path} has an empty line between all samples: remove these lines, or "
+                "write 'nan' where a sample is missing"
+            )
+        return -self._open if self._open and self._table.holds_gaps else None
+
+
+def _quoted(lines: Sequence[str], delimiter: str) -> list[list[str]]:
+    """Fields of lines with quotes.
+
+    Raises
+    ------
+    ValueError
+        If a quote is not closed, or text follows one that is.
+    """
+    try:
+        lines = [line.strip(" ") for line in lines]
+        spaced = delimiter == " "
+        reader = csv.reader(lines, delimiter=delimiter, strict=True, skipinitialspace=spaced)
+        return list(reader)
+    except csv.Error as error:
+        raise ValueError(str(error)) from None
+
+
+def _joined(parts: list[Any]) -> Any:
+    """Return a column of its pieces; of dates a piece without any has NaN."""
+    if {part.dtype.kind for part in parts} == {"f", "M"}:
+        parts = [part if part.dtype.kind == "M" else np.full(len(part), _NO_DATE) for part in parts]
+    return np.concatenate(parts)
+
+
+_NO_DATE = np.datetime64("NaT", "us")
 
 
 def _labels(column: Sequence[str]) -> NDArray[np.str_]:
@@ -343,27 +526,21 @@ def _one(name: str, text: str, parse: Callable[[Sequence[str]], Any]) -> Any:
         pass
     if parse is _labels:
         raise BadLineError(f"'{name}' is empty, and tells experiments apart: fill in its label")
-    if getattr(parse, "__name__", "") == "_times":
-        raise BadLineError(f"'{name}' is {shown(text)}, no time: write {DATES}")
-    if re.fullmatch(r"[+-]?\d[\d.,' ]*\d", text):
-        remedy = "write numbers without marks of thousands, or state the decimal mark (decimal)"
-        raise BadLineError(f"'{name}' is {shown(text)}, no number: {remedy}")
+    marked = "write numbers without marks of thousands, or state the decimal mark (decimal)"
+    numeric = text[-1:].isdigit() and set(text) <= _MARKED
+    if getattr(parse, "__name__", "") == "times":
+        remedy = marked if numeric else f"write {DATES}"
+        raise BadLineError(f"'{name}' is {shown(text)}, no time: {remedy}")
+    if numeric:
+        raise BadLineError(f"'{name}' is {shown(text)}, no number: {marked}")
     raise BadLineError(
         f"'{name}' is {shown(text)}, no number: correct it, or leave the field empty where the "
         "sample is missing"
     )
 
 
-def _refuse_thousands(path: Path, reading: Reading) -> None:
-    """Refuse numbers that may have decimals or thousands behind the comma, where all may."""
-    doubtful = thousands([one for row in reading.samples.values() for one in row])
-    if doubtful:
-        raise InputError(
-            f"{path}: {shown(doubtful)} may be a decimal number or a number of thousands, and "
-            'so may all others: state decimal = "," (--decimal ,) for decimals, or write the '
-            "thousands without a mark",
-            argument="decimal",
-        )
+_MARKED = frozenset("0123456789+-.,' ")
+"""Characters of numbers with marks of decimals and thousands."""
 
 
 def _beginning(path: Path) -> tuple[str, list[TextLine]]:
@@ -375,11 +552,13 @@ def _beginning(path: Path) -> tuple[str, list[TextLine]]:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     encoding = _encoding(path, head)
     lines: list[TextLine] = []
+    left = LOOKED_AT_CHARACTERS
     with _opened(path, encoding) as file:
         for number in range(1, LOOKED_AT + 1):
             text = file.readline(LONGEST + 1)
-            if not text:
+            if not text or left <= 0:
                 break
+            left -= len(text)
             if len(text) > LONGEST:
                 raise InputError(
                     f"{path}, line {number} has more than {LONGEST} characters: save one sample a "

@@ -148,9 +148,8 @@ class Wanted:
                 axis = time_axis(t, unit, self.to.get(self.time) or self.t_unit)
         u = self._converted(source, self.inputs, measured.u, measured.units)
         y = self._converted(source, self.outputs, measured.y, measured.units)
-        noted = {self.to.get(one, measured.units.get(one, "")) for one in self.outputs}
-        unit = noted.pop() if len(noted) == 1 else ""
-        return told_gaps(Record(u=u, y=y, **axis, hold=self.hold, y_unit=unit, name=name))
+        units = [self.to.get(one, measured.units.get(one, "")) for one in self.outputs]
+        return told_gaps(Record(u=u, y=y, **axis, hold=self.hold, y_unit=units, name=name))
 
     def _converted(
         self, source: str, columns: Sequence[str], values: Array, noted: Mapping[str, str]

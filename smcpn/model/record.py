@@ -65,8 +65,9 @@ class Record(WithCard):
         The record is whole periods of a steady state.
     start : float
         Time of the first sample where ``dt`` is given.
-    y_unit : str
-        Unit of the outputs, for tables and figures.
+    y_unit : str or sequence of str
+        Unit of the outputs, or of each of them, for tables and figures: ``["mg/L", "%"]``. It is
+        kept as one text, ``"mg/L, %"``.
     t_unit : str
         Unit of time, for tables and figures: ``"h"``. Rates and dead times of the model are in it
         too; nothing is converted. Records of one problem have the same.
@@ -92,7 +93,7 @@ class Record(WithCard):
     hold: str = "foh"
     periodic: bool = False
     start: float = 0.0
-    y_unit: str = ""
+    y_unit: str | Sequence[str] = ""
     t_unit: str = "s"
     name: str = "record"
     u_function: InputFunction | None = None
@@ -106,6 +107,9 @@ class Record(WithCard):
             self, "name", "y_unit", "t_unit", "periodic", "u_function", "u_before", "u_after", "cut"
         )
         put("t_unit", time_unit(self.t_unit))
+        given = () if isinstance(self.y_unit, str) else tuple(self.y_unit)
+        if not isinstance(self.y_unit, str):
+            put("y_unit", _joined_units(given))
         if callable(self.u):
             put("u_function", self.u)
             put("u", None)
@@ -128,6 +132,12 @@ class Record(WithCard):
             u = _columns(self._called(self.u_function), "u", self.name)
         put("u", np.empty((len(self.t), 0)) if u is None else u)
         put("y", np.full((len(self.t), 0), np.nan) if y is None else y)
+        if given and y is not None and len(given) != y.shape[1]:
+            raise InputError(
+                f"{self.name}: y_unit has {_count(len(given), 'unit')} for "
+                f"{_count(y.shape[1], 'output')}: give one for all, or one for each",
+                argument="y_unit",
+            )
         for name, values in (("u", self.u), ("y", self.y)):
             length = len(np.asarray(values))
             if length != len(self.t):
@@ -318,7 +328,7 @@ class Record(WithCard):
 
     def unit_of(self, output: int) -> str:
         """Unit of an output by its number: that of all where one is known, "" where none is."""
-        units = self.y_unit.split(", ")
+        units = str(self.y_unit).split(_BETWEEN_UNITS)
         return units[output if output < len(units) else 0]
 
     @property
@@ -459,6 +469,16 @@ class Record(WithCard):
         if self.dt is not None:
             changes["t"] = None
         return replace(self, **changes)
+
+
+_BETWEEN_UNITS = ", "
+
+
+def _joined_units(units: Sequence[str]) -> str:
+    """Units of several outputs as one text; one for all where they are the same."""
+    if len(set(units)) == 1:
+        return units[0]
+    return _BETWEEN_UNITS.join(one.replace(_BETWEEN_UNITS, ",") for one in units)
 
 
 class InFile(NamedTuple):

@@ -369,5 +369,6 @@ def stream_record(problem: Problem, history: History, samples: int) -> Record:
         start=float(t[0]) if uniform else 0.0,
         hold=template.hold,
         y_unit=template.y_unit,
+        t_unit=template.t_unit,
         name=template.name,
     )

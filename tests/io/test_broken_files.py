@@ -27,7 +27,17 @@ TEXTS = {
     "time back": ("t,u,x\n# again\n" + P + "0,1,2", "line 6: time 't' is 0 after 0.2: .*experim"),
     "time twice": ("t,u,x\n" + P + "0.2,1,2", "line 5: time 't' is 0.2 after 0.2: .*digits"),
     "infinite": ("t,u,x\n" + P + "0.3,1,1e400\n", "line 5: output 'x' is infinite: leave it empty"),
-    "date": ("t,u,x\n24.12.2025 9:00,1,2\n" + P, r"line 2: 't' is '24.12.* as 2026-01-31 12:00"),
+    "date": ("t,u,x\n05/12/2025 9:00,1,2\n" + P, r"line 2: 't' is '05/12.* as 2026-01-31 12:00"),
+    "thousands with points": ("t;u;x\n0;998;2\n1;999;2\n2;1.000;2\n", r"'1.000' may be .*\"\.\""),
+    "points and semicolons": ("t;u;x\n0;1.234;2\n1;2.345;3\n", r"'1.234' may be .*--decimal \."),
+    "text behind quotes": ('t,u,x\n0,"1"5,2\n' + P, "line 2: 'u' is '\"1\"5', no number"),
+    "quote for ever": ('t,u,x\n0,1,"2\n' + (P * 12_000), r"line 2: 'x' is '\"2', no number"),
+    "times of two kinds": ("t,u,x\n2026-01-01,1,2\n5,1,2\n", "time 't' is a date .* and a number"),
+    "some with zones": (
+        "t,u,x\n2026-01-01T00:00Z,1,2\n2026-01-01T00:01,1,2\n", "a date with a zone .* and a date"
+    ),
+    "no date": ("t,u,x\n2026-01-01,1,2\n,1,2\n", "line 3: time 't' is missing: fill it in"),
+    "comma of times": ("t;u;x\n0,5;1.5;2\n1,5;2;3\n", "line 2: 't' is '0,5', no time: .*decimal"),
     "header only": ("t,u,x\n", "has 0 samples: give at least two"),
     "empty": ("", "is empty"),
     "no header": (P, r"line 1 holds numbers.* 3 columns: name all with header = .*--columns"),

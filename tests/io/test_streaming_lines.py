@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from itertools import pairwise
 
 import numpy as np
@@ -293,7 +294,7 @@ def test_lines_of_loggers_are_read_as_their_files_are(name):
         (b"1,234;2,345\n0,1;1,5\n", [(0.1, 1.5)], "may be a decimal number or .* --decimal ,"),
         (b"0;1\n1;2,5\n2;2.5\n", [(0.0, 1.0), (1.0, 2.5)], "'2.5' is not a number"),
         (b"1,2,\n3,4\n", [(3.0, 4.0)], "a column is empty, .* --columns"),
-        (b"31.01.2026 12:00;1;2\n1;2\n", [(1.0, 2.0)], "write seconds, or dates as 2026"),
+        (b"01/02/2026 12:00;1;2\n1;2\n", [(1.0, 2.0)], "write seconds, or dates as 2026"),
         (b"x force t\n1,2,3\n", [], r"1 column instead of 3 \(x, force, t\)"),
         (b"# x force t\n1,2,3\n", [], "a comment names the columns x, force, t"),
         (b"System ready\n1,2\n3,x\n", [(1.0, 2.0)], "'x' is not a number"),
@@ -333,3 +334,23 @@ def test_a_unit_below_the_names_and_one_in_latin_1_are_converted():
 def test_a_header_without_a_time_is_told():
     _, events = read(b"Time;force;x\n0;1;2\n1;1;2\n")
     assert [event.kind for event in events] == ["format", "untimed"]
+
+
+HOSTILE = ("[" * 65000, "[ " * 32000, "a[" * 32000, " " * 65000 + "x", "1" * 65000 + "x",
+           "x\t" * 32000, "(" * 65000 + ")")  # fmt: skip
+
+
+@pytest.mark.parametrize("line", HOSTILE)
+def test_a_long_line_takes_no_longer_than_its_length(line):
+    """In processor time, and far from what is quadratic in the length, which takes minutes."""
+    begin = time.process_time()
+    for before in (b"", b"t,force,x\n", b"0,1,2\n"):
+        samples, _ = read(before + b"t,force,x" + line.encode() + b"\n0.5,1,2\n0.6,1,2\n")
+        assert samples
+    assert time.process_time() - begin < 20.0
+
+
+def test_a_mark_of_thousands_in_a_stream():
+    samples, events = read(b"998;1\n999;1\n1.000;1\n1.5;2\n")
+    assert [float(s.u[0]) for s in samples] == [998.0, 999.0, 1.5]
+    assert [e.line for e in events if e.kind == "bad-line"] == [3]

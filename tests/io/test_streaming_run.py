@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -17,6 +18,7 @@ import pytest
 from small_stream import SAMPLES, TEXT, online
 
 from smcpn import EKF0, Online
+from smcpn.checkpoint.inspection import inspect
 from smcpn.cli.app import main
 from smcpn.cli.stream import StreamOptions, stream_model
 from smcpn.config import load_system
@@ -60,19 +62,21 @@ def posteriors(path: Path) -> list[dict]:
     return [{key: line[key] for key in line if key not in CLOCK} for line in lines_of(path)]
 
 
-def test_a_line_for_every_sample_and_a_final_one(folder, capsys):
-    assert stream() == 0
+def test_a_line_for_every_sample_and_a_final_event(folder, capsys):
+    assert stream(events="events.jsonl") == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line["t"] for line in lines[:-1]] == [t for t, _, _ in SAMPLES]
-    assert lines[-1]["t"] == pytest.approx(SAMPLES[-1][0])
+    assert [line["t"] for line in lines] == [t for t, _, _ in SAMPLES]
     assert [line["n"] for line in lines[:3]] == [1, 2, 3]
-    assert ["final" in line for line in lines] == [False] * 40 + [True]
+    assert lines[0]["projected"] is None
+    (final,) = [e for e in lines_of(folder / "events.jsonl") if e["event"] == "final"]
+    assert (final["count"], final["t"]) == (40, pytest.approx(SAMPLES[-1][0]))
+    assert final["message"].startswith("40 samples, c 0.5")
     live = online(begin=40, solver=EKF0(order=2, steps=2))
-    last = lines[-1]
+    last = final["state"]
     assert last["mean"] == live.finish().mean
+    assert last.keys() == lines[-1].keys()
     assert len(last["quantiles"]["k"]) == 3
     assert last["alarm"] is None
-    assert lines[0]["projected"] is None
 
 
 def test_limit_and_no_quantiles(folder):
@@ -118,11 +122,12 @@ def test_events_for_people_and_for_programs(folder, capsys):
     stream(to="out.jsonl")
     text = capsys.readouterr().err.splitlines()
     assert text[0] == "smcpn: bad-line 2: 1 column instead of 3, skipped: 'noise'"
-    assert len(text) == 4
+    assert len(text) == 5
+    assert text[-1].startswith("smcpn: final: ")
     stream(to="out.jsonl", events="events.jsonl")
     assert capsys.readouterr().err == ""
     events = lines_of(folder / "events.jsonl")
-    assert [e["event"] for e in events] == ["bad-line", "duplicate", "gap", "end"]
+    assert [e["event"] for e in events] == ["bad-line", "duplicate", "gap", "end", "final"]
     assert {e["event"] for e in events} <= set(KINDS)
     assert (events[0]["line"], events[2]["count"]) == (2, 2)
     stream(to="out.jsonl", events="-")
@@ -142,9 +147,13 @@ def test_a_resumed_run_writes_the_file_of_an_uninterrupted_one(folder):
     # Killed between the last checkpoint and the final line.
     assert stream(**options) == 0
     assert posteriors(folder / "out.jsonl") == posteriors(folder / "whole.jsonl")
+    told = inspect(folder / "live.h5")
+    assert "model       oscillator(x, v, u), unknown c, k" in told
+    assert re.search("samples     40 to t = .* s\nsolver      EKF0", told)
+    assert re.search("particles, ESS .*\nparameter .*\nc +0.5", told)
     events = lines_of(folder / "events.jsonl")
     assert [(e["event"], e["count"]) for e in events] == [
-        ("checkpoint", 12), ("duplicate", 12), ("end", 1)]  # fmt: skip
+        ("checkpoint", 12), ("duplicate", 12), ("end", 1), ("final", 40)]  # fmt: skip
 
 
 def test_checkpoints_come_when_due_and_a_failure_is_reported(tmp_path, monkeypatch):
@@ -362,7 +371,7 @@ def test_on_a_terminal_the_view_prints_events_above_itself(folder, monkeypatch):
     assert "2 samples, t = 0.1 s" in text
     text = on_a_terminal(monkeypatch, events="events.jsonl")
     assert "[bold]noise" not in text
-    assert [e["event"] for e in lines_of(folder / "events.jsonl")] == ["bad-line", "end"]
+    assert [e["event"] for e in lines_of(folder / "events.jsonl")] == ["bad-line", "end", "final"]
 
 
 def test_the_command_refuses_in_one_sentence(folder, monkeypatch, capsys):
@@ -386,7 +395,7 @@ def test_the_command_ends_with_the_code_of_the_run(folder, monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
-    assert capsys.readouterr().out.count("\n") == 41
+    assert capsys.readouterr().out.count("\n") == 40
 
 
 def test_a_full_disk_under_the_events_is_said_once(folder, capsys):

@@ -156,6 +156,64 @@ def test_words_below_the_names_are_units_where_one_is(tmp_path, line, unit):
     assert (len(record), record.y_unit) == (2, unit)
 
 
+@pytest.mark.parametrize(
+    ("header", "times", "interval", "told"),
+    [
+        ("t", ("00:00", "00:01", "00:02"), 60.0, "as hours and minutes.*'t \\[mm:ss\\]'"),
+        ("t", ("00:00:00", "00:01:00", "00:02:00"), 60.0, ""),
+        ("t [mm:ss]", ("59:59", "60:00", "60:01"), 1.0, ""),
+        ("t", ("31.12.2025 9:59", "31.12.2025 10:00", "31.12.2025 10:01"), 60.0, ""),
+        ("t", ("2026/1/31", "2026/2/1", "2026/2/2"), 86400.0, ""),
+        ("t", ("01/30/2026", "01/31/2026", "02/02/2026"), None, ""),
+    ],
+)
+def test_times_as_loggers_write_them(tmp_path, caplog, header, times, interval, told):
+    path = written(tmp_path, f"{header},x\n" + "".join(f"{one},1\n" for one in times))
+    record = smcpn.read_record(path, time="t", outputs="x")
+    assert record.dt == interval
+    assert re.search(told, caplog.text)
+    assert bool(told) == ("hours and minutes" in caplog.text)
+
+
+def test_an_empty_line_of_one_column_is_a_missing_sample(tmp_path):
+    text = "x [mm]\n1\n\n3\n# later\n\n\n6\n7\n\n\n"
+    record = smcpn.read_record(written(tmp_path, text), dt=0.5, outputs="x")
+    np.testing.assert_array_equal(record.y[:, 0], [1, np.nan, 3, np.nan, np.nan, 6, 7])
+    with pytest.raises(smcpn.InputError, match="an empty line between all samples"):
+        smcpn.read_record(written(tmp_path, "x\n1\n\n2\n\n3\n\n4\n"), dt=0.5, outputs="x")
+    with pytest.raises(smcpn.InputError, match="line 3 is empty, and samples are counted"):
+        smcpn.read_record(written(tmp_path, "x,u\n1,1\n\n2,2\n"), dt=0.5, outputs="x")
+    record = smcpn.read_record(written(tmp_path, "x,u\n1,1\n2,2\n\n# end\n"), dt=0.5, outputs="x")
+    assert len(record) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "u"),
+    [
+        ("t;u;x\n0;1.234;2\n0.5;2.345;3\n", [1.234, 2.345]),
+        ("t,u,x\n1,1.234,2\n2,2.345,3\n", [1.234, 2.345]),
+        ("t;u;x\n0;1234;2\n1;2.345;3\n", [1234, 2.345]),
+        ("t;u;x\n0,5;1;2\n1,5;2;3\n", [1, 2]),
+    ],
+)
+def test_a_mark_that_can_only_be_that_of_decimals(tmp_path, text, u):
+    np.testing.assert_array_equal(read(written(tmp_path, text)).u[:, 0], u)
+
+
+def test_units_of_several_outputs_go_with_the_record(tmp_path):
+    path = written(tmp_path, "t,conc [mg/L],PCA [%]\n0,1,2\n1,2,3\n2,3,4\n")
+    record = smcpn.read_record(path, time="t", outputs=["conc", "PCA"])
+    assert record.y_unit == "mg/L, %"
+    assert [record[1:].unit_of(j) for j in range(2)] == ["mg/L", "%"]
+    assert [axes.get_ylabel() for axes in record.plot().axes] == [
+        "output 1 (mg/L)", "output 2 (%)"]  # fmt: skip
+    given = smcpn.Record(y=record.y, dt=1.0, y_unit=["mg/L", "%"])
+    assert (given.y_unit, given.unit_of(1)) == (record.y_unit, "%")
+    assert smcpn.Record(y=record.y, dt=1.0, y_unit="m").unit_of(1) == "m"
+    with pytest.raises(smcpn.InputError, match="y_unit has 1 unit for 2 outputs"):
+        smcpn.Record(y=record.y, dt=1.0, y_unit=["m"])
+
+
 def test_other_words_below_the_names_are_no_numbers(tmp_path):
     path = written(tmp_path, "t,x\nstart,idle\n0,1\n1,2\n")
     with pytest.raises(smcpn.InputError, match="line 2: 'x' is 'idle', no number"):
