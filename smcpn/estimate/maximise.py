@@ -19,6 +19,7 @@ from smcpn.distributed.workers import Workers, workers_of
 from smcpn.errors import InputError, listed, shown, whole_number
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import with_marginal_scales
+from smcpn.estimate.matched import matched_starts
 from smcpn.estimate.multistart import (
     check_search,
     explained,
@@ -33,7 +34,7 @@ from smcpn.likelihood.derivatives import at_home
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.information import uninformed
 from smcpn.likelihood.registry import likelihood_name
-from smcpn.likelihood.steps import finer_solver
+from smcpn.likelihood.steps import enough_steps, finer_solver
 from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.distribution import support
 from smcpn.model.prior import Prior
@@ -255,11 +256,16 @@ def maximise(
 
         rng = np.random.default_rng(seed)
         points = None if starts is None else given_starts(density, starts, rng)
+        matched = matched_starts(density) if points is None else points[:0]
+        if automatic and len(matched):
+            there = problem.prior.natural(matched[:1])[0]
+            function = by(enough_steps(problem, function.solver, there, function.likelihood))
+            density = LogDensity(function, target, say)
         climb = with_marginal_scales(chosen_search(method, function), density)
         maximum: Maximum | None = None
         try:
             if points is None:
-                found = searched_in_rounds(climb, density, plan, iterations, search, rng)
+                found = searched_in_rounds(climb, density, plan, iterations, search, rng, matched)
             else:
                 found = searched(climb, density, points, plan, iterations, search)
             finer = finer_solver(problem, function.solver)

@@ -277,9 +277,7 @@ class _Problem:
         """Smooth the outputs, and scale the system by what comes of it."""
         measured = logarithms(records) if relative else records
         variances = noise_variances(measured) if noise is None else np.square(noise)
-        start = first_path(
-            measured, observe, variances, LibraryRate(system).equations(), relative
-        )
+        start = first_path(measured, observe, variances, LibraryRate(system).equations(), relative)
         scale = _sizes(start.path)
         rate = LibraryRate(system.scaled(scale, _sizes(np.concatenate([r.u for r in records]))))
         scaled = Start(start.path / scale, start.rate / scale, start.deviation / scale)
