@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import cache
@@ -21,14 +21,16 @@ from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import with_marginal_scales
 from smcpn.estimate.matched import matched_starts
 from smcpn.estimate.multistart import (
+    FAR,
     check_search,
     explained,
+    left_unexplained,
     searched,
     searched_in_rounds,
     searched_on,
     without_artefacts,
 )
-from smcpn.estimate.search import AUTOMATIC, INTERRUPTED, Found, check_method, chosen_search
+from smcpn.estimate.search import AUTOMATIC, EDGE, INTERRUPTED, Found, check_method, chosen_search
 from smcpn.estimate.shift import following, judged
 from smcpn.likelihood.derivatives import at_home
 from smcpn.likelihood.gradient import LogLikelihood
@@ -39,6 +41,7 @@ from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.distribution import support
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, check_problem
+from smcpn.results.ends import TWICE_BELOW
 from smcpn.results.maximum import POSTERIOR, Maximum, StartResult
 from smcpn.solver import Solver
 from smcpn.status import status
@@ -272,7 +275,7 @@ def maximise(
             if len(found) > 1 and finer is not None:
                 found = without_artefacts(density, found, LogDensity(by(finer), target, say))
             maximum = judged(highest_end(density, climb.name, found), not automatic, by)
-            while automatic and (solver := following(maximum)) is not None:
+            while automatic and (solver := _next_solver(maximum, by)) is not None:
                 density = LogDensity(by(solver), target, say)
                 # From where they were: more steps change a maximum that is nearly right.
                 found = searched_on(climb, density, plan[-1:], iterations, search, found)
@@ -353,11 +356,49 @@ def more_starts(searches: int) -> int:
     return max(MANY, 2 * searches)
 
 
-def _doubt(maximum: Maximum, density: LogDensity) -> str:
-    """Say that one search alone has found the highest of several ends: a higher one may be missed.
+def _next_solver(maximum: Maximum, by: Callable[[Solver], LogLikelihood]) -> Solver | None:
+    """Return the solver with which ``steps="auto"`` goes on; None where steps are enough.
 
-    Lifted paths that end where the data are explained are believed.
+    They are judged at the maximum, and where a search is higher that has not converged: steps that
+    are enough on a mode of little motion may be what keeps searches from the right one.
     """
+    solver, higher = following(maximum), _unfinished(maximum)
+    if solver is not None or higher is None:
+        return solver
+    finer = finer_solver(maximum.problem, maximum.solver)
+    if finer is None:
+        return None
+    theta = maximum.problem.prior.unconstrained(higher.values[None, :])
+    there = LogDensity(by(finer), maximum.target).value(theta)[0]
+    return None if abs(there - higher.log_density) < FAR else finer
+
+
+def _unfinished(maximum: Maximum) -> StartResult | None:
+    """Return the end of the highest search that did not converge, where it is clearly higher.
+
+    One that ran off to the edge of a prior's support is none.
+    """
+    cut = [one for one in maximum.starts if not (one.success or one.reason.startswith(EDGE))]
+    top = max(cut, key=lambda one: one.log_density, default=None)
+    above = top is not None and top.log_density > maximum.log_density + TWICE_BELOW
+    return top if above else None
+
+
+def _doubt(maximum: Maximum, density: LogDensity) -> str:
+    """Say why a higher mode may have been missed; empty where nothing tells.
+
+    Lifted paths that end where the data are explained are believed, though they be one alone.
+    """
+    if not maximum.found:
+        return ""
+    if (higher := _unfinished(maximum)) is not None:
+        return (
+            f"a search that did not converge ({higher.reason}) reached a log {maximum.target} of "
+            f"{higher.log_density:.6g}, higher than the {maximum.log_density:.6g} of the maximum "
+            "that others converged to"
+        )
+    if unexplained := left_unexplained(density, maximum.theta):
+        return unexplained
     several = len(maximum.starts) > 1 and maximum.found
     if not several or maximum.independent > 1:
         return ""

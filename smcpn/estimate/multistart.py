@@ -68,6 +68,8 @@ UNEXPLAINED = 0.1, 0.5
 """Share of the outputs' variance that a mode may leave: twice what is noise between these."""
 RESOLVED = 0.0, 0.1
 """The same where slopes of the outputs are known, so that only one mode may have them."""
+BEYOND_NOISE = 0.1, np.inf
+"""The same, of an end that is doubted."""
 
 
 def check_search(search: str) -> None:
@@ -335,8 +337,7 @@ def undoubted(density: LogDensity, found: Sequence[Found]) -> bool:
     share = np.mean([as_high(end, best.log_density) for end in ends])
     if not (best.success and (share >= AGREEING or settled(found))):
         return False
-    most = max(int(np.isfinite(record.y).sum(axis=0).max()) for record in problem.records)
-    return most < MANY_VALUES or explained(density, best.theta)
+    return _few(problem) or explained(density, best.theta)
 
 
 def explained(density: LogDensity, theta: Array, shares: tuple[float, float] = UNEXPLAINED) -> bool:
@@ -349,23 +350,52 @@ def explained(density: LogDensity, theta: Array, shares: tuple[float, float] = U
     shares : tuple of float
         Least and most of the outputs' variance that the residuals may have, in the mean.
     """
+    over = _over_allowed(density, theta, shares)
+    return over is not None and over <= 1.0
+
+
+def left_unexplained(density: LogDensity, theta: Array) -> str:
+    """Say that parameters (d,) leave much more of the outputs than noise; empty where not.
+
+    Differences of few samples do not tell the noise.
+    """
+    over = None
+    if not _few(density.log_likelihood.problem):
+        over = _over_allowed(density, theta, BEYOND_NOISE)
+    if over is None or over <= 1.0:
+        return ""
+    over_noise = _over_allowed(density, theta, (0.0, np.inf))
+    assert over_noise is not None
+    return (
+        f"residuals at the highest end are {np.sqrt(2.0 * over_noise):.2g} times the noise that "
+        "the samples show, so that a higher mode was missed or the model is wrong"
+    )
+
+
+def _over_allowed(density: LogDensity, theta: Array, shares: tuple[float, float]) -> float | None:
+    """Mean square of residuals over what is allowed; None where no mean square can be told."""
     problem = density.log_likelihood.problem
     model = problem.model
     if model.density is not None or model.coloured or model.process_noise is not None:
-        return False
+        return None
     values = problem.prior.natural(theta[None, :])
     variances = model.noise_variances(values)[:, 0]
     counts = np.isfinite(np.concatenate([record.y for record in problem.records])).sum(axis=0)
-    allowed = _allowed(problem, shares)
     constant = float(np.sum(counts * np.log(2.0 * np.pi * variances)))
     square = -2.0 * float(density.log_likelihood(values)[0]) - constant
-    return bool(square <= np.sum(counts * allowed / variances))
+    return float(square / np.sum(counts * _allowed(problem, shares) / variances))
 
 
 def _allowed(problem: Problem, shares: tuple[float, float]) -> Array:
     """Variance that residuals of each output may have, (q,): twice that of noise, within shares."""
     noise, spread = difference_variances(problem.records)
     return spread * np.clip(2.0 * noise / spread, *shares)
+
+
+def _few(problem: Problem) -> bool:
+    """Whether no record has so many values that it may be many periods long."""
+    most = max(int(np.isfinite(record.y).sum(axis=0).max()) for record in problem.records)
+    return most < MANY_VALUES
 
 
 def distinct_ends(density: LogDensity, found: Sequence[Found]) -> tuple[Array, NDArray[np.int64]]:
