@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import cache
@@ -21,7 +21,6 @@ from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import with_marginal_scales
 from smcpn.estimate.matched import matched_starts
 from smcpn.estimate.multistart import (
-    FAR,
     check_search,
     explained,
     left_unexplained,
@@ -51,6 +50,8 @@ Array = NDArray[np.float64]
 Starts = int | Mapping[str, Any] | Sequence[Any] | Array | None
 MANY = 20
 """Searches that are advised where so few leave a doubt."""
+DOUBLED = 2
+"""Most times that steps are doubled for a search that has not converged."""
 
 
 def given_starts(density: LogDensity, starts: Starts, rng: np.random.Generator) -> Array:
@@ -275,7 +276,9 @@ def maximise(
             if len(found) > 1 and finer is not None:
                 found = without_artefacts(density, found, LogDensity(by(finer), target, say))
             maximum = judged(highest_end(density, climb.name, found), not automatic, by)
-            while automatic and (solver := _next_solver(maximum, by)) is not None:
+            doubled = 0
+            while automatic and (solver := _next_solver(maximum, doubled)) is not None:
+                doubled += following(maximum) is None
                 density = LogDensity(by(solver), target, say)
                 # From where they were: more steps change a maximum that is nearly right.
                 found = searched_on(climb, density, plan[-1:], iterations, search, found)
@@ -356,21 +359,21 @@ def more_starts(searches: int) -> int:
     return max(MANY, 2 * searches)
 
 
-def _next_solver(maximum: Maximum, by: Callable[[Solver], LogLikelihood]) -> Solver | None:
+def _next_solver(maximum: Maximum, doubled: int) -> Solver | None:
     """Return the solver with which ``steps="auto"`` goes on; None where steps are enough.
 
-    They are judged at the maximum, and where a search is higher that has not converged: steps that
-    are enough on a mode of little motion may be what keeps searches from the right one.
+    Steps that are enough at the maximum may be what keeps a higher search from its end: it creeps
+    along where the solution by such steps diverges. They are doubled twice at most for it.
+
+    Parameters
+    ----------
+    doubled : int
+        How often that was so.
     """
-    solver, higher = following(maximum), _unfinished(maximum)
-    if solver is not None or higher is None:
-        return solver
-    finer = finer_solver(maximum.problem, maximum.solver)
-    if finer is None:
-        return None
-    theta = maximum.problem.prior.unconstrained(higher.values[None, :])
-    there = LogDensity(by(finer), maximum.target).value(theta)[0]
-    return None if abs(there - higher.log_density) < FAR else finer
+    solver = following(maximum)
+    if solver is None and doubled < DOUBLED and _unfinished(maximum) is not None:
+        return finer_solver(maximum.problem, maximum.solver)
+    return solver
 
 
 def _unfinished(maximum: Maximum) -> StartResult | None:
