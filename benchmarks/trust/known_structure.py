@@ -24,7 +24,7 @@ SEEDS, QUICK_SEEDS, FIRST_SEED = 40, 3, 7000
 SECONDS = 1.0
 SAME = 0.05
 """Nats below the highest end known that count as the same."""
-LONG = 60
+LONG = 20
 """Draws from the prior that the long search begins at, beside the truth."""
 RATE: Any = stats.lognorm(1.0)
 SLOPE: Any = stats.norm(0.0, 1.0)

@@ -160,7 +160,8 @@ def test_a_higher_search_that_did_not_converge_is_doubted_and_calls_for_finer_st
     steps = maximum.solver.steps
     assert _next_solver(maximum, 0) is None
     finer = _next_solver(lesser, 0)
-    assert finer is not None and finer.steps == 2 * steps
+    assert finer is not None
+    assert finer.steps == 2 * steps
     assert _next_solver(lesser, 2) is None
 
 
