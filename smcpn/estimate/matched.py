@@ -21,6 +21,7 @@ equations: a generalized smoothing approach. JRSS B 69, for what it does not rea
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import NamedTuple
 
 import casadi as ca
 import numpy as np
@@ -49,19 +50,42 @@ SAMPLES = 2000
 """Samples of the beginning of long records that are smoothed."""
 NUMBERS = 500_000
 """Derivatives of all regressions that are held at once; of more, samples are left out evenly."""
+TURNING, POINTS = 256, 4
+"""Draws from the prior, and samples, for which it is asked how fast the equations turn."""
 MOST = 4
 """Most hills of the regression that are searched from."""
 LEAST = 1e-6
 """Standard deviation of a slope, as a share of their own, that rounding and the spline leave."""
 
 
-def matched_starts(density: LogDensity) -> Array:
-    """Return starts (S, d) whose equations have the slopes of the smoothed outputs, best first.
+class Matched(NamedTuple):
+    """Starts whose equations have the slopes of the smoothed outputs.
+
+    Attributes
+    ----------
+    starts : ndarray, (S, d)
+        Unconstrained coordinates, the best first.
+    alone : bool
+        Whether other parameters that lead through the samples have these slopes too: none that the
+        prior allows turn so fast that samples of the states hide it.
+    """
+
+    starts: Array
+    alone: bool
+
+    @classmethod
+    def none(cls, parameters: int) -> Matched:
+        """Return no start."""
+        return cls(np.empty((0, parameters)), False)
+
+
+def matched_starts(density: LogDensity) -> Matched:
+    """Return starts near the data.
 
     None where outputs do not tell the states, or a scale that a prior learns is among the
     parameters.
     """
-    problem, none = density.log_likelihood.problem, np.empty((0, len(density.names)))
+    problem, none = density.log_likelihood.problem, Matched.none(len(density.names))
     model = problem.model.with_numbers()
     skipped = model.process_noise is not None or model.delay is not None
     if skipped or problem.ode.functions or problem.prior.scales:
@@ -76,7 +100,7 @@ def matched_starts(density: LogDensity) -> Array:
     matching = None
     with suppress(InputError):  # too few samples, or a state that nothing tells
         matching = Matching(density, beginning(problem, SAMPLES), model, observe, known)
-    return none if matching is None else matching.tops()
+    return none if matching is None else Matched(matching.tops(), matching.alone)
 
 
 def _observed(model: Model) -> tuple[list[int], Array, Array] | None:
@@ -143,6 +167,10 @@ class Matching:
         )
         path = first_path(records, matrix, self._shown, equations)
         self._linear = not ca.depends_on(ca.jacobian(model.rhs, model.theta), model.theta)
+        hidden = np.linalg.matrix_rank(matrix) < self._n
+        self._periodic = hidden or not ca.depends_on(ca.jacobian(model.rhs, model.x), model.x)
+        self._clocked = ca.depends_on(ca.jacobian(model.rhs, model.t), model.theta)
+        self._interval = float(np.median(np.concatenate([np.diff(one.t) for one in records])))
         self._initial = [Field(model, state) for state in model.initial]
         begins = np.cumsum([0, *(len(record) for record in records)])[:-1]
         self._begin, self._deviation = path.path[begins], path.deviation
@@ -158,6 +186,23 @@ class Matching:
         self._u = np.concatenate([record.u for record in records])[::step]
         self._t = np.concatenate([record.t for record in records])[::step]
         self._least = LEAST**2 * np.mean(self._slope**2, axis=0) + np.finfo(float).tiny
+
+    @property
+    def alone(self) -> bool:
+        """See `Matched`; by the eigenvalues of f_x, for draws from the prior.
+
+        A nonlinear system that turns once more between samples of all its states comes to others.
+        """
+        if self._clocked or not self._periodic:
+            return not self._clocked
+        some = np.linspace(0, len(self._x) - 1, POINTS).astype(int)
+        values = self.prior.natural(self._draws[:TURNING])
+        x = np.broadcast_to(self._x[some], (len(values), POINTS, self._n))
+        by = self._rate.with_derivatives(x, self._u[some], self._t[some], values)[1]
+        by = by[..., : self._n]
+        if not np.isfinite(by).all():
+            return False
+        return bool(np.abs(np.linalg.eigvals(by).imag).max() * self._interval < np.pi)
 
     def tops(self) -> Array:
         """Return the highest points of different hills, (S, d), the highest first."""

@@ -19,7 +19,7 @@ from smcpn.distributed.workers import Workers, workers_of
 from smcpn.errors import InputError, listed, shown, whole_number
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import with_marginal_scales
-from smcpn.estimate.matched import matched_starts
+from smcpn.estimate.matched import Matched, matched_starts
 from smcpn.estimate.multistart import (
     check_search,
     explained,
@@ -260,9 +260,10 @@ def maximise(
 
         rng = np.random.default_rng(seed)
         points = None if starts is None else given_starts(density, starts, rng)
-        matched = matched_starts(density) if points is None else points[:0]
-        if automatic and len(matched):
-            there = problem.prior.natural(matched[:1])[0]
+        d = len(problem.names)
+        matched = matched_starts(density) if points is None else Matched.none(d)
+        if automatic and len(matched.starts):
+            there = problem.prior.natural(matched.starts[:1])[0]
             function = by(enough_steps(problem, function.solver, there, function.likelihood))
             density = LogDensity(function, target, say)
         climb = with_marginal_scales(chosen_search(method, function), density)

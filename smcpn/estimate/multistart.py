@@ -2,11 +2,11 @@
 
 Draws from the prior that are more likely than those around them are searched from first, and the
 parameters that match the slopes of the outputs (`matched`). Where the latter lead to the highest
-end, and it leaves of the outputs what is noise, that is all: whatever else explains states that
-were measured has their slopes too. Rounds of further starts follow otherwise, until every height
-that matters was found twice: a mode is missed only where few draws of the prior, of some `ENOUGH`
-searches less than one in ten, lead to it. Where the ends remain in doubt, searches over path and
-parameters together look again.
+end, and it leaves of the outputs what is noise, that is all: whatever else explains the states has
+their slopes too, but where the prior allows it to turn unseen between samples. Rounds of further
+starts follow otherwise, until every height that matters was found twice: a mode is missed only
+where few draws of the prior, of some `ENOUGH` searches less than one in ten, lead to it. Where the
+ends remain in doubt, searches over path and parameters together look again.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from smcpn.errors import InputError, shown
 from smcpn.estimate.lifted.measurements import difference_variances
 from smcpn.estimate.lifted.starts import lifted_ends
 from smcpn.estimate.log_density import LogDensity
+from smcpn.estimate.matched import Matched
 from smcpn.estimate.search import AUTOMATIC, LIMIT, Found, Search
 from smcpn.model.problem import Problem
 from smcpn.results.ends import TWICE_BELOW, as_high, heights
@@ -135,7 +136,7 @@ def searched_in_rounds(
     iterations: int,
     search: str,
     rng: np.random.Generator,
-    matched: Array,
+    matched: Matched,
 ) -> list[Found]:
     """Search from draws of the prior, as many as what is found calls for, and return the ends.
 
@@ -146,18 +147,17 @@ def searched_in_rounds(
 
     Parameters
     ----------
-    matched : ndarray, (M, d)
-        Of `matched_starts`.
+    matched : Matched
+        Starts that match slopes of the outputs.
     """
     hills = likely_hills(density, rng)
     if search == LIFTED:
         return searched(climb, density, hills, stages, iterations, search)
     look, first = min(iterations, FIRST_LOOK), len(hills)
-    found = climb(density, np.concatenate([hills, matched]), stages, look)
+    found = climb(density, np.concatenate([hills, matched.starts]), stages, look)
     found[first:] = [replace(one, lifted=True) for one in found[first:]]
-    while not (settled(found) or _told_by_slopes(density, found)) and (
-        count := _further_searches(density, found)
-    ):
+    told = matched.alone and _told_by_slopes(density, found)
+    while not (told or settled(found)) and (count := _further_searches(density, found)):
         each = EACH if len(found) < ENOUGH else MANY_EACH
         draws = max(EACH * count, min(each * count, int(_affordable(density))))
         starts = further_starts(density, rng, count, draws)

@@ -28,6 +28,12 @@ def oscillator(x, v, u, *, c, k):
 
 
 @smcpn.ode
+def rotation(x, y, *, w):
+    """Rotation at the angular velocity w."""
+    return w * y, -w * x
+
+
+@smcpn.ode
 def square_decay(x, *, a):
     """Decay whose rate has a sign that no sample tells."""
     return -(a**2) * x
@@ -69,7 +75,7 @@ TRUTH = {
 @pytest.mark.parametrize("name", CASES)
 def test_starts_are_near_the_truth(name):
     problem = CASES[name]
-    (first, *_) = problem.prior.natural(matched_starts(log_density(problem)))
+    (first, *_) = problem.prior.natural(matched_starts(log_density(problem)).starts)
     np.testing.assert_allclose(first, TRUTH[name], rtol=0.15)
 
 
@@ -94,7 +100,7 @@ def test_every_hill_of_the_slopes_is_found():
         square_decay, smcpn.Record(t=t, y=y), observe="x", noise=0.01, initial=[1.0],
         prior={"a": stats.norm(0.5, 0.7)},
     )  # fmt: skip
-    found = problem.prior.natural(matched_starts(log_density(problem)))
+    found = problem.prior.natural(matched_starts(log_density(problem)).starts)
     np.testing.assert_allclose(np.sort(found[:, 0]), [-0.8, 0.8], atol=0.03)
 
 
@@ -113,7 +119,7 @@ def oscillator_of(observe: Any) -> smcpn.Problem:
 
 def test_a_velocity_is_told_by_the_equation_of_the_position():
     problem = oscillator_of("x")
-    (found,) = problem.prior.natural(matched_starts(log_density(problem)))
+    (found,) = problem.prior.natural(matched_starts(log_density(problem)).starts)
     np.testing.assert_allclose(found, [0.3, 2.0], rtol=0.1)
 
 
@@ -122,7 +128,7 @@ def test_a_velocity_is_told_by_the_equation_of_the_position():
 )
 def test_outputs_that_do_not_tell_the_states_give_no_start(observe):
     problem = oscillator_of(observe)
-    assert matched_starts(log_density(problem)).shape == (0, 2)
+    assert matched_starts(log_density(problem)).starts.shape == (0, 2)
 
 
 def test_few_samples_give_no_start():
@@ -131,7 +137,7 @@ def test_few_samples_give_no_start():
         decay, smcpn.Record(t=t, y=np.exp(-t)), observe="x", noise=0.01,
         initial=[1.0], prior={"rate": stats.lognorm(1.0)},
     )  # fmt: skip
-    assert len(matched_starts(log_density(problem))) == 0
+    assert len(matched_starts(log_density(problem)).starts) == 0
 
 
 def slow_decay(y: np.ndarray) -> smcpn.Maximum:
@@ -173,3 +179,18 @@ def test_one_search_that_matches_slopes_is_believed():
         for noise in ("sigma", 1.0)
     ]  # fmt: skip
     assert told[0] < 12 < told[1]
+
+
+@pytest.mark.parametrize(("interval", "alone"), [(0.1, True), (1.0, False)])
+def test_a_prior_that_reaches_an_alias_needs_more_searches(interval, alone):
+    """A rotation through the same samples, once more between each two of them."""
+    t = np.arange(0.0, 30.0, interval)
+    y = np.column_stack([np.cos(0.5 * t), -np.sin(0.5 * t)])
+    y += 0.02 * np.random.default_rng(0).normal(size=y.shape)
+    problem = smcpn.Problem(
+        rotation, smcpn.Record(t=t, y=y), observe=["x", "y"], noise=0.02, initial=[1.0, 0.0],
+        prior={"w": stats.lognorm(1.0)},
+    )  # fmt: skip
+    found = matched_starts(log_density(problem))
+    assert len(found.starts)
+    assert found.alone == alone
