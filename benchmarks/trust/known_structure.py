@@ -109,8 +109,13 @@ def _outcome(name: str, seed: int) -> tuple[float, float, bool]:
         begin = time.process_time()
         found = smcpn.laplace(problem, seed=seed, threads=1).maximum
         seconds = time.process_time() - begin
-        long = partial(smcpn.maximise, problem, solver=found.solver, seed=seed, threads=1)
-        best = max(long(starts=structure.truth).log_density, long(starts=LONG).log_density)
+        starts: tuple[Any, ...] = (structure.truth, LONG)
+        best = max(
+            smcpn.maximise(
+                problem, solver=found.solver, starts=one, seed=seed, threads=1
+            ).log_density
+            for one in starts
+        )
     return seconds, best - found.log_density, bool(found.warnings)
 
 

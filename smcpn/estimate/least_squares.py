@@ -29,7 +29,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from math import ceil
 from typing import Protocol
 
@@ -94,7 +94,7 @@ class Climbed(Protocol):
     prior: Prior
     bounds: Array
 
-    @property
+    @cached_property
     def noise(self) -> list[int]:
         """See `LogDensity.noise`."""
         ...

@@ -21,6 +21,7 @@ equations: a generalized smoothing approach. JRSS B 69, for what it does not rea
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import cached_property
 from typing import NamedTuple
 
 import casadi as ca
@@ -154,7 +155,7 @@ class Matching:
         observe: tuple[list[int], Array, Array],
         known: NDArray[np.bool_],
     ) -> None:
-        self.prior, self.bounds, self.noise = density.prior, density.bounds, density.noise
+        self.prior, self.bounds, self._density = density.prior, density.bounds, density
         self.scale, self._centre, self._n = density.scale, density.centre, len(known)
         outputs, matrix, rest = observe
         records = [record.with_outputs(record.y[:, outputs] - rest) for record in problem.records]
@@ -186,6 +187,11 @@ class Matching:
         self._u = np.concatenate([record.u for record in records])[::step]
         self._t = np.concatenate([record.t for record in records])[::step]
         self._least = LEAST**2 * np.mean(self._slope**2, axis=0) + np.finfo(float).tiny
+
+    @cached_property
+    def noise(self) -> list[int]:
+        """See `LogDensity.noise`."""
+        return self._density.noise
 
     @property
     def alone(self) -> bool:

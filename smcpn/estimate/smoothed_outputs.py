@@ -164,7 +164,7 @@ def first_path(
             if len(hidden) == 1:
                 break
         else:
-            names = listed(equations.states[k] for k in np.flatnonzero(~seen))
+            names = listed(equations.states[k] for k in np.flatnonzero(~seen).tolist())
             raise InputError(
                 f"state {names} is neither observed nor in a known equation of one that is: "
                 "observe it, or give an equation such as x' = v as known"
