@@ -72,8 +72,8 @@ class Structure:
 
         clean = solve_ivp(right, (0.0, 20.0), self.begin, t_eval=t, rtol=1e-9, atol=1e-9).y.T
         y = clean + self.noise * np.random.default_rng(FIRST_SEED + seed).normal(size=clean.shape)
-        prior = dict.fromkeys(self.truth, self.prior)
-        prior["sigma"] = stats.lognorm(1.0, scale=0.1)
+        sigma: Any = stats.lognorm(1.0, scale=0.1)
+        prior = {name: self.prior for name in self.truth} | {"sigma": sigma}  # noqa: C420
         return Problem(
             self.ode, smcpn.Record(t=t, y=y), observe=list(self.ode.states), noise="sigma",
             prior=prior, initial=list(self.initial),

@@ -180,12 +180,15 @@ def maximise(
         As of `identify`; a `LogLikelihood` of the problem brings its solver.
     solver : EKF0, EKF1 or RK4, optional
         As of `identify`. ``steps="auto"`` begins with what the prior calls for, and refines until
-        twice as many steps would shift the maximum by less than .1 posterior sd.
+        twice as many steps would shift the maximum by less than .1 posterior sd, and no search is
+        higher that does not converge.
     starts : int, mapping, or array, optional
         A number of draws from the prior; or values by name, one or (S,) each, with the prior
         median for the rest; or values (S, d) or (d,). By default as many draws as it takes to find
         every height that matters twice, 24 to 96; fewer, at least four, where these would cost more
-        than a run of `identify`. Those that are more likely than the draws around them come first.
+        than a run of `identify`. Those that are more likely than the draws around them come first,
+        and parameters that match the slopes of the outputs, where these tell all states: if they
+        explain the outputs they are enough.
         Modes to which fewer than a tenth of the prior leads may be missed.
     stages : sequence of sequence of str, optional
         Parameters that are free in each stage, the others stay; a stage with all of them ends it.
