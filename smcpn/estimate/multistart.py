@@ -164,7 +164,7 @@ def searched_in_rounds(
         if not len(starts):
             break
         found += climb(density, starts, stages, look)
-    if search == AUTOMATIC and not undoubted(density, found):
+    if search == AUTOMATIC and not (told or undoubted(density, found)):
         found[:first] = _lifted(climb, density, hills, stages, iterations, found[:first])
     return _finished(climb, density, stages, iterations - look, found)
 
