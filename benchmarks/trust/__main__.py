@@ -15,7 +15,7 @@ from benchmarks.rows import Study, command
 PARTS: tuple[str, ...] = (
     "steps", "stiff", "moves", "checks", "robust", "coloured", "cancellation", "starts",
     "short_records", "several_modes", "curved", "stiff_wall", "wells",
-    "prior_drawn", "others", "sequel", "cost", "said_first",
+    "prior_drawn", "others", "sequel", "cost", "said_first", "known_structure",
 )  # fmt: skip
 """Modules of this package with a mapping ``STUDIES`` each."""
 

@@ -77,7 +77,7 @@ def inspect(
         ),
     ] = None,
 ) -> None:
-    """Print what is in the checkpoint of a run or a stream, or the records that a system is to learn from.
+    """Print what a checkpoint of a run or a stream holds, or the records that a system learns from.
 
     Example: smcpn inspect run.h5
 

@@ -29,8 +29,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from math import ceil
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,7 @@ from smcpn.estimate.search import (
     Search,
 )
 from smcpn.likelihood.gradient import LogLikelihood
+from smcpn.model.prior import Prior
 
 Array = NDArray[np.float64]
 _log = logging.getLogger(__name__)
@@ -84,6 +86,22 @@ EXACT = 20_000
 """Solver steps times parameters up to which Hessians cost less than the steps that they save."""
 LEAST_RATIO = 0.2
 """Least factor of a standard deviation of the noise in a step."""
+
+
+class Climbed(Protocol):
+    """What is climbed: a log density of unconstrained coordinates, as `LogDensity`."""
+
+    prior: Prior
+    bounds: Array
+
+    @cached_property
+    def noise(self) -> list[int]:
+        """See `LogDensity.noise`."""
+        ...
+
+    def expansion(self, theta: Array, share: float = 1.0, /) -> tuple[Array, Array, Array]:
+        """See `LogDensity.expansion`."""
+        ...
 
 
 class LevenbergMarquardt(Search):
@@ -138,7 +156,7 @@ def _at_once(
 ) -> list[Found]:
     """Search on the whole record."""
     climbs = climbed(density, starts, stages, iterations, damping=damping)
-    return [_found(climb) for climb in climbs]
+    return [_found(density, climb) for climb in climbs]
 
 
 def _by_piece(
@@ -155,7 +173,7 @@ def _by_piece(
     worth = tops > tops.max(initial=-np.inf) - LOWER
     chosen = sorted({int(k) for k in leader[worth]})
     again = climbed(density, begins[chosen], stages[-1:], iterations, damping=NEAR_DAMPING)
-    climbs = dict(zip(chosen, map(_found, again), strict=True))
+    climbs = {k: _found(density, climb) for k, climb in zip(chosen, again, strict=True)}
     found: list[Found] = []
     for k, climb in enumerate(first):
         spent = ceil(PIECE * climb.evaluations)
@@ -190,8 +208,15 @@ def _leaders(climbs: Sequence[Climb], moved: NDArray[np.bool_]) -> NDArray[np.in
     return leader
 
 
+def distinct(climbs: Sequence[Climb]) -> list[Climb]:
+    """Return the searches that ended in different places, the highest first."""
+    ordered = sorted(climbs, key=lambda climb: -climb.value)
+    leader = _leaders(ordered, np.ones(len(ordered), dtype=bool))
+    return [climb for k, climb in enumerate(ordered) if leader[k] == k]
+
+
 def climbed(
-    density: LogDensity,
+    density: Climbed,
     starts: Array,
     stages: Sequence[Sequence[int]],
     iterations: int,
@@ -208,7 +233,7 @@ def climbed(
     damping : float
         Of the first step of a stage.
     """
-    climbs = [Climb(density, start, stages, iterations, damping) for start in starts]
+    climbs = [Climb(start, stages, iterations, damping) for start in starts]
     rounds = 0
     while searching := [climb for climb in climbs if not climb.reason]:
         points = np.stack([climb.trial for climb in searching])
@@ -238,13 +263,11 @@ class Climb:
 
     def __init__(
         self,
-        density: LogDensity,
         start: Array,
         stages: Sequence[Sequence[int]],
         iterations: int,
         damping: float,
     ) -> None:
-        self.density = density
         self._stages, self._iterations = [list(free) for free in stages], iterations
         self._first_damping = damping
         self._obstacle = ""
@@ -345,7 +368,7 @@ class Climb:
         return CONVERGED if gained <= rounding else NO_BETTER
 
 
-def choose_trials(density: LogDensity, climbs: Sequence[Climb]) -> None:
+def choose_trials(density: Climbed, climbs: Sequence[Climb]) -> None:
     """Choose the next trial of each search, or end it; their algebra is done together."""
     while climbs:
         steps, distances = _steps(density, climbs)
@@ -360,7 +383,7 @@ def choose_trials(density: LogDensity, climbs: Sequence[Climb]) -> None:
         climbs = staged
 
 
-def _steps(density: LogDensity, climbs: Sequence[Climb]) -> tuple[Array, Array]:
+def _steps(density: Climbed, climbs: Sequence[Climb]) -> tuple[Array, Array]:
     """Damped steps (S, d), and squared distances (S,) of the maxima that the slopes predict.
 
     What each step promises is kept with its search.
@@ -398,7 +421,7 @@ def _steps(density: LogDensity, climbs: Sequence[Climb]) -> tuple[Array, Array]:
     return clipped, np.sum(along**2 / eigenvalues, axis=1)
 
 
-def _moved(density: LogDensity, climbs: Sequence[Climb], steps: Array) -> Array:
+def _moved(density: Climbed, climbs: Sequence[Climb], steps: Array) -> Array:
     """Points (S, d) after steps (S, d), which are of the variance where a parameter is noise."""
     theta, prior = np.stack([climb.theta for climb in climbs]), density.prior
     moved = theta + steps
@@ -417,9 +440,8 @@ def _moved(density: LogDensity, climbs: Sequence[Climb], steps: Array) -> Array:
     return np.clip(moved, *density.bounds.T)
 
 
-def _found(climb: Climb) -> Found:
+def _found(density: LogDensity, climb: Climb) -> Found:
     """Return the end of a climb as what a search found."""
-    density = climb.density
     edge = Region(density.names, density.scale, density.bounds).at_edge(climb.theta)
     return Found(
         theta=climb.theta,

@@ -20,25 +20,28 @@ from smcpn.distributed.workers import Workers, workers_of
 from smcpn.errors import InputError, listed, shown, whole_number
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import with_marginal_scales
+from smcpn.estimate.matched import Matched, matched_starts
 from smcpn.estimate.multistart import (
     check_search,
     explained,
+    left_unexplained,
     searched,
     searched_in_rounds,
     searched_on,
     without_artefacts,
 )
-from smcpn.estimate.search import AUTOMATIC, INTERRUPTED, Found, check_method, chosen_search
+from smcpn.estimate.search import AUTOMATIC, EDGE, INTERRUPTED, Found, check_method, chosen_search
 from smcpn.estimate.shift import following, judged
 from smcpn.likelihood.derivatives import at_home
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.information import uninformed
 from smcpn.likelihood.registry import likelihood_name
-from smcpn.likelihood.steps import finer_solver
+from smcpn.likelihood.steps import enough_steps, finer_solver
 from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.distribution import support
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, check_problem
+from smcpn.results.ends import TWICE_BELOW
 from smcpn.results.maximum import POSTERIOR, Maximum, StartResult
 from smcpn.solver import Solver
 from smcpn.status import status
@@ -48,6 +51,8 @@ Array = NDArray[np.float64]
 Starts = int | Mapping[str, Any] | Sequence[Any] | Array | None
 MANY = 20
 """Searches that are advised where so few leave a doubt."""
+DOUBLED = 2
+"""Most times that steps are doubled for a search that has not converged."""
 
 
 def given_starts(density: LogDensity, starts: Starts, rng: np.random.Generator) -> Array:
@@ -176,12 +181,15 @@ def maximise(
         As of `identify`; a `LogLikelihood` of the problem brings its solver.
     solver : EKF0, EKF1 or RK4, optional
         As of `identify`. ``steps="auto"`` begins with what the prior calls for, and refines until
-        twice as many steps would shift the maximum by less than .1 posterior sd.
+        twice as many steps would shift the maximum by less than .1 posterior sd, and no search is
+        higher that does not converge.
     starts : int, mapping, or array, optional
         A number of draws from the prior; or values by name, one or (S,) each, with the prior
         median for the rest; or values (S, d) or (d,). By default as many draws as it takes to find
         every height that matters twice, 24 to 96; fewer, at least four, where these would cost more
-        than a run of `identify`. Those that are more likely than the draws around them come first.
+        than a run of `identify`. Those that are more likely than the draws around them come first,
+        and parameters that match the slopes of the outputs, where these tell all states: if they
+        explain the outputs they are enough.
         Modes to which fewer than a tenth of the prior leads may be missed.
     stages : sequence of sequence of str, optional
         Parameters that are free in each stage, the others stay; a stage with all of them ends it.
@@ -256,18 +264,26 @@ def maximise(
 
         rng = np.random.default_rng(seed)
         points = None if starts is None else given_starts(density, starts, rng)
+        d = len(problem.names)
+        matched = matched_starts(density) if points is None else Matched.none(d)
+        if automatic and len(matched.starts):
+            there = problem.prior.natural(matched.starts[:1])[0]
+            function = by(enough_steps(problem, function.solver, there, function.likelihood))
+            density = LogDensity(function, target, say)
         climb = with_marginal_scales(chosen_search(method, function), density)
         maximum: Maximum | None = None
         try:
             if points is None:
-                found = searched_in_rounds(climb, density, plan, iterations, search, rng)
+                found = searched_in_rounds(climb, density, plan, iterations, search, rng, matched)
             else:
                 found = searched(climb, density, points, plan, iterations, search)
             finer = finer_solver(problem, function.solver)
             if len(found) > 1 and finer is not None:
                 found = without_artefacts(density, found, LogDensity(by(finer), target, say))
             maximum = judged(highest_end(density, climb.name, found), not automatic, by)
-            while automatic and (solver := following(maximum)) is not None:
+            doubled = 0
+            while automatic and (solver := _next_solver(maximum, doubled)) is not None:
+                doubled += following(maximum) is None
                 density = LogDensity(by(solver), target, say)
                 # From where they were: more steps change a maximum that is nearly right.
                 found = searched_on(climb, density, plan[-1:], iterations, search, found)
@@ -348,11 +364,49 @@ def more_starts(searches: int) -> int:
     return max(MANY, 2 * searches)
 
 
-def _doubt(maximum: Maximum, density: LogDensity) -> str:
-    """Say that one search alone has found the highest of several ends: a higher one may be missed.
+def _next_solver(maximum: Maximum, doubled: int) -> Solver | None:
+    """Return the solver with which ``steps="auto"`` goes on; None where steps are enough.
 
-    Lifted paths that end where the data are explained are believed.
+    Steps that are enough at the maximum may be what keeps a higher search from its end: it creeps
+    along where the solution by such steps diverges. They are doubled twice at most for it.
+
+    Parameters
+    ----------
+    doubled : int
+        How often that was so.
     """
+    solver = following(maximum)
+    if solver is None and doubled < DOUBLED and _unfinished(maximum) is not None:
+        return finer_solver(maximum.problem, maximum.solver)
+    return solver
+
+
+def _unfinished(maximum: Maximum) -> StartResult | None:
+    """Return the end of the highest search that did not converge, where it is clearly higher.
+
+    One that ran off to the edge of a prior's support is none.
+    """
+    cut = [one for one in maximum.starts if not (one.success or one.reason.startswith(EDGE))]
+    top = max(cut, key=lambda one: one.log_density, default=None)
+    above = top is not None and top.log_density > maximum.log_density + TWICE_BELOW
+    return top if above else None
+
+
+def _doubt(maximum: Maximum, density: LogDensity) -> str:
+    """Say why a higher mode may have been missed; empty where nothing tells.
+
+    Lifted paths that end where the data are explained are believed, though they be one alone.
+    """
+    if not maximum.found:
+        return ""
+    if (higher := _unfinished(maximum)) is not None:
+        return (
+            f"a search that did not converge ({higher.reason}) reached a log {maximum.target} of "
+            f"{higher.log_density:.6g}, higher than the {maximum.log_density:.6g} of the maximum "
+            "that others converged to"
+        )
+    if unexplained := left_unexplained(density, maximum.theta):
+        return unexplained
     several = len(maximum.starts) > 1 and maximum.found
     if not several or maximum.independent > 1:
         return ""

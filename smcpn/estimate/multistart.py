@@ -1,9 +1,12 @@
 """Searches from several starts: from where, how many, and whether their ends can be believed.
 
-Draws from the prior that are more likely than those around them are searched from first. Rounds of
-further starts follow, until every height that matters was found twice: a mode is missed only
-where few draws of the prior, of some `ENOUGH` searches less than one in ten, lead to it. Where
-the ends remain in doubt, searches over path and parameters together look again.
+Draws from the prior that are more likely than those around them are searched from first, and the
+parameters that match the slopes of the outputs (`matched`). Where the latter lead to the highest
+end, and it leaves of the outputs what is noise, that is all: whatever else explains the states has
+their slopes too, but where the prior allows it to turn unseen between samples. Rounds of further
+starts follow otherwise, until every height that matters was found twice: a mode is missed only
+where few draws of the prior, of some `ENOUGH` searches less than one in ten, lead to it. Where the
+ends remain in doubt, searches over path and parameters together look again.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ from smcpn.errors import InputError, shown
 from smcpn.estimate.lifted.measurements import difference_variances
 from smcpn.estimate.lifted.starts import lifted_ends
 from smcpn.estimate.log_density import LogDensity
+from smcpn.estimate.matched import Matched
 from smcpn.estimate.search import AUTOMATIC, LIMIT, Found, Search
+from smcpn.model.problem import Problem
 from smcpn.results.ends import TWICE_BELOW, as_high, heights
 from smcpn.results.maximum import StartResult
 
@@ -60,9 +65,12 @@ NEGLIGIBLE = 30.0
 """Nats below the best at which a search that was cut short is given up."""
 AGREEING = 0.5
 """Share of the searches that end in the highest mode, from which it is not doubted."""
-UNEXPLAINED = 0.1
-"""Share of the outputs' variance that a mode may leave, or twice what is noise, up to half."""
-MOST_UNEXPLAINED = 0.5
+UNEXPLAINED = 0.1, 0.5
+"""Share of the outputs' variance that a mode may leave: twice what is noise between these."""
+RESOLVED = 0.0, 0.1
+"""The same where slopes of the outputs are known, so that only one mode may have them."""
+BEYOND_NOISE = 0.1, np.inf
+"""The same, of an end that is doubted."""
 
 
 def check_search(search: str) -> None:
@@ -128,26 +136,35 @@ def searched_in_rounds(
     iterations: int,
     search: str,
     rng: np.random.Generator,
+    matched: Matched,
 ) -> list[Found]:
     """Search from draws of the prior, as many as what is found calls for, and return the ends.
 
-    A first round has four to six starts, a second one `ENOUGH` with these, each further one as many
-    as were before. They end when every height that matters was found twice, or after `MOST`
-    searches; of a record or a model that is expensive, before they would cost more than a run.
+    A first round has four to six starts and those that are ``matched``, a second one `ENOUGH` with
+    these, each further one as many as were before. They end when every height that matters was
+    found twice, or slopes of the outputs led to the highest, or after `MOST` searches; of a record
+    or a model that is expensive, before they would cost more than a run.
+
+    Parameters
+    ----------
+    matched : Matched
+        Starts that match slopes of the outputs.
     """
     hills = likely_hills(density, rng)
     if search == LIFTED:
         return searched(climb, density, hills, stages, iterations, search)
     look, first = min(iterations, FIRST_LOOK), len(hills)
-    found = climb(density, hills, stages, look)
-    while not settled(found) and (count := _further_searches(density, found)):
+    found = climb(density, np.concatenate([hills, matched.starts]), stages, look)
+    found[first:] = [replace(one, lifted=True) for one in found[first:]]
+    told = matched.alone and _told_by_slopes(density, found)
+    while not (told or settled(found)) and (count := _further_searches(density, found)):
         each = EACH if len(found) < ENOUGH else MANY_EACH
         draws = max(EACH * count, min(each * count, int(_affordable(density))))
         starts = further_starts(density, rng, count, draws)
         if not len(starts):
             break
         found += climb(density, starts, stages, look)
-    if search == AUTOMATIC and not undoubted(density, found):
+    if search == AUTOMATIC and not (told or undoubted(density, found)):
         found[:first] = _lifted(climb, density, hills, stages, iterations, found[:first])
     return _finished(climb, density, stages, iterations - look, found)
 
@@ -174,6 +191,20 @@ def settled(found: Sequence[Found]) -> bool:
     """
     alone = sum(count for _, count in heights([one.log_density for one in found]) if count == 1)
     return len(found) >= ENOUGH and alone <= ROUGH * len(found) and not found_once(found)
+
+
+def _told_by_slopes(density: LogDensity, found: Sequence[Found]) -> bool:
+    """Whether a start that matches slopes led to the highest end, where these are well known.
+
+    A model that states more noise than the samples show allows other slopes.
+    """
+    top = max(one.log_density for one in found)
+    led = [one for one in found if one.lifted and one.success and as_high(one.log_density, top)]
+    if not (led and explained(density, led[0].theta, RESOLVED)):
+        return False
+    problem = density.log_likelihood.problem
+    stated = problem.model.noise_variances(problem.prior.natural(led[0].theta[None, :]))[:, 0]
+    return bool(np.all(stated <= _allowed(problem, RESOLVED)))
 
 
 def found_once(found: Sequence[Found | StartResult]) -> list[float]:
@@ -306,27 +337,65 @@ def undoubted(density: LogDensity, found: Sequence[Found]) -> bool:
     share = np.mean([as_high(end, best.log_density) for end in ends])
     if not (best.success and (share >= AGREEING or settled(found))):
         return False
-    most = max(int(np.isfinite(record.y).sum(axis=0).max()) for record in problem.records)
-    return most < MANY_VALUES or explained(density, best.theta)
+    return _few(problem) or explained(density, best.theta)
 
 
-def explained(density: LogDensity, theta: Array) -> bool:
+def explained(density: LogDensity, theta: Array, shares: tuple[float, float] = UNEXPLAINED) -> bool:
     """Whether parameters (d,) explain the outputs, up to what is noise of these.
 
     Only Gaussian white noise tells: its log density is one of the mean square.
+
+    Parameters
+    ----------
+    shares : tuple of float
+        Least and most of the outputs' variance that the residuals may have, in the mean.
     """
+    over = _over_allowed(density, theta, shares)
+    return over is not None and over <= 1.0
+
+
+def left_unexplained(density: LogDensity, theta: Array) -> str:
+    """Say that parameters (d,) leave much more of the outputs than noise; empty where not.
+
+    Differences of few samples do not tell the noise.
+    """
+    over = None
+    if not _few(density.log_likelihood.problem):
+        over = _over_allowed(density, theta, BEYOND_NOISE)
+    if over is None or over <= 1.0:
+        return ""
+    over_noise = _over_allowed(density, theta, (0.0, np.inf))
+    assert over_noise is not None
+    return (
+        f"residuals at the highest end are {np.sqrt(2.0 * over_noise):.2g} times the noise that "
+        "the samples show, so that a higher mode was missed or the model is wrong"
+    )
+
+
+def _over_allowed(density: LogDensity, theta: Array, shares: tuple[float, float]) -> float | None:
+    """Mean square of residuals over what is allowed; None where no mean square can be told."""
     problem = density.log_likelihood.problem
     model = problem.model
     if model.density is not None or model.coloured or model.process_noise is not None:
-        return False
+        return None
     values = problem.prior.natural(theta[None, :])
     variances = model.noise_variances(values)[:, 0]
     counts = np.isfinite(np.concatenate([record.y for record in problem.records])).sum(axis=0)
-    noise, spread = difference_variances(problem.records)
-    allowed = spread * np.clip(2.0 * noise / spread, UNEXPLAINED, MOST_UNEXPLAINED)
     constant = float(np.sum(counts * np.log(2.0 * np.pi * variances)))
     square = -2.0 * float(density.log_likelihood(values)[0]) - constant
-    return bool(square <= np.sum(counts * allowed / variances))
+    return float(square / np.sum(counts * _allowed(problem, shares) / variances))
+
+
+def _allowed(problem: Problem, shares: tuple[float, float]) -> Array:
+    """Variance that residuals of each output may have, (q,): twice that of noise, within shares."""
+    noise, spread = difference_variances(problem.records)
+    return spread * np.clip(2.0 * noise / spread, *shares)
+
+
+def _few(problem: Problem) -> bool:
+    """Whether no record has so many values that it may be many periods long."""
+    most = max(int(np.isfinite(record.y).sum(axis=0).max()) for record in problem.records)
+    return most < MANY_VALUES
 
 
 def distinct_ends(density: LogDensity, found: Sequence[Found]) -> tuple[Array, NDArray[np.int64]]:

@@ -10,6 +10,7 @@ parameter vector, and at the error that has built up there, as a share of the no
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import log2
 from weakref import WeakKeyDictionary
@@ -205,6 +206,18 @@ def sufficient_steps(
         f"{share:.0%} of the noise variance: check the model, its priors and the noise, give a "
         "number of steps, or, where the model is stiff, take solver='auto' or smcpn.AdaptiveEKF1()"
     )
+
+
+def enough_steps(
+    problem: Problem, solver: Solver, values: Array, likelihood: str | None = None
+) -> Solver:
+    """Return the solver with steps that are enough at values (d,), too; itself if no number is."""
+    if solver.adaptive:
+        return solver
+    with suppress(InputError):
+        least = int(solver.steps)
+        return sufficient_steps(problem, solver, values, likelihood, least=least)
+    return solver
 
 
 FLAT = 1e-6

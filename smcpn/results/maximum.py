@@ -180,7 +180,9 @@ class Maximum(WithCard, Analysed):
     def _highest(self) -> list[StartResult]:
         top = self.log_density
         ends = [one for one in self.starts if one.log_density > -np.inf]
-        return [one for one in ends if as_high(one.log_density, top)]
+        return [
+            one for one in ends if as_high(one.log_density, top) and as_high(top, one.log_density)
+        ]
 
     @property
     def ends(self) -> tuple[float, ...]:

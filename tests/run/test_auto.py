@@ -9,7 +9,7 @@ import pytest
 
 import smcpn
 from smcpn import RK4, InputError
-from smcpn.estimate.multistart import ENOUGH
+from smcpn.estimate.multistart import SEARCHES
 from smcpn.run import plan as planning
 from smcpn.run.run import Run
 from smcpn.smc.moves import MoveStrategy
@@ -37,7 +37,7 @@ def test_a_record_of_any_length_is_searched(samples):
     problem = decay_problem(samples)
     posterior = smcpn.identify(problem, solver=RK4(steps=2), **OPTIONS)
     assert (posterior.method.asked, posterior.method.used) == ("auto", "tempering")
-    assert posterior.method.searches >= ENOUGH
+    assert posterior.method.searches >= SEARCHES
     assert "searches" in posterior.summary()
 
 

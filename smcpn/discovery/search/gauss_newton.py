@@ -12,8 +12,8 @@ from scipy.linalg import solve_triangular
 from smcpn.discovery.search.paths import LibraryPaths
 from smcpn.discovery.search.regression import BetaBinomial, SpikeAndSlab, Support
 from smcpn.discovery.search.selection import best_support
-from smcpn.discovery.search.smoothing import Start
 from smcpn.estimate.lifted.smoothing import smoothed
+from smcpn.estimate.smoothed_outputs import Start
 
 Array = NDArray[np.float64]
 

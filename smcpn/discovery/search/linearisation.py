@@ -19,6 +19,7 @@ from smcpn.codegen.arrays import ArrayFunction
 from smcpn.codegen.tangent import derived
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.errors import InputError, listed
+from smcpn.estimate.smoothed_outputs import Equations
 
 Array = NDArray[np.float64]
 
@@ -90,6 +91,11 @@ class LibraryRate:
         result.unit = self.unit[columns]
         result._trace()
         return result
+
+    def equations(self) -> Equations:
+        """Return the equations with no coefficient but those of the known part."""
+        rate = self.restricted(np.array([], dtype=np.intp))
+        return Equations(self.states, rate, np.zeros(0), self.known)
 
     def columns(self, x: Array, u: Array, t: Array) -> tuple[Array, Array]:
         """G (K, n, d), and known part (K, n), at states (K, n), inputs (K, m) and times (K,)."""

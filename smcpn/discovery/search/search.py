@@ -28,14 +28,14 @@ from smcpn.discovery.search.linearisation import LibraryRate
 from smcpn.discovery.search.paths import LibraryPaths
 from smcpn.discovery.search.regression import SLABS, Support
 from smcpn.discovery.search.selection import best_support, most_probable, sampled_inclusion
-from smcpn.discovery.search.smoothing import (
+from smcpn.errors import InputError
+from smcpn.estimate.smoothed_outputs import (
     Start,
     first_path,
     least_variances,
     logarithms,
     noise_variances,
 )
-from smcpn.errors import InputError
 from smcpn.model.record import Record
 from smcpn.status import tell
 
@@ -277,7 +277,7 @@ class _Problem:
         """Smooth the outputs, and scale the system by what comes of it."""
         measured = logarithms(records) if relative else records
         variances = noise_variances(measured) if noise is None else np.square(noise)
-        start = first_path(measured, observe, variances, LibraryRate(system), relative)
+        start = first_path(measured, observe, variances, LibraryRate(system).equations(), relative)
         scale = _sizes(start.path)
         rate = LibraryRate(system.scaled(scale, _sizes(np.concatenate([r.u for r in records]))))
         scaled = Start(start.path / scale, start.rate / scale, start.deviation / scale)

@@ -17,10 +17,14 @@ from smcpn.discovery.search.gauss_newton import GaussNewton, _correlation_time
 from smcpn.discovery.search.linearisation import LibraryRate
 from smcpn.discovery.search.paths import LibraryPaths
 from smcpn.discovery.search.search import search
-from smcpn.discovery.search.smoothing import _smoothing_spline, first_path, noise_variances
 from smcpn.errors import InputError
 from smcpn.estimate.lifted.linearisation import Intervals
 from smcpn.estimate.lifted.smoothing import smoothed
+from smcpn.estimate.smoothed_outputs import (
+    _smoothing_spline,
+    first_path,
+    noise_variances,
+)
 
 pytestmark = pytest.mark.numerics
 
@@ -312,7 +316,7 @@ def test_hidden_velocity_is_the_slope():
     t = np.linspace(0.0, 10.0, 500)
     record = smcpn.Record(y=np.sin(t) + 1e-3 * np.random.default_rng(0).normal(size=500), t=t)
     rate = LibraryRate(polynomials(1, "xv", known={"x": lambda v: 2.0 * v}))
-    start = first_path([record], np.array([[1.0, 0.0]]), np.array([1e-6]), rate)
+    start = first_path([record], np.array([[1.0, 0.0]]), np.array([1e-6]), rate.equations())
     np.testing.assert_allclose(start.path[20:-20, 1], 0.5 * np.cos(t[20:-20]), atol=0.02)
 
 

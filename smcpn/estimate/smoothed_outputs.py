@@ -1,4 +1,4 @@
-"""Noise of the outputs, and a first path of the states, before any equation is known."""
+"""Noise of the outputs, and a path of the states through them, before parameters are known."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from scipy.interpolate import CubicSpline
 from scipy.linalg import solveh_banded
 from scipy.optimize import brentq
 
-from smcpn.discovery.search.linearisation import LibraryRate
 from smcpn.errors import InputError, listed
+from smcpn.estimate.lifted.linearisation import Rate
 from smcpn.model.record import Record
 
 Array = NDArray[np.float64]
@@ -88,6 +88,25 @@ def _variance(records: Sequence[Record], j: int) -> float:
     return float(np.mean(np.concatenate(squares)))
 
 
+class Equations(NamedTuple):
+    """The equations of a system, of which some may be known before any parameter is.
+
+    Attributes
+    ----------
+    states : sequence of str
+    rate : Rate
+    values : ndarray, (d,)
+        Any values of its parameters.
+    known : ndarray of bool, (n,)
+        Equations that depend on none of them: one whose state is seen tells a hidden state in it.
+    """
+
+    states: Sequence[str]
+    rate: Rate
+    values: Array
+    known: Seen
+
+
 class Start(NamedTuple):
     """A first path of T samples, of all records one after the other.
 
@@ -108,7 +127,7 @@ def first_path(
     records: Sequence[Record],
     observe: Array,
     variances: Array,
-    rate: LibraryRate,
+    equations: Equations,
     relative: bool = False,
 ) -> Start:
     """Return smoothed states, hidden ones from the equations that are known.
@@ -119,10 +138,9 @@ def first_path(
         Outputs are ``observe @ x``.
     variances : ndarray, (q,)
         Of the noise.
+    equations : Equations
     relative : bool
         Whether records and variances are of the logarithms of the outputs.
-    rate : LibraryRate
-        An equation without free coefficients, whose state is seen, tells a hidden state in it.
 
     Raises
     ------
@@ -131,7 +149,6 @@ def first_path(
     """
     pseudo = np.linalg.pinv(observe)
     seen = np.isclose(np.diag(pseudo @ observe), 1.0)
-    known, rate = rate.known, rate.restricted(np.array([], dtype=np.intp))
     outputs = np.concatenate([_splines(record, record.y, variances) for record in records], axis=1)
     sizes = np.ones(len(observe))
     if relative:
@@ -142,18 +159,18 @@ def first_path(
     deviation = np.sqrt(pseudo**2 @ (sizes**2 * variances))
     t, u = np.concatenate([r.t for r in records]), np.concatenate([r.u for r in records])
     while not seen.all():
-        for i in np.flatnonzero(known & seen).tolist():
-            hidden = _hidden_in(i, path, u, t, rate, seen)
+        for i in np.flatnonzero(equations.known & seen).tolist():
+            hidden = _hidden_in(i, path, u, t, equations, seen)
             if len(hidden) == 1:
                 break
         else:
-            names = listed(rate.states[k] for k in np.flatnonzero(~seen))
+            names = listed(equations.states[k] for k in np.flatnonzero(~seen).tolist())
             raise InputError(
                 f"state {names} is neither observed nor in a known equation of one that is: "
                 "observe it, or give an equation such as x' = v as known"
             )
         j = int(hidden[0])
-        _solve(i, j, path, slope[:, i], u, t, rate)
+        _solve(i, j, path, slope[:, i], u, t, equations)
         begins = np.cumsum([0, *(len(record) for record in records)])
         for record, begin in zip(records, begins, strict=False):
             part = slice(begin, begin + len(record))
@@ -216,21 +233,19 @@ def _smoothing_spline(t: Array, y: Array, mean_square: float) -> CubicSpline:
 
 
 def _hidden_in(
-    i: int, path: Array, u: Array, t: Array, rate: LibraryRate, seen: Seen
+    i: int, path: Array, u: Array, t: Array, equations: Equations, seen: Seen
 ) -> NDArray[np.intp]:
     """Hidden states that a known equation depends on."""
-    none = np.zeros((1, len(rate.unit)))
-    _, by = rate.with_derivatives(path[None], u, t, none)
+    _, by = equations.rate.with_derivatives(path[None], u, t, equations.values[None])
     return np.flatnonzero(~seen & np.any(by[0, :, i, : path.shape[1]] != 0.0, axis=0))
 
 
 def _solve(
-    i: int, j: int, path: Array, slope: Array, u: Array, t: Array, rate: LibraryRate
+    i: int, j: int, path: Array, slope: Array, u: Array, t: Array, equations: Equations
 ) -> None:
     """Set the hidden state j where equation i has the slope of state i, by Newton steps."""
-    none = np.zeros((1, len(rate.unit)))
     for _ in range(NEWTON_STEPS):
-        value, by = rate.with_derivatives(path[None], u, t, none)
+        value, by = equations.rate.with_derivatives(path[None], u, t, equations.values[None])
         derivative = by[0, :, i, j]
         told = derivative != 0.0
         step = np.where(told, (slope - value[0, :, i]) / np.where(told, derivative, 1.0), 0.0)
