@@ -71,7 +71,7 @@ def beside(path: Path, suffix: str) -> Path:
 
 
 def written_beside(path: Path, content: bytes, mode: int | None = None) -> Path:
-    """Write a new file beside a path, synchronised, and return its name; by default of umask's mode.
+    """Write a new file beside a path, synchronised, and return its name; its mode is the umask's.
 
     Raises
     ------

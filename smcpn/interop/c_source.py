@@ -7,7 +7,6 @@ software framework for nonlinear optimization and optimal control, Math. Prog. C
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
@@ -34,14 +33,14 @@ Array = NDArray[np.float64]
 BEGIN = "/* Written by smcpn: "
 """With which each file begins, so that it may be replaced."""
 LONGEST_NAME = 40
-TAKEN = frozenset(
-    "fmu fmi3functions fmi3functiontypes fmi3platformtypes "
-    "assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdarg "
-    "stdbool stddef stdint stdio stdlib string tgmath time wchar wctype "
-    "aux con nul prn com1 com2 com3 com4 com5 com6 com7 com8 com9 "
-    "lpt1 lpt2 lpt3 lpt4 lpt5 lpt6 lpt7 lpt8 lpt9".split()
+TAKEN = re.compile(
+    "fmu|fmi3(functions|functiontypes|platformtypes)"
+    "|assert|complex|ctype|errno|fenv|float|inttypes|iso646|limits|locale|math|setjmp|signal"
+    "|stdarg|stdbool|stddef|stdint|stdio|stdlib|string|tgmath|time|wchar|wctype"
+    "|aux|con|nul|prn|com[0-9]|lpt[0-9]",
+    re.IGNORECASE,
 )
-"""Names of other files in lower case: sources and headers of an FMU, headers of C, devices."""
+"""Names of other files: sources and headers of an FMU, headers of C, devices of Windows."""
 ENOUGH = 4096
 """Samples over which ``steps="auto"`` finds how many steps the outputs need."""
 
@@ -125,7 +124,7 @@ class ModelSource:
     def name(self) -> str:
         """What the names of files and functions begin with: an identifier of C, and no other's."""
         plain = re.sub(r"[^A-Za-z0-9]+", "_", self.title).strip("_")[:LONGEST_NAME].strip("_")
-        free = plain[:1].isalpha() and plain.lower() not in TAKEN
+        free = plain[:1].isalpha() and not TAKEN.fullmatch(plain)
         return plain if free else f"model_{plain}".strip("_")
 
     @property
