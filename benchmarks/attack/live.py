@@ -203,9 +203,9 @@ def crowds(quick: bool) -> Iterator[Row]:
 BEGINNINGS = {
     "silent": b"",
     "part of a request": b"GET / HT",
-    "refused and a byte": b"GET / HTTP/1.1\r\n\r\nG",
+    "refused, and a byte": b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
 }
-"""What those who hold a connection send."""
+"""What those who hold a connection send, and after an answer a byte more."""
 
 
 def held(quick: bool) -> Iterator[Row]:
@@ -218,6 +218,9 @@ def held(quick: bool) -> Iterator[Row]:
                 with suppress(OSError):
                     one = open_.enter_context(socket.create_connection(("127.0.0.1", port), 1.0))
                     one.sendall(sent)
+                    if sent.endswith(b"\r\n\r\n"):
+                        one.recv(4096)
+                        one.sendall(b"G")
             seen = _seen(port, f"smcpn-{port}={page.url.partition('token=')[2]}")
         yield at_most(f"pages not shown, {name}", int(not seen), 0)
 
