@@ -206,38 +206,6 @@ class Problem(WithCard):
         self.prior = Prior({**free, **added}, coordinates, scales)
         self.fixed = fixed
 
-    @classmethod
-    def assembled(
-        cls,
-        *,
-        ode: ODE,
-        records: tuple[Record, ...],
-        model: Model,
-        prior: Prior,
-        fixed: Mapping[str, float],
-        observe: list[Any],
-        noise: list[Any],
-        initial: Any,
-        diffusion: str | None,
-        process_noise: Mapping[str, float | str],
-    ) -> Problem:
-        """Make a problem of its attributes, as they were read from a file; nothing is traced.
-
-        Raises
-        ------
-        InputError
-            If a record does not fit.
-        """
-        problem = cls.__new__(cls)
-        problem.ode, problem.records, problem.model, problem.prior = ode, records, model, prior
-        problem.fixed, problem.observe, problem.noise = dict(fixed), observe, noise
-        problem.initial, problem.diffusion = initial, diffusion
-        problem.process_noise = dict(process_noise)
-        problem._made_of = None
-        problem._check_records()
-        problem._check_delay()
-        return problem
-
     @checked
     def with_records(self, records: Sequence[Record]) -> Problem:
         """Return the same problem over records that are longer or shorter, or fewer.
@@ -245,9 +213,15 @@ class Problem(WithCard):
         Raises
         ------
         InputError
-            If a record does not fit.
+            If a record does not fit, or there is none or more than the problem has.
         """
-        problem = Problem.assembled(
+        count = len(self.model.initial)
+        if not 1 <= len(records) <= count:
+            raise InputError(
+                f"records has {len(records)}: give from 1 to {count}, as the problem has {count}",
+                argument="records",
+            )
+        problem = assembled(
             ode=self.ode,
             records=tuple(records),
             model=replace(self.model, initial=self.model.initial[: len(records)]),
@@ -552,3 +526,34 @@ def _as_list(value: Any) -> list[Any]:
     if isinstance(value, np.ndarray):
         return list(np.atleast_1d(value))
     return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def assembled(
+    *,
+    ode: ODE,
+    records: tuple[Record, ...],
+    model: Model,
+    prior: Prior,
+    fixed: Mapping[str, float],
+    observe: list[Any],
+    noise: list[Any],
+    initial: Any,
+    diffusion: str | None,
+    process_noise: Mapping[str, float | str],
+) -> Problem:
+    """Make a problem of its attributes, as they were read from a file; nothing is traced.
+
+    Raises
+    ------
+    InputError
+        If a record does not fit.
+    """
+    problem = Problem.__new__(Problem)
+    problem.ode, problem.records, problem.model, problem.prior = ode, records, model, prior
+    problem.fixed, problem.observe, problem.noise = dict(fixed), observe, noise
+    problem.initial, problem.diffusion = initial, diffusion
+    problem.process_noise = dict(process_noise)
+    problem._made_of = None
+    problem._check_records()
+    problem._check_delay()
+    return problem

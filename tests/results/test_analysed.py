@@ -71,3 +71,23 @@ def test_report_of_a_maximum(maximum, tmp_path):
     page = maximum.report(tmp_path / "maximum.html").read_text(encoding="utf-8")
     assert "decay" in page
     assert ">nan<" not in page
+
+
+def test_an_output_that_is_none_and_a_truth_that_is_no_number_are_refused(maximum):
+    for drawn in (maximum.plot_innovations, maximum.plot_frf, maximum.plot_error_budget):
+        with pytest.raises(smcpn.InputError, match="output is 2: give one of 1 outputs, from 0"):
+            drawn(output=2)
+    for truth in ("x", np.nan, np.zeros(3)):
+        with pytest.raises(smcpn.InputError, match=r"truth of rate is .*: give a finite number"):
+            maximum.plot_parameters(truth={"rate": truth})
+
+
+def test_a_model_without_unknown_functions_visits_none(maximum):
+    assert smcpn.laplace(maximum).visited == {}
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_records_are_as_many_as_the_problem_has_initial_states_for(maximum, count):
+    records = list(maximum.problem.records) * count
+    with pytest.raises(smcpn.InputError, match=f"records has {count}: give from 1 to 1"):
+        maximum.problem.with_records(records)
