@@ -327,6 +327,21 @@ class Problem(WithCard):
         return {} if delay is None else delay.labelled(self.ode.inputs, self.names)
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """Say that less was measured than the parameters need, which the prior then decides.
+
+        Parameters of an unknown function do not count: its prior holds where there are no samples.
+        """
+        measured = sum(int(np.isfinite(record.y).sum()) for record in self.records)
+        learned = sum(name not in self.ode.priors for name in self.names)
+        if measured > learned:
+            return ()
+        return (
+            f"{counted(measured, 'measured number')} cannot tell {counted(learned, 'parameter')} "
+            "and how well they fit: the prior decides, so give a longer record",
+        )
+
+    @property
     def n_samples(self) -> int:
         """Samples of all records together."""
         return sum(len(record) for record in self.records)

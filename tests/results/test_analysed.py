@@ -91,3 +91,17 @@ def test_records_are_as_many_as_the_problem_has_initial_states_for(maximum, coun
     records = list(maximum.problem.records) * count
     with pytest.raises(smcpn.InputError, match=f"records has {count}: give from 1 to 1"):
         maximum.problem.with_records(records)
+
+
+def test_samples_that_cannot_tell_the_parameters_are_warned_of(maximum):
+    record = maximum.problem.records[0]
+    short = maximum.problem.with_records([record[:2]])
+    sentence = "2 measured numbers cannot tell 2 parameters and how well they fit"
+    found = smcpn.maximise(short, solver=smcpn.RK4(steps=1), starts=1)
+    assert sentence in found.warnings[0]
+    with pytest.warns(smcpn.SamplerWarning, match=sentence):
+        posterior = smcpn.identify(
+            short, solver=smcpn.RK4(steps=1), method="ibis", particles=20, seed=1
+        )
+    assert sentence in posterior.warnings[0]
+    assert not maximum.problem.warnings
