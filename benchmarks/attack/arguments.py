@@ -532,6 +532,8 @@ def plausible(annotation: Any, value: Any) -> bool:
         return whole and (annotation is int or bool(abs(typing.cast("float", number)) <= 1e308))
     if annotation is bool:
         return isinstance(value, (bool, np.bool_))
+    if origin is Callable:
+        return callable(value)
     if "Array" in str(annotation) or "ndarray" in str(annotation):
         return np.asarray(value).dtype.kind in "fiu"
     kind = origin or annotation

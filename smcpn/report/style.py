@@ -310,7 +310,7 @@ def picture_bytes(figure: Figure, ending: str, **options: Any) -> bytes:
 
 def save_picture(figure: Figure, path: Path) -> None:
     """Write a figure; see `smcpn.files.write_output`."""
-    ending = path.suffix.lower().removeprefix(".")
+    ending = path.suffix.lower().removeprefix(".") or "png"
     write_output(path, picture_bytes(figure, ending, bbox_inches="tight"))
 
 
