@@ -13,7 +13,7 @@ from benchmarks.rows import Study, command
 
 PARTS: tuple[str, ...] = (
     "noise", "bystanders", "code", "caches", "kills", "files_mutated", "arguments",
-    "commands", "configurations", "live", "outputs",
+    "commands", "configurations", "live", "outputs", "posteriors",
 )  # fmt: skip
 """Modules of this package with a mapping ``STUDIES`` each."""
 

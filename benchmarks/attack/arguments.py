@@ -241,13 +241,26 @@ class Target:
 
     def with_values(self, values: Mapping[str, Any]) -> Any:
         """Call it with some arguments replaced, or with those that it does not know."""
-        given = {**self.good, **values}
+        positional, named = self._arguments(values)
+        return self.call(*positional, **named)
+
+    def takes(self, values: Mapping[str, Any]) -> bool:
+        """Whether Python takes the names of the arguments of such a call."""
+        positional, named = self._arguments(values)
+        try:
+            inspect.signature(self.call).bind(*positional, **named)
+        except TypeError:
+            return False
+        return True
+
+    def _arguments(self, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        named = {**self.good, **values}
         positional = [
-            given.pop(one.name)
+            named.pop(one.name)
             for one in self.parameters()
-            if one.kind is one.POSITIONAL_ONLY and one.name in given
+            if one.kind is one.POSITIONAL_ONLY and one.name in named
         ]
-        return self.call(*positional, **given)
+        return positional, named
 
 
 CONTRACTS = frozenset(
@@ -482,7 +495,7 @@ def _judged(target: Target, case: Case) -> Verdict:
         poor = not sentence.isprintable() or len(sentence) > LONGEST or not sentence
         return Verdict("wordy" if poor else "refused", sentence[:300])
     except BaseException as error:
-        refused = isinstance(error, TypeError) and UNKNOWN in case.values
+        refused = isinstance(error, TypeError) and not target.takes(values)
         kind = "refused" if refused else "traceback"
         return Verdict(kind, f"{type(error).__name__}: {error}"[:300])
     fits = all(_fits(target, name, HOSTILE[one]()) for name, one in case.values.items())

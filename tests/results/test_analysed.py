@@ -105,3 +105,13 @@ def test_samples_that_cannot_tell_the_parameters_are_warned_of(maximum):
         )
     assert sentence in posterior.warnings[0]
     assert not maximum.problem.warnings
+
+
+def test_a_noise_variance_has_the_shape_of_the_outputs_and_is_not_negative(maximum):
+    run = maximum.simulate(maximum.problem.records[0])
+    wider = run.with_noise(np.ones(1))
+    assert wider.noise_variance.shape == run.mean.shape
+    with pytest.raises(smcpn.InputError, match=r"variance has the shape \(5, 0\)"):
+        run.with_noise(np.zeros((5, 0)))
+    with pytest.raises(smcpn.InputError, match="variance is negative"):
+        run.with_noise(np.full(1, -1.0))
