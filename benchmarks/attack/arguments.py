@@ -46,6 +46,8 @@ MOST_MISSED = 10
 HOSTILE_SHARES = (0.7, 0.2, 0.1)
 """Of calls with one hostile argument, two and three."""
 UNKNOWN = "no_such_argument"
+ANSWERED = 60
+"""Seconds that a report may take on a machine that is busy."""
 HANG_SECONDS = 2.0
 """Processor time from which a refusal hangs."""
 TOGETHER = 50
@@ -576,12 +578,12 @@ def outcomes(chosen: Sequence[Case]) -> Iterator[tuple[Case, Verdict]]:
     known = {target.name: target for target in targets()}
     for first in range(0, len(chosen), TOGETHER):
         some = chosen[first : first + TOGETHER]
-        end = ended(lambda some=some: [judged(known[one.target], one) for one in some], 60)
+        end = ended(lambda some=some: [judged(known[one.target], one) for one in some], ANSWERED)
         if end.kind == "value":
             yield from zip(some, end.value, strict=True)
             continue
         for one in some:
-            end = ended(lambda one=one: judged(known[one.target], one))
+            end = ended(lambda one=one: judged(known[one.target], one), ANSWERED)
             yield one, end.value if end.kind == "value" else Verdict(end.kind, end.text)
 
 

@@ -57,7 +57,8 @@ class Patient(H11Protocol):
         """Close a connection on which no request comes; of too many the oldest at once."""
         super().connection_made(transport)
         self._since, self._unread = self.loop.time(), None
-        waiting = [one for one in self.connections if one.cycle is None]
+        every: set[Any] = self.connections
+        waiting = [one for one in every if one.cycle is None]
         if len(waiting) > MOST_WAITING:
             _oldest_of_the_busiest(waiting).give_up()
         self.loop.call_later(PATIENCE, self._close_if_silent)

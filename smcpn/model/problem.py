@@ -137,6 +137,9 @@ class Problem(WithCard):
     ('rate',)
     """
 
+    _made_of: tuple[Sequence[Record], dict[str, Any]] | None = None
+    """Records and arguments that it was made of; None where it was not."""
+
     def __init__(
         self,
         ode: ODE,
@@ -154,7 +157,7 @@ class Problem(WithCard):
         check_ode(ode)
         self.ode = ode
         self.records = as_records(records)
-        self._made_of: tuple[Sequence[Record], dict[str, Any]] | None = (
+        self._made_of = (
             self.records,
             {
                 "observe": observe, "noise": noise, "prior": prior, "initial": initial,
@@ -167,7 +170,7 @@ class Problem(WithCard):
         self.observe, self.noise = labelled(given_outputs), labelled(given_noise)
         initial = scalar_initial(initial, ode)
         self.initial, self.diffusion = labelled(initial), _diffusion_name(diffusion)
-        self._check_records()
+        _check_records(self)
         self._check_values([as_density(sd) for sd in given_noise])
         default = ode.priors
         free, fixed = _split_prior(prior, ode, default)
@@ -190,7 +193,7 @@ class Problem(WithCard):
             disturbance=disturbance,
             delay=Delay.of(delay, ode, free, fixed),
         )
-        self._check_delay()
+        _check_delay(self)
         _check_model(self.model, unused, ode)
         if isinstance(coordinates, Mapping):
             # Entries of a vector that are fixed have none.
@@ -366,24 +369,6 @@ class Problem(WithCard):
             model, outputs=outputs, noise_variance=none, noise_correlation=none, density=None
         )
 
-    def _check_records(self) -> None:
-        for record in self.records:
-            check_record(record, self.ode, len(self.observe))
-            if record.n_outputs == 0 or np.isnan(record.y).all():
-                raise InputError(f"{record.name}: every y is NaN: there is nothing to learn from")
-        for j, what in enumerate(self.observe):
-            # An output may be missing from some records, but not from all.
-            if all(np.isnan(record.y[:, j]).all() for record in self.records):
-                raise InputError(
-                    f"{self.records[0].name}: every y of output {j} ({shown(what)}) is NaN: "
-                    "leave this column out of y and its entry out of observe and noise",
-                    argument="observe",
-                )
-
-    def _check_delay(self) -> None:
-        if self.model.delay is not None:
-            self.model.delay.intervals(self.records)
-
     def _check_values(self, densities: list[Density | None]) -> None:
         """Refuse measurements that a density cannot have made."""
         for j, density in enumerate(densities):
@@ -543,6 +528,26 @@ def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
+def _check_records(problem: Problem) -> None:
+    for record in problem.records:
+        check_record(record, problem.ode, len(problem.observe))
+        if record.n_outputs == 0 or np.isnan(record.y).all():
+            raise InputError(f"{record.name}: every y is NaN: there is nothing to learn from")
+    for j, what in enumerate(problem.observe):
+        # An output may be missing from some records, but not from all.
+        if all(np.isnan(record.y[:, j]).all() for record in problem.records):
+            raise InputError(
+                f"{problem.records[0].name}: every y of output {j} ({shown(what)}) is NaN: "
+                "leave this column out of y and its entry out of observe and noise",
+                argument="observe",
+            )
+
+
+def _check_delay(problem: Problem) -> None:
+    if problem.model.delay is not None:
+        problem.model.delay.intervals(problem.records)
+
+
 def assembled(
     *,
     ode: ODE,
@@ -568,7 +573,6 @@ def assembled(
     problem.fixed, problem.observe, problem.noise = dict(fixed), observe, noise
     problem.initial, problem.diffusion = initial, diffusion
     problem.process_noise = dict(process_noise)
-    problem._made_of = None
-    problem._check_records()
-    problem._check_delay()
+    _check_records(problem)
+    _check_delay(problem)
     return problem
