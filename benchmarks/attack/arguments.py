@@ -497,7 +497,8 @@ def _judged(target: Target, case: Case) -> Verdict:
         poor = not sentence.isprintable() or len(sentence) > LONGEST or not sentence
         return Verdict("wordy" if poor else "refused", sentence[:300])
     except BaseException as error:
-        refused = isinstance(error, TypeError) and not target.takes(values)
+        unknown = UNKNOWN in str(error) or not target.takes(values)
+        refused = isinstance(error, TypeError) and unknown
         kind = "refused" if refused else "traceback"
         return Verdict(kind, f"{type(error).__name__}: {error}"[:300])
     fits = all(_fits(target, name, HOSTILE[one]()) for name, one in case.values.items())
