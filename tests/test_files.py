@@ -60,15 +60,18 @@ def test_a_device_and_a_pipe_are_written_into_and_stay_what_they_are(tmp_path):
     with pytest.raises(InputError, match="nobody reads from it"):
         write_output(pipe, b"lost")
     reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    # Without a writer the reader would be at its end.
+    holding = os.open(pipe, os.O_WRONLY)
     os.set_blocking(reading, True)
 
     def read():
         while part := os.read(reading, 4096):
             found.append(part)
 
-    reader = threading.Thread(target=read)
+    reader = threading.Thread(target=read, daemon=True)
     reader.start()
     write_output(pipe, content := bytes(200_000))
+    os.close(holding)
     reader.join()
     assert b"".join(found) == content
     assert pipe.is_fifo()
