@@ -164,6 +164,7 @@ class Prior(WithCard):
 
     def unscaled_log_densities(self, theta: Array) -> Array:
         """As `log_densities`, of coordinates that were `standardised`."""
+        self._check("theta", theta)
         result = np.empty(theta.shape)
         normal, mean, variance = self._normals
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -185,6 +186,8 @@ class Prior(WithCard):
         spread : ndarray, (d,)
             Of the densities.
         """
+        self._check("theta", theta)
+        self._check("spread", spread[None])
         here, first, second = (np.empty(theta.shape) for _ in range(3))
         normal, mean, variance = self._normals
         with np.errstate(over="ignore", invalid="ignore"):
