@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -45,6 +46,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="changes nothing")
     parser.add_argument("--python", default=sys.executable, help="the interpreter, or its version")
     options = parser.parse_args()
+    if shutil.which("uv") is None:
+        parser.error("it needs uv, which is not installed: pip install uv")
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         run(["uv", "build", "--quiet", "--wheel", "--out-dir", folder, str(ROOT)], place)

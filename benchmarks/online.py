@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import signal
 
+from benchmarks.online_soak import soak
 from benchmarks.online_sources import sources
 from benchmarks.rows import Row, at_least, at_most, command, told
 from smcpn import EKF0, RK4, Online, Posterior, Problem, Record, identify, simulate
@@ -249,7 +250,7 @@ def _study(name: str, quick: bool) -> Iterator[Row]:
     return study(few if quick else full)
 
 
-STUDIES = {name: partial(_study, name) for name in SAMPLES} | {"sources": sources}
+STUDIES = {name: partial(_study, name) for name in SAMPLES} | {"sources": sources, "soak": soak}
 
 if __name__ == "__main__":
     sys.exit(command(__doc__, STUDIES))

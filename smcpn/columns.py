@@ -1,10 +1,15 @@
-"""Text set in columns."""
+"""Text set in columns, for people and for programs."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterable
 
 from smcpn.errors import visible
+
+FORMULA = ("=", "+", "-", "@", "'")
+"""With which a cell begins that a spreadsheet computes."""
 
 
 def counted(number: int, noun: str) -> str:
@@ -31,3 +36,20 @@ def align(rows: list[list[str]], left: tuple[int, ...] = ()) -> str:
 def warning_lines(sentences: Iterable[str]) -> list[str]:
     """Lines of a summary, one for each warning."""
     return [f"warning          {sentence}" for sentence in sentences]
+
+
+def csv_line(cells: Iterable[str | float]) -> str:
+    """Return a line of comma-separated values: numbers with all their digits, and texts.
+
+    A text that a spreadsheet would take for a formula has an apostrophe before it.
+    """
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(map(_csv_cell, cells))
+    return line.getvalue()
+
+
+def _csv_cell(value: str | float) -> str:
+    if not isinstance(value, str):
+        return repr(float(value))
+    text = visible(value)
+    return f"'{text}" if text.lstrip().startswith(FORMULA) else text

@@ -56,6 +56,21 @@ class ExecutorError(RuntimeError):
     """The workers of an executor cannot go on, in one sentence; a checkpoint keeps the run."""
 
 
+def output_number(output: int, count: int) -> int:
+    """Return the number of one of so many outputs, from 0.
+
+    Raises
+    ------
+    InputError
+        If there is none of this number.
+    """
+    if not 0 <= output < count:
+        raise InputError(
+            f"output is {shown(output)}: give one of {count} outputs, from 0", argument="output"
+        )
+    return output
+
+
 def whole_number(
     name: str,
     value: Any,

@@ -1,19 +1,23 @@
 """Absolute names of files, and files that appear whole or not at all.
 
-A new file has a name that nobody can foresee and takes its place by being renamed: what stands
-there, were it a symbolic link, is replaced and never written through.
+A new file has a name that nobody can foresee and takes its place by being renamed. `put` replaces
+what stands there, were it a symbolic link, and never writes through it: for files of smcpn's own
+names. `write_output` is for files that a user names: it leaves links, devices and pipes in place
+and writes into them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
 import stat
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from smcpn.errors import InputError, shown
 
@@ -22,7 +26,10 @@ COMPANION_BYTES = 32
 """Bytes that the names of files beside a file are longer than its own, at most."""
 _USUAL_LONGEST = 255
 _EXCLUSIVE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-_FLAGS = _EXCLUSIVE | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+_BINARY = getattr(os, "O_BINARY", 0)
+_FLAGS = _EXCLUSIVE | getattr(os, "O_NOFOLLOW", 0) | _BINARY
+_AT_ONCE = getattr(os, "O_NONBLOCK", 0)
+_INTO = os.O_WRONLY | os.O_CREAT | _AT_ONCE | _BINARY
 
 
 def file_path(argument: str, value: Any) -> Path:
@@ -63,7 +70,7 @@ def beside(path: Path, suffix: str) -> Path:
     return path.with_name(f"{path.name}.{secrets.token_hex(TOKEN_BYTES)}.{suffix}")
 
 
-def written_beside(path: Path, content: bytes) -> Path:
+def written_beside(path: Path, content: bytes, mode: int | None = None) -> Path:
     """Write a new file beside a path, synchronised, and return its name; its mode is the umask's.
 
     Raises
@@ -76,6 +83,8 @@ def written_beside(path: Path, content: bytes) -> Path:
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
+            if mode is not None:
+                os.chmod(temporary, mode)
             file.flush()
             os.fsync(file.fileno())
     except BaseException:
@@ -84,7 +93,7 @@ def written_beside(path: Path, content: bytes) -> Path:
     return temporary
 
 
-def put(path: Path, content: bytes) -> None:
+def put(path: Path, content: bytes, mode: int | None = None) -> None:
     """Put a file in place of one of this name, whole or not at all.
 
     Raises
@@ -92,12 +101,115 @@ def put(path: Path, content: bytes) -> None:
     OSError
         If it cannot be written.
     """
-    temporary = written_beside(path, content)
+    temporary = written_beside(path, content, mode)
     try:
         temporary.replace(path)
     except BaseException:
         remove_quietly(temporary)
         raise
+
+
+def write_output(path: Path, content: bytes) -> None:
+    """Write a file that a user named, or into the device, the pipe or the target of a link there.
+
+    A regular file appears whole or not at all, and keeps its mode; one of several names keeps them.
+
+    Raises
+    ------
+    InputError
+        If it cannot be written, is write-protected, or is a pipe that nobody reads.
+    """
+    try:
+        there = path.lstat() if os.path.lexists(path) else None
+        if there is None:
+            put(path, content)
+        elif _is_whole(there) and os.access(path, os.W_OK):
+            put(path, content, there.st_mode & 0o777)
+        else:
+            with opened_output(path) as file:
+                file.write(content)
+    except OSError as error:
+        raise _unwritten(path, error) from None
+
+
+def write_outputs(
+    folder: Path, contents: Mapping[str, bytes], own: Callable[[bytes], bool]
+) -> None:
+    """Write files of given names, which the user did not name, into a folder, made where none is.
+
+    Parameters
+    ----------
+    folder : Path
+    contents : mapping of str to bytes
+        By name of the file.
+    own : callable
+        Whether the content of an existing file is smcpn's own, which may be replaced.
+
+    Raises
+    ------
+    InputError
+        If one of the files is another's, before any is written, or one cannot be written.
+    """
+    for name in contents:
+        _require_own(folder / name, own)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritten(folder, error) from None
+    for name, content in contents.items():
+        write_output(folder / name, content)
+
+
+def _require_own(path: Path, own: Callable[[bytes], bool]) -> None:
+    try:
+        foreign = os.path.lexists(path) and not (path.is_file() and own(path.read_bytes()))
+    except OSError as error:
+        raise _unwritten(path, error) from None
+    if foreign:
+        raise InputError(
+            f"{path} is there and was not written by smcpn: it is not overwritten, so name another "
+            "folder, or move it away"
+        )
+
+
+def opened_output(path: Path, append: bool = False) -> BinaryIO:
+    """Open a file that a user named, what a link leads to, a device or a pipe, for writing.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written, as a folder, a disk or a pipe that nobody reads, which would be
+        waited for for ever.
+    """
+    descriptor = os.open(path, _INTO | (os.O_APPEND if append else 0), 0o666)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)):
+            raise OSError(errno.EINVAL, "it is no file, pipe or terminal")
+        if stat.S_ISREG(mode) and not append:
+            os.ftruncate(descriptor, 0)
+        if _AT_ONCE:
+            os.set_blocking(descriptor, True)
+        return os.fdopen(descriptor, "ab" if append else "wb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _is_whole(there: os.stat_result) -> bool:
+    """Whether it is a regular file of a single name."""
+    return stat.S_ISREG(there.st_mode) and there.st_nlink == 1
+
+
+def _unwritten(path: Path, error: OSError) -> InputError:
+    return InputError(f"{path} cannot be written: {reason_of(error)}")
+
+
+def reason_of(error: OSError) -> str:
+    """Return why an output could not be opened or written."""
+    if error.errno == errno.ENXIO:
+        return "nobody reads from it, start its reader first"
+    return error.strerror or str(error)
 
 
 def left_beside(path: Path, suffixes: tuple[str, ...]) -> list[Path]:

@@ -7,14 +7,26 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 
 from benchmarks.rows import Study, command
 
 PARTS: tuple[str, ...] = (
     "noise", "bystanders", "code", "caches", "kills", "files_mutated", "readers", "arguments",
-    "commands", "configurations", "live",
+    "commands", "configurations", "live", "outputs", "posteriors",
 )  # fmt: skip
 """Modules of this package with a mapping ``STUDIES`` each."""
+
+
+NEEDED = ("pandas", "uvicorn", "starlette")
+"""Packages beside those of smcpn itself."""
+
+
+def missing() -> str:
+    """Return a sentence on the packages that are not installed; empty where all are."""
+    lacking = [name for name in NEEDED if find_spec(name) is None]
+    listed, names = ", ".join(lacking), " ".join(lacking)
+    return f"it needs {listed}, not installed here: pip install {names}" if lacking else ""
 
 
 def studies() -> dict[str, Study]:
@@ -26,4 +38,4 @@ def studies() -> dict[str, Study]:
 
 
 if __name__ == "__main__":
-    sys.exit(command(__doc__, studies()))
+    sys.exit(missing() or command(__doc__, studies()))

@@ -76,7 +76,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 Edit = Callable[[Any], None]
 
 
-def _edited(content: bytes, edit: Edit) -> bytes:
+def edited(content: bytes, edit: Edit) -> bytes:
     """Return a file of ours after an edit, with a right checksum."""
     kind, buffer = content.split(b"\n")[0].decode(), io.BytesIO(content)
     with h5py.File(buffer, "r+") as file:
@@ -178,7 +178,7 @@ def names(quick: bool) -> Iterator[Row]:
         # The generator is what was once looked up by its name.
         edits = [edits[k] for k in chosen] + [("run.h5", _generator(word)) for word in WORDS]
         for name, edit in edits:
-            (folder / name).write_bytes(_edited(files[name], edit))
+            (folder / name).write_bytes(edited(files[name], edit))
             kinds[
                 ended(_audited(mark, lambda name=name: _opened(folder / name)), SECONDS).kind
             ] += 1

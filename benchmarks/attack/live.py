@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.rows import Row, Study, at_most
 from smcpn.live.page import LivePage
-from smcpn.live.server import MOST_CONNECTIONS
+from smcpn.live.server import MOST_CONNECTIONS, MOST_WAITING
 from tests.models import oscillator_problem, oscillator_record
 
 SHOWN = (b"<title>", b"event: run")
@@ -102,7 +102,7 @@ class _Fed:
         """Give samples to the page."""
         state = SimpleNamespace(
             prediction=np.ones((2, 1)), latency=1e-4, late=False, names=("k",), mean={"k": 4.0},
-            sd={"k": 0.1}, ess=100.0, degraded=False, lag=0, approximate="",
+            sd={"k": 0.1}, ess=100.0, degraded=False, lag=0, approximate="", budget=float("inf"),
             quantile=lambda name, q: np.array([3.8, 4.2]),
         )  # fmt: skip
         sample = SimpleNamespace(y=np.ones(1))
@@ -200,4 +200,33 @@ def crowds(quick: bool) -> Iterator[Row]:
     yield at_most("servers ended, or pages not shown once they left", lost, 0)
 
 
-STUDIES: dict[str, Study] = {"live requests": requests, "live crowds": crowds}
+BEGINNINGS = {
+    "silent": b"",
+    "part of a request": b"GET / HT",
+    "refused, and a byte": b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+}
+"""What those who hold a connection send, and after an answer a byte more."""
+
+
+def held(quick: bool) -> Iterator[Row]:
+    """Who has the token is shown the page while others hold twice as many connections as may be."""
+    for name, sent in BEGINNINGS.items():
+        with closing(_page("0.0.0.0:0")) as page, ExitStack() as open_:
+            fed, port = _Fed(page), int(page.url.split(":")[2].split("/")[0])
+            fed.feed(50)
+            for _ in range(2 * (MOST_CONNECTIONS + MOST_WAITING)):
+                with suppress(OSError):
+                    one = open_.enter_context(socket.create_connection(("127.0.0.1", port), 1.0))
+                    one.sendall(sent)
+                    if sent.endswith(b"\r\n\r\n"):
+                        one.recv(4096)
+                        one.sendall(b"G")
+            seen = _seen(port, f"smcpn-{port}={page.url.partition('token=')[2]}")
+        yield at_most(f"pages not shown, {name}", int(not seen), 0)
+
+
+STUDIES: dict[str, Study] = {
+    "live requests": requests,
+    "live crowds": crowds,
+    "live held": held,
+}

@@ -39,6 +39,8 @@ from smcpn.results.posterior import Posterior
 from smcpn.settings import solver_document, solver_of
 
 Arrays = dict[str, NDArray[Any]]
+LARGEST_VALUE = 1e150
+"""Of a parameter: its square is finite."""
 OF_CHAINS = ("ess_bulk", "ess_tail")
 """Arrays of chains that are attributes of the posterior, and not of its statistics."""
 
@@ -199,8 +201,18 @@ def _posterior_of(file: Group) -> Posterior:
         "method": _method_of(stored.method),
     }
     if stored.chains is None:
-        return Posterior(**found)
-    return NutsPosterior(**found, **_chains_of(stored.chains, parts["chains"], sizes))
+        return _within_bounds(Posterior(**found))
+    chains = _chains_of(stored.chains, parts["chains"], sizes)
+    return _within_bounds(NutsPosterior(**found, **chains))
+
+
+def _within_bounds(posterior: Posterior) -> Posterior:
+    """Refuse draws of which no variance can be computed."""
+    with np.errstate(all="ignore"):
+        bounded = (np.abs(posterior.values) <= LARGEST_VALUE).all()
+    if not bounded:
+        raise DamagedFileError(f"the draws have values beyond {LARGEST_VALUE:g}: {DAMAGED}")
+    return posterior
 
 
 def _require_whole(draws: Arrays, sizes: Sizes) -> None:

@@ -29,9 +29,9 @@ from smcpn.model.distribution import Distribution
 from smcpn.model.entries import entry_names
 from smcpn.model.expression import ExpressionTable
 from smcpn.model.graphs import Model
-from smcpn.model.ode import ODE
+from smcpn.model.ode import ODE, graphs_of
 from smcpn.model.prior import Prior
-from smcpn.model.problem import Problem, check_record
+from smcpn.model.problem import Problem, assembled, check_record
 from smcpn.model.record import CONTEXT, Record
 
 RESULTS = 7
@@ -383,7 +383,7 @@ def restored_problem(
     )
     for record in records:
         check_record(record, ode, len(observe), records)
-    return Problem.assembled(
+    return assembled(
         ode=ode,
         records=tuple(records),
         model=model,
@@ -426,7 +426,7 @@ def _restored_ode(stored: ODEDocument, arrays: Mapping[str, NDArray[Any]]) -> OD
         chains=chains,
         doc=stored.doc,
         sizes=_restored_sizes(stored),
-        **ODE.graphs(table, functions),
+        **graphs_of(table, functions),
     )
     for name in functions:
         if not set(ode.parameters).issuperset(ode.wholes[name]):

@@ -25,6 +25,8 @@ LARGEST = np.finfo(float).max
 MOST_COUNT = 1 << 53
 """Of what is counted: a float can hold it too."""
 HIGHEST_LOG_DENSITY = 1e15
+HIGHEST_R_HAT = 1e200
+"""More than populations have of which each is a single point."""
 PROPOSAL_BYTES = 32
 
 
@@ -104,6 +106,11 @@ def finite(*shape: str | int, **bounds: Any) -> Values:
 def log_densities(*shape: str | int) -> Values:
     """Logarithms of densities, which may be zero but not infinite."""
     return Values("f8", shape, -np.inf, HIGHEST_LOG_DENSITY)
+
+
+def log_evidences(*shape: str | int) -> Values:
+    """Logarithms of evidences, NaN where there is none."""
+    return finite(*shape, least=-HIGHEST_LOG_DENSITY, most=HIGHEST_LOG_DENSITY, missing=True)
 
 
 ANY: dict[str, Any] = {"least": -np.inf, "most": np.inf, "missing": True}
@@ -208,11 +215,11 @@ DRAWS: dict[str, Values] = {
     "log_likelihood": log_densities("N"),
     "ancestor": counts("ancestral"),
     "replicate": counts("replicated", most="N"),
-    "log_evidences": finite("R", **ANY),
+    "log_evidences": log_evidences("R"),
     "path_samples": Values("i8", ("K",), 0, most="T", rising=True),
     "ess_path": finite("K", least=0.0, most="N", missing=True),
-    "log_evidence_path": finite("K", **ANY),
-    "r_hat": finite("d", **ANY),
+    "log_evidence_path": log_evidences("K"),
+    "r_hat": finite("d", least=0.0, most=HIGHEST_R_HAT, missing=True),
 }
 """Arrays of a posterior beside its rejuvenations."""
 CHAINS: dict[str, Values] = {
@@ -220,11 +227,11 @@ CHAINS: dict[str, Values] = {
     "depth": counts("C", "D"),
     "steps": counts("C", "D"),
     "at_greatest_depth": counts("C", "D", most=1),
-    "step_size": finite("C", "D", **ANY),
+    "step_size": finite("C", "D", least=0.0),
     "energy": finite("C", "D", **ANY),
     "log_density": finite("C", "D", **ANY),
-    "ess_bulk": finite("d", **ANY),
-    "ess_tail": finite("d", **ANY),
+    "ess_bulk": finite("d", least=0.0, missing=True),
+    "ess_tail": finite("d", least=0.0, missing=True),
 }
 """Further arrays of the draws of Markov chains."""
 

@@ -123,7 +123,9 @@ def written(
 ) -> Iterator[tuple[str, Path]]:
     """Write the requested files, and yield the kind and path of each."""
     if picture is not None:
-        outcome.found.plot().savefig(picture, bbox_inches="tight")
+        from smcpn.report.style import save_picture
+
+        save_picture(outcome.found.plot(), picture)
         yield "picture", picture
     if report is not None:
         names = listed(record.name for record in outcome.found.records)

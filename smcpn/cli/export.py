@@ -11,7 +11,7 @@ from smcpn.cli.checkpoint import File, as_sentences
 from smcpn.cli.options import Steps, check_options, whole_or_auto
 from smcpn.cli.terminal import say
 from smcpn.errors import InputError
-from smcpn.files import file_path, put
+from smcpn.files import file_path, write_output
 
 
 def export(
@@ -50,8 +50,5 @@ def export(
         say(posterior.to_csv(csv))
     if latex is not None:
         path = file_path("--latex", latex)
-        try:
-            put(path, f"{posterior.to_latex()}\n".encode())
-        except OSError as error:
-            raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
+        write_output(path, f"{posterior.to_latex()}\n".encode())
         say(path)

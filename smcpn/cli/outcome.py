@@ -84,7 +84,9 @@ def written(
     case, simulations = outcome.case, outcome.simulations
     if picture is not None:
         simulation = next(iter(simulations.values()))
-        simulation.plot().savefig(picture, bbox_inches="tight")
+        from smcpn.report.style import save_picture
+
+        save_picture(simulation.plot(), picture)
         yield "picture", picture
     if report is not None:
         model = outcome.posterior.problem.model

@@ -22,6 +22,7 @@ from smcpn.cli.options import (
     whole_or_auto,
 )
 from smcpn.cli.terminal import remark, say
+from smcpn.columns import csv_line
 from smcpn.config import load_system
 from smcpn.errors import InputError
 
@@ -97,7 +98,9 @@ def _say_prior(
     prediction = simulate_prior(problem, None, DRAWS if draws is None else draws, steps, seed)
     say(prediction.summary())
     if picture is not None:
-        prediction.plot().savefig(picture, bbox_inches="tight")
+        from smcpn.report.style import save_picture
+
+        save_picture(prediction.plot(), picture)
         remark(f"picture: {picture}")
 
 
@@ -107,9 +110,9 @@ def _say_path(problem: Problem, values: dict[str, float], steps: int | str, seed
 
     record = problem.records[0]
     outputs = simulate_problem(problem, record, values, steps=steps, seed=seed)
-    say(",".join(["t", *problem.ode.inputs, *map(str, problem.observe)]))
-    for row in zip(record.t, record.u, outputs, strict=True):
-        say(",".join(repr(float(number)) for number in (row[0], *row[1], *row[2])))
+    say(csv_line(["t", *problem.ode.inputs, *map(str, problem.observe)]))
+    for t, u, y in zip(record.t, record.u, outputs, strict=True):
+        say(csv_line([t, *u, *y]))
 
 
 def _refuse_unused(why: str, refused: bool, options: dict[str, object]) -> None:

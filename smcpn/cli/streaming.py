@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ from smcpn.cli.options import settings_of
 from smcpn.cli.stream import StreamOptions
 from smcpn.cli.terminal import remark
 from smcpn.errors import InputError
+from smcpn.files import opened_output, reason_of
 from smcpn.io.address import STANDARD, open_source
 from smcpn.io.channels import Channels
 from smcpn.io.events import Event, EventLog, Report
@@ -205,9 +207,10 @@ def _event_log(path: str | None) -> EventLog:
     if path is None or path == STANDARD:
         return EventLog(sys.stderr, as_json=path is not None)
     try:
-        return EventLog(open(path, "a", encoding="utf-8"), as_json=True)
+        file = opened_output(Path(path), append=True)
     except OSError as error:
-        raise InputError(f"--events '{path}' cannot be written: {error.strerror}") from error
+        raise InputError(f"--events '{path}' cannot be written: {reason_of(error)}") from error
+    return EventLog(io.TextIOWrapper(file, encoding="utf-8"), as_json=True)
 
 
 def _tell_stopped(number: int, assimilated: int, checkpoint: str | None) -> None:

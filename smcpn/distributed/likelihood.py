@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.clock import counted_apart
 from smcpn.distributed.parts import Message
-from smcpn.distributed.tasks import Arrays, Batch, Witness
+from smcpn.distributed.tasks import Arrays, Batch, Form, Witness, form_of
 from smcpn.distributed.workers import Workers
 from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.derivatives import at_home
@@ -69,6 +69,8 @@ class _Distributed:
         self._home, self._workers = home, workers
         self._costs: dict[str, float] = {}
         """Seconds of one thread for a particle and sample, by method, as last measured."""
+        self._formed: tuple[Any, Form] = (None, ())
+        """Call whose results had a form last, and the form."""
         self._message: Message | None = None
 
     def __init_subclass__(cls) -> None:
@@ -108,10 +110,17 @@ class _Distributed:
             self._message = self._workers.sender.message(self._home.detached())
         expected = self._costs.get(batch.method, 0.0) * work
         found, seconds = self._workers.run(
-            batch, self._message, self._unit(batch), witness, expected
+            batch, self._message, self._unit(batch), witness, expected, self._form(batch)
         )
         self._costs[batch.method] = seconds / work
         return found
+
+    def _form(self, batch: Batch) -> Form:
+        """Form of the results of a batch, as it is for one of its particles here."""
+        call = (batch.method, batch.others)
+        if self._formed[0] != call:
+            self._formed = call, form_of(self._witness(batch.take(slice(1))).found)
+        return self._formed[1]
 
     def _unit(self, batch: Batch) -> int:
         """Particles of a batch that are computed together."""
@@ -136,7 +145,7 @@ class _Distributed:
     def _of(self, home: Any) -> Self:
         """The same of another likelihood at home, which is as costly."""
         other = copy(self)
-        other._home, other._message = home, None
+        other._home, other._message, other._formed = home, None, (None, ())
         return other
 
     def _witness(self, batch: Batch) -> Witness:
@@ -309,3 +318,7 @@ class DistributedChains(_Distributed):
         d = len(self._home.coordinates.centre)
         trial = Batch("value", (np.linspace(0.0, 1.0, WITNESSES)[:, None] * np.ones(d),))
         return self._evaluated(batch, GRADIENTS * (tune + draws), trial, 1.0)
+
+    def _form(self, batch: Batch) -> Form:
+        # One chain takes as long as all, each with a worker of its own.
+        return ()

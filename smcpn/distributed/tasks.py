@@ -22,6 +22,8 @@ from smcpn.distributed.parts import Message, Store
 from smcpn.errors import InputError
 
 Arrays = tuple[NDArray[Any], ...]
+Form = tuple[tuple[np.dtype[Any], tuple[int, ...]], ...]
+"""Type, and shape but for the particles, of each of several results."""
 
 RECEIVED = Store()
 ONE_KIND = "give workers of one kind of processor, or cpu='portable'"
@@ -60,6 +62,11 @@ class Batch:
         columns = tuple(np.ascontiguousarray(array) for array in self.columns)
         found = getattr(likelihood, self.method)(*self.rows, *columns, *self.others)
         return found if isinstance(found, tuple) else (found,)
+
+
+def form_of(arrays: Arrays) -> Form:
+    """Return types and shapes of results, but for the number of particles."""
+    return tuple((array.dtype, array.shape[:-1]) for array in arrays)
 
 
 @dataclass(frozen=True)
@@ -108,6 +115,31 @@ class Answer:
     seconds: float = 0.0
     theta_steps: int = 0
     elapsed: float = 0.0
+
+    def answers(self, batch: Batch, form: Form) -> bool:
+        """Whether it is an answer to a task: results of this form, or a word on why there is none.
+
+        Parameters
+        ----------
+        batch : Batch
+            The particles of the task.
+        form : Form
+            As the driver finds it; empty where that would take as long as the task.
+        """
+        work = (self.seconds, self.theta_steps, self.elapsed)
+        texts = (self.worker, self.refused, *self.lacking)
+        if not all(isinstance(one, str) for one in texts):
+            return False
+        if not all(isinstance(one, (int, float)) and 0 <= one < np.inf for one in work):
+            return False
+        if self.lacking or self.refused or self.error is not None:
+            return self.error is None or isinstance(self.error, Exception)
+        found = self.found
+        if not isinstance(found, tuple) or not all(isinstance(one, np.ndarray) for one in found):
+            return False
+        numbers = all(one.ndim and one.dtype.kind in "biuf" for one in found)
+        sizes = {one.shape[-1] for one in found if one.ndim}
+        return numbers and sizes == {len(batch)} and form in ((), form_of(found))
 
 
 Versions = tuple[tuple[str, str], ...]

@@ -20,8 +20,8 @@ import numpy as np
 from smcpn.codegen import clock
 from smcpn.distributed.engines import Engine, engine_of, opened
 from smcpn.distributed.parts import Message, Sender
-from smcpn.distributed.tasks import Answer, Arrays, Batch, Task, Witness, warm
-from smcpn.errors import ExecutorError, InputError
+from smcpn.distributed.tasks import Answer, Arrays, Batch, Form, Task, Witness, form_of, warm
+from smcpn.errors import ExecutorError, InputError, shown
 
 _log = logging.getLogger(__name__)
 
@@ -101,6 +101,7 @@ class Workers:
         lanes: int,
         witness: Callable[[], Witness],
         seconds: float = 0.0,
+        form: Form = (),
     ) -> tuple[Arrays, float]:
         """Evaluate a batch; return the results and the workers' time in seconds.
 
@@ -113,11 +114,13 @@ class Workers:
             Makes what workers that receive parts of the likelihood have to find.
         seconds : float
             Work that is expected, of one thread.
+        form : Form
+            Of the results; empty for that of the task which is answered first.
 
         Raises
         ------
         ExecutorError
-            If tasks are lost again and again, or a worker finds other numbers.
+            If tasks are lost again and again, or a worker finds other numbers or what is no answer.
         """
         begin = time.perf_counter()
         wait(self._loading, WARM_SECONDS)
@@ -126,7 +129,8 @@ class Workers:
         each = min(max(1, int(seconds / size / TASK_SECONDS)), TASKS_PER_WORKER)
         places = cut(len(batch), lanes, each * size)
         pieces = [batch.take(place) for place in places]
-        answers = _Gathering(self, likelihood, pieces, witness, seconds / len(pieces)).answers()
+        gathering = _Gathering(self, likelihood, pieces, witness, seconds / len(pieces), form)
+        answers = gathering.answers()
         for answer in answers:
             self.done[answer.worker] = self.done.get(answer.worker, 0) + 1
         theta_steps = sum(answer.theta_steps for answer in answers)
@@ -220,9 +224,10 @@ class _Gathering:
         pieces: Sequence[Batch],
         witness: Callable[[], Witness],
         expected: float = 0.0,
+        form: Form = (),
     ) -> None:
         self._workers, self._message, self._pieces = workers, message, pieces
-        self._witness, self._expected = witness, expected
+        self._witness, self._expected, self._form = witness, expected, form
         self._answers: dict[int, Answer] = {}
         self._pending: dict[Future[Answer], _Sent] = {}
         self._held: list[int] = []
@@ -279,7 +284,14 @@ class _Gathering:
         if error is not None:
             self._lose(sent, error)
             return
-        answer = future.result()
+        answer: Any = future.result()
+        fits = isinstance(answer, Answer) and answer.answers(self._pieces[sent.place], self._form)
+        if not fits:
+            worker, kind = shown(getattr(answer, "worker", "?")), type(answer).__name__
+            raise ExecutorError(
+                f"the worker {worker} gives no answer to a task: its {kind} does not have the type "
+                "or shape of the result, so install the same smcpn there"
+            )
         if answer.lacking:
             self._supply(sent, answer.worker)
         elif answer.refused:
@@ -288,6 +300,7 @@ class _Gathering:
             raise answer.error
         else:
             self._answers[sent.place] = answer
+            self._form = form_of(answer.found or ())
             self._progress, self._hurries = time.monotonic(), 0
             self._losses.clear()
 

@@ -293,7 +293,7 @@ def maximise(
     maximum = replace(maximum, function=maximum.function.evaluated(at_home))
     doubt = _doubt(maximum, density)
     more = (f"{doubt}: take starts={more_starts(len(maximum.starts))}",) if doubt else ()
-    found_out = (*maximum.warnings, *_uninformed(maximum), *more)
+    found_out = (*problem.warnings, *maximum.warnings, *_uninformed(maximum), *more)
     maximum = replace(maximum, doubt=doubt, warnings=found_out)
     compiling = CLOCK.compile_seconds - compiled
     return replace(maximum, seconds=time.perf_counter() - began - compiling)

@@ -7,7 +7,6 @@ software framework for nonlinear optimization and optimal control, Math. Prog. C
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
@@ -18,8 +17,9 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.columns import csv_line
 from smcpn.errors import InputError, whole_number
-from smcpn.files import put
+from smcpn.files import write_outputs
 from smcpn.model.graphs import Model
 from smcpn.model.problem import Problem
 from smcpn.simulation.simulator import Simulator
@@ -30,7 +30,17 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+BEGIN = "/* Written by smcpn: "
+"""With which each file begins, so that it may be replaced."""
 LONGEST_NAME = 40
+TAKEN = re.compile(
+    "fmu|fmi3(functions|functiontypes|platformtypes)"
+    "|assert|complex|ctype|errno|fenv|float|inttypes|iso646|limits|locale|math|setjmp|signal"
+    "|stdarg|stdbool|stddef|stdint|stdio|stdlib|string|tgmath|time|wchar|wctype"
+    "|aux|con|nul|prn|com[0-9]|lpt[0-9]",
+    re.IGNORECASE,
+)
+"""Names of other files: sources and headers of an FMU, headers of C, devices of Windows."""
 ENOUGH = 4096
 """Samples over which ``steps="auto"`` finds how many steps the outputs need."""
 
@@ -112,9 +122,10 @@ class ModelSource:
 
     @property
     def name(self) -> str:
-        """What the names of files and functions begin with: an identifier of C."""
+        """What the names of files and functions begin with: an identifier of C, and no other's."""
         plain = re.sub(r"[^A-Za-z0-9]+", "_", self.title).strip("_")[:LONGEST_NAME].strip("_")
-        return plain if plain[:1].isalpha() else f"model_{plain}".strip("_")
+        free = plain[:1].isalpha() and not TAKEN.fullmatch(plain)
+        return plain if free else f"model_{plain}".strip("_")
 
     @property
     def start(self) -> Array:
@@ -142,7 +153,9 @@ class ModelSource:
                 **fields,
                 name=self.name,
                 NAME=self.name.upper(),
-                comment=c_comment(f"Model '{self.title}', written by smcpn."),
+                begin=BEGIN,
+                header=csv_line(["t", *self.outputs]),
+                comment=c_comment(f"model '{self.title}'."),
                 parameters=self.parameters,
                 values=[repr(float(value)) for value in self.values],
                 interval=repr(float(self.interval)),
@@ -199,25 +212,10 @@ def write_c(source: ModelSource, folder: Path) -> list[Path]:
     Raises
     ------
     InputError
-        If one cannot be written.
+        If one cannot be written, or there is one of this name that smcpn did not write.
     """
-    return write_files(folder, {name: text.encode() for name, text in source.texts().items()})
-
-
-def write_files(folder: Path, contents: Mapping[str, bytes]) -> list[Path]:
-    """Write files of given names into a folder, and return their paths.
-
-    Raises
-    ------
-    InputError
-        If one cannot be written.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, content in contents.items():
-            put(folder / name, content)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be written: {error.strerror or error}") from None
+    contents = {name: text.encode() for name, text in source.texts().items()}
+    write_outputs(folder, contents, lambda content: content.startswith(BEGIN.encode()))
     return [folder / name for name in contents]
 
 

@@ -21,7 +21,6 @@ from uuid import NAMESPACE_URL, uuid5
 
 import smcpn
 from smcpn.errors import InputError
-from smcpn.files import put
 from smcpn.interop.c_source import ModelSource
 
 COMPILERS = ("cc", "gcc", "clang")
@@ -127,28 +126,13 @@ class Variable:
     derivative: int = 0
 
 
-def write_fmu(source: ModelSource, path: Path) -> None:
-    """Compile a model and write the FMU.
-
-    Raises
-    ------
-    InputError
-        If the headers of FMI or a compiler are lacking, or the file cannot be written.
-    """
-    content = archived(source)
-    try:
-        put(path, content)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
-
-
 def archived(source: ModelSource) -> bytes:
     """Content of the FMU of a model, the same for the same model and compiler.
 
     Raises
     ------
     InputError
-        As `write_fmu`.
+        If the headers of FMI or a compiler are lacking.
     """
     texts = source.texts()
     del texts[f"{source.name}_main.c"]

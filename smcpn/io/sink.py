@@ -8,11 +8,13 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from smcpn.errors import InputError
+from smcpn.files import opened_output, reason_of
 
 PROBABILITIES = (0.025, 0.5, 0.975)
 PLAIN = (
@@ -78,7 +80,7 @@ class JsonSink:
                 self._file.close()
 
     def _refusal(self, error: OSError) -> InputError:
-        return InputError(f"{self._name} cannot be written: {error.strerror}: give another --to")
+        return InputError(f"{self._name} cannot be written: {reason_of(error)}: give another --to")
 
 
 def state_fields(
@@ -125,9 +127,9 @@ def _plain(value: Any) -> Any:
 
 
 def _continued(path: str, after: float | None) -> BinaryIO:
-    """Open a file for writing after the line of a sample."""
-    if after is None or not os.path.exists(path):
-        return open(path, "wb")
+    """Open a file for writing after the line of a sample; a device or a pipe has no lines."""
+    if after is None or not os.path.isfile(path):
+        return opened_output(Path(path))
     file = open(path, "r+b")  # noqa: SIM115
     file.truncate(_end_of(file, after))
     file.seek(0, os.SEEK_END)

@@ -17,6 +17,8 @@ from smcpn.io.sink import PROBABILITIES, JsonSink, OutputClosedError, state_fiel
 from smcpn.io.sources import AHEAD, Item, Reader, Receipt, Source
 from smcpn.signals import Stop
 
+MANY_SKIPPED = 1000
+"""Samples skipped in a row of which is told while they come, and again at ten times as many."""
 EVERY_SECONDS = 60.0
 """Between two checkpoints."""
 PIPE_CLOSED = 141
@@ -130,14 +132,14 @@ class _Skipped:
     last: float
     count: int = 1
 
-    def event(self) -> Event:
+    def event(self, remark: str = "") -> Event:
         times = f"t = {self.first:g}" + (f" to {self.last:g}" if self.count > 1 else "")
         reason = (
             "assimilated before"
             if self.kind == "duplicate"
             else "older than one assimilated before"
         )
-        message = f"{_samples(self.count)} at {times}: {reason}, skipped"
+        message = f"{_samples(self.count)} at {times}: {reason}, skipped{remark}"
         return Event(self.kind, message, self.line, self.first, self.count)
 
 
@@ -193,6 +195,7 @@ class Stream:
         self._clock = Clock(self._axis, self._counted_on)
         self._dated = False
         self._skipped: _Skipped | None = None
+        self._many = MANY_SKIPPED
         self._doubtful: tuple[Sample, float] | None = None
         self.waiting = 0
         self.ended = False
@@ -246,6 +249,7 @@ class Stream:
         """Update with a sample, unless its time is doubtful: then the next one decides."""
         if self._axis.status(t) == "new":
             self._report_skipped()
+            self._many = MANY_SKIPPED
             if self._doubtful is not None:
                 doubtful, self._doubtful = self._doubtful, None
                 if t > doubtful[1]:
@@ -276,13 +280,16 @@ class Stream:
         if self._skipped is not None and self._skipped.kind == kind:
             self._skipped.count += 1
             self._skipped.last = t
+            if self._skipped.count == self._many:
+                self._many *= 10
+                self._report_skipped("; was the clock of the source set back?")
             return
         self._report_skipped()
         self._skipped = _Skipped(kind, sample.line, t, t)
 
-    def _report_skipped(self) -> None:
+    def _report_skipped(self, remark: str = "") -> None:
         if self._skipped is not None:
-            self._report(self._skipped.event())
+            self._report(self._skipped.event(remark))
             self._skipped = None
 
     def _refuse(self, sample: Sample, t: float, why: str) -> None:

@@ -14,8 +14,9 @@ import signal
 import socket
 import sys
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs
@@ -33,10 +34,10 @@ HISTORY = 200
 """Frames that a browser that comes gets at once, or that has been away."""
 SILENCE = 5.0
 """Seconds after which a comment keeps a connection open."""
-MOST_CONNECTIONS = 100
-"""That are answered; twice as many may be open."""
-PATIENCE = 5.0
-"""Seconds within which a request is to come."""
+MOST_CONNECTIONS, MOST_WAITING = 100, 100
+"""That are answered, and on which a request is still to come."""
+PATIENCE, READING = 5.0, 30.0
+"""Seconds within which a request is to come and an answer read; a page and frames, some of it."""
 NICE = 5
 """Lower priority than the stream's."""
 HEADERS = {
@@ -50,19 +51,51 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 class Patient(H11Protocol):
-    """HTTP for those who ask soon: who only holds a connection does not keep others out."""
+    """HTTP for those who ask soon, once, and read: who only holds a connection keeps nobody out."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Close a connection that is one too many, or on which no request comes."""
+        """Close a connection on which no request comes; of too many the oldest at once."""
         super().connection_made(transport)
-        if len(self.connections) > 2 * MOST_CONNECTIONS:
-            transport.abort()
-        else:
-            self.loop.call_later(PATIENCE, self._close_if_silent)
+        self._since, self._unread = self.loop.time(), None
+        every: set[Any] = self.connections
+        waiting = [one for one in every if one.cycle is None]
+        if len(waiting) > MOST_WAITING:
+            _oldest_of_the_busiest(waiting).give_up()
+        self.loop.call_later(PATIENCE, self._close_if_silent)
 
     def _close_if_silent(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
-            self.transport.abort()
+        # Whatever was sent, it is no request yet.
+        if self.cycle is None:
+            self.give_up()
+
+    def on_response_complete(self) -> None:
+        """Close the connection soon, were it that the answer is not read."""
+        super().on_response_complete()
+        self.loop.call_later(PATIENCE, self.give_up)
+
+    def pause_writing(self) -> None:
+        """Close the connection of a reader that does not go on reading."""
+        super().pause_writing()
+        self._unread = self.loop.call_later(READING, self.give_up)
+
+    def resume_writing(self) -> None:
+        """Keep the connection of a reader that goes on."""
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+
+    def give_up(self) -> None:
+        """Close the connection, and count it no more."""
+        self.connections.discard(self)
+        self.transport.abort()
+
+
+def _oldest_of_the_busiest(waiting: list[Any]) -> Patient:
+    """Return the connection that waits longest of the address that has most of them."""
+    counts = Counter(one.client and one.client[0] for one in waiting)
+    busiest = counts.most_common(1)[0][0]
+    of_it = [one for one in waiting if (one.client and one.client[0]) == busiest]
+    return min(of_it, key=lambda one: one._since)
 
 
 class Board:
@@ -107,13 +140,14 @@ class Board:
 def guarded(app: App, settings: dict[str, Any]) -> App:
     """Let a request through whose host is one of ours, and that has the token if there is one."""
     token, cookie = settings["token"], f"smcpn-{settings['port']}"
+    names = _our_names(settings["host"], bool(token))
 
     async def check(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             await app(scope, receive, send)
             return
         request, refusal = Request(scope), None
-        if not _our_host(request.headers.get("host", ""), settings["host"], bool(token)):
+        if not _our_host(request.headers.get("host", ""), names, bool(token)):
             refusal = PlainTextResponse("unknown host", 400, HEADERS)
         elif token:
             given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
@@ -140,16 +174,28 @@ def _cookie(request: Request, name: str) -> str:
     return "" if found is None else found.value
 
 
-def _our_host(header: str, host: str, public: bool) -> bool:
+def _our_names(host: str, public: bool) -> set[str]:
+    """Return the names of this server; that which DNS knows is added when it has answered."""
+    names = {"localhost", host.lower()}
+
+    def ask() -> None:
+        with suppress(OSError, UnicodeError):
+            names.add(socket.getfqdn().lower())
+
+    if public:
+        names.add(socket.gethostname().lower())
+        threading.Thread(target=ask, daemon=True).start()
+    return names
+
+
+def _our_host(header: str, names: set[str], public: bool) -> bool:
     """Whether a Host header names this server: a foreign name may be made to lead here."""
     name = header.rpartition(":")[0] if not header.endswith("]") and ":" in header else header
     name = name.removeprefix("[").removesuffix("]").lower()
     try:
         address = ipaddress.ip_address(name)
     except ValueError:
-        ours = {"localhost", host.lower()}
-        return name in (ours | {socket.gethostname().lower(), socket.getfqdn().lower()}
-                        if public else ours)  # fmt: skip
+        return name in names
     return public or address.is_loopback
 
 
@@ -177,8 +223,9 @@ async def serve(settings: dict[str, Any]) -> None:
     board = Board(settings["run"])
     config = uvicorn.Config(
         application(settings, board), log_level="error", access_log=False, lifespan="off",
-        limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=1, server_header=False,
-        ws="none", http=Patient,
+        limit_concurrency=MOST_CONNECTIONS + MOST_WAITING, timeout_graceful_shutdown=1,
+        server_header=False, ws="none", http=Patient, backlog=MOST_WAITING,
+        headers=[("Connection", "close")],
     )  # fmt: skip
     server, loop = uvicorn.Server(config), asyncio.get_running_loop()
 

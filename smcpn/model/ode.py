@@ -148,29 +148,28 @@ class ODE:
         results = [one(*arguments) for one in (self.rhs, *others)]
         return ExpressionTable.of(ca.Function("ode", arguments, results))
 
-    @staticmethod
-    def graphs(table: ExpressionTable, functions: Mapping[str, UnknownFunction]) -> dict[str, Any]:
-        """``rhs``, ``diffusion`` and ``functions`` of what `table` returned."""
-        arguments, results = table.graphs()
-        names = ("rhs", "diffusion")[: len(results) - len(functions)]
-        made = [
-            ca.Function(name, arguments, [graph])
-            for name, graph in zip(names, results, strict=False)
-        ]
-        places = [ca.Function("places", arguments, [graph]) for graph in results[len(made) :]]
-        traced = {
-            name: TracedFunction(function, at)
-            for (name, function), at in zip(functions.items(), places, strict=True)
-        }
-        return {"diffusion": None, "functions": traced} | dict(zip(names, made, strict=True))
-
     def __getstate__(self) -> dict[str, Any]:
         functions = {name: one.function for name, one in self.functions.items()}
         graphs = {"rhs": self.table(), "diffusion": None, "functions": functions}
         return vars(self) | graphs | {"traced": None, "function": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state | self.graphs(state["rhs"], state["functions"]))
+        vars(self).update(state | graphs_of(state["rhs"], state["functions"]))
+
+
+def graphs_of(table: ExpressionTable, functions: Mapping[str, UnknownFunction]) -> dict[str, Any]:
+    """``rhs``, ``diffusion`` and ``functions`` of what `ODE.table` returned."""
+    arguments, results = table.graphs()
+    names = ("rhs", "diffusion")[: len(results) - len(functions)]
+    made = [
+        ca.Function(name, arguments, [graph]) for name, graph in zip(names, results, strict=False)
+    ]
+    places = [ca.Function("places", arguments, [graph]) for graph in results[len(made) :]]
+    traced = {
+        name: TracedFunction(function, at)
+        for (name, function), at in zip(functions.items(), places, strict=True)
+    }
+    return {"diffusion": None, "functions": traced} | dict(zip(names, made, strict=True))
 
 
 @overload

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from smcpn.arguments import Count, check_fields, checked
 from smcpn.card import Card, WithCard
 from smcpn.columns import counted
-from smcpn.errors import InputError
+from smcpn.errors import InputError, one_of
 from smcpn.model.coordinates import Coordinate, Identity, Log, coordinate_of
 from smcpn.model.distribution import (
     INTERQUARTILE_RANGE,
@@ -171,6 +171,7 @@ class Prior(WithCard):
 
     def unscaled_log_densities(self, theta: Array) -> Array:
         """As `log_densities`, of coordinates that were `standardised`."""
+        self._check("theta", theta)
         result = np.empty(theta.shape)
         normal, mean, variance = self._normals
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -192,6 +193,8 @@ class Prior(WithCard):
         spread : ndarray, (d,)
             Of the densities.
         """
+        self._check("theta", theta)
+        self._check("spread", spread[None])
         here, first, second = (np.empty(theta.shape) for _ in range(3))
         normal, mean, variance = self._normals
         with np.errstate(over="ignore", invalid="ignore"):
@@ -264,7 +267,8 @@ class Prior(WithCard):
 
     def density(self, name: str, values: Array) -> Array:
         """Prior density of a parameter at values (m,); where it has a scale, averaged over that."""
-        distribution, scale = self.distributions[name], self.scales.get(name, 1.0)
+        distribution = self.distributions[one_of("name", name, self.distributions)]
+        scale = self.scales.get(name, 1.0)
         drawn = np.array([scale])
         if isinstance(scale, str):
             drawn = draw(self.distributions[scale], np.random.default_rng(0), _DRAWS)

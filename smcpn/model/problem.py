@@ -137,6 +137,9 @@ class Problem(WithCard):
     ('rate',)
     """
 
+    _made_of: tuple[Sequence[Record], dict[str, Any]] | None = None
+    """Records and arguments that it was made of; None where it was not."""
+
     def __init__(
         self,
         ode: ODE,
@@ -154,7 +157,7 @@ class Problem(WithCard):
         check_ode(ode)
         self.ode = ode
         self.records = as_records(records)
-        self._made_of: tuple[Sequence[Record], dict[str, Any]] | None = (
+        self._made_of = (
             self.records,
             {
                 "observe": observe, "noise": noise, "prior": prior, "initial": initial,
@@ -167,7 +170,7 @@ class Problem(WithCard):
         self.observe, self.noise = labelled(given_outputs), labelled(given_noise)
         initial = scalar_initial(initial, ode)
         self.initial, self.diffusion = labelled(initial), _diffusion_name(diffusion)
-        self._check_records()
+        _check_records(self)
         self._check_values([as_density(sd) for sd in given_noise])
         default = ode.priors
         free, fixed = _split_prior(prior, ode, default)
@@ -190,7 +193,7 @@ class Problem(WithCard):
             disturbance=disturbance,
             delay=Delay.of(delay, ode, free, fixed),
         )
-        self._check_delay()
+        _check_delay(self)
         _check_model(self.model, unused, ode)
         if isinstance(coordinates, Mapping):
             # Entries of a vector that are fixed have none.
@@ -206,38 +209,6 @@ class Problem(WithCard):
         self.prior = Prior({**free, **added}, coordinates, scales)
         self.fixed = fixed
 
-    @classmethod
-    def assembled(
-        cls,
-        *,
-        ode: ODE,
-        records: tuple[Record, ...],
-        model: Model,
-        prior: Prior,
-        fixed: Mapping[str, float],
-        observe: list[Any],
-        noise: list[Any],
-        initial: Any,
-        diffusion: str | None,
-        process_noise: Mapping[str, float | str],
-    ) -> Problem:
-        """Make a problem of its attributes, as they were read from a file; nothing is traced.
-
-        Raises
-        ------
-        InputError
-            If a record does not fit.
-        """
-        problem = cls.__new__(cls)
-        problem.ode, problem.records, problem.model, problem.prior = ode, records, model, prior
-        problem.fixed, problem.observe, problem.noise = dict(fixed), observe, noise
-        problem.initial, problem.diffusion = initial, diffusion
-        problem.process_noise = dict(process_noise)
-        problem._made_of = None
-        problem._check_records()
-        problem._check_delay()
-        return problem
-
     @checked
     def with_records(self, records: Sequence[Record]) -> Problem:
         """Return the same problem over records that are longer or shorter, or fewer.
@@ -245,9 +216,15 @@ class Problem(WithCard):
         Raises
         ------
         InputError
-            If a record does not fit.
+            If a record does not fit, or there is none or more than the problem has.
         """
-        problem = Problem.assembled(
+        count = len(self.model.initial)
+        if not 1 <= len(records) <= count:
+            raise InputError(
+                f"records has {len(records)}: give from 1 to {count}, as the problem has {count}",
+                argument="records",
+            )
+        problem = assembled(
             ode=self.ode,
             records=tuple(records),
             model=replace(self.model, initial=self.model.initial[: len(records)]),
@@ -353,6 +330,21 @@ class Problem(WithCard):
         return {} if delay is None else delay.labelled(self.ode.inputs, self.names)
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """Say that less was measured than the parameters need, which the prior then decides.
+
+        Parameters of an unknown function do not count: its prior holds where there are no samples.
+        """
+        measured = sum(int(np.isfinite(record.y).sum()) for record in self.records)
+        learned = sum(name not in self.ode.priors for name in self.names)
+        if measured > learned:
+            return ()
+        return (
+            f"{counted(measured, 'measured number')} cannot tell {counted(learned, 'parameter')} "
+            "and how well they fit: the prior decides, so give a longer record",
+        )
+
+    @property
     def n_samples(self) -> int:
         """Samples of all records together."""
         return sum(len(record) for record in self.records)
@@ -376,24 +368,6 @@ class Problem(WithCard):
         return replace(
             model, outputs=outputs, noise_variance=none, noise_correlation=none, density=None
         )
-
-    def _check_records(self) -> None:
-        for record in self.records:
-            check_record(record, self.ode, len(self.observe))
-            if record.n_outputs == 0 or np.isnan(record.y).all():
-                raise InputError(f"{record.name}: every y is NaN: there is nothing to learn from")
-        for j, what in enumerate(self.observe):
-            # An output may be missing from some records, but not from all.
-            if all(np.isnan(record.y[:, j]).all() for record in self.records):
-                raise InputError(
-                    f"{self.records[0].name}: every y of output {j} ({shown(what)}) is NaN: "
-                    "leave this column out of y and its entry out of observe and noise",
-                    argument="observe",
-                )
-
-    def _check_delay(self) -> None:
-        if self.model.delay is not None:
-            self.model.delay.intervals(self.records)
 
     def _check_values(self, densities: list[Density | None]) -> None:
         """Refuse measurements that a density cannot have made."""
@@ -555,3 +529,53 @@ def _as_list(value: Any) -> list[Any]:
     if isinstance(value, np.ndarray):
         return list(np.atleast_1d(value))
     return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _check_records(problem: Problem) -> None:
+    for record in problem.records:
+        check_record(record, problem.ode, len(problem.observe))
+        if record.n_outputs == 0 or np.isnan(record.y).all():
+            raise InputError(f"{record.name}: every y is NaN: there is nothing to learn from")
+    for j, what in enumerate(problem.observe):
+        # An output may be missing from some records, but not from all.
+        if all(np.isnan(record.y[:, j]).all() for record in problem.records):
+            raise InputError(
+                f"{problem.records[0].name}: every y of output {j} ({shown(what)}) is NaN: "
+                "leave this column out of y and its entry out of observe and noise",
+                argument="observe",
+            )
+
+
+def _check_delay(problem: Problem) -> None:
+    if problem.model.delay is not None:
+        problem.model.delay.intervals(problem.records)
+
+
+def assembled(
+    *,
+    ode: ODE,
+    records: tuple[Record, ...],
+    model: Model,
+    prior: Prior,
+    fixed: Mapping[str, float],
+    observe: list[Any],
+    noise: list[Any],
+    initial: Any,
+    diffusion: str | None,
+    process_noise: Mapping[str, float | str],
+) -> Problem:
+    """Make a problem of its attributes, as they were read from a file; nothing is traced.
+
+    Raises
+    ------
+    InputError
+        If a record does not fit.
+    """
+    problem = Problem.__new__(Problem)
+    problem.ode, problem.records, problem.model, problem.prior = ode, records, model, prior
+    problem.fixed, problem.observe, problem.noise = dict(fixed), observe, noise
+    problem.initial, problem.diffusion = initial, diffusion
+    problem.process_noise = dict(process_noise)
+    _check_records(problem)
+    _check_delay(problem)
+    return problem

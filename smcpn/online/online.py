@@ -178,7 +178,7 @@ class Online:
         )
 
     @classmethod
-    def configured(
+    def _configured(
         cls,
         problem: Problem,
         settings: RunSettings,
@@ -383,8 +383,8 @@ class Online:
         """
         file, threads = FILE_NAME("path", path), THREADS("threads", threads)
         stored = read_stream(file)
-        live = cls.configured(stored.problem, stored.settings, stored.options, threads)
-        live.resume(stored.position, dict(stored.arrays), stored.population)
+        live = cls._configured(stored.problem, stored.settings, stored.options, threads)
+        live._resume(stored.position, dict(stored.arrays), stored.population)
         # A band-limited input was known less far when a sample was assimilated.
         interpolated = stored.problem.records[0].hold == "bandlimited"
         agrees = is_of_size if interpolated else is_consistent
@@ -428,7 +428,7 @@ class Online:
         current = self._windows.current
         return current.prior, current.tracker.snapshot()
 
-    def resume(
+    def _resume(
         self,
         document: dict[str, Any],
         arrays: dict[str, NDArray[Any]],

@@ -26,7 +26,7 @@ from smcpn.errors import InputError
 from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.growing import GrowingEstimate
 from smcpn.model.prior import Prior
-from smcpn.model.problem import Problem
+from smcpn.model.problem import Problem, assembled
 from smcpn.online.background import Background
 from smcpn.online.change import Alarm, ChangeTest
 from smcpn.online.reweighting import StreamLikelihood
@@ -98,7 +98,7 @@ class FreeStart:
         self._coordinates = {n: c for n, c in prior.coordinates.items() if n in names}
         start = ca.vertcat(*[ca.SX.sym(f"{state}(0)") for state in problem.ode.states])
         theta = ca.vertcat(*[model.theta[j] for j in numbers], start)
-        self.problem = Problem.assembled(
+        self.problem = assembled(
             ode=problem.ode,
             records=problem.records[:1],
             model=replace(model, theta=theta, initial=(start,)),

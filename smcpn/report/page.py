@@ -22,10 +22,12 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from smcpn.errors import InputError
-from smcpn.files import file_path, is_plain
-from smcpn.report.style import narrow_column
+from smcpn.files import file_path, is_plain, write_output, write_outputs
+from smcpn.report.style import narrow_column, picture_bytes
 from smcpn.status import tell
 
+CREATOR = "smcpn.report"
+"""Of the figures in a folder, by which they are known as those of a report before."""
 GENERATOR = b'<meta name="generator" content="smcpn">'
 STYLE = ("uplot/uPlot.min.css", "page.css")
 SCRIPT = ("uplot/uPlot.iife.min.js", "axes.js", "plots.js")
@@ -78,7 +80,7 @@ class Gallery:
             figure = draw()
             self._count += 1
             if self._folder is not None:
-                self._write(figure, self._folder / f"{self._count:02d}-{name}")
+                self._write(figure, self._folder, f"{self._count:02d}-{name}")
             narrow = ""
             if reflow:
                 with narrow_column():
@@ -86,14 +88,14 @@ class Gallery:
             return Picture(_data_uri(figure), caption, narrow)
 
     @staticmethod
-    def _write(figure: Figure, path: Path) -> None:
-        try:
-            for suffix, metadata in ((".svg", {"Date": None}), (".pdf", {"CreationDate": None})):
-                figure.savefig(path.with_suffix(suffix), metadata=metadata, dpi=2 * RASTER_DPI)
-        except OSError as error:
-            raise InputError(
-                f"figures '{path.parent}' cannot be written ({error.strerror}): name another folder"
-            ) from error
+    def _write(figure: Figure, folder: Path, name: str) -> None:
+        contents: dict[str, bytes] = {}
+        for ending, date in (("svg", "Date"), ("pdf", "CreationDate")):
+            metadata = {date: None, "Creator": CREATOR}
+            contents[f"{name}.{ending}"] = picture_bytes(
+                figure, ending, metadata=metadata, dpi=2 * RASTER_DPI
+            )
+        write_outputs(folder, contents, lambda content: CREATOR.encode() in content)
 
 
 @contextmanager
@@ -177,17 +179,8 @@ def _now() -> str:
 
 
 def write_page(path: Path, page: str) -> Path:
-    """Write the text of a page.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
-    """
-    try:
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"report '{path}' cannot be written ({error.strerror})") from error
+    """Write the text of a page; see `smcpn.files.write_output`."""
+    write_output(path, page.encode())
     return path
 
 

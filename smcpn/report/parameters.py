@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from smcpn.errors import InputError, listed
+from smcpn.errors import InputError, listed, real_number
 from smcpn.model.entries import by_scalar
 from smcpn.report.scales import Scale
 from smcpn.report.style import (
@@ -227,7 +227,7 @@ def check_truth(posterior: WeightedDraws, truth: Mapping[str, Any] | None) -> di
             raise InputError(
                 f"truth names '{name}', which is no parameter: choose of {listed(posterior.names)}"
             )
-    return known
+    return {name: real_number(f"truth of {name}", value) for name, value in known.items()}
 
 
 def _plot_vector(

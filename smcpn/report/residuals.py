@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
+from smcpn.errors import output_number
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.report.style import (
     ACCENT,
@@ -86,7 +87,7 @@ def innovations_figure(validation: Validation, output: int = 0) -> Figure:
         Four axes: time, histogram, auto-correlation, cross-correlation with the first input.
         Shaded bands hold 99 % where the model is right.
     """
-    tests = validation.outputs[output]
+    tests = validation.outputs[output_number(output, len(validation.outputs))]
     if is_narrow():
         drawing = figure(7.6)
         history, spread, auto, cross = drawing.subplots(4, 1)
@@ -125,6 +126,7 @@ def error_budget_figure(validation: Validation, output: int = 0) -> Figure:
         Two axes: share over time, that of a solver on a logarithmic scale; shift per parameter in
         posterior sd.
     """
+    output = output_number(output, len(validation.outputs))
     shift = validation.shift
     n_bars = 0 if shift is None else len(shift.parameters)
     drawing = figure(3.2 + 0.2 * n_bars)

@@ -30,7 +30,7 @@ from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
-from smcpn.files import file_path
+from smcpn.files import file_path, write_output
 from smcpn.model.record import Record
 from smcpn.units import time_label
 
@@ -196,9 +196,7 @@ class NotebookFigure(Figure):
     """A figure that a notebook shows by itself; others need pyplot to be imported there."""
 
     def _repr_png_(self) -> bytes:
-        buffer = io.BytesIO()
-        self.savefig(buffer, format="png")
-        return buffer.getvalue()
+        return picture_bytes(self, "png")
 
 
 def figure(height: float, width: float = WIDTH) -> Figure:
@@ -310,6 +308,19 @@ def band_envelope(
     centre = t[(edges[:-1] + edges[1:]) // 2].copy()
     centre[0], centre[-1] = t[0], t[-1]
     return centre, low, high
+
+
+def picture_bytes(figure: Figure, ending: str, **options: Any) -> bytes:
+    """Return a figure as the content of a file of this ending, as ``png``."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=ending, **options)
+    return buffer.getvalue()
+
+
+def save_picture(figure: Figure, path: Path) -> None:
+    """Write a figure; see `smcpn.files.write_output`."""
+    ending = path.suffix.lower().removeprefix(".") or "png"
+    write_output(path, picture_bytes(figure, ending, bbox_inches="tight"))
 
 
 def check_picture(path: Path) -> None:

@@ -191,6 +191,8 @@ class WithFunctions(ABC):
     @cached_property
     def visited(self) -> dict[str, Visited]:
         """Arguments of each unknown function along the trajectories of the records, by its name."""
+        if not self.problem.ode.functions:
+            return {}
         return visited_by_records(
             self.problem, self.solver, self.likelihood, self.equal_draws(FEW_DRAWS),
             self.step_length,

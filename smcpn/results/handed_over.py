@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smcpn.arguments import Count, FileName, Numbers, checked
-from smcpn.files import file_path
+from smcpn.files import file_path, write_output
 from smcpn.interop.c_source import ModelSource, write_c
-from smcpn.interop.fmu import write_fmu
+from smcpn.interop.fmu import archived
 from smcpn.simulation.linearise import OperatingPoint, linearised
 from smcpn.simulation.state_space import StateSpace
 
@@ -114,14 +114,15 @@ class HandedOver(ABC):
         Parameters
         ----------
         folder : str or Path
-            Made where there is none; files of these names in it are replaced.
+            Made where there is none; files of these names in it are replaced where smcpn wrote
+            them.
         steps : int or "auto"
             Runge-Kutta steps a sampling interval; ``"auto"`` as of `simulate`.
 
         Raises
         ------
         InputError
-            If a file cannot be written, or the solution diverges.
+            If a file cannot be written or is another's, or the solution diverges.
 
         Examples
         --------
@@ -141,7 +142,7 @@ class HandedOver(ABC):
         Parameters
         ----------
         path : str or Path
-            An existing file is replaced.
+            An existing file is replaced; a device, a pipe or the target of a link is written into.
         steps : int or "auto"
             Runge-Kutta steps a sampling interval; ``"auto"`` as of `simulate`.
 
@@ -156,7 +157,7 @@ class HandedOver(ABC):
         >>> posterior.to_fmu("oscillator.fmu")  # doctest: +SKIP
         """
         file = file_path("path", path)
-        write_fmu(self._source(steps), file)
+        write_output(file, archived(self._source(steps)))
         return file
 
     def _source(self, steps: int | str) -> ModelSource:

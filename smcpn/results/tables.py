@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -15,9 +13,9 @@ from typing import Any
 
 from smcpn.arguments import FILE_NAME, FileName
 from smcpn.card import Card, WithCard
-from smcpn.columns import counted
+from smcpn.columns import counted, csv_line
 from smcpn.errors import InputError, one_of, visible
-from smcpn.files import put
+from smcpn.files import write_output
 from smcpn.results.summary import ParameterRow
 
 BACKENDS = ("pandas", "polars")
@@ -45,15 +43,9 @@ class ParameterTable(WithCard, list[ParameterRow]):
 
     def to_csv(self, path: str | PathLike[str]) -> Path:
         """Write the table to a file; see `Tabulated.to_csv`."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows([_cell(getattr(row, name)) for name in COLUMNS] for row in self)
         file = FILE_NAME("path", path)
-        try:
-            put(file, text.getvalue().encode())
-        except OSError as error:
-            raise InputError(f"{file} cannot be written: {error.strerror or error}") from None
+        rows = [COLUMNS, *([getattr(row, name) for name in COLUMNS] for row in self)]
+        write_output(file, "".join(f"{csv_line(row)}\n" for row in rows).encode())
         return file
 
     def to_latex(self) -> str:
@@ -110,8 +102,9 @@ class Tabulated(ABC):
     def to_csv(self, path: FileName) -> Path:
         """Write the parameter table to a file of comma-separated values, and return its path.
 
-        Numbers have all their digits; the columns are those of `ParameterRow`, and ``flag``. The
-        draws are ``result.to_dataframe().to_csv(path)``.
+        Numbers have all their digits; the columns are those of `ParameterRow`, and ``flag``. A text
+        that a spreadsheet would take for a formula has an apostrophe before it. The draws are
+        ``result.to_dataframe().to_csv(path)``.
 
         Raises
         ------
@@ -165,8 +158,3 @@ def latex_number(value: float, digits: int) -> str:
 
 def _line(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
-
-
-def _cell(value: Any) -> str:
-    """Return an entry of a CSV file: a number with all its digits."""
-    return visible(value) if isinstance(value, str) else repr(float(value))

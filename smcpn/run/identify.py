@@ -329,7 +329,8 @@ def posterior_of(run: Run, further_warnings: tuple[str, ...] = ()) -> Posterior:
     """Return the posterior of a run, at its end or of the samples assimilated so far."""
     populations, shift = run.outcome or run.judged()
     walled = () if run.wall is None else run.wall.warnings
-    found = populations.warnings + walled + warnings_of_steps(run, shift) + further_warnings
+    found = run.problem.warnings + populations.warnings + walled
+    found += warnings_of_steps(run, shift) + further_warnings
     if run.outcome is not None:
         found += warnings_of_start(run, populations)
         found += () if run.departure is None else run.departure.warnings

@@ -172,7 +172,23 @@ class Simulation(WithCard):
         return self.outputs or alone or tuple(f"output {j + 1}" for j in range(count))
 
     def with_noise(self, variance: Array) -> Simulation:
-        """Return the same with another noise variance at each sample, (T, q)."""
+        """Return the same with another noise variance at each sample, (T, q).
+
+        Raises
+        ------
+        InputError
+            If it does not have the shape of the outputs, or is negative somewhere.
+        """
+        try:
+            variance = np.broadcast_to(variance, self.mean.shape)
+        except ValueError:
+            raise InputError(
+                f"variance has the shape {variance.shape}: give {self.mean.shape}, one for each "
+                "sample and output",
+                argument="variance",
+            ) from None
+        if (variance < 0.0).any():
+            raise InputError("variance is negative at a sample: give squares", argument="variance")
         model = self.parameter_variance + self.process_variance
         sd = np.sqrt(model + variance + self.solver_variance)
         error, measured = np.abs(self.record.y - self.mean), np.isfinite(self.record.y)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.errors import InputError
+from smcpn.errors import InputError, output_number
 from smcpn.model.record import Record
 from smcpn.units import frequency_unit
 
@@ -86,7 +86,8 @@ def frequency_response(record: Record, simulated: Array, output: int = 0) -> Fre
         )
     if not record.uniform:
         raise InputError(f"{record.name}: a frequency response needs uniform sampling; resample it")
-    a, b = _longest_run(np.isfinite(record.y[:, output]) if record.n_outputs else np.array([]))
+    measured = record.y[:, output_number(output, record.n_outputs)]
+    a, b = _longest_run(np.isfinite(measured))
     length = 2 ** int(np.log2(max(b - a, 1) / AVERAGES)) if b - a >= AVERAGES else 0
     if length < SHORTEST:
         raise InputError(

@@ -172,11 +172,6 @@ class Validation(WithCard):
         """Plot the normalised innovations of an output, and their correlations, with 99 % bands."""
         from smcpn.report.residuals import innovations_figure
 
-        if not -len(self.outputs) <= output < len(self.outputs):
-            raise InputError(
-                f"output is {output}: give one of {len(self.outputs)} outputs, from 0",
-                argument="output",
-            )
         return innovations_figure(self, output)
 
 

@@ -165,6 +165,7 @@ def entry(*keys, value):
 D = "draws"
 CHANGES = {
     "theta is NaN": number(f"{D}/theta", (7, 0), np.nan),
+    "theta is huge": number(f"{D}/theta", (7, 0), 1e308),
     "theta of other parameters": put("arrays/draws/theta", np.zeros((60, 3))),
     "theta is single": put("arrays/draws/theta", np.zeros((60, 2), "f4")),
     "theta lies elsewhere": put("arrays/draws/theta", h5py.ExternalLink("x.h5", "/x")),
@@ -176,6 +177,12 @@ CHANGES = {
     "replicates of fewer": put("arrays/draws/replicate", np.zeros(59, "i8")),
     "path does not rise": number(f"{D}/path_samples", 1, 0),
     "path is beyond the end": number(f"{D}/path_samples", -1, 41),
+    "an evidence is infinite": number(f"{D}/log_evidences", 0, np.inf),
+    "an evidence is huge": number(f"{D}/log_evidences", 0, -1e308),
+    "an evidence on the path is infinite": number(f"{D}/log_evidence_path", 0, -np.inf),
+    "an evidence on the path is huge": number(f"{D}/log_evidence_path", 3, 1e308),
+    "R-hat is infinite": number(f"{D}/r_hat", 0, np.inf),
+    "R-hat is huge": number(f"{D}/r_hat", 0, 1e308),
     "no table": put("arrays/draws/rejuvenations", None),
     "another table": put("arrays/draws/rejuvenations", np.zeros(3)),
     "an array more": put("arrays/draws/more", np.zeros(3)),

@@ -285,6 +285,55 @@ def test_a_worker_without_this_package_is_told_of():
         identified(executor=executor)
 
 
+class Wrong(UnreliableExecutor):
+    """Workers whose answers are changed on the way."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    def answer(self, task):
+        answer = super().answer(task)
+        return self.change(answer) if answer.found is not None else answer
+
+
+WRONG = {
+    "none": lambda answer: None,
+    "number": lambda answer: 3.0,
+    "list": lambda answer: replace(answer, found=[*answer.found]),
+    "lists": lambda answer: replace(answer, found=tuple(one.tolist() for one in answer.found)),
+    "fewer results": lambda answer: replace(answer, found=answer.found[:1]),
+    "no results": lambda answer: replace(answer, found=()),
+    "fewer particles": lambda answer: replace(
+        answer, found=tuple(one[..., 1:] for one in answer.found)
+    ),
+    "another shape": lambda answer: replace(answer, found=tuple(one[None] for one in answer.found)),
+    "single": lambda answer: replace(
+        answer, found=tuple(one.astype("f4") for one in answer.found)
+    ),
+    "objects": lambda answer: replace(
+        answer, found=tuple(one.astype(object) for one in answer.found)
+    ),
+    "a number without axis": lambda answer: replace(answer, found=(np.array(1.0),)),
+    "worker": lambda answer: replace(answer, worker=None),
+    "seconds": lambda answer: replace(answer, seconds="1"),
+    "time": lambda answer: replace(answer, elapsed=np.nan),
+    "steps": lambda answer: replace(answer, theta_steps=None),
+    "error": lambda answer: replace(answer, error="failed"),
+    "lacking": lambda answer: replace(answer, lacking=(1,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", WRONG)
+def test_what_is_no_answer_is_one_sentence(change):
+    home = build_likelihood(decay_problem(), smcpn.RK4(2))
+    with (
+        Wrong(WRONG[change]) as executor,
+        pytest.raises(ExecutorError, match=r"the worker .* gives no answer to a task"),
+    ):
+        distributed(home, Workers(executor)).evaluate(np.ones((10, 3)), 10)
+
+
 def test_a_worker_that_asked_before_the_parts_came_is_not_sent_them_again(executor):
     home = build_likelihood(decay_problem(), smcpn.RK4(2))
     team = Workers(executor)

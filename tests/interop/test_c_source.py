@@ -123,6 +123,27 @@ def test_a_name_cannot_write_code(tmp_path):
     assert "*/" not in c_comment("/**/*/")
 
 
+@compiles
+@pytest.mark.parametrize("name", ["fmu", "fmi3Functions", "Math", "stdio", "con"])
+def test_a_name_of_another_file_is_not_taken(name, tmp_path):
+    problem = PROBLEMS["timed"]()
+    source = replace(ModelSource.of(problem, typical(problem), 1), title=name)
+    assert source.name == f"model_{name}"
+    write_c(source, tmp_path)
+    compiled(tmp_path, source, "-I.", "-fsyntax-only")
+
+
+def test_a_file_of_another_is_not_overwritten(tmp_path):
+    problem = PROBLEMS["timed"]()
+    source = ModelSource.of(problem, typical(problem), 1)
+    paths = write_c(source, tmp_path)
+    assert write_c(source, tmp_path) == paths
+    paths[1].write_text("mine")
+    with pytest.raises(InputError, match="was not written by smcpn"):
+        write_c(source, tmp_path)
+    assert paths[1].read_text() == "mine"
+
+
 def maximum_of(problem):
     from smcpn.results.maximum import StartResult
 

@@ -13,7 +13,7 @@ import smcpn
 from smcpn import InputError
 from smcpn.interop import fmu as made
 from smcpn.interop.c_source import ModelSource
-from smcpn.interop.fmu import variables, write_fmu
+from smcpn.interop.fmu import archived, variables
 from smcpn.simulation.simulator import Simulator
 from tests.models import PROBLEMS, duffing_problem
 
@@ -36,7 +36,7 @@ def problem():
 @pytest.fixture(scope="module")
 def path(problem, tmp_path_factory):
     path = tmp_path_factory.mktemp("fmu") / "duffing.fmu"
-    write_fmu(ModelSource.of(problem, typical(problem), 3), path)
+    path.write_bytes(archived(ModelSource.of(problem, typical(problem), 3)))
     return path
 
 
@@ -79,7 +79,7 @@ def test_model_exchange_has_the_same_equations(path, problem):
 
 def test_a_parameter_that_is_an_initial_state_moves_the_start(tmp_path):
     problem, path = PROBLEMS["lotka-volterra"](), tmp_path / "start.fmu"
-    write_fmu(ModelSource.of(problem, typical(problem), 1), path)
+    path.write_bytes(archived(ModelSource.of(problem, typical(problem), 1)))
     # y(0) is b.
     for given, start in (({"b": 2.5}, 2.5), ({"state.y": 3.5, "b": 2.5}, 3.5)):
         result = fmpy.simulate_fmu(
@@ -91,7 +91,7 @@ def test_a_parameter_that_is_an_initial_state_moves_the_start(tmp_path):
 
 def test_the_source_is_in_it_and_the_bytes_are_the_same(path, problem, tmp_path):
     again = tmp_path / "again.fmu"
-    write_fmu(ModelSource.of(problem, typical(problem), 3), again)
+    again.write_bytes(archived(ModelSource.of(problem, typical(problem), 3)))
     assert again.read_bytes() == path.read_bytes()
     with zipfile.ZipFile(path) as archive:
         assert {"sources/duffing.c", "sources/fmu.c"} <= set(archive.namelist())
@@ -113,7 +113,7 @@ def test_what_is_lacking_is_named(problem, tmp_path, monkeypatch):
     source = ModelSource.of(problem, typical(problem), 1)
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(InputError, match="no no-such-compiler: install one"):
-        write_fmu(source, tmp_path / "x.fmu")
+        archived(source)
     monkeypatch.setattr(made, "find_spec", lambda name: None)
     with pytest.raises(InputError, match="pip install fmpy"):
-        write_fmu(source, tmp_path / "x.fmu")
+        archived(source)

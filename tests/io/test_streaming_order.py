@@ -13,6 +13,7 @@ from small_stream import CHANNELS, Pieces, online, samples_in
 
 import smcpn
 import smcpn.io.axis
+import smcpn.io.stream
 from smcpn.errors import InputError
 from smcpn.io.axis import DOUBTFUL_GAP, LONGEST_GAP, TimeAxis
 from smcpn.io.channels import Sample
@@ -83,6 +84,17 @@ def test_what_is_missing_is_put_in_and_what_is_skipped_is_not():
         [(0.0, 1, 0.1), (0.1, 1, np.nan), (0.2, 1.5, np.nan), (0.3, 2, 0.2)],
     )
     assert told(events) == [("duplicate", 3, 1), ("gap", 4, 1), ("late", 5, 1)]
+
+
+def test_a_clock_that_is_set_back_is_told_of_while_its_samples_come(monkeypatch):
+    monkeypatch.setattr(smcpn.io.stream, "MANY_SKIPPED", 3)
+    back = [(t, 9.0, 9.0) for t in np.arange(-5.0, -1.0, 0.1).tolist()]
+    given_samples = [(0.0, 1.0, 0.1), *back, (0.1, 1.0, 0.1), (0.0, 9.0, 9.0), (0.2, 1.0, 0.1)]
+    live, times, events = streamed(given_samples)
+    assert (times, live.sample) == ([0.0, 0.1, 0.2], 3)
+    assert [event.count for event in events] == [3, 30, 7, 1]
+    set_back = ["was the clock of the source set back?" in event.message for event in events]
+    assert set_back == [True, True, False, False]
 
 
 def test_a_gap_beyond_the_longest_is_another_experiment():

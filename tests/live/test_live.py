@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import json
 import os
 import shutil
 import signal
+import socket
+import threading
 import time
 import urllib.request
-from contextlib import suppress
+from contextlib import ExitStack
 from types import SimpleNamespace
 
 import numpy as np
@@ -154,23 +158,63 @@ def test_a_reader_takes_what_is_new_and_a_slow_one_misses_the_oldest():
     assert resumed == 'id: run:1001\ndata: [{"frame": 1001}]\n\n'
 
 
-def test_who_only_holds_a_connection_loses_it(monkeypatch):
+async def _held(sent: bytes, board: Board) -> None:
+    """Send something, read nothing, and return once the server closes the connection."""
+    config = uvicorn.Config(
+        application(LOCAL, board), ws="none", lifespan="off", log_level="critical"
+    )
+    config.load()
+    state, loop = uvicorn.server.ServerState(), asyncio.get_running_loop()
+    listening = await loop.create_server(lambda: server.Patient(config, state, {}), "127.0.0.1", 0)
+    with contextlib.closing(socket.create_connection(listening.sockets[0].getsockname())) as one:
+        one.sendall(sent)
+        async with asyncio.timeout(5.0):
+            while not state.connections:
+                await asyncio.sleep(0.01)
+            for k in itertools.count(1):
+                if not state.connections:
+                    break
+                board.put(json.dumps({"frame": k, "y": "x" * 100_000}))
+                await asyncio.sleep(0.01)
+    listening.close()
+
+
+ASKED = b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+REFUSED = ASKED.replace(b"events", b"nothing")
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"G", ASKED[:-2], ASKED.replace(b"events", b"x") + b"G", ASKED]
+)
+def test_who_only_holds_a_connection_loses_it(sent, monkeypatch):
+    """Silent, with a part of a request, with one and a part, and without reading the frames."""
     monkeypatch.setattr(server, "PATIENCE", 0.05)
+    monkeypatch.setattr(server, "READING", 0.05)
+    asyncio.run(_held(sent, Board("run")))
 
-    async def hold() -> None:
-        config = uvicorn.Config(application(LOCAL, Board("run")), ws="none", lifespan="off")
-        config.load()
-        state = uvicorn.server.ServerState()
-        listening = await asyncio.get_running_loop().create_server(
-            lambda: server.Patient(config, state, {}), "127.0.0.1", 0
-        )
-        reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname())
-        with suppress(ConnectionResetError):
-            assert await asyncio.wait_for(reader.read(), 5.0) == b""
-        writer.close()
-        listening.close()
 
-    asyncio.run(hold())
+def test_dns_is_not_asked_where_requests_are_answered(monkeypatch):
+    here, asked = threading.get_ident(), []
+    monkeypatch.setattr(socket, "getfqdn", lambda: asked.append(threading.get_ident()) or "x")
+    answer(PUBLIC, host="evil.example")
+    assert here not in asked
+
+
+@pytest.mark.parametrize("sent", [b"G", ASKED])
+def test_strangers_do_not_hold_the_page_shut(sent):
+    problem = models.oscillator_problem(models.oscillator_record())
+    with contextlib.closing(LivePage("0.0.0.0:0", "held", problem)) as page, ExitStack() as held:
+        port = int(page.url.split(":")[2].split("/")[0])
+        for _ in range(2 * server.MOST_CONNECTIONS):
+            one = held.enter_context(socket.create_connection(("127.0.0.1", port), 5.0))
+            one.sendall(sent)
+            if sent == ASKED:
+                one.recv(4096)
+                with contextlib.suppress(OSError):
+                    one.sendall(b"G")
+        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with browser.open(page.url.replace("0.0.0.0", "127.0.0.1"), timeout=5) as shown:
+            assert shown.status == 200
 
 
 @pytest.fixture

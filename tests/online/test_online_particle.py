@@ -119,7 +119,7 @@ def test_a_population_of_another_likelihood_is_refused(problem, tmp_path, number
     document, arrays, (_, population) = live.document(), live.arrays(), live.population()
     other = online(problem, particles=20)
     with pytest.raises(smcpn.InputError, match=r"state.particles"):
-        other.resume(document, arrays, replace(population, state_particles=number))
+        other._resume(document, arrays, replace(population, state_particles=number))
 
 
 def test_forgetting_resumes_to_the_same_bytes(problem, tmp_path):

@@ -71,3 +71,47 @@ def test_report_of_a_maximum(maximum, tmp_path):
     page = maximum.report(tmp_path / "maximum.html").read_text(encoding="utf-8")
     assert "decay" in page
     assert ">nan<" not in page
+
+
+def test_an_output_that_is_none_and_a_truth_that_is_no_number_are_refused(maximum):
+    for drawn in (maximum.plot_innovations, maximum.plot_frf, maximum.plot_error_budget):
+        with pytest.raises(smcpn.InputError, match="output is 2: give one of 1 outputs, from 0"):
+            drawn(output=2)
+    for truth in ("x", np.nan, np.zeros(3)):
+        with pytest.raises(smcpn.InputError, match=r"truth of rate is .*: give a finite number"):
+            maximum.plot_parameters(truth={"rate": truth})
+
+
+def test_a_model_without_unknown_functions_visits_none(maximum):
+    assert smcpn.laplace(maximum).visited == {}
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_records_are_as_many_as_the_problem_has_initial_states_for(maximum, count):
+    records = list(maximum.problem.records) * count
+    with pytest.raises(smcpn.InputError, match=f"records has {count}: give from 1 to 1"):
+        maximum.problem.with_records(records)
+
+
+def test_samples_that_cannot_tell_the_parameters_are_warned_of(maximum):
+    record = maximum.problem.records[0]
+    short = maximum.problem.with_records([record[:2]])
+    sentence = "2 measured numbers cannot tell 2 parameters and how well they fit"
+    found = smcpn.maximise(short, solver=smcpn.RK4(steps=1), starts=1)
+    assert sentence in found.warnings[0]
+    with pytest.warns(smcpn.SamplerWarning, match=sentence):
+        posterior = smcpn.identify(
+            short, solver=smcpn.RK4(steps=1), method="ibis", particles=20, seed=1
+        )
+    assert sentence in posterior.warnings[0]
+    assert not maximum.problem.warnings
+
+
+def test_a_noise_variance_has_the_shape_of_the_outputs_and_is_not_negative(maximum):
+    run = maximum.simulate(maximum.problem.records[0])
+    wider = run.with_noise(np.ones(1))
+    assert wider.noise_variance.shape == run.mean.shape
+    with pytest.raises(smcpn.InputError, match=r"variance has the shape \(5, 0\)"):
+        run.with_noise(np.zeros((5, 0)))
+    with pytest.raises(smcpn.InputError, match="variance is negative"):
+        run.with_noise(np.full(1, -1.0))

@@ -1,4 +1,4 @@
-/* {{ comment }} FMI 3.0: co-simulation with the model's own Runge-Kutta steps, and model exchange. */
+{{ begin }}{{ comment }} FMI 3.0: co-simulation with the model's own Runge-Kutta steps, and model exchange. */
 #include "{{ name }}.h"
 
 #include "fmi3Functions.h"

@@ -1,4 +1,4 @@
-/* Simulate {{ title | c_comment }}: times and inputs from a CSV file, outputs as CSV to standard output.
+{{ begin }}{{ comment }} Times and inputs from a CSV file, outputs as CSV to standard output.
 
        cc -std=c99 -O2 -o {{ name }} {{ name }}.c {{ name }}_main.c -lm
        ./{{ name }} input.csv > output.csv
@@ -55,17 +55,13 @@ int main(int argc, char **argv)
     double before[COLUMNS], row[COLUMNS], x[{{ NAME }}_STATES], y[{{ NAME }}_OUTPUTS];
     const double *p = {{ name }}_parameters;
     long number = 0, samples = 0;
-    int k;
     FILE *file = argc == 2 ? fopen(argv[1], "r") : NULL;
     if (file == NULL) {
         fprintf(stderr, argc == 2 ? "%s: %s\n" : "usage: %s input.csv%s\n", argv[argc - 1],
             argc == 2 ? strerror(errno) : "");
         return 2;
     }
-    printf("t");
-    for (k = 0; k < {{ NAME }}_OUTPUTS; k++)
-        printf(",%s", {{ name }}_output_names[k]);
-    printf("\n");
+    puts({{ header | c_text }});
     {{ name }}_initial(p, x);
     while (fgets(line, LONGEST, file) != NULL) {
         number++;

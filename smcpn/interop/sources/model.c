@@ -1,4 +1,4 @@
-/* {{ comment }} */
+{{ begin }}{{ comment }} */
 #include "{{ name }}.h"
 
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* {{ comment }} */
+{{ begin }}{{ comment }} */
 #ifndef {{ NAME }}_H
 #define {{ NAME }}_H
 

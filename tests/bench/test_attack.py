@@ -1,0 +1,34 @@
+"""The promises of SECURITY.md name what tests them, and a package that lacks is named."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks import newcomer
+from benchmarks.attack import __main__ as attack
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_what_security_names_exists():
+    text = (ROOT / "SECURITY.md").read_text("utf-8")
+    cells = [line.split("|")[2] for line in text.splitlines() if line.startswith("|")][2:]
+    assert all("`" in cell for cell in cells)
+    named = [name for cell in cells for name in re.findall("`([^`]+)`", cell)]
+    assert len(named) > 20
+    studies = attack.studies()
+    unknown = {one for one in named if not one.startswith("tests/")} - set(studies)
+    assert not unknown
+    assert all((ROOT / one).is_file() for one in named if one.startswith("tests/"))
+
+
+def test_lacking_packages_are_named_in_a_sentence(monkeypatch, capsys):
+    assert attack.missing() == ""
+    monkeypatch.setattr(attack, "find_spec", lambda name: None)
+    assert "pip install pandas uvicorn starlette" in attack.missing()
+    monkeypatch.setattr(newcomer.shutil, "which", lambda name: None)
+    monkeypatch.setattr("sys.argv", ["newcomer.py"])
+    with pytest.raises(SystemExit):
+        newcomer.main()
+    assert "needs uv, which is not installed: pip install uv" in capsys.readouterr().err
