@@ -71,7 +71,7 @@ def test_gaussian_posterior_agrees_exactly_and_is_not_warned_of():
 
 def test_few_effective_draws_tell_no_spread():
     zero = {"a": 0.0}
-    check = GaussianCheck(4000, 12.0, 1700.0, zero, zero, {"a": 3.0}, {"a": 1.0})
+    check = GaussianCheck(4000, 12.0, 1700.0, zero, zero, {"a": 3.0}, {"a": 1.0}, zero, zero)
     assert "a is" not in check.warnings[0]
 
 
