@@ -308,7 +308,7 @@ def world() -> dict[str, Any]:
     one = {"rate": 1.0}
     robust = smcpn.Robust(("rate",), one, one, one, np.eye(1), (), 1.0, 1, 30, posterior, ())
     validation = smcpn.Validation(
-        "decay", (), (), (), (), 0.0, 0.0, 0.0, None, None, np.ones(1), ("rate",)
+        "decay", (), (), (), 0.0, 0.0, 0.0, None, None, np.ones(1), ("rate",)
     )
     live = smcpn.Online(problem, solver=rk4, particles=20, seed=1, threads=1)
     live.update(0.0, 1.0)
