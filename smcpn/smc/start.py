@@ -23,6 +23,7 @@ from smcpn.smc.particles import AnyLikelihood
 from smcpn.smc.proposals import squared_distances, student_log_density
 from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.smc.sampler import Settings
+from smcpn.smc.straightening import Straightening
 from smcpn.smc.tempering import Tempering
 
 Array = NDArray[np.float64]
@@ -346,7 +347,9 @@ def extreme_spreads(
 ) -> list[Spread]:
     """Return the narrowest and the widest direction of particles (N, d) about each mode.
 
-    In coordinates where the Gaussian at the mode has covariance one, the eigenvalues of a
+    Particles and the Gaussian at the mode are taken to coordinates that straighten the ridge of
+    these particles: where it is bent they are wide across the tangent that the Gaussian follows,
+    and none is lost. In coordinates where the Gaussian has covariance one, the eigenvalues of a
     covariance of n draws lie within (1 +- sqrt(d / n))^2 (Marchenko and Pastur 1967). Copies of a
     particle count as one, and of the others a share ``independent``.
     """
@@ -360,9 +363,11 @@ def extreme_spreads(
         effective = independent / max(np.square(share).sum(), np.finfo(float).tiny)
         if mass[own].sum() < LEAST_SHARE or effective < LEAST_DISTINCT * d:
             continue
-        whitened = np.linalg.solve(start.width * factor, (points[own] - mean).T).T
-        centred = whitened - share @ whitened
-        values, vectors = np.linalg.eigh((share[:, None] * centred).T @ centred)
+        straight = Straightening.fit(start.prior, points[own], share)
+        place, _ = straight.forward(points[own])
+        factor = straight.slopes(mean)[:, None] * factor
+        whitened = np.linalg.solve(start.width * factor, (place - share @ place).T).T
+        values, vectors = np.linalg.eigh((share[:, None] * whitened).T @ whitened)
         directions = factor @ vectors / np.linalg.norm(factor, axis=1)[:, None]
         noise = np.sqrt(d / effective)
         ratios = np.sqrt(np.maximum(values[[0, -1]], 0.0))
