@@ -123,3 +123,19 @@ def test_the_direction_of_another_width_is_found(scales, ratio):
 def test_too_few_distinct_particles_say_nothing():
     theta = np.repeat(drawn_about(0, (1, 1), 3), 100, axis=0)
     assert extreme_spreads(START, theta, np.full(300, 1 / 300)) == []
+
+
+@pytest.mark.parametrize(("across", "ratio"), [(1.0, 1.0), (5.0, 5.0)])
+def test_a_bent_ridge_is_as_wide_as_the_start_where_it_is_straight(across, ratio):
+    """The sum of two positive parameters is known: its Gaussian follows a tangent."""
+    rng = np.random.default_rng(7)
+    total, first = 2.0 + 0.01 * across * rng.normal(size=4000), rng.uniform(0.5, 1.5, 4000)
+    values = np.stack([first, total - first], axis=1)
+    prior = Prior({"a": stats.lognorm(1.0), "b": stats.lognorm(1.0)})
+    # Of the sum at a = b = 1, where the logarithms are the values less one.
+    covariance = np.array([[1.0, -1.0], [-1.0, 1.0]]) / 12 + 0.25e-4
+    modes = Modes([1.0], np.zeros((1, 2)), np.linalg.cholesky(covariance)[None], 4, 0.0)
+    spreads = extreme_spreads(
+        MixtureStart(prior, modes), prior.unconstrained(values), np.full(4000, 1 / 4000)
+    )
+    assert max(spread.ratio for spread in spreads) == pytest.approx(ratio, rel=0.1)
