@@ -43,7 +43,8 @@ def wall_where(fails: Callable[[np.ndarray], np.ndarray]) -> Wall | None:
 
 def test_a_wall_is_named_by_the_parameter_that_it_bounds():
     found = wall_where(lambda values: values[:, 0] > 1.2)
-    assert found is not None and found.bound is not None
+    assert found is not None
+    assert found.bound is not None
     assert (found.bound.name, found.bound.above) == ("a", True)
     assert found.bound.value == pytest.approx(1.2, rel=0.05)
     assert found.bound.share == pytest.approx(0.36, abs=0.05)
@@ -52,7 +53,8 @@ def test_a_wall_is_named_by_the_parameter_that_it_bounds():
 
 def test_a_wall_across_parameters_is_told_by_values_beyond_it():
     found = wall_where(lambda values: values.prod(axis=1) > 1.0)
-    assert found is not None and found.bound is None
+    assert found is not None
+    assert found.bound is None
     assert found.example["a"] * found.example["b"] > 1.0
     assert found.warnings[0].startswith("a part of the posterior (as at a ")
 

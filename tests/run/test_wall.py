@@ -80,7 +80,8 @@ def test_a_solver_that_was_chosen_names_its_wall(solver):
 def test_searches_name_the_wall_too():
     found = smcpn.maximise(chain_problem(), solver=smcpn.RK4(steps=64))
     assert any("never reached" in one for one in found.warnings)
-    assert found.wall is not None and found.wall.bound is not None
+    assert found.wall is not None
+    assert found.wall.bound is not None
     assert found.wall.bound.name == "kf"
     assert isinstance(smcpn.maximise(chain_problem()).solver, smcpn.AdaptiveEKF1)
 
