@@ -296,7 +296,7 @@ def _example(names: Sequence[str], inside: Array, beyond: Array) -> dict[str, fl
     places = np.abs(beyond - inside.mean(axis=0)) / scale
     middle = int(np.argsort(places.max(axis=1))[len(beyond) // 2])
     farthest = np.sort(np.argsort(-places[middle])[:TELLING])
-    return {names[j]: float(beyond[middle, j]) for j in farthest}
+    return {names[int(j)]: float(beyond[middle, j]) for j in farthest}
 
 
 def _remedy(problem: Problem, solver: Solver) -> str:
