@@ -17,9 +17,8 @@ PARTS: tuple[str, ...] = (
     "grids",
     "offset",
     "clean",
-    "calibration",
+    "reliability",
     "records",
-    "posterior",
     "shrinkage",
     "shim",
 )  # fmt: skip

@@ -37,7 +37,7 @@ def summary(found: Discovery) -> str:
     lines.append(_entry("noise sd", ", ".join(noise)))
     doubts = [_entry("warning", warning) for warning in found.warnings]
     posterior = found.posterior
-    if posterior is not None and posterior.shrinkage is not None:
+    if posterior is not None:
         lines.append(_entry("prior", _shrinkage(posterior.shrinkage)))
         evidence = f"log {posterior.log_evidence:.2f} +- {posterior.log_evidence_se:.2g}"
         return "\n".join([*lines, _entry("evidence", evidence), *doubts, *found.verdict.lines])

@@ -78,15 +78,4 @@ def remarks(found: Discovery) -> list[str]:
             f"no model is more probable than {found.models[0].probability:.2f}: more or better "
             "data, a smaller library or known parts would tell them apart"
         )
-    return said + _sensitive(found)
-
-
-def _sensitive(found: Discovery) -> list[str]:
-    """Say which terms the width of the prior decides on."""
-    said = []
-    for k, name in enumerate(found.system.coefficients):
-        by_width = {factor: float(one[k]) for factor, one in sorted(found.sensitivity.items())}
-        if by_width and min(by_width.values()) < AMBIGUOUS < max(by_width.values()):
-            values = ", ".join(f"{p:.2f} (x {factor:g})" for factor, p in by_width.items())
-            said.append(f"the probability of {name} depends on the width of the prior: {values}")
     return said

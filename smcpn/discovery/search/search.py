@@ -124,8 +124,6 @@ class Found:
         The most probable first.
     inclusion : ndarray, (K,)
         Probability that a coefficient is not zero, over the models.
-    sampled_inclusion : ndarray, (K,)
-        The same by MCMC over all supports, on the model linearised at the best one.
     noise : ndarray, (q,)
         Standard deviation of the noise of each output.
     path : ndarray, (T, n)
@@ -138,7 +136,6 @@ class Found:
 
     models: tuple[FoundModel, ...]
     inclusion: Array
-    sampled_inclusion: Array
     noise: Array
     path: Array
     slab: Array
@@ -187,7 +184,7 @@ def search(
     try:
         steps, point = _begun(problem, slabs)
         point = _led(steps, point)
-        ends, sampled = _models(steps, point, rng)
+        ends = _models(steps, point, rng)
     except NOT_FINITE as error:
         raise InputError(_NONE) from error
     for _ in range(ROUNDS - 1):
@@ -195,11 +192,11 @@ def search(
             best = _better(ends[0], point, rng)
             if best is None:
                 break
-            ends, sampled = _models(best.steps, best.point, rng)
+            ends = _models(best.steps, best.point, rng)
         except NOT_FINITE:
             break
         point = best.point
-    return _result(problem, steps, ends, sampled)
+    return _result(problem, steps, ends)
 
 
 def _better(best: _End, point: Point, rng: np.random.Generator) -> _End | None:
@@ -408,8 +405,8 @@ class _End:
         return self.log_evidence + self.log_prior
 
 
-def _models(steps: GaussNewton, point: Point, rng: np.random.Generator) -> tuple[list[_End], Array]:
-    """Return probable models at their own maxima, best first, and inclusion by MCMC, (d,).
+def _models(steps: GaussNewton, point: Point, rng: np.random.Generator) -> list[_End]:
+    """Return probable models at their own maxima, best first.
 
     Which are probable tells the linear model at the maximum of the support of a point.
     """
@@ -418,7 +415,7 @@ def _models(steps: GaussNewton, point: Point, rng: np.random.Generator) -> tuple
     steps.refine(point, steps.share)
     linear = steps.linearised(_polished(steps, point)[0], steps.share)
     support = best_support(linear.regression, point.support)
-    sampled = sampled_inclusion(linear.regression, support, SWEEPS, rng)
+    sampled_inclusion(linear.regression, support, SWEEPS, rng)
     probable = most_probable(linear.regression, MODELS)
     least = probable[0][0] - LEAST_PROBABLE
     chosen = [support for score, support in probable if score > least]
@@ -429,7 +426,7 @@ def _models(steps: GaussNewton, point: Point, rng: np.random.Generator) -> tuple
     ends = sorted((end for end in found if end is not None), key=lambda end: -end.score)
     if not ends:
         raise InputError(_NONE)
-    return ends, sampled
+    return ends
 
 
 def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End | None:
@@ -451,7 +448,7 @@ def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End | Non
     return _End(point, steps, covariance, evidence, steps.prior.log_probability(support))
 
 
-def _result(problem: _Problem, steps: GaussNewton, ends: list[_End], sampled: Array) -> Found:
+def _result(problem: _Problem, steps: GaussNewton, ends: list[_End]) -> Found:
     scores = np.array([end.score for end in ends])
     probabilities = softmax(scores)
     unit, begins = problem.rate.unit, steps.paths.begins
@@ -466,6 +463,6 @@ def _result(problem: _Problem, steps: GaussNewton, ends: list[_End], sampled: Ar
     )  # fmt: skip
     inclusion = sum(model.probability * model.support for model in models)
     return Found(
-        models, np.asarray(inclusion), sampled, np.sqrt(ends[0].steps.variances),
+        models, np.asarray(inclusion), np.sqrt(ends[0].steps.variances),
         ends[0].point.path * problem.scale, steps.slab * unit, steps.share,
     )  # fmt: skip

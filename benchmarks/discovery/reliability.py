@@ -207,12 +207,9 @@ def _kept(path: Array) -> NDArray[np.bool_]:
     return bounded & moves
 
 
-def _judged(task: tuple[Drawn, str]) -> Judged | None:
-    one, method = task
+def _judged(one: Drawn) -> Judged | None:
     try:
-        found = smcpn.discover(
-            one.record, library=smcpn.polynomials(2), states=STATES, method=method, seed=1
-        )
+        found = smcpn.discover(one.record, library=smcpn.polynomials(2), states=STATES, seed=1)
     except InputError:
         return None
     tails = [(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0]
@@ -261,21 +258,12 @@ def rows(judged: Sequence[Judged]) -> Iterator[Row]:
     yield Row("exact support by inclusion > .5", float(best))
 
 
-def _calibration(method: str, quick: bool) -> Iterator[Row]:
+def reliability(quick: bool) -> Iterator[Row]:
+    """Probabilities of terms, and intervals of coefficients."""
     systems, size = drawn(QUICK_SYSTEMS if quick else SYSTEMS)
-    judged = [one for one in each(_judged, [(one, method) for one in systems]) if one is not None]
+    judged = [one for one in each(_judged, systems) if one is not None]
     yield Row("systems", len(judged), note=f"of {len(systems)}, out of {size:.0f} effective ones")
     yield from rows(judged)
 
 
-def search(quick: bool) -> Iterator[Row]:
-    """Laplace evidence of the search."""
-    return _calibration("search", quick)
-
-
-def trajectories(quick: bool) -> Iterator[Row]:
-    """Sequential Monte Carlo with the likelihood of trajectories."""
-    return _calibration("smc", quick)
-
-
-STUDIES: dict[str, Study] = {"calibration-search": search, "calibration-smc": trajectories}
+STUDIES: dict[str, Study] = {"reliability": reliability}
