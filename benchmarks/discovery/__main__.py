@@ -17,6 +17,7 @@ PARTS: tuple[str, ...] = (
     "grids",
     "offset",
     "clean",
+    "calibration",
     "reliability",
     "records",
     "shrinkage",

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import smcpn
+from benchmarks.discovery.planar import EXACT, INTERVAL, STATES, kept, rate, simulated, terms
 from benchmarks.discovery.systems import FIRST_SEED
 from benchmarks.executors import each
 from benchmarks.rows import Row, Study, at_most, between
@@ -30,23 +31,16 @@ from smcpn.errors import InputError
 
 Array = NDArray[np.float64]
 
-STATES = ("x", "y")
-POWERS = ((0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
-"""Of the states in each term."""
-INTERVAL, SAMPLES = 0.05, 201
+TERMS = 6
+"""Of each equation."""
 NOISE = 0.05
 SCALES = np.geomspace(0.03, 10.0, 20)
 """That coefficients of an equation are proposed with."""
-LARGEST, LEAST_SPREAD, LARGEST_STEP = 3.0, 0.3, 0.3
-"""Of kept trajectories: most of any state, least standard deviation of each state, and most rms
-step between samples as a share of it."""
 CHUNK = 20_000
 """Systems that are simulated at a time."""
 SYSTEMS, QUICK_SYSTEMS = 200, 12
 SHARE = 6.0
 """Effective number of systems that are resampled, for each that is asked for."""
-EXACT = 20
-"""Runge-Kutta steps in a sampling interval of those; one before."""
 LEVEL = 0.9
 
 
@@ -107,8 +101,8 @@ def drawn(count: int, seed: int = 1) -> tuple[list[Drawn], float]:
     while size < SHARE * count:
         proposed = _proposed(supports[rng.choice(len(supports), CHUNK, p=probabilities)], rng)
         path = simulated(proposed, rng.normal(size=(CHUNK, 2)))
-        kept = _kept(path)
-        proposed, path = proposed[kept], path[:, kept]
+        good = kept(path)
+        proposed, path = proposed[good], path[:, good]
         theta, start = np.concatenate([theta, proposed]), np.concatenate([start, path[0]])
         added = log_prior(proposed, path) - _log_proposal(proposed)
         log_weights = np.concatenate([log_weights, added])
@@ -129,7 +123,7 @@ def _supports(system: CandidateSystem) -> tuple[NDArray[np.bool_], Array]:
 
 
 def _proposed(supports: NDArray[np.bool_], rng: np.random.Generator) -> Array:
-    scale = np.repeat(rng.choice(SCALES, size=(len(supports), 2)), len(POWERS), axis=1)
+    scale = np.repeat(rng.choice(SCALES, size=(len(supports), 2)), TERMS, axis=1)
     return supports * scale * rng.normal(size=supports.shape)
 
 
@@ -147,9 +141,9 @@ def log_prior(theta: Array, path: Array) -> Array:
 
     At the trajectories (T, N, 2) that they have.
     """
-    values = _terms(path)
+    values = terms(path, TERMS)
     size = np.sqrt(np.mean(values**2, axis=0))
-    speed = np.sqrt(np.mean(_rate(theta, path) ** 2, axis=0))
+    speed = np.sqrt(np.mean(rate(theta, path) ** 2, axis=0))
     with np.errstate(divide="ignore"):
         unit = (speed[:, :, None] / size[:, None, :]).reshape(theta.shape)
     return _log_mean_normal(theta, np.array(SLABS)[:, None, None] * unit)
@@ -164,47 +158,6 @@ def _log_mean_normal(theta: Array, deviation: Array) -> Array:
     deviation = np.where(active, deviation, 1.0)
     log = -0.5 * (theta / deviation) ** 2 - np.log(deviation)
     return np.logaddexp.reduce(log.sum(axis=2), axis=0) - np.log(len(deviation))
-
-
-def _terms(x: Array) -> Array:
-    """Values (..., p) at states (..., 2)."""
-    return np.stack([x[..., 0] ** a * x[..., 1] ** b for a, b in POWERS], axis=-1)
-
-
-def _rate(theta: Array, x: Array) -> Array:
-    """Derivatives (..., N, 2) at states (..., N, 2) with coefficients (N, K), by equation."""
-    values = _terms(x)
-    first, second = np.split(theta, 2, axis=1)
-    return np.stack([np.sum(values * own, axis=-1) for own in (first, second)], axis=-1)
-
-
-def simulated(theta: Array, start: Array, substeps: int = 1) -> Array:
-    """Trajectories (T, N, 2) by Runge-Kutta steps; those that leave the bounds stand still."""
-    result = np.empty((SAMPLES, *start.shape))
-    result[0] = x = start
-    h = INTERVAL / substeps
-    for k in range(1, SAMPLES):
-        inside = np.flatnonzero(np.all(np.abs(x) <= LARGEST, axis=1))
-        z, own = x[inside], theta[inside]
-        with np.errstate(all="ignore"):
-            for _ in range(substeps):
-                a = _rate(own, z)
-                b = _rate(own, z + 0.5 * h * a)
-                c = _rate(own, z + 0.5 * h * b)
-                z = z + h / 6.0 * (a + 2.0 * (b + c) + _rate(own, z + h * c))
-        x = x.copy()
-        x[inside] = np.where(np.isfinite(z), z, np.inf)
-        result[k] = x
-    return result
-
-
-def _kept(path: Array) -> NDArray[np.bool_]:
-    bounded = np.all(np.abs(path) <= LARGEST, axis=(0, 2))
-    with np.errstate(invalid="ignore", over="ignore"):
-        spread = path.std(axis=0)
-        step = np.sqrt(np.mean(np.diff(path, axis=0) ** 2, axis=0))
-    moves = np.all((spread >= LEAST_SPREAD) & (step <= LARGEST_STEP * spread), axis=1)
-    return bounded & moves
 
 
 def _judged(one: Drawn) -> Judged | None:

@@ -22,7 +22,7 @@ from smcpn.discovery.results.residuals import remarks
 from smcpn.discovery.search.regression import SLABS
 from smcpn.discovery.search.search import Found, search
 from smcpn.discovery.shrinkage.shrinkage import SHRINKAGE, Shrinkage, shrinkage
-from smcpn.discovery.shrinkage.shrinking import shrunk_posterior
+from smcpn.discovery.shrinkage.shrinking import PARTICLES, shrunk_posterior
 from smcpn.distributed.engines import checked_executor
 from smcpn.distributed.workers import workers_of
 from smcpn.errors import InputError, listed, nearest, one_of, shown
@@ -40,8 +40,6 @@ DISTURBED = (
     "disturbed, or a solver was loose: the data leave them a little at every sample"
 )
 SPIKE_AND_SLAB = "spike-and-slab"
-DRAWS = 1000
-"""Particles with a prior that shrinks."""
 
 
 @checked
@@ -142,11 +140,13 @@ def discover(
     """
     _check_method(method)
     shrinks = _shrinkage(prior)
-    drawing = {
+    every_option: dict[str, Any] = {
         "solver": solver, "likelihood": likelihood, "particles": particles,
         "replicates": replicates, "threads": threads, "executor": executor,
     }  # fmt: skip
-    drawing = {name: value for name, value in drawing.items() if value is not None}
+    drawing: dict[str, Any] = {
+        name: value for name, value in every_option.items() if value is not None
+    }
     _check_drawing(drawing, noise, shrinks)
     every = [records] if isinstance(records, Record) else list(records)
     _check_alike(every)
@@ -173,7 +173,7 @@ def discover(
         if shrinks is not None:
             posterior = shrunk_posterior(
                 system, every, result.outputs, found, shrinks, noise=known_noise, seed=seed,
-                workers=workers, **{"particles": DRAWS, **drawing},
+                workers=workers, **drawing,
             )  # fmt: skip
             result = result.with_posterior(posterior)
             for doubt in dict.fromkeys(result.warnings):
@@ -183,7 +183,7 @@ def discover(
     settings |= {} if noise == "unknown" else {"noise": shown(noise)}
     settings |= {"constraints": listed(constraints)} if constraints else {}
     if result.posterior is not None:
-        settings |= {"solver": repr(result.posterior.solver), "particles": particles or DRAWS}
+        settings |= {"solver": repr(result.posterior.solver), "particles": particles or PARTICLES}
     doubts = (*result.warnings, *remarks(result))
     return replace(result, settings=settings, warnings=doubts)
 
@@ -212,9 +212,8 @@ def _check_drawing(drawing: Mapping[str, Any], noise: Any, shrinks: Shrinkage | 
             argument=name,
         )
     checked_executor(drawing.get("executor"))
-    solver = drawing.get("solver")
-    if solver is not None and not (isinstance(solver, str) and solver == "auto"):
-        check_solver(solver)
+    if drawing.get("solver", "auto") != "auto":
+        check_solver(drawing["solver"])
 
 
 def _discovery(

@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import solve_ivp
 from scipy.stats import norm
 
-from benchmarks.discovery import grids, lorenz, reliability
+from benchmarks.discovery import grids, lorenz, planar, reliability
 from benchmarks.discovery.__main__ import studies
 from benchmarks.discovery.answers import Answer, difference
 from benchmarks.discovery.peers import _as_ours, _names
@@ -86,8 +86,8 @@ def test_drawn_trajectories_and_their_prior():
     theta = np.zeros((1, 12))
     # x' = y, y' = -x - 0.1 y
     theta[0, [2, 7, 8]] = 1.0, -1.0, -0.1
-    path = reliability.simulated(theta, np.array([[1.0, 0.5]]))
-    t = reliability.INTERVAL * np.arange(reliability.SAMPLES)
+    path = planar.simulated(theta, np.array([[1.0, 0.5]]))
+    t = planar.INTERVAL * np.arange(planar.SAMPLES)
     rhs = lambda t, s: [s[1], -s[0] - 0.1 * s[1]]  # noqa: E731
     exact = solve_ivp(rhs, (0.0, t[-1]), [1.0, 0.5], t_eval=t, rtol=1e-9, atol=1e-9).y.T
     np.testing.assert_allclose(path[:, 0], exact, atol=1e-5)
@@ -114,8 +114,8 @@ def test_trajectories_that_escape_are_left_out():
     theta = np.zeros((2, 12))
     theta[:, [2, 7]] = 1.0, -1.0
     theta[1, 3] = 5.0
-    path = reliability.simulated(theta, np.ones((2, 2)))
-    np.testing.assert_array_equal(reliability._kept(path), [True, False])
+    path = planar.simulated(theta, np.ones((2, 2)))
+    np.testing.assert_array_equal(planar.kept(path), [True, False])
 
 
 def test_parts_have_studies():

@@ -63,7 +63,7 @@ class BetaBinomial:
     def __init__(self, degrees: NDArray[np.int64]) -> None:
         degree, self._groups = np.unique(degrees, return_inverse=True)
         self._sizes = np.bincount(self._groups)
-        self._absent = np.maximum(self._sizes * degree * (degree - 1.0), 1.0)
+        self._absent = np.maximum(self._sizes * (degree - 1.0), 1.0)
 
     def log_probability(self, support: Support) -> float:
         """Log probability of a support."""

@@ -21,6 +21,7 @@ from smcpn.solver import Solver, check_solver
 
 Array = NDArray[np.float64]
 
+PARTICLES = 1000
 KNOWN = 1e8
 """Shape of the gamma prior of 1 / sigma^2 where the noise is known."""
 INITIAL_SPREAD = 100.0
@@ -35,7 +36,7 @@ def shrunk_posterior(
     prior: Shrinkage,
     *,
     noise: Array | None = None,
-    particles: int = 1000,
+    particles: int = PARTICLES,
     replicates: int = 1,
     seed: int = 0,
     solver: Solver | str | None = None,
