@@ -228,6 +228,14 @@ class Discovery(WithCard):
             posterior=posterior,
         )
 
+    def with_doubt(self, adequacy: float) -> Discovery:
+        """Return the discovery with a probability (0 to 1) that the library holds the truth.
+
+        By it those of all models are multiplied; those of terms stay what they are if it does.
+        """
+        models = (replace(one, probability=adequacy * one.probability) for one in self.models)
+        return replace(self, models=tuple(models))
+
     def ode(self, rank: Index = 0) -> ODE:
         """Make the equation of a model, with its posterior means as defaults.
 

@@ -1,0 +1,133 @@
+"""Whether the data ask for more than the equations that were found.
+
+A library that lacks the truth is told by its best equations: what is added to a rate along their
+path would bring the trajectory nearer to the data. To each equation are added, with coefficients
+that are free, slow cosines of time, and of every state its sign, its absolute value and hinges,
+which are bent where a quarter, a half and three quarters of the samples are below. The response of
+the trajectory is linear to first order, so that with equations that are right
+
+    F = [(SSR_0 - SSR_1) / e] / [SSR_1 / (N - k - e)],
+
+of e functions, the k coefficients and initial states of the equations and N numbers in the data,
+has the distribution of Fisher and Snedecor. (A test for lack of fit: Draper, N. R., Smith, H.
+(1998), Applied Regression Analysis, section 2.1; added variables: Cook, R. D., Weisberg, S. (1982),
+Residuals and Influence in Regression, section 2.4.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from smcpn.discovery.search.gauss_newton import GaussNewton, Point
+
+Array = NDArray[np.float64]
+
+LACKING = 0.1
+"""Odds before the data of a library that lacks the truth."""
+COSINES = 10
+"""Of a record, whose periods are at least a fifth of its duration."""
+QUARTILES = (0.25, 0.5, 0.75)
+LEAST_OWN = 1e-6
+"""Length that is left of a response without the equations' own, as a share, to be counted."""
+LEAST_FREE = 20
+"""Numbers in the data, beyond all that is fitted, that tell what is left."""
+
+
+class LackOfFit(NamedTuple):
+    """The equation and the functions of which the data ask most.
+
+    Attributes
+    ----------
+    equation : int
+        Number of the state.
+    functions : {"time", "states"}
+        Of what they are.
+    p : float
+        Probability of as much with equations that are right, times the number of tests.
+    """
+
+    equation: int
+    functions: str
+    p: float
+
+    @property
+    def adequacy(self) -> float:
+        """Probability that the library holds the truth, at most, where before the data it was .9.
+
+        Of a p-value below 1/e no alternative has a larger Bayes factor than 1 / (-e p log p)
+        (Sellke, Bayarri, Berger 2001, The American Statistician 55, 62-71).
+        """
+        if self.p >= np.exp(-1.0):
+            return 1.0
+        p = max(self.p, np.finfo(float).tiny)
+        factor = -np.e * p * np.log(p)
+        return float(factor / (factor + LACKING * (1.0 - factor)))
+
+
+def lack_of_fit(steps: GaussNewton, point: Point) -> LackOfFit | None:
+    """Return what the data ask for most beside the equations at a point; None where it is not told.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError, ValueError
+        If the path is not determined, or not finite.
+    """
+    tests = list(_tests(steps, point))
+    if not tests:
+        return None
+    best = min(tests, key=lambda one: one.p)
+    return best._replace(p=min(1.0, best.p * len(tests)))
+
+
+def _tests(steps: GaussNewton, point: Point) -> Iterator[LackOfFit]:
+    kinds = {"time": _of_time(steps, point), "states": _of_states(point.path)}
+    n = point.path.shape[1]
+    for equation in np.flatnonzero(~steps.paths.rate.known).tolist():
+        for kind, functions in kinds.items():
+            added = np.zeros((len(point.path), n, functions.shape[1]))
+            added[:, equation] = functions
+            found = steps.disturbed(point, added)
+            p = _p_value(found, functions.shape[1], steps.count - n * len(steps.paths.begins))
+            if p is not None:
+                yield LackOfFit(equation, kind, p)
+
+
+def _of_time(steps: GaussNewton, point: Point) -> Array:
+    """Cosines, (T, e), of each record the same."""
+    begins = [*steps.paths.begins.tolist(), len(point.path)]
+    parts = []
+    for begin, end in zip(begins, begins[1:], strict=False):
+        t = steps.paths.times[begin:end]
+        phase = np.pi * (t - t[0]) / max(t[-1] - t[0], np.finfo(float).tiny)
+        parts.append(np.cos(np.arange(COSINES) * phase[:, None]))
+    return np.concatenate(parts)
+
+
+def _of_states(path: Array) -> Array:
+    """Signs, absolute values and hinges of states (T, n), shape (T, e)."""
+    hinges = [np.maximum(path - np.quantile(path, share, axis=0), 0.0) for share in QUARTILES]
+    return np.hstack([np.sign(path), np.abs(path), *hinges])
+
+
+def _p_value(responses: Array, added: int, count: int) -> float | None:
+    """Probability of an F as large, of the last columns of (m, 1 + k + e) beside those before."""
+    residual, own, other = np.split(responses, [1, responses.shape[1] - added], axis=1)
+    q = np.linalg.qr(own)[0]
+    free = [part - q @ (q.T @ part) for part in (residual, other)]
+    length, before = np.linalg.norm(free[1], axis=0), np.linalg.norm(other, axis=0)
+    told = length > LEAST_OWN * np.where(before > 0.0, before, 1.0)
+    if not told.any():
+        return None
+    axes, sizes, _ = np.linalg.svd(free[1][:, told] / length[told], full_matrices=False)
+    axes = axes[:, sizes > LEAST_OWN * sizes[0]]
+    rank, left = axes.shape[1], count - own.shape[1] - axes.shape[1]
+    if left < LEAST_FREE:
+        return None
+    gain = float(np.sum((axes.T @ free[0]) ** 2))
+    rest = max(float(np.sum(free[0] ** 2)) - gain, np.finfo(float).tiny)
+    return float(stats.f.sf(gain / rank / (rest / left), rank, left))
