@@ -73,11 +73,11 @@ def _coulomb(rng: np.random.Generator) -> smcpn.Record:
     return _solved(rate, [rng.uniform(1.0, 1.5), 0.0], np.linspace(0.0, 12.0, 301), noise)
 
 
-NO_SIGNAL: Mapping[str, Callable[[np.random.Generator], smcpn.Record]] = {
+NO_SIGNAL: dict[str, Callable[[np.random.Generator], smcpn.Record]] = {
     "constant": _constant,
     "autocorrelated": _autocorrelated,
 }
-WRONG_LIBRARY: Mapping[str, Callable[[np.random.Generator], smcpn.Record]] = {
+WRONG_LIBRARY: dict[str, Callable[[np.random.Generator], smcpn.Record]] = {
     "Monod": _monod,
     "chemostat": _chemostat,
     "Coulomb": _coulomb,
@@ -86,7 +86,7 @@ WRONG_LIBRARY: Mapping[str, Callable[[np.random.Generator], smcpn.Record]] = {
 
 @dataclass(frozen=True)
 class Said:
-    """Of a record: probability of the best model, 0 where there is none, and whether it is doubted."""
+    """Probability of the best model, 0 where there is none, and whether there is a warning."""
 
     probability: float
     doubted: bool

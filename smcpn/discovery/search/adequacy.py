@@ -17,6 +17,7 @@ Residuals and Influence in Regression, section 2.4.)
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -101,7 +102,7 @@ def _of_time(steps: GaussNewton, point: Point) -> Array:
     """Cosines, (T, e), of each record the same."""
     begins = [*steps.paths.begins.tolist(), len(point.path)]
     parts = []
-    for begin, end in zip(begins, begins[1:], strict=False):
+    for begin, end in pairwise(begins):
         t = steps.paths.times[begin:end]
         phase = np.pi * (t - t[0]) / max(t[-1] - t[0], np.finfo(float).tiny)
         parts.append(np.cos(np.arange(COSINES) * phase[:, None]))

@@ -10,8 +10,8 @@ solver with loose tolerances made, it stays.
 
 In the end MCMC visits supports on the linear model, and each of the most probable ones is led to
 its own maximum and has its Laplace evidence taken there. The others, of which each is little and
-all together are not, are counted with their scores on the linear model. From the best one a second, shorter
-homotopy begins, which is followed where it ends higher.
+all together are not, are counted with their scores on the linear model. From the best one a second,
+shorter homotopy begins, which is followed where it ends higher.
 """
 
 from __future__ import annotations
