@@ -149,6 +149,7 @@ class Found:
     lack: LackOfFit | None
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def search(
     records: Sequence[Record],
     system: CandidateSystem,
