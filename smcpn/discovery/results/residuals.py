@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.discovery.search.adequacy import LackOfFit
+from smcpn.discovery.search.smoothing import LEAST_NOISE
 from smcpn.errors import listed
 from smcpn.validation.innovations import whiteness
 from smcpn.validation.verdict import Verdict, judge
@@ -20,7 +21,7 @@ Array = NDArray[np.float64]
 
 LEAST_CORRELATION, ERRORS = 0.15, 5.0
 """Correlation of successive residuals, and its size in standard errors, that are remarked on."""
-NOISE_FREE = 1e-6
+NOISE_FREE = 2.0 * LEAST_NOISE
 """Noise as a share of the data's standard deviation below which residuals are those of rounding."""
 AMBIGUOUS = 0.5
 LACKING = 0.01

@@ -93,7 +93,8 @@ def _tests(steps: GaussNewton, point: Point) -> Iterator[LackOfFit]:
             added = np.zeros((len(point.path), n, functions.shape[1]))
             added[:, equation] = functions
             found = steps.disturbed(point, added)
-            p = _p_value(found, functions.shape[1], steps.count - n * len(steps.paths.begins))
+            count = steps.count - n * len(steps.paths.begins)
+            p = _p_value(found, functions.shape[1], count, steps.least)
             if p is not None:
                 yield LackOfFit(equation, kind, p)
 
@@ -115,8 +116,11 @@ def _of_states(path: Array) -> Array:
     return np.hstack([np.sign(path), np.abs(path), *hinges])
 
 
-def _p_value(responses: Array, added: int, count: int) -> float | None:
-    """Probability of an F as large, of the last columns of (m, 1 + k + e) beside those before."""
+def _p_value(responses: Array, added: int, count: int, least: float) -> float | None:
+    """Probability of an F as large, of the last columns of (m, 1 + k + e) beside those before.
+
+    Mean squares are at ``least``: below are errors of whoever simulated, with any structure.
+    """
     residual, own, other = np.split(responses, [1, responses.shape[1] - added], axis=1)
     q = np.linalg.qr(own)[0]
     free = [part - q @ (q.T @ part) for part in (residual, other)]
@@ -130,5 +134,5 @@ def _p_value(responses: Array, added: int, count: int) -> float | None:
     if left < LEAST_FREE:
         return None
     gain = float(np.sum((axes.T @ free[0]) ** 2))
-    rest = max(float(np.sum(free[0] ** 2)) - gain, np.finfo(float).tiny)
-    return float(stats.f.sf(gain / rank / (rest / left), rank, left))
+    rest = max((float(np.sum(free[0] ** 2)) - gain) / left, least, np.finfo(float).tiny)
+    return float(stats.f.sf(gain / rank / rest, rank, left))

@@ -131,6 +131,11 @@ class GaussNewton:
         """Unit of the slab of each coefficient alone, (d,)."""
         return 1.0 / np.sqrt(np.sum(self._basis**2, axis=0))
 
+    @property
+    def least(self) -> float:
+        """Mean square of whitened residuals of an output, at least, the largest of all."""
+        return float(np.max(self._least / self.variances))
+
     def path_at(self, linear: Linearised, theta: Array) -> Array:
         """Most likely path with these coefficients on a linear model."""
         change = self._basis @ (theta - linear.point.theta)
