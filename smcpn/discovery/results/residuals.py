@@ -24,11 +24,12 @@ LEAST_CORRELATION, ERRORS = 0.15, 5.0
 NOISE_FREE = 2.0 * LEAST_NOISE
 """Noise as a share of the data's standard deviation below which residuals are those of rounding."""
 AMBIGUOUS = 0.5
-LACKING = 0.01
+LACKING = 0.02
 """Probability of as much as the data ask for with right equations, below which it is said."""
 LEAST_SIGNAL = 50.0
 """Sum of squares of the path about its mean, in units of the noise, of an output that moves."""
-_FUNCTIONS = {"time": "slow functions of time", "states": "other functions of the states"}
+_FUNCTIONS = {"time": "slow functions of time", "states": "other functions of the states",
+              "signs": "jumps where a state changes its sign"}  # fmt: skip
 
 
 def verdict_of(found: Discovery) -> Verdict:

@@ -2,21 +2,24 @@
 
 A library that lacks the truth is told by its best equations: what is added to a rate along their
 path would bring the trajectory nearer to the data. To each equation are added, with coefficients
-that are free, slow cosines of time, and of every state its sign, its absolute value and hinges,
-which are bent where a quarter, a half and three quarters of the samples are below. The response of
-the trajectory is linear to first order, so that with equations that are right
+that are free, slow cosines of time; the signs of all states, as of dry friction; and their absolute
+values and hinges, which are bent where a quarter, a half and three quarters of the samples are
+below. The response of the trajectory is linear to first order, so that with equations that are
+right
 
     F = [(SSR_0 - SSR_1) / e] / [SSR_1 / (N - k - e)],
 
 of e functions, the k coefficients and initial states of the equations and N numbers in the data,
 has the distribution of Fisher and Snedecor. (A test for lack of fit: Draper, N. R., Smith, H.
 (1998), Applied Regression Analysis, section 2.1; added variables: Cook, R. D., Weisberg, S. (1982),
-Residuals and Influence in Regression, section 2.4.)
+Residuals and Influence in Regression, section 2.4.) The p-values of all equations and functions
+depend on each other, and are combined by Cauchy's distribution (Liu, Y., Xie, J. (2020), Journal of
+the American Statistical Association 115, 393-402).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -33,6 +36,8 @@ LACKING = 0.1
 COSINES = 10
 """Of a record, whose periods are at least a fifth of its duration."""
 QUARTILES = (0.25, 0.5, 0.75)
+LARGEST_P = 0.9
+"""By which a p-value counts in the combination, at most: those near one would outweigh others."""
 LEAST_OWN = 1e-6
 """Length that is left of a response without the equations' own, as a share, to be counted."""
 LEAST_FREE = 20
@@ -46,10 +51,10 @@ class LackOfFit(NamedTuple):
     ----------
     equation : int
         Number of the state.
-    functions : {"time", "states"}
+    functions : {"time", "states", "signs"}
         Of what they are.
     p : float
-        Probability of as much with equations that are right, times the number of tests.
+        Probability of as much with equations that are right, of all tests together.
     """
 
     equation: int
@@ -81,12 +86,19 @@ def lack_of_fit(steps: GaussNewton, point: Point) -> LackOfFit | None:
     tests = list(_tests(steps, point))
     if not tests:
         return None
-    best = min(tests, key=lambda one: one.p)
-    return best._replace(p=min(1.0, best.p * len(tests)))
+    return min(tests, key=lambda one: one.p)._replace(p=combined([one.p for one in tests]))
+
+
+def combined(p: Sequence[float]) -> float:
+    """Return the p-value of several that may depend on each other."""
+    clipped = np.clip(p, np.finfo(float).tiny, LARGEST_P)
+    mean = float(np.mean(1.0 / np.tan(np.pi * clipped)))
+    return float(stats.cauchy.sf(mean))
 
 
 def _tests(steps: GaussNewton, point: Point) -> Iterator[LackOfFit]:
-    kinds = {"time": _of_time(steps, point), "states": _of_states(point.path)}
+    path = point.path
+    kinds = {"time": _of_time(steps, point), "signs": np.sign(path), "states": _bent(path)}
     n = point.path.shape[1]
     for equation in np.flatnonzero(~steps.paths.rate.known).tolist():
         for kind, functions in kinds.items():
@@ -110,10 +122,10 @@ def _of_time(steps: GaussNewton, point: Point) -> Array:
     return np.concatenate(parts)
 
 
-def _of_states(path: Array) -> Array:
-    """Signs, absolute values and hinges of states (T, n), shape (T, e)."""
+def _bent(path: Array) -> Array:
+    """Absolute values and hinges of states (T, n), shape (T, e)."""
     hinges = [np.maximum(path - np.quantile(path, share, axis=0), 0.0) for share in QUARTILES]
-    return np.hstack([np.sign(path), np.abs(path), *hinges])
+    return np.hstack([np.abs(path), *hinges])
 
 
 def _p_value(responses: Array, added: int, count: int, least: float) -> float | None:

@@ -7,7 +7,7 @@ import pytest
 
 import smcpn
 from benchmarks.discovery.doubts import record
-from smcpn.discovery.search.adequacy import LackOfFit
+from smcpn.discovery.search.adequacy import LackOfFit, combined
 
 T = np.linspace(0.0, 10.0, 201)
 
@@ -59,3 +59,13 @@ def test_adequacy_is_posterior_odds_by_the_largest_bayes_factor():
     one = LackOfFit(0, "time", p).adequacy
     # Odds .1 before the data; with a factor of one nothing is said against the library.
     assert one == pytest.approx(1.0 / (1.0 + 0.1 * (factor - 1.0)))
+
+
+def test_p_values_are_combined_however_they_depend():
+    assert combined([0.3]) == pytest.approx(0.3)
+    assert combined([0.01, 0.01]) == pytest.approx(0.01)
+    # One that is small among n counts n times.
+    assert combined([1e-6, 0.5, 0.5, 0.5]) == pytest.approx(4e-6, rel=1e-3)
+    p = np.random.default_rng(0).uniform(size=(4000, 6))
+    share = np.mean([combined(row) < 0.02 for row in p])
+    assert share == pytest.approx(0.02, abs=4.0 * np.sqrt(0.02 * 0.98 / 4000))
