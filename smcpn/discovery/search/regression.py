@@ -21,9 +21,10 @@ coefficients the product.
 Prior of the support: of the n columns of degree g, k are active with a probability that is the same
 for all such sets, and beta-binomial(1, b) for k (Scott and Berger 2010). Of n terms n / (1 + b) are
 expected, and b = 1 + n (g - 1), 1 of constants: any number of constants and linear terms, and some
-1 / (g - 1) of degree g, whatever the library: terms of high degree are many, and few of them are in
-equations, also where there is one such term, which is less probable than a constant. With 1 / (g (g - 1)) of them the first cubic term of two equations costs 4 nats, not 3,
-and laws lacked terms more often than they said (`python -m benchmarks.discovery calibration`).
+1 / (g - 1) of degree g, whatever the library. Terms of high degree are many, and few of them are in
+equations; one that is the only one of its degree is less probable than a constant. With
+1 / (g (g - 1)) of them the first cubic term of two equations costs 4 nats, not 3, and laws lacked
+terms more often than they said (`python -m benchmarks.discovery calibration`).
 """
 
 from __future__ import annotations
