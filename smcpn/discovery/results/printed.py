@@ -103,8 +103,9 @@ def averaged_terms(found: Discovery) -> list[list[WrittenTerm]]:
     """All terms that each equation may have, those the most probable first."""
     system = found.system
     mean, sd = _of_all(system, *found.moments)
+    total = sum(model.probability for model in found.models)
     inclusion = np.asarray(
-        sum(model.probability * _have(system, model.support) for model in found.models)
+        sum(model.probability / total * _have(system, model.support) for model in found.models)
     )
     # That of a free coefficient may be known better than by these models.
     own = {tuple(place): k for k, place in enumerate(system.places.tolist())}

@@ -31,6 +31,8 @@ from smcpn.discovery.search.gauss_newton import GaussNewton, Point
 
 Array = NDArray[np.float64]
 
+LEAST_P = 1e-30
+"""By which a p-value counts, at least: no approximation holds so far in its tail."""
 LACKING = 0.1
 """Odds before the data of a library that lacks the truth."""
 COSINES = 10
@@ -70,7 +72,7 @@ class LackOfFit(NamedTuple):
         """
         if self.p >= np.exp(-1.0):
             return 1.0
-        p = max(self.p, np.finfo(float).tiny)
+        p = max(self.p, LEAST_P)
         factor = -np.e * p * np.log(p)
         return float(factor / (factor + LACKING * (1.0 - factor)))
 
