@@ -323,7 +323,7 @@ def world() -> dict[str, Any]:
         **vars(posterior), statistics=made, ess_bulk=np.ones(1), ess_tail=np.ones(1)
     )
     library = smcpn.polynomials(1)
-    found = smcpn.discover(falling(), library=library, method="search")
+    found = smcpn.discover(falling(), library=library)
     objects = [
         smcpn.AR1(0.1, 0.5), smcpn.AdaptiveEKF1(), smcpn.Bernoulli(), smcpn.EKF0(steps=1),
         smcpn.EKF1(steps=1), smcpn.IndependentMetropolis(), laplace, function,
