@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,12 +124,12 @@ def measured(k3: float, samples: int, seed: int, noise: float = SCATTER) -> Prob
     """Record of the oscillator at rest under an autoregressive force, for the linear model."""
     rng = np.random.default_rng(seed)
     white = rng.normal(size=samples + 300)
-    u = 0.25 * signal.lfilter([1.0], [1.0, -1.6, 0.75], white)[300:]
+    u = 0.25 * np.asarray(signal.lfilter([1.0], [1.0, -1.6, 0.75], white), dtype=float)[300:]
     silent = Record(u=u, dt=INTERVAL, hold="zoh")
     y = smcpn.simulate(hardening, silent, {"k3": k3}, observe="x")
     record = Record(u=u, y=y + noise * rng.normal(size=y.shape), dt=INTERVAL, hold="zoh")
     scales = {"c": 0.3, "k": 2.0, "s": 0.03}
-    prior = {name: stats.lognorm(1.0, scale=scale) for name, scale in scales.items()}
+    prior: dict[str, Any] = {of: stats.lognorm(1.0, scale=one) for of, one in scales.items()}
     return Problem(linear, record, observe="x", noise="s", prior=prior)
 
 

@@ -24,8 +24,8 @@ Array = NDArray[np.float64]
 
 MARGIN = 0.5
 """By which functions are told apart beyond the visited range and ``within``, on either side."""
-ITERATIONS = 15
-"""Of the search for the weights: the function has settled long before these."""
+ITERATIONS = 150
+"""Most of the search for the weights: the function settles long before these, not in a few."""
 DRAWS = 3
 """Draws of the prior from which it is begun, one after the other, until one leads to a path."""
 VANISHED = 1e-3
