@@ -27,7 +27,8 @@ MARGIN = 0.5
 WORK, FEWEST = 9000, 15
 """Weights times iterations of the search for them, and iterations at least.
 
-The function of sixty weights has settled after some hundred, of hundreds of weights each is dear."""
+That of sixty weights has settled after some hundred; of hundreds of weights each is dear.
+"""
 DRAWS = 3
 """Draws of the prior from which it is begun, one after the other, until one leads to a path."""
 VANISHED = 1e-3
