@@ -306,7 +306,7 @@ def world() -> dict[str, Any]:
     maximum = smcpn.Maximum(function, "posterior", "l-bfgs-b", np.zeros(1), 0.0, 0.0, (start,))
     laplace = smcpn.Laplace(maximum, np.eye(1), 0.0)
     one = {"rate": 1.0}
-    robust = smcpn.Robust(("rate",), one, one, one, np.eye(1), (), 1.0, 1, 30, posterior, ())
+    robust = smcpn.Robust(("rate",), one, one, one, np.eye(1), (), 1.0, 0.5, 1.0, 30, posterior, ())
     validation = smcpn.Validation(
         "decay", (), (), (), 0.0, 0.0, 0.0, None, None, np.ones(1), ("rate",)
     )

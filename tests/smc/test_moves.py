@@ -209,8 +209,7 @@ def test_diagnose():
     assert diagnose([]) == diagnose([good]) == {}
     few = replace(good, sample=7, acceptance=0.03, unmoved=0.15)
     assert (
-        "only 3 % of the parameter values tried at sample 7"
-        in diagnose([good, few])["acceptance"]
+        "only 3 % of the parameter values tried at sample 7" in diagnose([good, few])["acceptance"]
     )
     assert diagnose([replace(few, unmoved=0.05)]) == {}
     assert "acceptance" in diagnose([replace(few, unmoved=0.05, proposal="random walk")])

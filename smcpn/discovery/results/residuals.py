@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.discovery.search.adequacy import LackOfFit
-from smcpn.discovery.search.smoothing import LEAST_NOISE
 from smcpn.errors import listed
+from smcpn.estimate.smoothed_outputs import LEAST_NOISE
 from smcpn.validation.innovations import whiteness
 from smcpn.validation.verdict import Verdict, judge
 
