@@ -306,9 +306,9 @@ def world() -> dict[str, Any]:
     maximum = smcpn.Maximum(function, "posterior", "l-bfgs-b", np.zeros(1), 0.0, 0.0, (start,))
     laplace = smcpn.Laplace(maximum, np.eye(1), 0.0)
     one = {"rate": 1.0}
-    robust = smcpn.Robust(("rate",), one, one, one, np.eye(1), (), 1.0, 1, 30, posterior, ())
+    robust = smcpn.Robust(("rate",), one, one, one, np.eye(1), (), 1.0, 0.5, 1.0, 30, posterior, ())
     validation = smcpn.Validation(
-        "decay", (), (), (), (), 0.0, 0.0, 0.0, None, None, np.ones(1), ("rate",)
+        "decay", (), (), (), 0.0, 0.0, 0.0, None, None, np.ones(1), ("rate",)
     )
     live = smcpn.Online(problem, solver=rk4, particles=20, seed=1, threads=1)
     live.update(0.0, 1.0)
@@ -323,7 +323,7 @@ def world() -> dict[str, Any]:
         **vars(posterior), statistics=made, ess_bulk=np.ones(1), ess_tail=np.ones(1)
     )
     library = smcpn.polynomials(1)
-    found = smcpn.discover(falling(), library=library, method="search")
+    found = smcpn.discover(falling(), library=library)
     objects = [
         smcpn.AR1(0.1, 0.5), smcpn.AdaptiveEKF1(), smcpn.Bernoulli(), smcpn.EKF0(steps=1),
         smcpn.EKF1(steps=1), smcpn.IndependentMetropolis(), laplace, function,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import smcpn
+from benchmarks.executors import each
 from benchmarks.rows import Row, Study, at_most
 from smcpn.codegen.lower import Level, Vector, lower
 from smcpn.functions.unknown import UnknownFunction
@@ -19,6 +20,7 @@ from smcpn.functions.unknown import UnknownFunction
 Array = NDArray[np.float64]
 INTERVAL, NOISE, SOLVER = 0.02, 0.01, smcpn.RK4(steps=1)
 WITHIN = (-1.2, 1.2)
+HELD, DRAWS = 0.88, 2000
 PLACES = np.linspace(0.02, 1.0, 50)
 """Within the range that the drive visits."""
 
@@ -35,25 +37,29 @@ def drive(v, u, *, m):
 
 
 @cache
-def record() -> smcpn.Record:
+def record(seed: int = 0) -> smcpn.Record:
     """Twenty seconds of a drive, its velocity measured with noise."""
     t = INTERVAL * np.arange(1000)
     silent = smcpn.Record(u=2.0 * np.sin(t) * np.sin(0.155 * t), dt=INTERVAL)
     y = smcpn.simulate(drive, silent, {"m": 1.5}, observe="v")
-    noise = NOISE * np.random.default_rng(0).normal(size=y.shape)
+    noise = NOISE * np.random.default_rng(seed).normal(size=y.shape)
     return smcpn.Record(u=silent.u, y=y + noise, dt=INTERVAL)
 
 
-def approximated(friction: UnknownFunction) -> tuple[smcpn.Laplace, Array]:
-    """Return the Laplace approximation, and draws of the friction at `PLACES` from it."""
+def unknown_in(friction: UnknownFunction, seed: int = 0) -> smcpn.Problem:
+    """The drive with an unknown friction, and its record."""
 
     @smcpn.ode
     def unknown(v, u, *, m, f: Any = friction):
         return (u - f(v)) / m
 
-    problem = smcpn.Problem(
-        unknown, record(), observe="v", noise=NOISE, prior={"m": cast(Any, stats.lognorm(1.0))}
-    )
+    prior = {"m": cast(Any, stats.lognorm(1.0))}
+    return smcpn.Problem(unknown, record(seed), observe="v", noise=NOISE, prior=prior)
+
+
+def approximated(friction: UnknownFunction) -> tuple[smcpn.Laplace, Array]:
+    """Return the Laplace approximation, and draws of the friction at `PLACES` from it."""
+    problem = unknown_in(friction)
     found = smcpn.laplace(problem, solver=SOLVER)
     columns = [problem.names.index("f" + of) for of in friction.priors]
     return found, friction.values(PLACES, found.draw(1000, seed=1)[:, columns])
@@ -90,4 +96,32 @@ def sizes(quick: bool) -> Iterator[Row]:
         )
 
 
-STUDIES: dict[str, Study] = {"families": operations, "sizes": sizes}
+def covered(seed: int) -> tuple[float, bool]:
+    """Share of the visited range in which the band of a network holds, and whether it is warned."""
+    problem = unknown_in(smcpn.network("v", hidden=(6, 6), within=WITHIN), seed)
+    found = smcpn.identify(problem, seed=seed, progress=False)
+    y = problem.records[0].y
+    places = np.linspace(y.min(), y.max(), 101)
+    function: UnknownFunction = found.problem.ode.functions["f"].function
+    columns = [found.problem.names.index("f" + of) for of in function.priors]
+    rng = np.random.default_rng(0)
+    drawn = rng.choice(len(found.weights), DRAWS, p=found.weights / found.weights.sum())
+    low, high = np.quantile(
+        function.values(places, found.values[drawn][:, columns]), [0.025, 0.975], axis=0
+    )
+    truth = law(places)
+    return float(((low <= truth) & (truth <= high)).mean()), bool(found.warnings)
+
+
+def networks(quick: bool) -> Iterator[Row]:
+    """Coverage of the 95 % band of a small network over the visited range, record by record."""
+    found = list(each(covered, range(3 if quick else 12)))
+    for seed, (share, warned) in enumerate(found):
+        note = "warned" if warned else ""
+        yield Row(
+            f"network, record {seed}: coverage", share, ">= 0.88", share >= HELD or warned, note
+        )
+    yield Row("network: mean coverage", float(np.mean([share for share, _ in found])))
+
+
+STUDIES: dict[str, Study] = {"families": operations, "sizes": sizes, "networks": networks}

@@ -18,8 +18,8 @@ PARTS: tuple[str, ...] = (
     "offset",
     "clean",
     "calibration",
+    "reliability",
     "records",
-    "posterior",
     "shrinkage",
     "shim",
 )  # fmt: skip

@@ -46,7 +46,7 @@ def answer(record: smcpn.Record, **options: Any) -> Answer:
     """Search one record with the options of `smcpn.discover`."""
     begin = time.process_time()
     try:
-        found = smcpn.discover(record, method="search", seed=1, **options)
+        found = smcpn.discover(record, seed=1, **options)
     except InputError:
         return Answer((), (), frozenset(), time.process_time() - begin)
     seconds = time.process_time() - begin

@@ -1,15 +1,8 @@
-"""Whether inclusion probabilities and intervals hold: systems drawn from the prior of the search.
+"""Whether the probability of the best model is how often it is right: random sparse cubic systems.
 
-Two states, all monomials up to degree 2: 12 coefficients. The prior of the search is in units of
-the trajectory itself: theta = w rms(x') / rms(term), w ~ N(0, c^2), averaged over c. So systems are
-drawn with coefficients of any scale, simulated, and resampled with weights prior / proposal, the
-prior at the trajectory that they have. It is improper in the units of states and time; what is
-kept makes it proper.
-
-Kept are trajectories that stay bounded, move, and are sampled often enough. This changes how often
-a support is drawn, but not what a posterior should be: with the prior p and the event A,
-p(theta | y, A) is proportional to p(theta) 1(A) L(theta), and nothing outside of A has a likelihood
-L near the data of a trajectory that was kept.
+Two states, of whose 20 monomials up to degree 3 two to six are there, any set of them as likely,
+with coefficients of .2 to 2. They are not drawn from the prior of the search (`reliability` does
+that): what is asked is whether its probabilities hold for whoever has other systems.
 """
 
 from __future__ import annotations
@@ -21,261 +14,135 @@ import numpy as np
 from numpy.typing import NDArray
 
 import smcpn
-from benchmarks.discovery.systems import FIRST_SEED
+from benchmarks.discovery.planar import EXACT, INTERVAL, POWERS, STATES, kept, simulated
 from benchmarks.executors import each
-from benchmarks.rows import Row, Study, at_most, between
+from benchmarks.rows import Row, Study, at_most
 from smcpn.discovery.equations.system import CandidateSystem
-from smcpn.discovery.search.regression import SLABS, BetaBinomial
 from smcpn.errors import InputError
 
 Array = NDArray[np.float64]
 
-STATES = ("x", "y")
-POWERS = ((0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
-"""Of the states in each term."""
-INTERVAL, SAMPLES = 0.05, 201
-NOISE = 0.05
-SCALES = np.geomspace(0.03, 10.0, 20)
-"""That coefficients of an equation are proposed with."""
-LARGEST, LEAST_SPREAD, LARGEST_STEP = 3.0, 0.3, 0.3
-"""Of kept trajectories: most of any state, least standard deviation of each state, and most rms
-step between samples as a share of it."""
-CHUNK = 20_000
+SYSTEMS, QUICK_SYSTEMS = 600, 20
+CHUNK = 4000
 """Systems that are simulated at a time."""
-SYSTEMS, QUICK_SYSTEMS = 200, 12
-SHARE = 6.0
-"""Effective number of systems that are resampled, for each that is asked for."""
-EXACT = 20
-"""Runge-Kutta steps in a sampling interval of those; one before."""
-LEVEL = 0.9
+SPARSE = (2, 6)
+SIZES = (0.2, 2.0)
+NOISE = 0.05
+"""Standard deviation as a share of the spread of each state."""
+SEED = 34
+"""Of the systems; those that the prior was chosen on have others."""
+BINS = 10
+DISTANCE, WARNED = 0.04, 0.05
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """A system with a noisy record, and whether each of K coefficients is there.
+class Sparse:
+    """A system with a noisy record.
 
     Attributes
     ----------
-    theta : ndarray, (K,)
-    path : ndarray, (T, 2)
-        Without noise.
-    seed : int
-        Of the noise.
+    theta : ndarray, (20,)
+    record : Record
     """
 
     theta: Array
-    path: Array
-    seed: int
+    record: smcpn.Record
 
     @property
-    def record(self) -> smcpn.Record:
-        """All states with noise."""
-        noise = np.random.default_rng(FIRST_SEED + self.seed).normal(size=self.path.shape)
-        return smcpn.Record(y=self.path + NOISE * noise, dt=INTERVAL)
+    def truth(self) -> frozenset[str]:
+        """Names of the coefficients that are not zero."""
+        names = CandidateSystem.of(smcpn.polynomials(3), STATES).coefficients
+        return frozenset(np.array(names)[self.theta != 0.0].tolist())
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What a discovery says of each of K coefficients.
+class Claim:
+    """What is said of the best model, and whether it is right.
 
     Attributes
     ----------
-    inclusion : ndarray, (K,)
-    covered : ndarray of bool, (K,)
-        Whether the truth is in the central interval, zero counted.
-    present : ndarray of bool, (K,)
-        Whether it is there in truth.
+    probability : float
+    right, warned : bool
     """
 
-    inclusion: Array
-    covered: NDArray[np.bool_]
-    present: NDArray[np.bool_]
+    probability: float
+    right: bool
+    warned: bool
 
 
-def candidate_system() -> CandidateSystem:
-    """All that is considered."""
-    return CandidateSystem.of(smcpn.polynomials(2), STATES)
-
-
-def drawn(count: int, seed: int = 1) -> tuple[list[Drawn], float]:
-    """Draw systems from the prior; also the effective number that they are resampled from."""
+def drawn(count: int, seed: int = SEED) -> list[Sparse]:
+    """Draw systems whose trajectories stay bounded, move, and are sampled often enough."""
     rng = np.random.default_rng(seed)
-    system = candidate_system()
-    supports, probabilities = _supports(system)
-    theta, start = np.zeros((0, len(system.coefficients))), np.zeros((0, 2))
-    log_weights, weights, size = np.zeros(0), np.zeros(0), 0.0
-    while size < SHARE * count:
-        proposed = _proposed(supports[rng.choice(len(supports), CHUNK, p=probabilities)], rng)
-        path = simulated(proposed, rng.normal(size=(CHUNK, 2)))
-        kept = _kept(path)
-        proposed, path = proposed[kept], path[:, kept]
-        theta, start = np.concatenate([theta, proposed]), np.concatenate([start, path[0]])
-        added = log_prior(proposed, path) - _log_proposal(proposed)
-        log_weights = np.concatenate([log_weights, added])
-        weights = np.exp(log_weights - log_weights.max())
-        size = float(weights.sum() ** 2 / np.sum(weights**2))
-    chosen = rng.choice(len(weights), count, p=weights / weights.sum())
-    paths = simulated(theta[chosen], start[chosen], EXACT)
-    return [Drawn(theta[k], paths[:, i], i) for i, k in enumerate(chosen.tolist())], size
+    found: list[Sparse] = []
+    while len(found) < count:
+        theta = _coefficients(rng)
+        start = rng.normal(size=(CHUNK, 2))
+        path = simulated(theta, start)
+        good = np.flatnonzero(kept(path))
+        exact = simulated(theta[good], start[good], EXACT)
+        noise = rng.normal(size=exact.shape)
+        y = exact + NOISE * exact.std(axis=0) * noise
+        for k, n in enumerate(good.tolist()):
+            found.append(Sparse(theta[n], smcpn.Record(y=y[:, k], dt=INTERVAL)))
+    return found[:count]
 
 
-def _supports(system: CandidateSystem) -> tuple[NDArray[np.bool_], Array]:
-    """All supports (2^K, K) with their prior probabilities."""
-    count = len(system.coefficients)
-    supports = (np.arange(2**count)[:, None] >> np.arange(count)) % 2 == 1
-    prior = BetaBinomial(np.asarray(system.candidates.degrees)[system.places[:, 1]])
-    probabilities = np.exp([prior.log_probability(support) for support in supports])
-    return supports, probabilities / probabilities.sum()
+def _coefficients(rng: np.random.Generator) -> Array:
+    size = 2 * len(POWERS)
+    order = np.argsort(rng.random((CHUNK, size)), axis=1)
+    there = order < rng.integers(SPARSE[0], SPARSE[1] + 1, size=(CHUNK, 1))
+    return there * rng.choice([-1.0, 1.0], there.shape) * rng.uniform(*SIZES, there.shape)
 
 
-def _proposed(supports: NDArray[np.bool_], rng: np.random.Generator) -> Array:
-    scale = np.repeat(rng.choice(SCALES, size=(len(supports), 2)), len(POWERS), axis=1)
-    return supports * scale * rng.normal(size=supports.shape)
-
-
-def _log_proposal(theta: Array) -> Array:
-    """Log density of the coefficients that are not zero, given which."""
-    first, second = (
-        _log_mean_normal(own, SCALES[:, None, None] * np.ones(own.shape))
-        for own in np.split(theta, 2, axis=1)
-    )
-    return first + second
-
-
-def log_prior(theta: Array, path: Array) -> Array:
-    """Log density (N,) of coefficients, given which are there, by the prior of the search.
-
-    At the trajectories (T, N, 2) that they have.
-    """
-    values = _terms(path)
-    size = np.sqrt(np.mean(values**2, axis=0))
-    speed = np.sqrt(np.mean(_rate(theta, path) ** 2, axis=0))
-    with np.errstate(divide="ignore"):
-        unit = (speed[:, :, None] / size[:, None, :]).reshape(theta.shape)
-    return _log_mean_normal(theta, np.array(SLABS)[:, None, None] * unit)
-
-
-def _log_mean_normal(theta: Array, deviation: Array) -> Array:
-    """Log of the mean over the first axis of normal densities of entries that are not zero.
-
-    But for their factors 2 pi.
-    """
-    active = theta != 0.0
-    deviation = np.where(active, deviation, 1.0)
-    log = -0.5 * (theta / deviation) ** 2 - np.log(deviation)
-    return np.logaddexp.reduce(log.sum(axis=2), axis=0) - np.log(len(deviation))
-
-
-def _terms(x: Array) -> Array:
-    """Values (..., p) at states (..., 2)."""
-    return np.stack([x[..., 0] ** a * x[..., 1] ** b for a, b in POWERS], axis=-1)
-
-
-def _rate(theta: Array, x: Array) -> Array:
-    """Derivatives (..., N, 2) at states (..., N, 2) with coefficients (N, K), by equation."""
-    values = _terms(x)
-    first, second = np.split(theta, 2, axis=1)
-    return np.stack([np.sum(values * own, axis=-1) for own in (first, second)], axis=-1)
-
-
-def simulated(theta: Array, start: Array, substeps: int = 1) -> Array:
-    """Trajectories (T, N, 2) by Runge-Kutta steps; those that leave the bounds stand still."""
-    result = np.empty((SAMPLES, *start.shape))
-    result[0] = x = start
-    h = INTERVAL / substeps
-    for k in range(1, SAMPLES):
-        inside = np.flatnonzero(np.all(np.abs(x) <= LARGEST, axis=1))
-        z, own = x[inside], theta[inside]
-        with np.errstate(all="ignore"):
-            for _ in range(substeps):
-                a = _rate(own, z)
-                b = _rate(own, z + 0.5 * h * a)
-                c = _rate(own, z + 0.5 * h * b)
-                z = z + h / 6.0 * (a + 2.0 * (b + c) + _rate(own, z + h * c))
-        x = x.copy()
-        x[inside] = np.where(np.isfinite(z), z, np.inf)
-        result[k] = x
-    return result
-
-
-def _kept(path: Array) -> NDArray[np.bool_]:
-    bounded = np.all(np.abs(path) <= LARGEST, axis=(0, 2))
-    with np.errstate(invalid="ignore", over="ignore"):
-        spread = path.std(axis=0)
-        step = np.sqrt(np.mean(np.diff(path, axis=0) ** 2, axis=0))
-    moves = np.all((spread >= LEAST_SPREAD) & (step <= LARGEST_STEP * spread), axis=1)
-    return bounded & moves
-
-
-def _judged(task: tuple[Drawn, str]) -> Judged | None:
-    one, method = task
+def claimed(one: Sparse) -> Claim | None:
+    """What a discovery claims; None where it refuses."""
     try:
-        found = smcpn.discover(
-            one.record, library=smcpn.polynomials(2), states=STATES, method=method, seed=1
-        )
+        found = smcpn.discover(one.record, library=smcpn.polynomials(3), states=STATES, seed=1)
     except InputError:
         return None
-    tails = [(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0]
-    lower, upper = np.quantile(found.draws(4000, seed=1), tails, axis=0)
-    covered = (lower <= one.theta) & (one.theta <= upper)
-    inclusion = np.array([found.inclusion[name] for name in found.system.coefficients])
-    return Judged(inclusion, covered, one.theta != 0.0)
+    best = found.models[0]
+    right = frozenset(best.names) == one.truth
+    return Claim(best.probability, right, bool(found.warnings))
 
 
-def reliability_error(inclusion: Array, present: NDArray[np.bool_]) -> float:
-    """Mean distance of probabilities from frequencies in ten bins, weighted by what is in them."""
-    place = np.minimum((10.0 * inclusion).astype(int), 9)
-    excess = np.bincount(place.ravel(), (inclusion - present).ravel(), minlength=10)
-    return float(np.abs(excess).sum() / inclusion.size)
+def distance(claims: Sequence[Claim]) -> float:
+    """Mean distance of claimed probability and share of right claims in bins of a tenth."""
+    probability = np.array([one.probability for one in claims])
+    right = np.array([one.right for one in claims])
+    place = np.minimum((BINS * probability).astype(int), BINS - 1)
+    return float(np.abs(np.bincount(place, probability - right)).sum() / len(claims))
 
 
-def rows(judged: Sequence[Judged]) -> Iterator[Row]:
-    """Figures of systems; standard errors are those of resampled systems."""
-    inclusion = np.stack([one.inclusion for one in judged])
-    covered = np.stack([one.covered for one in judged])
-    present = np.stack([one.present for one in judged])
-    rng = np.random.default_rng(1)
-    resampled = rng.integers(len(judged), size=(400, len(judged)))
-    error = reliability_error(inclusion, present)
-    spread = np.std(
-        [reliability_error(inclusion[k].ravel(), present[k].ravel()) for k in resampled]
-    )
-    exact = np.mean([
-        reliability_error(inclusion.ravel(), rng.uniform(size=inclusion.size) < inclusion.ravel())
-        for _ in range(400)
-    ])  # fmt: skip
-    note = f"standard error {spread:.4f}; exact probabilities would have {exact:.4f}"
-    yield at_most("reliability error of inclusion", error, 0.03, note)
-    for low, high in ((0.0, 0.05), (0.05, 0.5), (0.5, 0.95), (0.95, 1.0)):
-        inside = (inclusion >= low) & (inclusion <= high)
+def calibration(quick: bool) -> Iterator[Row]:
+    """Claims by tenths of probability, and how many right ones have a warning."""
+    systems = drawn(QUICK_SYSTEMS if quick else SYSTEMS)
+    claims = [one for one in each(claimed, systems) if one is not None]
+    yield Row("claims", len(claims), note=f"of {len(systems)} systems")
+    yield from rows(claims)
+
+
+def rows(claims: Sequence[Claim]) -> Iterator[Row]:
+    """Figures of claims."""
+    probability = np.array([one.probability for one in claims])
+    right = np.array([one.right for one in claims])
+    warned = np.array([one.warned for one in claims])
+    for low in np.arange(BINS) / BINS:
+        inside = np.minimum(np.floor(BINS * probability) / BINS, 1.0 - 1.0 / BINS) == low
         if inside.any():
-            told = f"mean probability {inclusion[inside].mean():.3f}, {inside.sum()} coefficients"
-            yield Row(f"present, inclusion {low:g} to {high:g}", present[inside].mean(), note=told)
-    shown = inclusion > 0.5
-    shares = [covered[k][shown[k]].mean() for k in resampled]
-    note = f"of inclusion > .5, zero counted; standard error {np.std(shares):.3f}"
-    yield between("coverage of 90 % intervals", float(covered[shown].mean()), 0.87, 0.93, note)
-    note = "those that are missed counted"
-    yield Row("coverage, coefficients that are there", float(covered[present].mean()), note=note)
-    best = np.mean(np.all((inclusion > 0.5) == present, axis=1))
-    yield Row("exact support by inclusion > .5", float(best))
+            note = f"claimed {probability[inside].mean():.3f}, {inside.sum()} systems"
+            yield Row(f"right, claims from {low:g}", float(right[inside].mean()), note=note)
+    rng = np.random.default_rng(1)
+    exact = np.mean([
+        distance([Claim(p, bool(rng.random() < p), False) for p in probability])
+        for _ in range(200)
+    ])  # fmt: skip
+    note = f"exact probabilities would have {exact:.3f}"
+    yield at_most("distance of claimed and right", distance(claims), DISTANCE, note)
+    yield Row("right", float(right.mean()))
+    sure = probability > 0.5
+    if (right & sure).any():
+        share = float(warned[right & sure].mean())
+        yield at_most("warned of those that are right, claims from .5", share, WARNED)
 
 
-def _calibration(method: str, quick: bool) -> Iterator[Row]:
-    systems, size = drawn(QUICK_SYSTEMS if quick else SYSTEMS)
-    judged = [one for one in each(_judged, [(one, method) for one in systems]) if one is not None]
-    yield Row("systems", len(judged), note=f"of {len(systems)}, out of {size:.0f} effective ones")
-    yield from rows(judged)
-
-
-def search(quick: bool) -> Iterator[Row]:
-    """Laplace evidence of the search."""
-    return _calibration("search", quick)
-
-
-def trajectories(quick: bool) -> Iterator[Row]:
-    """Sequential Monte Carlo with the likelihood of trajectories."""
-    return _calibration("smc", quick)
-
-
-STUDIES: dict[str, Study] = {"calibration-search": search, "calibration-smc": trajectories}
+STUDIES: dict[str, Study] = {"calibration": calibration}

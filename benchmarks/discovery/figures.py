@@ -42,7 +42,6 @@ def probability_of_truth(samples: int, noise: float, seed: int) -> float:
         census(samples, noise, seed),
         library=smcpn.polynomials(2),
         states=STATES,
-        method="search",
         seed=seed,
     )
     return sum(model.probability for model in found.models if set(model.names) == TRUE)

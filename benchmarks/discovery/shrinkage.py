@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from benchmarks.discovery.systems import System
 from benchmarks.executors import each
 from benchmarks.rows import Row, Study, at_least, at_most, between
 from smcpn.discovery.equations.system import CandidateSystem
-from smcpn.discovery.shrinkage.shrinkage import LaplacePrior
+from smcpn.discovery.shrinkage.shrinkage import SHRINKAGE, LaplacePrior
 from smcpn.discovery.shrinkage.shrunk import Point, shrunken
 from smcpn.smc.diagnosis import SamplerWarning
 
@@ -60,21 +61,24 @@ class Sampled:
         Probability, or level with a shrinkage prior.
     width : ndarray, (K,)
         Of the 95 % intervals.
-    ess, seconds, log_evidence : float
+    ess, log_evidence : float
+        Not of spike and slab, which draws nothing.
+    seconds : float
     """
 
     covered: NDArray[np.bool_]
     inclusion: Array
     width: Array
     ess: float
-    seconds: float
     log_evidence: float
+    seconds: float
 
 
 def _found(prior: str, seed: int, particles: int) -> smcpn.Discovery:
+    drawn: dict[str, Any] = {"particles": particles, "threads": 1}
     return smcpn.discover(
         SPIRAL.record(DURATION, NOISE, seed), library=SPIRAL.library, states=SPIRAL.states,
-        prior=prior, seed=seed, particles=particles, threads=1,
+        prior=prior, seed=seed, **(drawn if prior in SHRINKAGE else {}),
     )  # fmt: skip
 
 
@@ -101,9 +105,9 @@ def sampled(task: tuple[str, int]) -> Sampled:
         for name, one in found.coefficients.items()
     ]
     covered, inclusion, width = map(np.array, zip(*columns, strict=True))
-    posterior = found.posterior
-    assert posterior is not None
-    return Sampled(covered, inclusion, width, posterior.ess, seconds, posterior.log_evidence)
+    drawn = found.posterior
+    told = (np.nan, np.nan) if drawn is None else (drawn.ess, drawn.log_evidence)
+    return Sampled(covered, inclusion, width, *told, seconds)
 
 
 def active() -> NDArray[np.bool_]:
@@ -131,11 +135,12 @@ def spiral(quick: bool) -> Iterator[Row]:
         yield Row(f"{prior}: {what}, least of true ones", float(inclusion[:, true].min()))
         yield Row(f"{prior}: {what}, median of others", float(np.median(inclusion[:, ~true])))
         yield Row(f"{prior}: width of intervals, true ones", float(np.median(width[:, true])))
-        yield at_least(f"{prior}: ESS", min(one.ess for one in own), 100.0, "least")
         median = float(np.median([one.seconds for one in own]))
         yield at_most(f"{prior}: s", median, SECONDS, "of the processor, median")
-        evidence = float(np.median([one.log_evidence for one in own]))
-        yield Row(f"{prior}: log-evidence", evidence, note="median")
+        if prior in SHRINKAGE:
+            yield at_least(f"{prior}: ESS", min(one.ess for one in own), 100.0, "least")
+            evidence = float(np.median([one.log_evidence for one in own]))
+            yield Row(f"{prior}: log-evidence", evidence, note="median")
 
 
 def pairs(quick: bool) -> Iterator[Row]:

@@ -65,11 +65,6 @@ class Answer:
         return set(self.found.models[0].names) == set(self.experiment.coefficients)
 
     @property
-    def effective(self) -> float:
-        """Effective sample size; infinite where draws are independent."""
-        return np.inf if self.found.posterior is None else self.found.posterior.ess
-
-    @property
     def means(self) -> dict[str, float]:
         """Coefficients averaged over models."""
         return {name: one.mean for name, one in self.found.coefficients.items()}
@@ -83,16 +78,12 @@ class Answer:
 
 
 def discovered(data: Data) -> Answer:
-    """Discover the equations in the samples of all pairs, as one trajectory.
-
-    Of data without noise the posterior is narrower than the solver's steps resolve: there the
-    search's own Gaussians have to do.
-    """
+    """Discover the equations in the samples of all pairs, as one trajectory."""
     experiment, begin = data.experiment, time.process_time()
     assert experiment.library is not None
     found = smcpn.discover(
         data.record, library=experiment.library, states=experiment.ode.states,
-        method="smc" if experiment.noise else "search", seed=1,
+        seed=1,
     )  # fmt: skip
     return Answer(found, experiment, time.process_time() - begin)
 
@@ -173,7 +164,7 @@ def _ours(begin: str, answer: Answer, published: float | None) -> Row:
         f"{begin}smcpn", error, target, met,
         f"{'exact' if answer.exact else 'wrong'} terms; {intervals}; inclusion of true terms >= "
         f"{least:.3g}, of false <= {most:.2g}; {sum(answer.covered)} of {len(truth)} in their "
-        f"95 % intervals; ESS {answer.effective:.0f}; {answer.seconds:.1f} s",
+        f"95 % intervals; {answer.seconds:.1f} s",
     )  # fmt: skip
 
 

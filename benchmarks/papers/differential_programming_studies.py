@@ -42,7 +42,6 @@ UNIFORM = {
 """Priors of the sequel."""
 DEVIATION: Any = stats.lognorm(3.0, scale=0.05)
 UNKNOWN: Any = stats.uniform(0.0, 1.0)
-TURNS_PARTICLES = 6000
 HIDDEN_STEPS, HIDDEN_PARTICLES = RK4(steps=4), 1000
 
 
@@ -181,7 +180,7 @@ def sequel_lotka_volterra(quick: bool) -> Outcome:
     shown = Forecast(sequel.system.ode.states, run, record, (0, 1))
     told = (
         f"{whose}; {'exact' if answer.exact else 'wrong'} terms, inclusion of false ones <= "
-        f"{answer.inclusion[1]:.2g}; ESS {answer.effective:.0f}; {answer.seconds:.1f} s"
+        f"{answer.inclusion[1]:.2g}; {answer.seconds:.1f} s"
     )
     return _sequel_outcome("lotka-volterra", truth, ours, shown, told, answer.exact)
 
@@ -189,9 +188,7 @@ def sequel_lotka_volterra(quick: bool) -> Outcome:
 def seen_in_turns(record: Record) -> Answer:
     """Discover the sequel's predator and prey, with its library."""
     system, begin = SEQUELS["lotka-volterra"].system, time.process_time()
-    found = smcpn.discover(
-        record, library=LIBRARY, states=system.ode.states, particles=TURNS_PARTICLES, seed=1
-    )
+    found = smcpn.discover(record, library=LIBRARY, states=system.ode.states, seed=1)
     return Answer(found, system, time.process_time() - begin)
 
 

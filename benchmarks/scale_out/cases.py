@@ -106,7 +106,7 @@ def found(name: str, executor: Any = None) -> str:
     if name == "discover":
         equations = smcpn.discover(
             oscillation(200).records, library="poly(3)", states=["x", "v"], observe=["x"],
-            known={"x": "v"}, particles=100, executor=executor,
+            known={"x": "v"}, prior="horseshoe", particles=100, executor=executor,
         ).posterior  # fmt: skip
         assert equations is not None
         arrays = [equations.coefficients, equations.weights]

@@ -75,6 +75,7 @@ def glycolysis(quick: bool) -> Iterator[Row]:
     ratios = {name: found.sd[name] / sd for name, (_, sd) in REFERENCE.items()}
     narrow = min(ratios, key=lambda name: ratios[name])
     yield at_least("narrowest sd over the reference", ratios[narrow], NARROWEST, narrow)
+    yield at_most("warnings", len(found.warnings), 0)
 
 
 class Logarithms:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from smcpn.cli.names import DISCOVERY_METHODS, DISCOVERY_PRIORS
+from smcpn.cli.names import DISCOVERY_PRIORS
 from smcpn.cli.options import (
     OUTPUT,
     RUN,
@@ -149,12 +149,7 @@ Tests = Annotated[
 ]
 Weighing = Annotated[
     str | None,
-    typer.Option(
-        help="How terms are weighed: by draws from whole trajectories, or faster by Laplace's "
-        "method.",
-        metavar="|".join(DISCOVERY_METHODS),
-        rich_help_panel=RUN,
-    ),
+    typer.Option(help="How equations are looked for: search.", hidden=True),
 ]
 Prior = Annotated[
     str | None,
@@ -234,8 +229,6 @@ def discover(
 
     Example: smcpn discover run1.csv run2.csv --states x,v --inputs u --report out.html
     """
-    if method is not None:
-        one_of("method", method, DISCOVERY_METHODS)
     if prior is not None:
         one_of("prior", prior, DISCOVERY_PRIORS)
     numbers: dict[str, Any] = {

@@ -176,7 +176,6 @@ def _of_model(model: DiscoveredModel) -> dict[str, Any]:
     return {
         "probability": model.probability,
         "log_evidence": model.log_evidence,
-        "log_evidence_se": model.log_evidence_se,
         "log_prior": model.log_prior,
         "coefficients": {name: {"mean": mean, "sd": sd} for name, mean, sd in moments},
     }

@@ -26,6 +26,5 @@ PARTICLES = 1000
 LEAST = {"particles": 10, "replicates": 1, "seed": 0, "threads": 1}
 """Least whole numbers."""
 DISCOVERY_PRIORS = ("spike-and-slab", "laplace", "horseshoe")
-DISCOVERY_METHODS = ("smc", "search")
 STANDARD = "-"
 EVERY_SECONDS = 60.0

@@ -153,7 +153,8 @@ def robust_figures(robust: Robust) -> dict[str, Any]:
         "learning_rate": robust.learning_rate,
         "n_effective": robust.n_effective,
         "samples": robust.samples,
-        "bandwidth": robust.bandwidth,
+        "drift_p": robust.drift_p,
+        "degrees_of_freedom": robust.degrees_of_freedom,
     }
 
 

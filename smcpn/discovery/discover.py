@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from functools import partial
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +18,11 @@ from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.equations.text import read_library
 from smcpn.discovery.results.discovery import Discovery
 from smcpn.discovery.results.models import DiscoveredModel
-from smcpn.discovery.results.residuals import remarks
+from smcpn.discovery.results.residuals import lacking, remarks
 from smcpn.discovery.search.regression import SLABS
 from smcpn.discovery.search.search import Found, search
 from smcpn.discovery.shrinkage.shrinkage import SHRINKAGE, Shrinkage, shrinkage
-from smcpn.discovery.shrinkage.shrinking import shrunk_posterior
-from smcpn.discovery.supports.sampling import sample_posterior
-from smcpn.discovery.supports.tempering import NoDrawError
+from smcpn.discovery.shrinkage.shrinking import PARTICLES, shrunk_posterior
 from smcpn.distributed.engines import checked_executor
 from smcpn.distributed.workers import workers_of
 from smcpn.errors import InputError, listed, nearest, one_of, shown
@@ -37,16 +34,10 @@ from smcpn.status import status
 
 Array = NDArray[np.float64]
 
-METHODS = ("smc", "search")
+METHODS = ("search",)
 DISTURBED = (
     "trajectories of these equations miss the data by more than the noise, as where a system is "
-    "disturbed, or a solver was loose: the data leave them a little at every sample, which method "
-    "'search' counts, and 'smc' does not"
-)
-NOT_SAMPLED = (
-    "no draw near the models of the search has a trajectory near the data: what is shown is the "
-    "result of method 'search'; where the data have no noise, or are chaotic, give noise= or "
-    "likelihood='filtering'"
+    "disturbed, or a solver was loose: the data leave them a little at every sample"
 )
 SPIKE_AND_SLAB = "spike-and-slab"
 
@@ -62,13 +53,13 @@ def discover(
     constraints: Sequence[str] = (),
     observe: Sequence[str] | None = None,
     noise: str | Sequence[Positive] = "unknown",
-    method: str = "smc",
+    method: str = METHODS[0],
     prior: Annotated[str | Shrinkage, ANYTHING] = SPIKE_AND_SLAB,
     slabs: Sequence[Positive] = SLABS,
     solver: Annotated[Solver | str | None, ANYTHING] = None,
     likelihood: str | None = None,
-    particles: Count = 1000,
-    replicates: Count = 1,
+    particles: Count | None = None,
+    replicates: Count | None = None,
     seed: Seed = 0,
     threads: Count | None = None,
     executor: Annotated[Executor | str | None, ANYTHING] = None,
@@ -96,33 +87,32 @@ def discover(
         State that each output measures; the first ones by default. The others are hidden.
     noise : {"unknown", "relative"} or sequence of float
         Its standard deviation for each output, where it is known. ``"relative"`` noise multiplies
-        the outputs, all positive, by exp(e), only with ``method="search"``; what comes back is its
-        standard deviation at their root mean square.
-    method : {"smc", "search"}
-        Sequential Monte Carlo over supports, coefficients, initial states and noise with the
-        likelihood of whole trajectories, which counts the error of the solver; or, faster,
-        posterior probabilities by Laplace's method at the maximum of each model, from which the
-        former begins.
+        the outputs, all positive, by exp(e), with prior ``"spike-and-slab"``; what comes back is
+        its standard deviation at their root mean square.
+    method : {"search"}
+        How equations are looked for: a search for probable supports, each of which has its evidence
+        by Laplace's method at its own maximum.
     prior : {"spike-and-slab", "laplace", "horseshoe"}, LaplacePrior or HorseshoePrior
-        Of the coefficients. With the first a term stands in an equation or not. With the others,
-        which ``method="smc"`` takes, no coefficient is zero and most are small: where others have
-        the probability of a term, these have the level of the widest credible interval of its
-        coefficient that leaves out zero.
+        Of the coefficients. With the first a term stands in an equation or not. With the others no
+        coefficient is zero and most are small: where others have the probability of a term, these
+        have the level of the widest credible interval of its coefficient that leaves out zero.
+        Their posterior is sampled by sequential Monte Carlo with the likelihood of whole
+        trajectories, from the best model of the search.
     slabs : sequence of float
         Prior standard deviations of a coefficient that is not zero, in units of
         rms(dx/dt) / rms(term); the evidence is averaged over them.
     solver, likelihood : optional
-        Of the trajectories, as of `identify`; `EKF0` with as many steps as the best model needs, or
-        `AdaptiveEKF1` where it is stiff, by default.
-    particles, replicates : int
-        Draws of ``method="smc"``, and independent runs of it, which are pooled.
+        Of the trajectories of draws, as of `identify`, with a prior that shrinks.
+    particles, replicates : int, optional
+        Draws, 1000 by default, and independent runs, which are pooled, with a prior that shrinks.
     seed : int
         The same seed gives the same bytes, for any ``threads``.
     threads : int, optional
-        Threads of the kernels; all processors by default.
+        Threads of the kernels of trajectories, with a prior that shrinks; all processors by
+        default.
     executor : concurrent.futures.Executor or str, optional
-        Who evaluates large batches of trajectories, as of `identify`; the search, which follows
-        none, stays here. The result does not depend on it.
+        Who evaluates large batches of trajectories, with a prior that shrinks, as of `identify`.
+        The result does not depend on it.
     progress : bool, optional
         A line of status on standard error, as of `maximise`.
 
@@ -138,7 +128,7 @@ def discover(
     Warns
     -----
     SamplerWarning
-        If the draws of ``method="smc"`` are few or far from Gaussian; kept in ``warnings``.
+        If draws are few or far from Gaussian, with a prior that shrinks; kept in ``warnings``.
 
     Examples
     --------
@@ -148,11 +138,16 @@ def discover(
     >>> smcpn.discover(record, library=smcpn.polynomials(2), states=["x"]).models[0].names
     ("x'[x]",)
     """
-    one_of("method", method, METHODS)
-    checked_executor(executor)
-    if solver is not None and not (isinstance(solver, str) and solver == "auto"):
-        check_solver(cast(Any, solver))
-    shrinks = _shrinkage(prior, method)
+    _check_method(method)
+    shrinks = _shrinkage(prior)
+    every_option: dict[str, Any] = {
+        "solver": solver, "likelihood": likelihood, "particles": particles,
+        "replicates": replicates, "threads": threads, "executor": executor,
+    }  # fmt: skip
+    drawing: dict[str, Any] = {
+        name: value for name, value in every_option.items() if value is not None
+    }
+    _check_drawing(drawing, noise, shrinks)
     every = [records] if isinstance(records, Record) else list(records)
     _check_alike(every)
     terms = read_library(library) if isinstance(library, str) else library
@@ -160,8 +155,8 @@ def discover(
     inputs = _inputs(inputs, known, every[0].n_inputs)
     system = CandidateSystem.of(terms, states, inputs, known=known, constraints=constraints)
     matrix = _observation(observe, system.candidates.states, every[0].n_outputs)
-    known_noise = _known_noise(noise, every[0].n_outputs, method)
-    with status(progress), workers_of(executor) as workers:
+    known_noise = _known_noise(noise, every[0].n_outputs)
+    with status(progress), workers_of(drawing.pop("executor", None)) as workers:
         found = search(
             every,
             system,
@@ -175,35 +170,51 @@ def discover(
             sizes = np.sqrt(np.mean((found.path @ matrix.T) ** 2, axis=0))
             found = replace(found, noise=found.noise * sizes)
         result = _discovery(tuple(every), system, matrix, found)
-        if method == "smc":
-            own = partial(sample_posterior, slabs=tuple(slabs))
-            sample = own if shrinks is None else partial(shrunk_posterior, prior=shrinks)
-            options: dict[str, Any] = {
-                "noise": known_noise, "particles": particles, "replicates": replicates,
-                "seed": seed, "solver": solver, "likelihood": likelihood, "threads": threads,
-            }  # fmt: skip
-            result = _sampled(result, found, partial(sample, **options, workers=workers))
+        if shrinks is not None:
+            posterior = shrunk_posterior(
+                system, every, result.outputs, found, shrinks, noise=known_noise, seed=seed,
+                workers=workers, **drawing,
+            )  # fmt: skip
+            result = result.with_posterior(posterior)
+            for doubt in dict.fromkeys(result.warnings):
+                warnings.warn(doubt, SamplerWarning, stacklevel=3)
     settings: dict[str, Any] = {"method": method, "prior": str(shrinks or prior), "seed": seed}
     settings |= {} if shrinks else {"slabs": listed(f"{c:g}" for c in slabs)}
     settings |= {} if noise == "unknown" else {"noise": shown(noise)}
     settings |= {"constraints": listed(constraints)} if constraints else {}
     if result.posterior is not None:
-        settings |= {"solver": repr(result.posterior.solver), "particles": particles}
-    doubts = (*result.warnings, *remarks(result))
-    return replace(result, settings=settings, warnings=doubts)
+        settings |= {"solver": repr(result.posterior.solver), "particles": particles or PARTICLES}
+    doubts = (*result.warnings, *lacking(result, found.lack), *remarks(result))
+    result = replace(result, settings=settings, warnings=doubts)
+    return result if shrinks or found.lack is None else result.with_doubt(found.lack.adequacy)
 
 
-def _sampled(result: Discovery, found: Found, sample: Callable[..., Any]) -> Discovery:
-    """Add the posterior by whole trajectories; where it has no draw, say that there is none."""
-    try:
-        posterior = sample(result.system, result.records, result.outputs, found)
-    except NoDrawError:
-        result = replace(result, warnings=(*result.warnings, NOT_SAMPLED))
-    else:
-        result = result.with_posterior(posterior)
-    for doubt in dict.fromkeys(result.warnings):
-        warnings.warn(doubt, SamplerWarning, stacklevel=4)
-    return result
+def _check_method(method: str) -> None:
+    if method == "smc":
+        raise InputError(
+            "method is 'smc': leave it out, for supports are searched, and priors that shrink are "
+            "sampled without it",
+            argument="method",
+        )
+    one_of("method", method, METHODS)
+
+
+def _check_drawing(drawing: Mapping[str, Any], noise: Any, shrinks: Shrinkage | None) -> None:
+    """Refuse what is of draws where there is none, and the contrary."""
+    if shrinks is not None and isinstance(noise, str) and noise == "relative":
+        raise InputError(
+            f"noise is 'relative' and prior '{shrinks.name}': give prior='{SPIKE_AND_SLAB}'",
+            argument="noise",
+        )
+    for name, value in drawing.items() if shrinks is None else ():
+        raise InputError(
+            f"{name} is {shown(value)}, but prior '{SPIKE_AND_SLAB}' draws no trajectories: leave "
+            f"{name} out, or give a prior that shrinks, as prior='{next(iter(SHRINKAGE))}'",
+            argument=name,
+        )
+    checked_executor(drawing.get("executor"))
+    if drawing.get("solver", "auto") != "auto":
+        check_solver(drawing["solver"])
 
 
 def _discovery(
@@ -234,30 +245,17 @@ def _discovery(
     )
 
 
-def _shrinkage(prior: str | Shrinkage, method: str) -> Shrinkage | None:
+def _shrinkage(prior: str | Shrinkage) -> Shrinkage | None:
     """Return the shrinkage prior that is asked for; None for spike and slab."""
     if not isinstance(prior, Shrinkage):
         one_of("prior", prior, [SPIKE_AND_SLAB, *SHRINKAGE])
-    if prior == SPIKE_AND_SLAB:
-        return None
-    found = shrinkage(prior)
-    if method != "smc":
-        raise InputError(
-            f"prior is '{found.name}', whose posterior method='smc' samples: give that, or leave "
-            "prior out",
-            argument="prior",
-        )
-    return found
+    return None if prior == SPIKE_AND_SLAB else shrinkage(prior)
 
 
-def _known_noise(noise: str | Sequence[float], n_outputs: int, method: str) -> Array | None:
+def _known_noise(noise: str | Sequence[float], n_outputs: int) -> Array | None:
     """Standard deviations (q,); None where they are to be learned."""
     if isinstance(noise, str):
-        if one_of("noise", noise, ("unknown", "relative")) == "relative" and method != "search":
-            raise InputError(
-                f"noise is 'relative' and method '{method}': give method=\"search\"",
-                argument="noise",
-            )
+        one_of("noise", noise, ("unknown", "relative"))
         return None
     if len(noise) != n_outputs:
         raise InputError(

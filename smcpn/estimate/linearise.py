@@ -24,8 +24,11 @@ Array = NDArray[np.float64]
 
 MARGIN = 0.5
 """By which functions are told apart beyond the visited range and ``within``, on either side."""
-ITERATIONS = 15
-"""Of the search for the weights: the function has settled long before these."""
+WORK, FEWEST = 9000, 15
+"""Weights times iterations of the search for them, and iterations at least.
+
+That of sixty weights has settled after some hundred; of hundreds of weights each is dear.
+"""
 DRAWS = 3
 """Draws of the prior from which it is begun, one after the other, until one leads to a path."""
 VANISHED = 1e-3
@@ -140,9 +143,11 @@ def maximum_of_networks(
         steps = 1 if solver.adaptive else int(first_solver(problem, solver, likelihood).steps)
         solver, likelihood = RK4(steps), None
 
+    iterations = max(FEWEST, WORK // len(problem.names))
+
     def searched(seed: int) -> Maximum:
         return maximise(
-            problem, likelihood, solver=solver, starts=1, search="lifted", iterations=ITERATIONS,
+            problem, likelihood, solver=solver, starts=1, search="lifted", iterations=iterations,
             seed=seed, threads=threads, executor=workers,
         )  # fmt: skip
 

@@ -20,6 +20,7 @@ from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.row_code import RowCode
 from smcpn.codegen.update import Update
+from smcpn.errors import InputError
 from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.history import Chunk, History
 from smcpn.likelihood.lanes import Grid
@@ -55,9 +56,16 @@ def growing_likelihood(
     Raises
     ------
     InputError
-        As `build_likelihood`, where the steps are still to be chosen, and for an estimate.
+        As `build_likelihood`, where the steps are still to be chosen, for an estimate, and where
+        intervals should take steps in proportion to their lengths.
     """
     number_of_steps(solver)
+    if solver.interval is not None:
+        raise InputError(
+            f"interval is {solver.interval}: a stream takes as many steps in every sampling "
+            "interval, leave it out",
+            argument="interval",
+        )
     template = problem.records[0]
     kind = suitable_likelihood(problem, solver, likelihood)
     require_exact(kind.name)

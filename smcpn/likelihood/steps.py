@@ -383,7 +383,8 @@ def lasting_solver(problem: Problem, solver: Solver, likelihood: str | None = No
     """Choose the steps of a stream, which cannot go back to its first samples with finer ones.
 
     They are those of `first_solver`, doubled twice at most while they are too few for more than
-    one draw from the prior in twenty: the posterior may be there.
+    one draw from the prior in twenty: the posterior may be there. A stream takes as many in every
+    interval.
     """
     chosen = first_solver(problem, solver, likelihood)
     if not solver.automatic or chosen.adaptive:
@@ -395,4 +396,4 @@ def lasting_solver(problem: Problem, solver: Solver, likelihood: str | None = No
         if finer is None or np.mean(errors > 1.0) <= LEFT_OUT:
             break
         chosen = finer
-    return chosen
+    return chosen.divided(None)

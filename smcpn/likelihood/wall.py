@@ -11,7 +11,7 @@ its solution grows without bound under any solver.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +29,9 @@ Array = NDArray[np.float64]
 POINTS, FEWER = 64, 32
 """Points of a posterior, of each of which one near and one wide move is made; or only a near one of
 fewer."""
+AGAIN = 4
+"""Times as many with which a wall is looked for again where the first ones found it: of a dozen
+moves of a parameter a single one is more than `MISSING`."""
 FAR = 10.0
 """Nats that a move must lose to be judged again."""
 MISSING = 0.05
@@ -38,16 +41,45 @@ WORSE = 1.25
 """Factor on what a move loses by which finer steps show that it is unstable."""
 LEVELS = 2
 """Fewest times that the steps are made finer before the stiff solver is asked."""
-FEW = 16
-"""Unstable moves that are followed to the finest steps."""
+FEW = 0.25
+"""Unstable moves that are followed to the finest steps, over the number of points."""
+PASSED = 0.5
+"""Share of what was not reached that lies beyond one bound of a parameter, for this to be told."""
+TELLING = 3
+"""Most parameters by which a place is told."""
 
 LogLikelihoodBy = Callable[[Solver], Callable[[Array], Array]]
 """From a solver to the log-likelihood, (N,), of values (N, d)."""
 
 
 @dataclass(frozen=True)
+class Bound:
+    """Value of a parameter that a posterior does not pass.
+
+    Attributes
+    ----------
+    name : str
+        Parameter.
+    value : float
+    above : bool
+        Whether what was not reached is above it.
+    share : float
+        Share of the prior there.
+    """
+
+    name: str
+    value: float
+    above: bool
+    share: float
+
+    def __str__(self) -> str:
+        side = "above" if self.above else "below"
+        return f"{self.name} {side} {self.value:.3g} ({100 * self.share:.2g} % of the prior)"
+
+
+@dataclass(frozen=True)
 class Wall:
-    """Bound of a parameter that a posterior does not pass because its solver fails there.
+    """End of a posterior where its solver fails.
 
     Attributes
     ----------
@@ -55,34 +87,31 @@ class Wall:
         The one that fails.
     finer : Solver or None
         The same with steps that reach further; None where these are too many.
-    name : str
-        Parameter.
-    bound : float
-        Value that the posterior does not pass.
-    above : bool
-        Whether what was not reached is above it.
-    share : float
-        Share of the prior there.
+    bound : Bound or None
+        What most of that which was not reached is beyond; None where no parameter alone parts it
+        from the rest.
+    example : mapping of str to float
+        Values, of the parameters that are most unusual there, which were not reached.
     remedy : str
         What to do, where the steps are not chosen on the way.
     """
 
     solver: Solver
     finer: Solver | None
-    name: str
-    bound: float
-    above: bool
-    share: float
+    bound: Bound | None
+    example: Mapping[str, float]
     remedy: str
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """One sentence."""
-        side = "above" if self.above else "below"
+        place = self.bound
+        if place is None:
+            values = ", ".join(f"{name} {value:.3g}" for name, value in self.example.items())
+            place = f"a part of the posterior (as at {values})"
         return (
-            f"{self.name} {side} {self.bound:.3g} ({100 * self.share:.2g} % of the prior) was "
-            f"never reached: {self.solver!r} fails there, which counts as a likelihood of zero; "
-            f"{self.remedy}",
+            f"{place} was never reached: {self.solver!r} fails there, which counts as a "
+            f"likelihood of zero; {self.remedy}",
         )
 
 
@@ -104,7 +133,8 @@ def wall_of(
     likelihood : str
         Its name.
     theta, weights : ndarray, (n, d) and (n,)
-        Of the posterior, in unconstrained coordinates; `POINTS` of them are taken.
+        Of the posterior, in unconstrained coordinates; `POINTS` of them are taken, and where these
+        find a wall `AGAIN` times as many.
     log_likelihood : callable
         By this solver, and by the same with other steps.
     thorough : bool
@@ -112,21 +142,23 @@ def wall_of(
     """
     following = _following(problem, solver)
     thorough = thorough or following is None
-    n = POINTS if thorough else FEWER
-    positions = (np.arange(n) + 0.5) / n * weights.sum()
-    chosen = np.searchsorted(np.cumsum(weights), positions)
-    theta = theta[np.minimum(chosen, len(theta) - 1)]
-    found = Moves(problem, theta, log_likelihood(solver), thorough)
     levels = list(_finer(problem, solver, LIKELIHOODS[likelihood].divides))
-    near, wide = np.split(np.flatnonzero(found.refused), [found.refused[:n].sum()])
-    if levels and len(near):
-        found.judge(log_likelihood(levels[0]), near)
-    if levels and len(wide):
-        _judge_wide(problem, found, wide, levels, log_likelihood)
-    if not found.pass_wall():
-        return None
-    place = _located(problem, found.inside, found.beyond)
-    return Wall(solver, following, *place, _remedy(problem, solver))
+    for n in (POINTS if thorough else FEWER, AGAIN * POINTS):
+        positions = (np.arange(n) + 0.5) / n * weights.sum()
+        chosen = np.searchsorted(np.cumsum(weights), positions)
+        points = theta[np.minimum(chosen, len(theta) - 1)]
+        found = Moves(problem, points, log_likelihood(solver), thorough)
+        near, wide = np.split(np.flatnonzero(found.refused), [found.refused[:n].sum()])
+        if levels and len(near):
+            found.judge(log_likelihood(levels[0]), near)
+        if levels and len(wide):
+            _judge_wide(problem, found, wide, levels, log_likelihood)
+        if not found.pass_wall():
+            return None
+    return Wall(
+        solver, following, _bound(problem, found.inside, found.beyond),
+        _example(problem.names, found.inside, found.beyond), _remedy(problem, solver),
+    )  # fmt: skip
 
 
 class Moves:
@@ -144,7 +176,7 @@ class Moves:
         with_wide: bool,
     ) -> None:
         self.prior, (n, d) = problem.prior, theta.shape
-        rng, each = np.random.default_rng(0), np.arange(n)
+        rng, each = np.random.default_rng(n), np.arange(n)
         first, second = (each + rng.permutation(n - 1)[:2, None] + 1) % n
         near = theta + 2.38 / np.sqrt(2 * d) * (theta[first] - theta[second])
         self.column, wide = each % d, theta.copy()
@@ -203,9 +235,9 @@ def _judge_wide(
         now = found.judge(log_likelihood(finer), left)
         unstable = ~(now < np.maximum(WORSE * lost, FAR))
         left, lost = left[unstable], now[unstable]
-        if len(left) < UNSTABLE_SHARE * POINTS:
+        if len(left) < UNSTABLE_SHARE * len(found.inside):
             return
-        every = -(-len(left) // FEW)
+        every = -(-len(left) // int(FEW * len(found.inside)))
         left, lost = left[::every], lost[::every]
     stiff = None if len(levels) < LEVELS or levels[0].adaptive else adaptive_solver(problem)
     if stiff is not None:
@@ -244,16 +276,27 @@ def _following(problem: Problem, solver: Solver) -> Solver | None:
     return None
 
 
-def _located(problem: Problem, inside: Array, beyond: Array) -> tuple[str, float, bool, float]:
-    """Name, bound, side and share of the prior of what parts values (B, d) from those inside."""
+def _bound(problem: Problem, inside: Array, beyond: Array) -> Bound | None:
+    """Bound of a parameter that parts values (B, d) from those inside; None without one."""
     bounds = np.stack([inside.min(axis=0), inside.max(axis=0)])
     passed = np.stack([beyond < bounds[0], beyond > bounds[1]]).mean(axis=1)
+    if passed.max() < PASSED:
+        return None
     above, j = np.unravel_index(int(passed.argmax()), passed.shape)
-    bound = float(bounds[above, j])
+    value = float(bounds[above, j])
     with np.errstate(all="ignore"):
         prior = problem.prior.natural(prior_draws(problem))[:, j]
-    share = np.mean(prior > bound if above else prior < bound)
-    return problem.names[j], bound, bool(above), float(share)
+    share = np.mean(prior > value if above else prior < value)
+    return Bound(problem.names[j], value, bool(above), float(share))
+
+
+def _example(names: Sequence[str], inside: Array, beyond: Array) -> dict[str, float]:
+    """Parameters of one of the values (B, d) that are farthest from the mean of those inside."""
+    scale = np.maximum(inside.std(axis=0), np.finfo(float).tiny)
+    places = np.abs(beyond - inside.mean(axis=0)) / scale
+    middle = int(np.argsort(places.max(axis=1))[len(beyond) // 2])
+    farthest = np.sort(np.argsort(-places[middle])[:TELLING])
+    return {names[int(j)]: float(beyond[middle, j]) for j in farthest}
 
 
 def _remedy(problem: Problem, solver: Solver) -> str:

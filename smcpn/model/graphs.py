@@ -129,8 +129,16 @@ class Model:
 
     def depends_on(self) -> NDArray[np.bool_]:
         """Which parameters, (d,), any of the graphs depends on: the prior alone has the others."""
-        graphs = ca.vertcat(*map(ca.densify, self._graphs))
-        used = np.array(ca.which_depends(graphs, self.theta, 1), dtype=bool)
+        return self._in_graphs(self._graphs)
+
+    def moves_outputs(self) -> NDArray[np.bool_]:
+        """Which parameters, (d,), the outputs without noise depend on."""
+        return self._in_graphs([self.rhs, self.outputs, *self.initial])
+
+    def _in_graphs(self, graphs: Sequence[ca.SX]) -> NDArray[np.bool_]:
+        """Which parameters, (d,), some graphs depend on, or a dead time is."""
+        together = ca.vertcat(*map(ca.densify, graphs))
+        used = np.array(ca.which_depends(together, self.theta, 1), dtype=bool)
         sources = () if self.delay is None else self.delay.sources
         used[[place for place in sources if isinstance(place, int)]] = True
         return used

@@ -53,7 +53,6 @@ def write_discovery(
         ),
         coefficients=_coefficients(found),
         models=_models(found),
-        sensitivity=_sensitivity(found),
         noise=_noise(found),
         paths=gallery.picture(
             "paths",
@@ -113,16 +112,6 @@ def _coefficients(found: Discovery) -> Table:
 def _models(found: Discovery) -> Table:
     columns = ["", "probability", "log-evidence", "log-prior", "terms", "coefficients"]
     return Table(columns, ModelTable(found.models).rows())
-
-
-def _sensitivity(found: Discovery) -> Table:
-    factors = sorted(found.sensitivity)
-    rows = [
-        [name, *(as_probability(found.sensitivity[factor][k]) for factor in factors)]
-        for k, name in enumerate(found.system.coefficients)
-        if any(found.sensitivity[factor][k] >= LEAST_INCLUSION for factor in factors)
-    ]
-    return Table(["coefficient", *(f"x {factor:g}" for factor in factors)], rows)
 
 
 def _noise(found: Discovery) -> Table:

@@ -16,7 +16,6 @@ from smcpn.model.problem import Problem
 from smcpn.results.modes import PosteriorMode
 from smcpn.results.summary import ParameterRow
 from smcpn.solver import Solver
-from smcpn.validation.long_run import inflation
 from smcpn.validation.validation import Validation, validate
 from smcpn.validation.verdict import NOT_JUDGED, Verdict
 
@@ -24,8 +23,6 @@ Array = NDArray[np.float64]
 
 JUDGED = 1 << 18
 """Most samples of a record that a verdict is by, which is to cost little."""
-NOTABLE = 2.0
-"""Factor between robust and plain standard deviation that is remarked on."""
 
 
 class Judged(ABC):
@@ -63,7 +60,7 @@ class Judged(ABC):
             return Verdict(NOT_JUDGED, (tested,))
         rows = list(self.table())
         first = [row.far for row in rows if row.surprising] + [r.ends for r in rows if r.ends]
-        others = [*self._widened(tested), *self._doubts()]
+        others = [*_uncounted(tested), *self._doubts()]
         return tested.judged(first, others, self._unlikely_noise(rows))
 
     @cached_property
@@ -96,16 +93,6 @@ class Judged(ABC):
                 found.append(row.unlikely(size))
         return found
 
-    def _widened(self, tested: Validation) -> list[str]:
-        """Say by how much correlated errors widen standard deviations, where it is notable."""
-        widest = widening(tested)
-        if widest < NOTABLE:
-            return []
-        return [
-            f"standard deviations may be some {widest:.2g} times these for it: posterior.robust(), "
-            "or --robust"
-        ]
-
     def _doubts(self) -> list[str]:
         """Say that there are several modes, and warnings of the run."""
         modes = len(self.several_modes)
@@ -114,11 +101,10 @@ class Judged(ABC):
         return [*told, *["see the warnings above, or .warnings"] * bool(own)]
 
 
-def widening(tested: Validation) -> float:
-    """Factor on standard deviations by the autocorrelation of the errors; 1 where it tells nothing.
-
-    The outputs are taken to depend on the parameters at the frequencies of the errors.
-    """
-    residuals = [np.nan_to_num(part.normalised) for part in tested.innovations]
-    outputs = range(len(tested.outputs))
-    return float(np.sqrt(max(inflation([part[:, j] for part in residuals]) for j in outputs)))
+def _uncounted(tested: Validation) -> list[str]:
+    """Say that standard deviations take errors for white that have structure."""
+    if not tested.structured:
+        return []
+    return [
+        "standard deviations take errors for white: posterior.robust(), or --robust, widens them"
+    ]

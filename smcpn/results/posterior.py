@@ -15,7 +15,7 @@ from smcpn.interop.arviz import to_arviz
 from smcpn.model.record import Record, by_name, trained_on
 from smcpn.results.draws import WeightedDraws
 from smcpn.results.handed_over import HandedOver
-from smcpn.results.robust import Robust, remark, robust_of
+from smcpn.results.robust import Robust, robust_of
 from smcpn.simulation.initialisation import simulate_started
 from smcpn.simulation.particles import Simulation, simulate_particles
 from smcpn.simulation.sampled import StateFilter, predict_particles
@@ -295,9 +295,11 @@ class Posterior(WeightedDraws, HandedOver):
         """Return standard deviations and a posterior that are true under a model a little wrong.
 
         A posterior takes what the model leaves as white noise. Where it is not, the mean scatters
-        by more than the posterior's standard deviation says; how much more is known from the
-        autocorrelation of the scores of the samples: Godambe's sandwich covariance, its middle by
-        Newey and West (`smcpn.validation.sandwich`). The posterior of `Robust` weighs the
+        by more than the posterior's standard deviation says. Whether it does is tested: where the
+        parameters are the same in all parts of the record, standard deviations stay. Elsewhere
+        they follow from the sums of the scores over blocks of the record: Godambe's sandwich
+        covariance, with Student's t of as few degrees of freedom as the amplitude of the outputs
+        rises and falls (`smcpn.validation.sandwich`). The posterior of `Robust` weighs the
         likelihood by the effective number of samples, by an exact run from these particles.
 
         It counts what the errors of the model do on records like this one; of records unlike it,
@@ -321,13 +323,6 @@ class Posterior(WeightedDraws, HandedOver):
         >>> robust.sd["k"], robust.posterior.simulate(test).coverage  # doctest: +SKIP
         """
         return robust_of(self, threads, seed)
-
-    def _widened(self, tested: Validation) -> list[str]:
-        factors = vars(self).get("sandwich")
-        if factors is None:
-            return super()._widened(tested)
-        told = remark(dict(zip(self.names, factors.factor.tolist(), strict=True)))
-        return [told] if told else []
 
     @cached_property
     def sandwich(self) -> Sandwich:

@@ -13,12 +13,12 @@ from smcpn.card import Card, WithCard
 from smcpn.columns import align, warning_lines
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.record import Record
-from smcpn.results.judgement import NOTABLE
 from smcpn.results.summary import shortened
 from smcpn.simulation.particles import Simulation
 from smcpn.smc.power import at_power
 from smcpn.validation.innovations import Innovations, innovations
 from smcpn.validation.residual_level import ResidualLevel, residual_level
+from smcpn.validation.sandwich import ALARM
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,11 +27,14 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+NOTABLE = 2.0
+"""Factor between robust and plain standard deviation that is remarked on."""
+
 
 @checked
 @dataclass(frozen=True, repr=False)
 class Robust(WithCard):
-    """Standard deviations that hold for autocorrelated residuals, and a posterior as wide.
+    """Standard deviations that hold for errors that hang together, and a posterior as wide.
 
     Attributes
     ----------
@@ -49,8 +52,12 @@ class Robust(WithCard):
         Power of the likelihood in `posterior`. The mean over directions of the ratio of sandwich to
         plain variance is its inverse, so that over the record the parameters' part of the band of
         predictions is as wide as the sandwich makes it.
-    bandwidth : int
-        Samples over which the scores are correlated.
+    drift_p : float
+        p-value of parameters that are the same in all parts of the record. From a quarter on
+        standard deviations stay what they are.
+    degrees_of_freedom : float
+        Of Student's t, by which standard deviations are widened where the record is few lengths
+        of correlation of its outputs long: `sd` times 1.96 is half the 95 % interval.
     samples : int
         Measured samples of all records.
     posterior : Posterior
@@ -67,7 +74,8 @@ class Robust(WithCard):
     covariance: Array = field(repr=False)
     not_judged: tuple[str, ...]
     learning_rate: float
-    bandwidth: int
+    drift_p: float
+    degrees_of_freedom: float
     samples: int
     posterior: Posterior = field(repr=False)
     levels: tuple[ResidualLevel, ...] = field(repr=False)
@@ -121,12 +129,30 @@ class Robust(WithCard):
     @property
     def remark(self) -> str:
         """Sentence where robust and plain sd differ by more than a factor of two, else ""."""
-        return remark(self.factor)
+        other = {n: f for n, f in self.factor.items() if not 1 / NOTABLE <= f <= NOTABLE}
+        if not other:
+            return ""
+        listed = ", ".join(f"{name} {value:.2g}" for name, value in other.items())
+        return (
+            f"parts of the record ask for other parameters than the whole (p = {self.drift_p:.1g}):"
+            f" the model misses something, and standard deviations are these times those above: "
+            f"{listed}"
+        )
 
     @property
     def effective(self) -> str:
         """Effective number of samples as text."""
         return f"{self.n_effective:.0f} of {self.samples} samples"
+
+    @property
+    def drift(self) -> str:
+        """Whether parameters are the same in all parts of the record, as text."""
+        if np.isnan(self.drift_p):
+            return "not tested: too few samples for so many parameters"
+        told = f"p = {self.drift_p:.2g} of parameters that are the same all along the record"
+        if not self.drift_p < ALARM:
+            return f"{told}: standard deviations stay"
+        return f"{told}; Student's t of {self.degrees_of_freedom:.3g} degrees of freedom"
 
     def rows(self) -> list[list[str]]:
         """Name, mean, plain and robust sd, their ratio, and what is not judged, as text."""
@@ -143,25 +169,13 @@ class Robust(WithCard):
             align([header, *self.rows()], left=(0, 5)),
             "",
             f"effective        {self.effective}, learning rate {self.learning_rate:.3g}",
-            f"correlation      over {self.bandwidth} samples",
+            f"drift            {self.drift}",
         ]
         if self.not_judged:
             lines.append(
                 f"not judged       {', '.join(self.not_judged)}: known from too few samples"
             )
         return "\n".join([*lines, *warning_lines([self.remark] if self.remark else [])])
-
-
-def remark(factor: dict[str, float]) -> str:
-    """Sentence on parameters whose robust sd is another than the plain one, or ""."""
-    other = {name: f for name, f in factor.items() if not 1 / NOTABLE <= f <= NOTABLE}
-    if not other:
-        return ""
-    listed = ", ".join(f"{name} {value:.2g}" for name, value in other.items())
-    return (
-        "the residuals are not the white noise of the model: standard deviations that count it "
-        f"are these times those above: {listed} (posterior.robust())"
-    )
 
 
 def _innovations(posterior: Posterior) -> tuple[Innovations, ...]:
@@ -207,7 +221,8 @@ def robust_of(posterior: Posterior, threads: int | None, seed: int) -> Robust:
         covariance=found.covariance,
         not_judged=tuple(n for n, known in zip(names, found.judged, strict=True) if not known),
         learning_rate=found.learning_rate,
-        bandwidth=found.bandwidth,
+        drift_p=found.drift_p,
+        degrees_of_freedom=found.degrees_of_freedom,
         samples=int(sum(one.sum() for one in measured)),
         posterior=weighed,
         levels=_levels(posterior),

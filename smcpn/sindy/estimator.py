@@ -248,13 +248,9 @@ class SINDy(Parameters):
         here, there = np.array(columns).T
         self.n_features_in_, self.n_output_features_ = len(inputs), len(features)
         self.n_control_features_ = len(candidates.inputs)
-        mean, second = np.zeros((2, len(found.system.coefficients)))
-        for model in found.models:
-            mean[model.support] += model.probability * model.mean
-            second[model.support] += model.probability * (np.diag(model.covariance) + model.mean**2)
-        best = np.zeros_like(mean)
+        best = np.zeros(len(found.system.coefficients))
         best[found.models[0].support] = found.models[0].mean
-        deviation = np.sqrt(np.maximum(second - mean**2, 0.0))
+        deviation = np.sqrt(np.maximum(np.diag(found.moments[1]), 0.0))
 
         def placed(free: Array) -> Array:
             result = np.zeros((len(candidates.states), len(features)))

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from smcpn.smc.mixing import MUCH_UNMOVED
+from smcpn.smc.mixing import MUCH_UNMOVED, UNMOVED
 from smcpn.smc.particles import ParticleSystem
+from smcpn.smc.proposals import PROPOSALS
 from smcpn.smc.rejuvenation import Rejuvenation
 
 LOW_ACCEPTANCE = 0.1
@@ -46,7 +47,7 @@ def _rounds(some: Records, rejuvenations: Records) -> str:
 
 
 def _of_acceptance(rejuvenations: Records) -> str:
-    low = [r for r in rejuvenations if r.acceptance < LOW_ACCEPTANCE]
+    low = [r for r in rejuvenations if r.acceptance < LOW_ACCEPTANCE and not _moved_enough(r)]
     if not low:
         return ""
     worst = min(low, key=lambda r: r.acceptance)
@@ -56,6 +57,11 @@ def _of_acceptance(rejuvenations: Records) -> str:
         f"{_rounds(low, rejuvenations)}: the particles may not have reached the whole posterior, "
         "take more particles= or a narrower prior"
     )
+
+
+def _moved_enough(rejuvenation: Rejuvenation) -> bool:
+    """Whether moves are independent, and so many that it does not matter how few are accepted."""
+    return rejuvenation.proposal in PROPOSALS and rejuvenation.unmoved <= UNMOVED
 
 
 def _of_the_unmoved(rejuvenations: Records) -> str:

@@ -17,6 +17,8 @@ Array = NDArray[np.float64]
 
 SINGULAR = 1e-13
 """Least spread of a coordinate given the ones before it, relative to its own spread."""
+NARROWEST = 1e-100
+"""Least spread of a coordinate that is zero in all particles."""
 TRUSTED_PER_DIMENSION = 10.0
 """Effective particles per dimension below which correlations are shrunk towards zero."""
 
@@ -115,7 +117,8 @@ def weighted_moments(
     mean = weights @ theta
     scaled = np.sqrt(weights)[:, None] * (theta - mean)
     spread = np.sqrt(np.square(scaled).sum(axis=0))
-    spread = np.maximum(spread, np.finfo(float).tiny ** 0.5)
+    # Rounding resolves no less, and the square of a distance in units of less overflows.
+    spread = np.maximum(spread, np.maximum(np.finfo(float).eps * np.abs(mean), NARROWEST))
     trusted = trusted_share(1.0 / np.square(weights).sum(), theta.shape[1], per_dimension)
     if trusted < 1.0:
         shrunk = np.sqrt(1.0 - trusted) * np.diag(spread)
@@ -154,6 +157,8 @@ GAIN = 5e-3
 LLOYD_ITERATIONS = 5
 JITTER = 1e-8
 """Added to the diagonal of a component's scale matrix, relative to it."""
+COPIES = 1e-12
+"""Spread of a component of equal particles, relative to that of all together."""
 
 
 @dataclass(frozen=True)
@@ -281,7 +286,7 @@ def _maximise(
     weighted = (robust / shares[:, None])[:, None, :] * centred
     covariances = weighted @ centred.transpose(0, 2, 1)
     diagonal = np.arange(points.shape[1])
-    spread = np.maximum(covariances[:, diagonal, diagonal], np.finfo(float).tiny)
+    spread = np.maximum(covariances[:, diagonal, diagonal], COPIES**2)
     ratio = shares * ess / (TRUSTED_PER_DIMENSION * points.shape[1])
     covariances *= np.minimum(1.0, ratio)[:, None, None]
     # Relative, for components far narrower than all particles together.

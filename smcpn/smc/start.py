@@ -23,6 +23,7 @@ from smcpn.smc.particles import AnyLikelihood
 from smcpn.smc.proposals import squared_distances, student_log_density
 from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.smc.sampler import Settings
+from smcpn.smc.straightening import Straightening
 from smcpn.smc.tempering import Tempering
 
 Array = NDArray[np.float64]
@@ -43,6 +44,9 @@ LEAST_SHARE = 0.05
 """Share of the weight that a mode must have for the spread about it to be judged."""
 LEAST_DISTINCT = 2.0
 """Fewest effective particles per dimension from which a spread is judged."""
+
+BENDS = 3
+"""Directions along which a ridge may bend away from its tangent without being wide."""
 
 WIDTH = 3.0
 """Factor on the standard deviations of a start whose weights cannot be trusted."""
@@ -346,9 +350,12 @@ def extreme_spreads(
 ) -> list[Spread]:
     """Return the narrowest and the widest direction of particles (N, d) about each mode.
 
-    In coordinates where the Gaussian at the mode has covariance one, the eigenvalues of a
-    covariance of n draws lie within (1 +- sqrt(d / n))^2 (Marchenko and Pastur 1967). Copies of a
-    particle count as one, and of the others a share ``independent``.
+    Particles and the Gaussian at the mode are taken to coordinates that straighten the ridge of
+    these particles, and what is still bent is no width: along a bent ridge particles are wide
+    across the tangent that the Gaussian follows, and none is lost. In coordinates where the
+    Gaussian has covariance one, the eigenvalues of a covariance of n draws lie within
+    (1 +- sqrt(d / n))^2 (Marchenko and Pastur 1967). Copies of a particle count as one, and of the
+    others a share ``independent``.
     """
     _, first, copies = np.unique(theta[:, 0], return_index=True, return_inverse=True)
     points, mass = theta[first], np.bincount(copies, weights=weights)
@@ -360,13 +367,31 @@ def extreme_spreads(
         effective = independent / max(np.square(share).sum(), np.finfo(float).tiny)
         if mass[own].sum() < LEAST_SHARE or effective < LEAST_DISTINCT * d:
             continue
-        whitened = np.linalg.solve(start.width * factor, (points[own] - mean).T).T
-        centred = whitened - share @ whitened
-        values, vectors = np.linalg.eigh((share[:, None] * centred).T @ centred)
+        straight = Straightening.fit(start.prior, points[own], share)
+        place, _ = straight.forward(points[own])
+        factor = straight.slopes(mean)[:, None] * factor
+        whitened = np.linalg.solve(start.width * factor, (place - share @ place).T).T
+        values, vectors = np.linalg.eigh((share[:, None] * whitened).T @ whitened)
         directions = factor @ vectors / np.linalg.norm(factor, axis=1)[:, None]
-        noise = np.sqrt(d / effective)
-        ratios = np.sqrt(np.maximum(values[[0, -1]], 0.0))
-        narrow, wide = ratios[0] / (1.0 - noise), ratios[1] / (1.0 + noise)
+        noise, axes = np.sqrt(d / effective), whitened @ vectors
+        narrow = np.sqrt(max(values[0], 0.0)) / (1.0 - noise)
+        widths = [_unbent_spread(axes, share, j) if values[j] > 1.0 else 0.0 for j in range(d)]
+        widest = int(np.argmax(widths))
+        wide = widths[widest] / (1.0 + noise)
         found.append(Spread(float(min(narrow, 1.0)), directions[:, 0]))
-        found.append(Spread(float(max(wide, 1.0)), directions[:, -1]))
+        found.append(Spread(float(max(wide, 1.0)), directions[:, widest]))
     return found
+
+
+def _unbent_spread(axes: Array, share: Array, j: int) -> float:
+    """Spread along one of uncorrelated axes (n, d), without what is quadratic in the others.
+
+    It bends the most along the eigenvectors of its third moments with pairs of the others.
+    """
+    along, others = axes[:, j], np.delete(axes, j, axis=1)
+    others = others / np.sqrt(np.maximum(share @ np.square(others), np.finfo(float).tiny))
+    bends, directions = np.linalg.eigh((share * along * others.T) @ others)
+    squares = np.square(others @ directions[:, np.argsort(-np.abs(bends))[:BENDS]])
+    terms = np.sqrt(share)[:, None] * np.column_stack([np.ones(len(axes)), squares, along])
+    coefficients = np.linalg.lstsq(terms[:, :-1], terms[:, -1])[0]
+    return float(np.linalg.norm(terms[:, -1] - terms[:, :-1] @ coefficients))

@@ -181,6 +181,12 @@ class Straightening:
                 log_volume += log_slope
         return place, log_volume
 
+    def slopes(self, theta: Array) -> Array:
+        """Return the derivative of each coordinate by its parameter at one vector, (d,) both."""
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            found = [warp.forward(z)[1] for warp, z in zip(self.warps, theta, strict=True)]
+        return np.exp(np.stack(found))
+
     def back(self, place: Array) -> Array:
         """Return parameters, (n, d) both."""
         with np.errstate(over="ignore", divide="ignore"):

@@ -24,7 +24,14 @@ from smcpn.validation.correlation import ParameterPair, worst_pair
 from smcpn.validation.frequency import FrequencyResponse, frequency_response
 from smcpn.validation.innovations import LAGS, Innovations, Whiteness, innovations, whiteness
 from smcpn.validation.reweighting import log_likelihood_of
-from smcpn.validation.verdict import FALSE_ALARMS, Verdict, judge, number_of_tests, outlier
+from smcpn.validation.verdict import (
+    FALSE_ALARMS,
+    Verdict,
+    judge,
+    number_of_tests,
+    outlier,
+    structure,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -131,6 +138,12 @@ class Validation(WithCard):
             suspected,
         )
         return replace(found, measure="one-step fit") if self.process_share else found
+
+    @property
+    def structured(self) -> bool:
+        """Whether the errors of some output are correlated, in time or with the input."""
+        level = FALSE_ALARMS / number_of_tests(self.outputs, self.learned)
+        return any(structure(output, level) for output in self.outputs)
 
     @property
     def fit(self) -> tuple[float, ...]:

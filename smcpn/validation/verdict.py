@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,18 +129,18 @@ def judge(
     for number, (output, own) in enumerate(zip(outputs, learned, strict=True)):
         name = names[number] if names else f"output {number + 1}"
         label = "" if len(outputs) == 1 else f" of {name}"
-        structure = [*_structure(output, FALSE_ALARMS / tests)]
-        structured |= bool(structure)
+        missed = structure(output, FALSE_ALARMS / tests)
+        structured |= bool(missed)
         wrong |= min(_structural(output)) * tests < OVERWHELMING
-        reasons += [f"{reason}{label}" for reason in structure]
+        reasons += [f"{reason}{label}" for reason in missed]
         other = "" if own else _other_noise(output, label)
         if other:
             noise.append(other)
         # Errors that have structure have its variance too.
-        elif not own and not structure and output.chi2_p * tests < FALSE_ALARMS:
+        elif not own and not missed and output.chi2_p * tests < FALSE_ALARMS:
             reasons.append(f"the noise{label}: errors are {_times(output)} than it explains")
         largest = output.largest
-        if largest is not None and not structure and largest.p * tests < FALSE_ALARMS:
+        if largest is not None and not missed and largest.p * tests < FALSE_ALARMS:
             reasons.append(f"{outlier(largest)}{label}")
     reasons = [*noise, *(suspected if structured else ()), *first, *reasons, *others]
     level = WRONG if wrong else LOOK_AGAIN if reasons else USABLE
@@ -181,8 +181,11 @@ def _structural(output: Whiteness) -> list[float]:
     return [output.whiteness_p, *independent]
 
 
-def _structure(output: Whiteness, level: float) -> Iterator[str]:
+def structure(output: Whiteness, level: float) -> list[str]:
+    """Say how the errors of an output are correlated, by the tests that fail at a level."""
+    found = []
     if output.whiteness_p < level:
-        yield "errors are correlated in time (model error, or noise that is not white)"
+        found.append("errors are correlated in time (model error, or noise that is not white)")
     if output.cross_correlation.size and output.independence_p < level:
-        yield "errors depend on the input (the model misses what the input does)"
+        found.append("errors depend on the input (the model misses what the input does)")
+    return found

@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import solve_ivp
 from scipy.stats import norm
 
-from benchmarks.discovery import calibration, grids, lorenz
+from benchmarks.discovery import grids, lorenz, planar, reliability
 from benchmarks.discovery.__main__ import studies
 from benchmarks.discovery.answers import Answer, difference
 from benchmarks.discovery.peers import _as_ours, _names
@@ -77,17 +77,17 @@ def test_names_of_the_peer_are_ours():
 def test_reliability_error():
     inclusion = np.repeat([[0.25, 0.75]], 8, axis=0)
     present = np.arange(8)[:, None] < [2, 6]
-    assert calibration.reliability_error(inclusion, present) == pytest.approx(0.0)
-    assert calibration.reliability_error(inclusion, ~present) == pytest.approx(0.5)
-    assert calibration.reliability_error(np.ones(4), np.zeros(4, dtype=bool)) == 1.0
+    assert reliability.reliability_error(inclusion, present) == pytest.approx(0.0)
+    assert reliability.reliability_error(inclusion, ~present) == pytest.approx(0.5)
+    assert reliability.reliability_error(np.ones(4), np.zeros(4, dtype=bool)) == 1.0
 
 
 def test_drawn_trajectories_and_their_prior():
     theta = np.zeros((1, 12))
     # x' = y, y' = -x - 0.1 y
     theta[0, [2, 7, 8]] = 1.0, -1.0, -0.1
-    path = calibration.simulated(theta, np.array([[1.0, 0.5]]))
-    t = calibration.INTERVAL * np.arange(calibration.SAMPLES)
+    path = planar.simulated(theta, np.array([[1.0, 0.5]]))
+    t = planar.INTERVAL * np.arange(planar.SAMPLES)
     rhs = lambda t, s: [s[1], -s[0] - 0.1 * s[1]]  # noqa: E731
     exact = solve_ivp(rhs, (0.0, t[-1]), [1.0, 0.5], t_eval=t, rtol=1e-9, atol=1e-9).y.T
     np.testing.assert_allclose(path[:, 0], exact, atol=1e-5)
@@ -96,12 +96,12 @@ def test_drawn_trajectories_and_their_prior():
     values, units = np.array([1.0, -1.0, -0.1]), unit[[0, 1, 1], [1, 0, 1]]
     slabs = np.multiply.outer(SLABS, units)
     density = np.mean(np.prod(norm.pdf(values, scale=slabs), axis=1))
-    found = calibration.log_prior(theta, path)[0] - 1.5 * np.log(2 * np.pi)
+    found = reliability.log_prior(theta, path)[0] - 1.5 * np.log(2 * np.pi)
     assert found == pytest.approx(np.log(density), abs=1e-4)
 
 
 def test_prior_of_supports_is_that_of_the_search():
-    supports, probabilities = calibration._supports(calibration.candidate_system())
+    supports, probabilities = reliability._supports(reliability.candidate_system())
     assert len(np.unique(supports, axis=0)) == 4096
     assert probabilities.sum() == pytest.approx(1.0)
     prior = BetaBinomial(np.tile([0, 1, 1, 2, 2, 2], 2))
@@ -114,9 +114,9 @@ def test_trajectories_that_escape_are_left_out():
     theta = np.zeros((2, 12))
     theta[:, [2, 7]] = 1.0, -1.0
     theta[1, 3] = 5.0
-    path = calibration.simulated(theta, np.ones((2, 2)))
-    np.testing.assert_array_equal(calibration._kept(path), [True, False])
+    path = planar.simulated(theta, np.ones((2, 2)))
+    np.testing.assert_array_equal(planar.kept(path), [True, False])
 
 
 def test_parts_have_studies():
-    assert {"lorenz", "grids", "calibration-smc", "lynx-hare"} <= set(studies())
+    assert {"lorenz", "grids", "reliability", "lynx-hare"} <= set(studies())

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 import smcpn
 from smcpn.cli.app import app
-from smcpn.cli.names import DISCOVERY_METHODS, DISCOVERY_PRIORS
+from smcpn.cli.names import DISCOVERY_PRIORS
 from smcpn.cli.records import Source
-from smcpn.discovery.discover import METHODS, SHRINKAGE, SPIKE_AND_SLAB
+from smcpn.discovery.discover import SHRINKAGE, SPIKE_AND_SLAB
 
 T = 0.1 * np.arange(80)
 DECAY = np.exp(-0.5 * T) + 0.01 * np.random.default_rng(0).normal(size=80)
@@ -33,7 +33,7 @@ def run(*arguments: str):
 
 def test_equations_of_a_file_with_a_test_as_text_and_json(folder):
     asked = ["decay.csv", "--states", "x", "--library", "poly(1)", "--test", "decay.csv"]
-    asked += ["--method", "search", "--time-unit", "s"]
+    asked += ["--time-unit", "s"]
     done = run(*asked, "--picture", "path.png")
     assert done.exit_code == 0, done.output
     assert "x' = -0.4976(33) x [1.00]" in done.stdout
@@ -66,7 +66,8 @@ def test_equations_of_a_file_with_a_test_as_text_and_json(folder):
         (["decay.csv", "--constraint", "x"], "constraint"),
         (["decay.csv", "--time", "clock"], "no 'clock'"),
         (["decay.csv", "--time", "t", "--dt", "1"], "one of both"),
-        (["decay.csv", "--method", "magic"], "method is 'magic'"),
+        (["decay.csv", "--method", "smc"], "method is 'smc': leave it out"),
+        (["decay.csv", "--particles", "100"], "particles is 100.*leave particles out"),
         (["decay.csv", "--prior", "flat"], "prior is 'flat'"),
         (["decay.csv", "--noise", "low"], "--noise is 'low'"),
         (["decay.csv", "--noise", "1,2"], "noise"),
@@ -87,8 +88,7 @@ def test_what_does_not_fit_is_one_sentence(folder, arguments, message):
         raise done.exception
 
 
-def test_methods_in_the_help_are_those_there_are():
-    assert set(DISCOVERY_METHODS) == set(METHODS)
+def test_priors_in_the_help_are_those_there_are():
     assert set(DISCOVERY_PRIORS) == {SPIKE_AND_SLAB, *SHRINKAGE}
 
 

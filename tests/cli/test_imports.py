@@ -36,7 +36,7 @@ LIGHT = {
     ("identify", "--help"): 0,
     ("stream", "--help"): 0,
     ("discover", "--help"): 0,
-    ("discover", "data.csv", "--states", "x", "--method", "magic"): 2,
+    ("discover", "data.csv", "--states", "x", "--prior", "magic"): 2,
     ("resume", "--help"): 0,
     ("identify", "pendulum"): 2,
     ("fit", "pendulum/config.toml"): 2,

@@ -216,6 +216,22 @@ def test_irregular_times_are_those_of_the_record():
         live.update(0.0, 0.0)
 
 
+def test_a_stream_says_the_steps_that_it_takes():
+    """As many in every interval, whatever its length; a record may take as many as it needs."""
+    t = np.cumsum(np.tile([0.1, 0.1, 0.8], 10))
+    record = smcpn.Record(u=RECORD.u[:30], y=RECORD.y[:30], t=t)
+    problem = models.oscillator_problem(record, noise=1.0)
+    live = Online(problem, solver=RK4(), particles=50, seed=1)
+    for row in zip(record.u, record.y, t, strict=True):
+        live.update(*row)
+    found = live.posterior()
+    there = smcpn.LogLikelihood(found.problem, solver=found.solver)
+    values = problem.prior.natural(found.theta)
+    np.testing.assert_allclose(there(values), found.log_likelihood, rtol=1e-9)
+    with pytest.raises(InputError, match="a stream takes as many steps in every sampling interval"):
+        Online(problem, solver=RK4(steps=4, interval=0.1))
+
+
 @pytest.mark.parametrize(
     ("sample", "message"),
     [

@@ -40,11 +40,9 @@ def test_measurements_and_the_path_are_drawn_for_every_state():
 def test_the_report_is_one_file_with_equations_models_and_figures(tmp_path):
     found = discoveries.decay((0.7, 0.3))
     object.__setattr__(found, "warnings", ("Something <b>is</b> doubtful",))
-    sensitivity = {0.25: found.probabilities, 1.0: found.probabilities}
-    object.__setattr__(found, "sensitivity", sensitivity)
     text = found.report(tmp_path / "out.html", {"again": found.records[0]}).read_text("utf-8")
     assert found.equations()[0].replace("'", "&#39;") in text
-    for part in ("Models", "again", "Sensitivity", "Fit", "Free simulation", "SHA-256"):
+    for part in ("Models", "again", "Fit", "Free simulation", "SHA-256"):
         assert part in text
     assert "Something &lt;b&gt;is&lt;/b&gt; doubtful." in text
     assert text.count('src="data:image/svg+xml,') == 5

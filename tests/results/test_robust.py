@@ -28,7 +28,7 @@ def test_a_wrong_model_is_wider_and_says_so():
     found = robust("wrong")
     assert found.factor["k"] > 2
     assert found.learning_rate < 0.3
-    assert "k " in found.remark
+    assert ", k " in found.remark
     assert found.remark in found.summary()
 
 
@@ -58,7 +58,7 @@ def test_bands_have_the_residuals_of_their_amplitude_and_no_less_than_the_noise(
     assert counted.noise_variance.shape == counted.mean.shape
     inside = np.abs(record.y - counted.mean) <= counted.upper - counted.mean
     assert counted.coverage[0] == pytest.approx(inside.mean())
-    assert counted.coverage[0] > 0.9 > plain.coverage[0]
+    assert counted.coverage[0] > 0.9 > oscillator_posterior("wrong").simulate(record).coverage[0]
     other = found.simulate(record, observe="v")
     assert other.noise_variance.shape == (1,)
 
@@ -76,9 +76,6 @@ def test_the_summary_of_a_posterior_suspects_a_wrong_model_alone():
     wrong, right = (replace(oscillator_posterior(kind)) for kind in ("wrong", "right"))
     assert "posterior.robust()" in wrong.summary()
     assert "posterior.robust()" not in right.summary()
-    told = robust("wrong").remark
-    assert told not in wrong.summary()
-    assert told in oscillator_posterior("wrong").summary()
 
 
 def test_too_few_particles_are_refused():

@@ -81,7 +81,8 @@ def test_searches_name_the_wall_too():
     found = smcpn.maximise(chain_problem(), solver=smcpn.RK4(steps=64))
     assert any("never reached" in one for one in found.warnings)
     assert found.wall is not None
-    assert found.wall.name == "kf"
+    assert found.wall.bound is not None
+    assert found.wall.bound.name == "kf"
     assert isinstance(smcpn.maximise(chain_problem()).solver, smcpn.AdaptiveEKF1)
 
 

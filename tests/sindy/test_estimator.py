@@ -131,12 +131,12 @@ def at_once(model, monkeypatch):
 
 
 def test_names_that_no_equation_can_have(data, at_once):
-    model = ps.SINDy(method="smc", seed=3).fit(
+    model = ps.SINDy(method="search", seed=3).fit(
         data[0], t=T, u=data[1], feature_names=["$x$", "t", "the force"]
     )
     assert model.get_feature_names()[:4] == ["1", "$x$", "t", "the force"]
     assert (at_once["states"], at_once["inputs"]) == (["x0", "x1"], ["u0"])
-    assert (at_once["method"], at_once["seed"]) == ("smc", 3)
+    assert (at_once["method"], at_once["seed"]) == ("search", 3)
 
 
 def test_a_feature_that_is_there_twice(data):

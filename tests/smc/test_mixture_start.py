@@ -123,3 +123,33 @@ def test_the_direction_of_another_width_is_found(scales, ratio):
 def test_too_few_distinct_particles_say_nothing():
     theta = np.repeat(drawn_about(0, (1, 1), 3), 100, axis=0)
     assert extreme_spreads(START, theta, np.full(300, 1 / 300)) == []
+
+
+@pytest.mark.parametrize(("across", "ratio"), [(1.0, 1.0), (5.0, 5.0)])
+def test_a_bent_ridge_is_as_wide_as_the_start_where_it_is_straight(across, ratio):
+    """The sum of two positive parameters is known: its Gaussian follows a tangent."""
+    rng = np.random.default_rng(7)
+    total, first = 2.0 + 0.01 * across * rng.normal(size=4000), rng.uniform(0.5, 1.5, 4000)
+    values = np.stack([first, total - first], axis=1)
+    prior = Prior({"a": stats.lognorm(1.0), "b": stats.lognorm(1.0)})
+    # Of the sum at a = b = 1, where the logarithms are the values less one.
+    covariance = np.array([[1.0, -1.0], [-1.0, 1.0]]) / 12 + 0.25e-4
+    modes = Modes([1.0], np.zeros((1, 2)), np.linalg.cholesky(covariance)[None], 4, 0.0)
+    spreads = extreme_spreads(
+        MixtureStart(prior, modes), prior.unconstrained(values), np.full(4000, 1 / 4000)
+    )
+    assert max(spread.ratio for spread in spreads) == pytest.approx(ratio, rel=0.1)
+
+
+def test_a_ridge_bent_in_all_coordinates_is_no_wider_than_the_start():
+    """A parabola of two unbounded parameters."""
+    rng = np.random.default_rng(8)
+    first, across = rng.normal(size=(2, 2000))
+    theta = np.stack([first, 0.1 * across + 0.5 * first**2, rng.normal(size=2000)], axis=1)
+    prior = Prior(dict.fromkeys("abc", stats.norm(0.0, 3.0)))
+    for scale, ratio in ((1.0, 1.0), (0.2, 5.0)):
+        modes = Modes([1.0], np.zeros((1, 3)), np.diag([1.0, 0.1 * scale, 1.0])[None], 4, 0.0)
+        start = MixtureStart(prior, modes)
+        spreads = extreme_spreads(start, theta, np.full(2000, 1 / 2000))
+        # A Gaussian is 7 and 35 times narrower; what is left is more than the width across.
+        assert 0.9 * ratio < max(spread.ratio for spread in spreads) < 1.5 * ratio

@@ -207,10 +207,12 @@ def test_healthy_run_raises_no_concern():
 def test_diagnose():
     good = Rejuvenation(5, 1.0, 500.0, 0.8, 2, 2000, 0.1, ancestors=100, lineages=100)
     assert diagnose([]) == diagnose([good]) == {}
+    few = replace(good, sample=7, acceptance=0.03, unmoved=0.15)
     assert (
-        "only 3 % of the parameter values tried at sample 7"
-        in diagnose([good, replace(good, sample=7, acceptance=0.03)])["acceptance"]
+        "only 3 % of the parameter values tried at sample 7" in diagnose([good, few])["acceptance"]
     )
+    assert diagnose([replace(few, unmoved=0.05)]) == {}
+    assert "acceptance" in diagnose([replace(few, unmoved=0.05, proposal="random walk")])
     assert "only 4" in diagnose([replace(good, lineages=4)])["lineages"]
     deep = [replace(good, exponent=k / 30) for k in range(1, 30)]
     assert (

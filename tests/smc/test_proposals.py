@@ -120,3 +120,18 @@ def test_correlations_are_shrunk_where_few_particles_carry_the_weight():
     assert correlation(full) > 0.99
     # 5 effective particles of the 20 that two dimensions ask for.
     assert abs(correlation(shrunk)) < 0.26
+
+
+@pytest.mark.parametrize("kind", PROPOSALS)
+@pytest.mark.parametrize("seed", range(10))
+def test_copies_of_few_particles_have_a_density(kind, seed):
+    """As chaotic records leave them: a handful of places, far nearer in some coordinates."""
+    rng = np.random.default_rng(seed)
+    d, k, n = rng.integers(2, 7), rng.integers(1, 6), rng.integers(20, 200)
+    apart = 10.0 ** -rng.choice([0.0, 3.0, 8.0, 13.0, 300.0], size=d)
+    places = rng.normal(size=d) + apart * rng.normal(size=(k, d))
+    theta = np.repeat(places, rng.multinomial(n, rng.dirichlet(np.full(k, 0.3))), axis=0)
+    with np.errstate(all="raise", under="ignore"):
+        density = kind.fit(theta, np.full(n, 1.0 / n))
+        assert np.isfinite(density.log_density(theta)).all()
+        assert not np.isnan(density.log_density(1.1 * places)).any()

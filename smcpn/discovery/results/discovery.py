@@ -27,7 +27,7 @@ from smcpn.discovery.results.printed import (
     summary,
 )
 from smcpn.discovery.results.residuals import verdict_of
-from smcpn.discovery.supports.posterior import SupportPosterior
+from smcpn.discovery.shrinkage.posterior import ShrunkPosterior
 from smcpn.errors import InputError, one_of, whole_number
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record
@@ -95,11 +95,8 @@ class Discovery(WithCard):
         Method, prior, seed and the like, for reports.
     warnings : tuple of str
         What is doubtful, one sentence each.
-    sensitivity : mapping of float to ndarray, (K,)
-        Inclusion where the slab of the prior is wider by a factor.
-    posterior : SupportPosterior, optional
-        Weighted draws, where ``method="smc"`` made them: supports, coefficients, initial states
-        and noise, with errors of inclusion and evidence.
+    posterior : ShrunkPosterior, optional
+        With a prior that shrinks: weighted draws of coefficients, initial states and noise.
 
     Examples
     --------
@@ -116,8 +113,7 @@ class Discovery(WithCard):
     path: Array = field(repr=False)
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     warnings: tuple[str, ...] = ()
-    sensitivity: Mapping[float, Any] = field(default_factory=dict[float, Any], repr=False)
-    posterior: SupportPosterior | None = field(default=None, repr=False)
+    posterior: ShrunkPosterior | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_fields(self, *type(self).__dataclass_fields__)
@@ -160,8 +156,7 @@ class Discovery(WithCard):
     @property
     def measure(self) -> str:
         """What `inclusion` holds: ``"probability"``, or ``"level"`` with a shrinkage prior."""
-        shrinks = self.posterior is not None and self.posterior.shrinkage is not None
-        return "level" if shrinks else "probability"
+        return "probability" if self.posterior is None else "level"
 
     @cached_property
     def moments(self) -> tuple[Array, Array]:
@@ -222,17 +217,24 @@ class Discovery(WithCard):
                 result[np.ix_(rows, np.flatnonzero(model.support))] = drawn
         return result
 
-    def with_posterior(self, posterior: SupportPosterior) -> Discovery:
-        """Return the discovery with models and probabilities from a posterior by draws."""
+    def with_posterior(self, posterior: ShrunkPosterior) -> Discovery:
+        """Return the discovery with coefficients and levels from a posterior by draws."""
         return replace(
             self,
-            models=posterior.models,
-            probabilities=posterior.inclusion,
+            models=(posterior.model,),
+            probabilities=posterior.level,
             noise=posterior.weights @ posterior.noise,
-            sensitivity=posterior.sensitivity,
             warnings=(*self.warnings, *posterior.warnings),
             posterior=posterior,
         )
+
+    def with_doubt(self, adequacy: float) -> Discovery:
+        """Return the discovery with a probability (0 to 1) that the library holds the truth.
+
+        By it those of all models are multiplied; those of terms stay what they are if it does.
+        """
+        models = (replace(one, probability=adequacy * one.probability) for one in self.models)
+        return replace(self, models=tuple(models))
 
     def ode(self, rank: Index = 0) -> ODE:
         """Make the equation of a model, with its posterior means as defaults.
@@ -295,7 +297,7 @@ class Discovery(WithCard):
         initial : mapping or sequence of float, optional
             State at the first sample. By default each draw has the one that fits the first samples
             of the record best, and a draw of what the noise leaves unknown about it; of a record
-            learned from that which was drawn with its coefficients, if ``method="smc"``.
+            learned from that which was drawn with its coefficients, with a prior that shrinks.
         initialise : int, optional
             How many samples these are; they are not compared. By default enough for the outputs to
             vary by half as much as in all of the record.

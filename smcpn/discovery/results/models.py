@@ -36,8 +36,6 @@ class DiscoveredModel:
         Log probability of the support before the data.
     probability : float
         Among the models found.
-    log_evidence_se : float
-        Standard error of ``log_evidence``; nan where it is no estimate by draws.
     """
 
     names: tuple[str, ...]
@@ -48,7 +46,6 @@ class DiscoveredModel:
     log_evidence: float
     log_prior: float
     probability: float
-    log_evidence_se: float = float("nan")
 
     @property
     def sd(self) -> Array:
@@ -74,7 +71,7 @@ class ModelTable(tuple[DiscoveredModel, ...]):
             [
                 str(rank),
                 as_probability(model.probability),
-                _difference(model.log_evidence, best.log_evidence, model.log_evidence_se),
+                f"{model.log_evidence - best.log_evidence:+.2f}",
                 f"{model.log_prior - best.log_prior:+.2f}",
                 str(len(model.names)),
                 _differing(model.names, best.names) if rank else ", ".join(best.names) or "none",
@@ -93,11 +90,6 @@ class ModelTable(tuple[DiscoveredModel, ...]):
 
     def __repr__(self) -> str:
         return str(self)
-
-
-def _difference(value: float, best: float, error: float) -> str:
-    known = f" +- {error:.2g}" if np.isfinite(error) else ""
-    return f"{value - best:+.2f}{known}"
 
 
 def _differing(names: tuple[str, ...], best: tuple[str, ...]) -> str:

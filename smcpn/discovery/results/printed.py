@@ -37,7 +37,7 @@ def summary(found: Discovery) -> str:
     lines.append(_entry("noise sd", ", ".join(noise)))
     doubts = [_entry("warning", warning) for warning in found.warnings]
     posterior = found.posterior
-    if posterior is not None and posterior.shrinkage is not None:
+    if posterior is not None:
         lines.append(_entry("prior", _shrinkage(posterior.shrinkage)))
         evidence = f"log {posterior.log_evidence:.2f} +- {posterior.log_evidence_se:.2g}"
         return "\n".join([*lines, _entry("evidence", evidence), *doubts, *found.verdict.lines])
@@ -103,8 +103,9 @@ def averaged_terms(found: Discovery) -> list[list[WrittenTerm]]:
     """All terms that each equation may have, those the most probable first."""
     system = found.system
     mean, sd = _of_all(system, *found.moments)
+    total = sum(model.probability for model in found.models)
     inclusion = np.asarray(
-        sum(model.probability * _have(system, model.support) for model in found.models)
+        sum(model.probability / total * _have(system, model.support) for model in found.models)
     )
     # That of a free coefficient may be known better than by these models.
     own = {tuple(place): k for k, place in enumerate(system.places.tolist())}

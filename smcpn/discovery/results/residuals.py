@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.discovery.search.adequacy import LackOfFit
+from smcpn.errors import listed
+from smcpn.estimate.smoothed_outputs import LEAST_NOISE
 from smcpn.validation.innovations import whiteness
 from smcpn.validation.verdict import Verdict, judge
 
@@ -18,9 +21,15 @@ Array = NDArray[np.float64]
 
 LEAST_CORRELATION, ERRORS = 0.15, 5.0
 """Correlation of successive residuals, and its size in standard errors, that are remarked on."""
-NOISE_FREE = 1e-6
+NOISE_FREE = 2.0 * LEAST_NOISE
 """Noise as a share of the data's standard deviation below which residuals are those of rounding."""
 AMBIGUOUS = 0.5
+LACKING = 0.02
+"""Probability of as much as the data ask for with right equations, below which it is said."""
+LEAST_SIGNAL = 50.0
+"""Sum of squares of the path about its mean, in units of the noise, of an output that moves."""
+_FUNCTIONS = {"time": "slow functions of time", "states": "other functions of the states",
+              "signs": "jumps where a state changes its sign"}  # fmt: skip
 
 
 def verdict_of(found: Discovery) -> Verdict:
@@ -61,9 +70,46 @@ def _correlation(found: Discovery) -> tuple[Array, NDArray[np.int64]]:
     return np.where(squares > 0, products / np.where(squares > 0, squares, 1.0), 0.0), pairs
 
 
+def lacking(found: Discovery, lack: LackOfFit | None) -> list[str]:
+    """Say that the data ask for more than the equations, if they do."""
+    if lack is None or lack.p >= LACKING:
+        return []
+    state = found.system.candidates.states[lack.equation]
+    return [
+        f"{_FUNCTIONS[lack.functions]} in the equation of {state} would bring it clearly nearer to "
+        f"the data (p {lack.p:.1g}): the library may lack a term, or something else moves {state}"
+    ]
+
+
+def _still(found: Discovery) -> list[str]:
+    """Say which outputs, or combinations of them, do not move by more than their noise."""
+    outputs = found.path @ found.observe.T
+    spread = np.nanstd(np.concatenate([record.y for record in found.records]), axis=0)
+    noise = np.maximum(found.noise, NOISE_FREE * np.where(spread > 0.0, spread, 1.0))
+    parts = np.split(outputs / noise, np.cumsum([len(one) for one in found.records])[:-1])
+    moved = np.concatenate([part - part.mean(axis=0) for part in parts])
+    still = [
+        name
+        for name, size in zip(found.outputs, np.sum(moved**2, axis=0), strict=True)
+        if size < LEAST_SIGNAL
+    ]
+    if still:
+        return [
+            f"{listed(still)} shows no signal above its noise: of a constant, other equations are "
+            "as good; give a record in which it moves"
+        ]
+    if len(found.outputs) > 1 and np.linalg.svd(moved, compute_uv=False)[-1] ** 2 < LEAST_SIGNAL:
+        return [
+            f"a sum of {listed(found.outputs)} with constant factors does not change by more than "
+            "the noise: terms of one can stand for those of others; leave one out, or give a "
+            "record in which it changes"
+        ]
+    return []
+
+
 def remarks(found: Discovery) -> list[str]:
     """Say what is doubtful, one sentence each."""
-    said = []
+    said = _still(found)
     values, pairs = _correlation(found)
     spread = np.nanstd(np.concatenate([record.y for record in found.records]), axis=0)
     for j, name in enumerate(found.outputs):
@@ -78,15 +124,4 @@ def remarks(found: Discovery) -> list[str]:
             f"no model is more probable than {found.models[0].probability:.2f}: more or better "
             "data, a smaller library or known parts would tell them apart"
         )
-    return said + _sensitive(found)
-
-
-def _sensitive(found: Discovery) -> list[str]:
-    """Say which terms the width of the prior decides on."""
-    said = []
-    for k, name in enumerate(found.system.coefficients):
-        by_width = {factor: float(one[k]) for factor, one in sorted(found.sensitivity.items())}
-        if by_width and min(by_width.values()) < AMBIGUOUS < max(by_width.values()):
-            values = ", ".join(f"{p:.2f} (x {factor:g})" for factor, p in by_width.items())
-            said.append(f"the probability of {name} depends on the width of the prior: {values}")
     return said

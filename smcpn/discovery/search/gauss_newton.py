@@ -131,6 +131,11 @@ class GaussNewton:
         """Unit of the slab of each coefficient alone, (d,)."""
         return 1.0 / np.sqrt(np.sum(self._basis**2, axis=0))
 
+    @property
+    def least(self) -> float:
+        """Mean square of whitened residuals of an output, at least, the largest of all."""
+        return float(np.max(self._least / self.variances))
+
     def path_at(self, linear: Linearised, theta: Array) -> Array:
         """Most likely path with these coefficients on a linear model."""
         change = self._basis @ (theta - linear.point.theta)
@@ -187,6 +192,28 @@ class GaussNewton:
     def square(self, point: Point, share: float) -> float:
         """Sum of squares of residuals and model errors, whitened."""
         return self._square(point, self._error(point, share))
+
+    def disturbed(self, point: Point, added: Array) -> Array:
+        """Whitened residuals with their derivatives, (m, 1 + k + e).
+
+        By the k coefficients of the support, and by those of rates (T, n, e) that are added, as
+        trapezoids between samples.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError, ValueError
+            If the path is not determined, or not finite.
+        """
+        columns = np.flatnonzero(point.support)
+        paths = self.paths.restricted(columns)
+        linear = paths.linear(point.path, point.theta[columns], self.variances)
+        lasting = np.diff(paths.times, prepend=paths.times[:1])
+        lasting[paths.begins] = 0.0
+        before = np.concatenate([added[:1], added[:-1]])
+        by = 0.5 * lasting[:, None, None] * (linear.a @ before + added)
+        slopes = np.zeros((*linear.slopes.shape[:2], linear.b.shape[2] + by.shape[2]))
+        linear = linear._replace(b=np.concatenate([linear.b, by], axis=2), slopes=slopes)
+        return smoothed(linear, self._error(point, self.share)).residuals
 
     def evidence(self, linear: Linearised) -> float:
         """Log evidence of the best support on the linear model near that of its point."""

@@ -88,6 +88,11 @@ class LibraryPaths:
         return np.where(self._present, self._y - outputs, 0.0)
 
     @property
+    def times(self) -> Array:
+        """Of the samples of all records, (T,)."""
+        return np.concatenate([record.t for record in self._records])
+
+    @property
     def counts(self) -> NDArray[np.int64]:
         """Measured numbers of each output, (q,)."""
         return self._present.sum(axis=0)

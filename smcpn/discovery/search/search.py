@@ -9,8 +9,9 @@ trajectories. Where the evidence of a larger one is clearly better, as that of t
 solver with loose tolerances made, it stays.
 
 In the end MCMC visits supports on the linear model, and each of the most probable ones is led to
-its own maximum and has its Laplace evidence taken there. From the best one a second, shorter
-homotopy begins, which is followed where it ends higher.
+its own maximum and has its Laplace evidence taken there. The others, of which each is little and
+all together are not, are counted with their scores on the linear model. From the best one a second,
+shorter homotopy begins, which is followed where it ends higher.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from smcpn.discovery.equations.system import CandidateSystem
+from smcpn.discovery.search.adequacy import LackOfFit, lack_of_fit
 from smcpn.discovery.search.gauss_newton import GaussNewton, Linearised, Point, orthonormal
 from smcpn.discovery.search.linearisation import LibraryRate
 from smcpn.discovery.search.paths import LibraryPaths
@@ -68,6 +70,8 @@ MODELS = 20
 """Most models whose own Laplace evidence is taken."""
 LEAST_PROBABLE = 8.0
 """No evidence is taken of a model whose score on the linear model is lower by more."""
+COUNTED, MOST_COUNTED = 12.0, 400
+"""The same for a model to be counted, by this score, in the probabilities of others; and most."""
 
 NOT_FINITE = (ValueError, np.linalg.LinAlgError)
 """What `GaussNewton.linearised` raises where trajectories leave all bounds."""
@@ -95,7 +99,7 @@ class FoundModel:
     log_prior : float
         Log probability of the support before the data.
     probability : float
-        Among the models found.
+        Among all supports that are counted.
     """
 
     support: Support
@@ -123,9 +127,7 @@ class Found:
     models : tuple of FoundModel
         The most probable first.
     inclusion : ndarray, (K,)
-        Probability that a coefficient is not zero, over the models.
-    sampled_inclusion : ndarray, (K,)
-        The same by MCMC over all supports, on the model linearised at the best one.
+        Probability that a coefficient is not zero, over all supports that are counted.
     noise : ndarray, (q,)
         Standard deviation of the noise of each output.
     path : ndarray, (T, n)
@@ -134,17 +136,20 @@ class Found:
         Unit of the slab of each coefficient: rms(dx/dt) / rms(term) on the smoothed path.
     error : float
         Standard deviation of the model error of a sample, as a share of the noise.
+    lack : LackOfFit or None
+        What the data ask for most beside the best model, where that can be told.
     """
 
     models: tuple[FoundModel, ...]
     inclusion: Array
-    sampled_inclusion: Array
     noise: Array
     path: Array
     slab: Array
     error: float
+    lack: LackOfFit | None
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def search(
     records: Sequence[Record],
     system: CandidateSystem,
@@ -187,19 +192,19 @@ def search(
     try:
         steps, point = _begun(problem, slabs)
         point = _led(steps, point)
-        ends, sampled = _models(steps, point, rng)
+        found = _models(steps, point, rng)
     except NOT_FINITE as error:
         raise InputError(_NONE) from error
     for _ in range(ROUNDS - 1):
         try:
-            best = _better(ends[0], point, rng)
+            best = _better(found.ends[0], point, rng)
             if best is None:
                 break
-            ends, sampled = _models(best.steps, best.point, rng)
+            found = _models(best.steps, best.point, rng)
         except NOT_FINITE:
             break
         point = best.point
-    return _result(problem, steps, ends, sampled)
+    return _result(problem, steps, found)
 
 
 def _better(best: _End, point: Point, rng: np.random.Generator) -> _End | None:
@@ -408,8 +413,16 @@ class _End:
         return self.log_evidence + self.log_prior
 
 
-def _models(steps: GaussNewton, point: Point, rng: np.random.Generator) -> tuple[list[_End], Array]:
-    """Return probable models at their own maxima, best first, and inclusion by MCMC, (d,).
+@dataclass(frozen=True)
+class _Counted:
+    """Probable models at their own maxima, best first, and the scores of others less that of it."""
+
+    ends: list[_End]
+    others: list[tuple[float, Support]]
+
+
+def _models(steps: GaussNewton, point: Point, rng: np.random.Generator) -> _Counted:
+    """Return probable models.
 
     Which are probable tells the linear model at the maximum of the support of a point.
     """
@@ -418,10 +431,10 @@ def _models(steps: GaussNewton, point: Point, rng: np.random.Generator) -> tuple
     steps.refine(point, steps.share)
     linear = steps.linearised(_polished(steps, point)[0], steps.share)
     support = best_support(linear.regression, point.support)
-    sampled = sampled_inclusion(linear.regression, support, SWEEPS, rng)
-    probable = most_probable(linear.regression, MODELS)
+    sampled_inclusion(linear.regression, support, SWEEPS, rng)
+    probable = most_probable(linear.regression, MOST_COUNTED)
     least = probable[0][0] - LEAST_PROBABLE
-    chosen = [support for score, support in probable if score > least]
+    chosen = [support for score, support in probable[:MODELS] if score > least]
     found: list[_End | None] = []
     for support in chosen:
         tell(f"maximum of model {len(found) + 1} of {len(chosen)}")
@@ -429,7 +442,10 @@ def _models(steps: GaussNewton, point: Point, rng: np.random.Generator) -> tuple
     ends = sorted((end for end in found if end is not None), key=lambda end: -end.score)
     if not ends:
         raise InputError(_NONE)
-    return ends, sampled
+    best = linear.regression.score(ends[0].point.support)
+    least = probable[0][0] - COUNTED
+    others = [(score - best, one) for score, one in probable[len(chosen) :] if score > least]
+    return _Counted(ends, others)
 
 
 def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End | None:
@@ -451,8 +467,10 @@ def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End | Non
     return _End(point, steps, covariance, evidence, steps.prior.log_probability(support))
 
 
-def _result(problem: _Problem, steps: GaussNewton, ends: list[_End], sampled: Array) -> Found:
-    scores = np.array([end.score for end in ends])
+def _result(problem: _Problem, steps: GaussNewton, counted: _Counted) -> Found:
+    ends = counted.ends
+    scores = [end.score for end in ends] + [ends[0].score + less for less, _ in counted.others]
+    supports = [end.point.support for end in ends] + [support for _, support in counted.others]
     probabilities = softmax(scores)
     unit, begins = problem.rate.unit, steps.paths.begins
     models = tuple(
@@ -462,10 +480,21 @@ def _result(problem: _Problem, steps: GaussNewton, ends: list[_End], sampled: Ar
             end.point.path[begins] * problem.scale, end.log_evidence, end.log_prior,
             float(probability),
         )
-        for end, probability in zip(ends, probabilities, strict=True)
+        for end, probability in zip(ends, probabilities, strict=False)
     )  # fmt: skip
-    inclusion = sum(model.probability * model.support for model in models)
+    best = ends[0]
     return Found(
-        models, np.asarray(inclusion), sampled, np.sqrt(ends[0].steps.variances),
-        ends[0].point.path * problem.scale, steps.slab * unit, steps.share,
+        models, np.minimum(probabilities @ np.array(supports), 1.0),
+        np.sqrt(best.steps.variances), best.point.path * problem.scale, steps.slab * unit,
+        steps.share, _lack(best),
     )  # fmt: skip
+
+
+def _lack(best: _End) -> LackOfFit | None:
+    """What the data ask for beside a model; None where it leaves them at every sample anyway."""
+    if best.steps.share >= 1.0:
+        return None
+    try:
+        return lack_of_fit(best.steps, best.point)
+    except NOT_FINITE:
+        return None

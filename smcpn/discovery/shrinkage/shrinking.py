@@ -1,4 +1,4 @@
-"""The posterior under a shrinkage prior from what a search found, as that of supports is given."""
+"""The posterior under a shrinkage prior, of whole trajectories that begin where a search ended."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from numpy.typing import NDArray
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.results.models import DiscoveredModel
 from smcpn.discovery.search.search import Found
+from smcpn.discovery.shrinkage.pieces import cut, pieces
+from smcpn.discovery.shrinkage.posterior import ShrunkPosterior
 from smcpn.discovery.shrinkage.shrinkage import Shrinkage
 from smcpn.discovery.shrinkage.shrunk import Point, Shrunk, shrunken
-from smcpn.discovery.supports.pieces import cut, pieces
-from smcpn.discovery.supports.posterior import SupportPosterior
-from smcpn.discovery.supports.sampling import INITIAL_SPREAD, state_deviations
 from smcpn.distributed.workers import Workers
 from smcpn.model.record import Record
 from smcpn.solver import Solver, check_solver
 
 Array = NDArray[np.float64]
 
+PARTICLES = 1000
 KNOWN = 1e8
 """Shape of the gamma prior of 1 / sigma^2 where the noise is known."""
+INITIAL_SPREAD = 100.0
+"""Prior standard deviation of initial states about the search's, in units of the noise."""
 
 
 def shrunk_posterior(
@@ -34,17 +36,15 @@ def shrunk_posterior(
     prior: Shrinkage,
     *,
     noise: Array | None = None,
-    particles: int = 1000,
+    particles: int = PARTICLES,
     replicates: int = 1,
     seed: int = 0,
     solver: Solver | str | None = None,
     likelihood: str | None = None,
     threads: int | None = None,
     workers: Workers | None = None,
-) -> SupportPosterior:
+) -> ShrunkPosterior:
     """Draw all coefficients, initial states and noise from their posterior.
-
-    In place of inclusion it has `excluding_level`: no coefficient is zero.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def shrunk_posterior(
         prior,
         Point(best.coefficients, initial, sd),
         found.slab,
-        spread=INITIAL_SPREAD * state_deviations(system, records, outputs, found, sd),
+        spread=INITIAL_SPREAD * _state_deviations(system, records, outputs, found, sd),
         noise_prior=None if noise is None else (KNOWN, KNOWN * noise**2),
         solver=solver,
         likelihood=likelihood,
@@ -84,7 +84,23 @@ def shrunk_posterior(
         threads=threads,
         workers=workers,
     )
-    return _as_of_supports(posterior, system, len(outputs), first, replicates)
+    return _reported(posterior, system, len(outputs), first, replicates)
+
+
+def _state_deviations(
+    system: CandidateSystem,
+    records: Sequence[Record],
+    outputs: Sequence[str],
+    found: Found,
+    noise: Array,
+) -> Array:
+    """Noise (q,) in the units of each state, (n,); of a hidden one in proportion to its rms."""
+    y = np.concatenate([record.y for record in records])
+    relative = np.mean(noise / np.sqrt(np.nanmean(y**2, axis=0)))
+    deviation = relative * np.sqrt(np.mean(found.path**2, axis=0))
+    for state, value in zip(outputs, noise, strict=True):
+        deviation[system.candidates.states.index(state)] = value
+    return deviation
 
 
 def excluding_level(values: Array, weights: Array) -> Array:
@@ -96,13 +112,13 @@ def excluding_level(values: Array, weights: Array) -> Array:
     return np.abs(2.0 * (weights @ (values > 0.0)) - 1.0)
 
 
-def _as_of_supports(
+def _reported(
     found: Shrunk,
     system: CandidateSystem,
     n_outputs: int,
     first: NDArray[np.int64],
     replicates: int,
-) -> SupportPosterior:
+) -> ShrunkPosterior:
     k, n = len(system.coefficients), len(system.candidates.states)
     values, weights = found.values[:, :k], found.weights
     noise = found.values[:, k : k + n_outputs]
@@ -110,7 +126,6 @@ def _as_of_supports(
     initial = found.values[:, k + n_outputs : scales].reshape(len(weights), -1, n)[:, first]
     mean = weights @ values
     off = values - mean
-    level = excluding_level(values, weights)
     model = DiscoveredModel(
         names=system.coefficients,
         support=np.ones(k, dtype=bool),
@@ -120,26 +135,20 @@ def _as_of_supports(
         log_evidence=found.log_evidence,
         log_prior=0.0,
         probability=1.0,
-        log_evidence_se=found.log_evidence_se,
     )
-    return SupportPosterior(
-        supports=np.ones(values.shape, dtype=bool),
+    return ShrunkPosterior(
         coefficients=values,
         initial=initial,
         noise=noise,
         weights=weights,
         replicate=np.repeat(np.arange(replicates), len(weights) // replicates),
-        models=(model,),
-        inclusion=level,
-        inclusion_se=np.sqrt(np.maximum(1.0 - level**2, 0.0) / found.ess),
-        sensitivity={},
+        model=model,
+        level=excluding_level(values, weights),
+        shrinkage=found.shrinkage,
         log_evidence=found.log_evidence,
         log_evidence_se=found.log_evidence_se,
         ess=found.ess,
-        acceptance=float("nan"),
-        pareto_k=float("nan"),
         solver=found.solver,
         likelihood=found.likelihood,
         warnings=found.warnings,
-        shrinkage=found.shrinkage,
     )

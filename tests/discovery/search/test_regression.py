@@ -55,7 +55,7 @@ def dense_score(support, seed=0, basis=None):
     prior = 0.0
     for group in (1, 2):
         size, count = np.sum(group == GROUPS), np.sum(support & (group == GROUPS))
-        of_count = stats.betabinom(size, 1.0, max(size * group * (group - 1.0), 1.0)).logpmf(count)
+        of_count = stats.betabinom(size, 1.0, 1.0 + size * max(group - 1.0, 0.0)).logpmf(count)
         prior += of_count - np.log(comb(size, count))
     return logsumexp(scores) - np.log(len(SLABS)) + prior
 

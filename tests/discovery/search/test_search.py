@@ -209,7 +209,7 @@ def test_same_seed_same_answer():
     t = np.linspace(0.0, 10.0, 101)
     record = smcpn.Record(y=noisy(solution(lotka_volterra, [5.0, 5.0], t), 0.1, 0), t=t)
     first, second = (search([record], polynomials(2), seed=3) for _ in range(2))
-    assert first.sampled_inclusion.tobytes() == second.sampled_inclusion.tobytes()
+    assert first.inclusion.tobytes() == second.inclusion.tobytes()
     assert first.models[0].log_evidence == second.models[0].log_evidence
 
 

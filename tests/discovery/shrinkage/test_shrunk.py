@@ -120,8 +120,6 @@ def test_discover_takes_a_shrinkage_prior():
     assert "none is zero" in text
     assert "evidence  log " in text
     assert "other term" not in text or ", level" in text
-    with pytest.raises(InputError, match="method='smc'"):
-        smcpn.discover(record, library=smcpn.polynomials(2), method="search", prior=LaplacePrior())
     with pytest.raises(InputError, match="laplace"):
         smcpn.discover(record, library=smcpn.polynomials(2), prior="laplac")
 

@@ -1,1 +1,0 @@
-"""The posterior of supports and coefficients by tempered SMC on trajectories."""
