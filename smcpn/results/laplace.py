@@ -356,7 +356,8 @@ class Laplace(WithCard, Analysed, WithFunctions):
         """Mean of each parameter: of the posterior, by the weighted draws of `check`.
 
         A skewed posterior has it elsewhere than the Gaussian, of which it is where draws do not
-        tell, and where there are several modes. `quantile` and `draw` are the Gaussian's always.
+        tell, and where there are several modes. So are `sd` and the interval of `table`; `quantile`
+        and `draw` are the Gaussian's always.
         """
         return self._moments[0]
 

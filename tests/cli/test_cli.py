@@ -44,7 +44,7 @@ KEYS = {
 }  # fmt: skip
 SCORE_KEYS = {
     "rmse_min", "rmse_mean", "rmse_max", "rmse_of_mean", "unit", "fit", "coverage", "particles",
-    "rmse_mean_se", "warnings",
+    "rmse_mean_se", "samples", "warnings",
 }  # fmt: skip
 
 
