@@ -18,6 +18,7 @@ PARTS: tuple[str, ...] = (
     "offset",
     "clean",
     "calibration",
+    "doubts",
     "reliability",
     "records",
     "shrinkage",

@@ -39,9 +39,10 @@ CANDIDATES = 64
 """Draws from the prior whose most likely are searched from first."""
 SEARCHES, MOST_HILLS = 4, 6
 """Fewest and most of these: one alone ends in a lesser mode now and then."""
-NEIGHBOURS = 8
-"""A draw that is more likely than so many around it is taken for a hill of its own."""
-EACH, MANY_EACH = 16, 256
+NEIGHBOURS, NEAR = 8, 256
+"""A draw that is more likely than so many around it, or one in so many of all, is taken for a hill
+of its own: of many draws several lie on each side of a wide hill."""
+EACH, MANY_EACH = 16, 1024
 """Further draws for each search of the second round, and of those that follow, which look for hills
 so narrow that few searches have led there."""
 ENOUGH = 24
@@ -99,7 +100,7 @@ def likely_hills(density: LogDensity, rng: np.random.Generator) -> Array:
     candidates = density.prior.sample(rng, CANDIDATES)
     values = density.value(candidates)
     order = np.argsort(-values, kind="stable")
-    tops = order[_on_top(density, candidates, values)[order]][:MOST_HILLS]
+    tops = _hilltops(density, candidates, values, order, MOST_HILLS)
     others = order[~np.isin(order, tops)][: max(SEARCHES - len(tops), 0)]
     return candidates[np.concatenate([tops, others])]
 
@@ -114,19 +115,37 @@ def further_starts(density: LogDensity, rng: np.random.Generator, count: int, dr
     candidates = density.prior.sample(rng, draws)
     values = density.value(candidates)
     order = np.argsort(-values, kind="stable")
-    tops = order[_on_top(density, candidates, values)[order]]
-    tops = tops[: count if draws >= MANY_EACH * count else count // 2]
+    most = count if draws >= MANY_EACH * count else count // 2
+    tops = _hilltops(density, candidates, values, order, most)
     others = np.setdiff1d(np.flatnonzero(np.isfinite(values)), tops)[: count - len(tops)]
     return candidates[np.concatenate([tops, others])]
 
 
-def _on_top(density: LogDensity, candidates: Array, values: Array) -> NDArray[np.bool_]:
-    """Whether each candidate (n, d) is more likely than those nearest to it, (n,)."""
-    tree, near = KDTree(candidates / density.scale), max(NEIGHBOURS, len(values) // MANY_EACH)
-    around = tree.query(candidates / density.scale, near + 1)[1]
-    return values > np.where(
-        around == np.arange(len(values))[:, None], -np.inf, values[around]
-    ).max(axis=1)
+def _hilltops(
+    density: LogDensity, candidates: Array, values: Array, order: NDArray[np.intp], most: int
+) -> NDArray[np.intp]:
+    """Return candidates that are more likely than those nearest to them, the highest first.
+
+    Parameters
+    ----------
+    candidates, values : ndarray, (n, d) and (n,)
+    order : ndarray, (n,)
+        Of the candidates, the most likely first.
+    most : int
+        Of these places.
+    """
+    points = candidates / density.scale
+    tree, near = KDTree(points), max(NEIGHBOURS, len(values) // NEAR)
+    found, block = order[:0], 4 * most
+    # Neighbours are looked up for the highest only: of many draws that is most of the work.
+    for first in range(0, len(order), block):
+        some = order[first : first + block]
+        around = tree.query(points[some], near + 1)[1]
+        beside = np.where(around == some[:, None], -np.inf, values[around]).max(axis=1)
+        found = np.concatenate([found, some[values[some] > beside]])
+        if len(found) >= most:
+            break
+    return found[:most]
 
 
 def searched_in_rounds(

@@ -221,7 +221,8 @@ class Problem(WithCard):
         count = len(self.model.initial)
         if not 1 <= len(records) <= count:
             raise InputError(
-                f"records has {len(records)}: give from 1 to {count}, as the problem has {count}",
+                f"records has {len(records)}, and the problem {count}: give as many or fewer, at "
+                "least one",
                 argument="records",
             )
         problem = assembled(

@@ -43,8 +43,8 @@ KEYS = {
     "rejuvenations", "acceptance", "parameters", "scores",
 }  # fmt: skip
 SCORE_KEYS = {
-    "rmse_min", "rmse_mean", "rmse_max", "rmse_of_mean", "unit", "fit", "coverage", "particles",
-    "rmse_mean_se", "samples", "warnings",
+    "rmse_min", "rmse_mean", "rmse_max", "rmse_of_mean", "unit", "fit", "coverage", "samples",
+    "particles", "rmse_mean_se", "warnings",
 }  # fmt: skip
 
 

@@ -260,7 +260,7 @@ def test_warnings_say_what_is_wrong():
         found = smcpn.nuts(two_modes(), draws=20, tune=20, solver=RK4, **QUIET)
     assert [str(one.message) for one in said] == list(found.warnings)
     text = " ".join(found.warnings)
-    assert "effective draws, fewer than 100 of each chain" in text
+    assert "independent ones, fewer than 100 of each chain: take more draws=" in text
 
 
 def test_package_that_is_missing_is_named(monkeypatch):

@@ -56,5 +56,5 @@ def test_other_records_give_what_their_own_would(log_likelihood: LogLikelihood) 
 def test_another_grid_is_refused(log_likelihood: LogLikelihood) -> None:
     with pytest.raises(smcpn.InputError, match="other times"):
         log_likelihood.with_records([record(1, first=1.0)])
-    with pytest.raises(smcpn.InputError, match="other times"):
+    with pytest.raises(smcpn.InputError, match="records has 2, and the problem 1"):
         log_likelihood.with_records([record(1), record(2)])

@@ -89,7 +89,7 @@ def test_a_model_without_unknown_functions_visits_none(maximum):
 @pytest.mark.parametrize("count", [0, 2])
 def test_records_are_as_many_as_the_problem_has_initial_states_for(maximum, count):
     records = list(maximum.problem.records) * count
-    with pytest.raises(smcpn.InputError, match=f"records has {count}: give from 1 to 1"):
+    with pytest.raises(smcpn.InputError, match=f"records has {count}, and the problem 1"):
         maximum.problem.with_records(records)
 
 

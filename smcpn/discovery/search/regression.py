@@ -319,7 +319,7 @@ class SpikeAndSlab:
             cross = cross / size
             own = own / size**2 + self._precision[:, None]
             pivot = own - np.sum(cross * (fit.inverse @ cross), axis=1)
-            pivot = np.where(pivot > LEAST_PIVOT * own, pivot, np.nan)
+            pivot = np.where(pivot > LEAST_PIVOT * np.abs(own), pivot, np.nan)
         pull = (fit.pull @ self._basis - (fit.pull @ fit.q) @ inside) / size
         return _Flips(inside, size, cross, pivot, pull)
 
