@@ -414,7 +414,7 @@ def _doubt(maximum: Maximum, density: LogDensity) -> str:
     if lifted and explained(density, maximum.theta):
         return ""
     once = (
-        "only paths that leave the model on the way, which may all end in one mode,"
+        "only those with the model relaxed on the way, which may all end in one mode,"
         if lifted
         else "one alone"
     )

@@ -386,8 +386,8 @@ def left_unexplained(density: LogDensity, theta: Array) -> str:
     over_noise = _over_allowed(density, theta, (0.0, np.inf))
     assert over_noise is not None
     return (
-        f"residuals at the highest end are {np.sqrt(2.0 * over_noise):.2g} times the noise that "
-        "the samples show, so that a higher mode was missed or the model is wrong"
+        f"residuals of the best fit are {np.sqrt(2.0 * over_noise):.2g} times the noise that the "
+        "samples show, so that a better fit was missed or the model is wrong"
     )
 
 

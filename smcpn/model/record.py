@@ -663,4 +663,4 @@ def by_name(records: Sequence[Record]) -> dict[str, Record]:
 
 def trained_on(records: Sequence[Record]) -> dict[str, Record]:
     """Return training records as tests, where there is no other, by names that say so."""
-    return {f"{name}, trained on": record for name, record in by_name(records).items()}
+    return {f"{name} (trained on)": record for name, record in by_name(records).items()}

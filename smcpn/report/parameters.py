@@ -90,7 +90,8 @@ def parameters_figure(posterior: WeightedDraws, truth: Mapping[str, Any] | None 
             scales[0].range(draws[:, j] / unit, np.full(DRAWS, 1 / DRAWS)),
             scales[1].range(posterior[name] / unit, posterior.weights),
         ]
-        limits[0] = (min(limits[0][0], limits[1][0]), max(limits[0][1], limits[1][1]))
+        low, high = scales[0].range(posterior[name] / unit, posterior.weights)
+        limits[0] = (min(limits[0][0], low), max(limits[0][1], high))
         views_of = zip(row, scales, limits, (True, False), strict=False)
         for axes, scale, (low, high), own_peak in views_of:
             _plot_prior(axes, scale, prior, unit, (low, high), own_peak)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
+from smcpn.results.draws import weighted_quantile
 from smcpn.smc.particles import normalise
 from smcpn.smc.proposals import squared_distances
 from smcpn.smc.start import WIDTH, MixtureStart, Modes
@@ -40,6 +42,8 @@ LEAST_TOLD = 100.0
 """Fewest effective draws whose moments are told: means to a tenth of the standard deviation."""
 ROUNDING = 1e-6
 """Difference of two squared distances up to which they are the same."""
+CENTRAL = (0.025, 0.975)
+"""Probabilities at the ends of the interval that a table gives."""
 NAMED = 3
 """Most parameters that the warning names."""
 NOTABLE = 0.5
@@ -61,6 +65,8 @@ class GaussianCheck:
         Mean and standard deviation of each value, by the draws and of the Gaussian. Those by the
         draws are the Gaussian's, moved by the difference of two estimates by the same draws and
         scaled by their ratio, whose errors cancel where the posterior is a Gaussian.
+    low, high : dict of float
+        Ends of the central 95 % of each value, by the draws, moved likewise.
     """
 
     draws: int
@@ -70,6 +76,8 @@ class GaussianCheck:
     gaussian_mean: dict[str, float]
     sd: dict[str, float]
     gaussian_sd: dict[str, float]
+    low: dict[str, float]
+    high: dict[str, float]
 
     @property
     def agreement(self) -> float:
@@ -188,6 +196,7 @@ def _check_by(found: Laplace, draws: int, seed: int) -> GaussianCheck | None:
     means, sds = found.gaussian_moments
     with np.errstate(all="ignore"):
         shifts, ratios = by_draws - of_gaussian, spread / its_spread
+    low, high = _central(found, theta, weights, for_gaussian).tolist()
     moved = dict(zip(found.names, zip(shifts.tolist(), ratios.tolist(), strict=True), strict=True))
     return GaussianCheck(
         draws=draws,
@@ -197,7 +206,24 @@ def _check_by(found: Laplace, draws: int, seed: int) -> GaussianCheck | None:
         gaussian_mean={name: means[name] for name in found.names},
         sd={name: sds[name] * ratio for name, (_, ratio) in moved.items()},
         gaussian_sd={name: sds[name] for name in found.names},
+        low=dict(zip(found.names, low, strict=True)),
+        high=dict(zip(found.names, high, strict=True)),
     )
+
+
+def _central(found: Laplace, theta: Array, weights: Array, for_gaussian: Array) -> Array:
+    """Ends of the central 95 % of each value, (2, d), the Gaussian's moved by the draws'.
+
+    They are moved in the unconstrained coordinates, so that none leaves the support of its prior.
+    """
+    by_draws, of_gaussian = (
+        np.stack([weighted_quantile(column, each, CENTRAL) for column in theta.T], axis=1)
+        for each in (weights, for_gaussian)
+    )
+    exact = found.mode + special.ndtri(CENTRAL)[:, None] * np.sqrt(np.diag(found.covariance))
+    with np.errstate(over="ignore"):
+        values = found.problem.prior.natural(exact + by_draws - of_gaussian)
+    return np.sort(values, axis=0)
 
 
 def _effective(weights: Array) -> float:

@@ -17,7 +17,7 @@ from smcpn.results.modes import PosteriorMode
 from smcpn.results.summary import ParameterRow
 from smcpn.solver import Solver
 from smcpn.validation.validation import Validation, validate
-from smcpn.validation.verdict import NOT_JUDGED, Verdict
+from smcpn.validation.verdict import NOT_JUDGED, WARNED, Verdict
 
 Array = NDArray[np.float64]
 
@@ -98,7 +98,7 @@ class Judged(ABC):
         modes = len(self.several_modes)
         told = [f"{modes} modes explain the record: the mean of all is none of them"] * (modes > 1)
         own = set(self.warnings) - set(() if self.shift is None else self.shift.warnings)
-        return [*told, *["see the warnings above, or .warnings"] * bool(own)]
+        return [*told, *[WARNED] * bool(own)]
 
 
 def _uncounted(tested: Validation) -> list[str]:

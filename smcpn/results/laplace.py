@@ -40,7 +40,7 @@ NODES = 80
 JUDGED_DRAWS = 1000
 """From the Gaussian, by which a verdict is."""
 NOTABLE = 0.01
-"""Share of a further mode that a summary warns of."""
+"""Share of a further mode from which a summary tells of it."""
 
 
 def exchanged(maximum: Maximum, places: NDArray[np.intp]) -> Maximum:
@@ -312,8 +312,9 @@ class Laplace(WithCard, Analysed, WithFunctions):
 
     @property
     def several_modes(self) -> tuple[PosteriorMode, ...]:
-        """The modes where there are several, those that exchanged parameters make as one."""
-        return self._merged if len(self._merged) > 1 else ()
+        """The modes where several have a notable share, those by exchanged parameters as one."""
+        shown = tuple(mode for mode in self._merged if mode.weight >= NOTABLE)
+        return shown if len(shown) > 1 else ()
 
     @cached_property
     def _merged(self) -> tuple[PosteriorMode, ...]:
@@ -355,7 +356,8 @@ class Laplace(WithCard, Analysed, WithFunctions):
         """Mean of each parameter: of the posterior, by the weighted draws of `check`.
 
         A skewed posterior has it elsewhere than the Gaussian, of which it is where draws do not
-        tell, and where there are several modes. `quantile` and `draw` are the Gaussian's always.
+        tell, and where there are several modes. So are `sd` and the interval of `table`; `quantile`
+        and `draw` are the Gaussian's always.
         """
         return self._moments[0]
 
@@ -371,11 +373,24 @@ class Laplace(WithCard, Analysed, WithFunctions):
 
     @cached_property
     def _moments(self) -> tuple[dict[str, float], dict[str, float]]:
-        gaussian, check = self._of_gaussian, self.check
-        if check is None or not check.tells or len(self.modes) > 1:
+        gaussian, check = self._of_gaussian, self._telling
+        if check is None:
             return self._by_name(gaussian)
         told = np.array([[of[name] for name in self.names] for of in (check.mean, check.sd)])
         return self._by_name(np.where(np.isfinite(told), told, gaussian))
+
+    @property
+    def _telling(self) -> GaussianCheck | None:
+        """The check if its draws tell moments of the posterior, which no other mode shares."""
+        alone = len(self.modes) < 2 or self.shares.max() > 1.0 - NOTABLE
+        return self.check if alone and self.check is not None and self.check.tells else None
+
+    def _interval(self, name: str) -> tuple[float, float]:
+        """Return the central 95 % of a value, by the weighted draws that `mean` is by."""
+        check = self._telling
+        if check is not None and np.isfinite([check.low[name], check.high[name]]).all():
+            return check.low[name], check.high[name]
+        return self.quantile(name, 0.025), self.quantile(name, 0.975)
 
     def _by_name(self, moments: Array) -> tuple[dict[str, float], dict[str, float]]:
         return self.problem.by_name(moments[0]), self.problem.by_name(moments[1], 0.0)
@@ -433,9 +448,7 @@ class Laplace(WithCard, Analysed, WithFunctions):
         """The parameter table as data, of `ordered`, as of a `Posterior`."""
         shown, prior = self.ordered, self.problem.prior
         sd = np.sqrt(np.diag(shown.covariance))
-        interval = {
-            name: (shown.quantile(name, 0.025), shown.quantile(name, 0.975)) for name in self.names
-        }
+        interval = {name: shown._interval(name) for name in self.names}
         correlation = shown.covariance / np.outer(sd, sd)
         theta, log_weights = shown._judged_draws()
         values, weights = prior.natural(theta), normalise(log_weights)

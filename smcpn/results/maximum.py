@@ -287,11 +287,7 @@ class Maximum(WithCard, Analysed):
         """Where the searches ended, in words; of the highest ends, how many are lifted paths'."""
         kind = "log posterior" if self.target == POSTERIOR else "log-likelihood"
         lifted = sum(one.lifted for one in self._highest)
-        along = (
-            f" ({lifted} of the highest along paths that leave the model on the way)"
-            if lifted
-            else ""
-        )
+        along = f" ({lifted} of the highest with the model relaxed on the way)" if lifted else ""
         return where_ended(len(self.starts), self.ends, kind) + along
 
     def _scales_line(self) -> list[str]:

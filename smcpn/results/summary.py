@@ -71,8 +71,8 @@ class ParameterRow:
 
     @property
     def prior_dominated(self) -> bool:
-        """Whether the data hardly narrowed the prior."""
-        return self.sd > PRIOR_DOMINATED * self.prior_sd
+        """Whether the data hardly narrowed the prior, and left it where it was."""
+        return not self.surprising and self.sd > PRIOR_DOMINATED * self.prior_sd
 
     @property
     def surprising(self) -> bool:

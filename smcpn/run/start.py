@@ -104,10 +104,10 @@ def warnings_of_start(run: Run, populations: Populations) -> tuple[str, ...]:
         return _disagreement(run, populations)
     few = (
         f"searches for the modes to start from: {modes.searches}, and what these missed only "
-        "draws from the prior can find; make the start of smcpn.laplace(problem, starts=20)",
+        "draws from the prior can find; pass start=smcpn.laplace(problem, starts=20)",
     )
     more = more_starts(modes.searches)
-    doubt = (f"{modes.doubt}: make the start of smcpn.laplace(problem, starts={more})",)
+    doubt = (f"{modes.doubt}: pass start=smcpn.laplace(problem, starts={more})",)
     told = few if modes.searches < SEARCHES else doubt if modes.doubt else ()
     return told + _surpassed(run, modes, populations) + _disagreement(run, populations)
 

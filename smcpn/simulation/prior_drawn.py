@@ -296,7 +296,7 @@ def _warnings(simulator: _PriorSimulator, diverged: float) -> Iterator[str]:
     if diverged:
         yield (
             f"{_figure(100 * diverged)} % of the prior's draws diverge{_or_stiff(simulator)}: "
-            "bound their parameters"
+            f"{'take more steps, or ' * bool(simulator.stiff)}bound their parameters"
         )
     if simulator.unsettled > UNSETTLED:
         yield (

@@ -16,6 +16,8 @@ OVERWHELMING = 1e-3
 OTHER_NOISE = 3.0
 """Factor between the errors and the noise that was stated from which it is said before all else."""
 USABLE, LOOK_AGAIN, WRONG, NOT_JUDGED = "usable", "look again", "wrong", "not judged"
+WARNED = "read the warnings (.warnings in Python)"
+"""Reason to look again at a result whose run has warned."""
 TOLD = 3
 """Most reasons that a summary gives."""
 INDENT = 17

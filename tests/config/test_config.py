@@ -190,7 +190,7 @@ def test_a_configuration_is_the_problem_it_describes(folder):
     assert c.ppf(0.5) == pytest.approx(0.3)
     assert c.cdf(0.6) == pytest.approx(stats.norm.cdf(1.0))
     assert k.mean() == pytest.approx(stats.lognorm(1.0, scale=4.0).mean())
-    assert list(case.tests) == ["data.csv, trained on"]
+    assert list(case.tests) == ["data.csv (trained on)"]
     assert case.solver() == smcpn.EKF0()
 
 

@@ -14,6 +14,7 @@ from matplotlib.collections import FillBetweenPolyCollection, LineCollection
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from scipy import stats
 
 import smcpn
 from smcpn.report.page import svg_text
@@ -284,3 +285,17 @@ def test_figures_are_laid_out_in_one_pass_as_in_two(posterior):
         return np.array([axes.bbox.extents for axes in drawing.axes])
 
     np.testing.assert_allclose(boxes(None), boxes(ConstrainedLayoutEngine()), atol=1.5)
+
+
+def test_a_posterior_near_zero_is_drawn_on_the_logarithmic_axis_of_its_prior():
+    """Its own axis is linear, and widened to below zero, where the other has no logarithm."""
+    prior = {"rate": stats.lognorm(3.0), "start": 1.0}
+    problem = smcpn.Problem(
+        models.decay, models.line_record(), observe="x", noise=1.0, initial=["start"], prior=prior
+    )
+    found = smcpn.maximise(problem, solver=models.LINE_SOLVER, starts=2).to_posterior()
+    theta = 0.5 * np.random.default_rng(0).normal(size=(400, 1))
+    spread = replace(found, theta=theta, log_weights=np.zeros(400))
+    left, right = spread.plot_parameters().axes
+    assert (left.get_xscale(), right.get_xscale()) == ("log", "linear")
+    assert left.get_xlim()[0] > 0.0 > right.get_xlim()[0]

@@ -326,5 +326,5 @@ def test_a_report_without_innovations_and_with_the_warnings_of_the_run(tmp_path)
     assert "acceptance fell below <0.1>." in page.text
     # Without a test the scores are those of the record learned from, and say so.
     assert "Free simulation of every particle" in page.text
-    assert f"{record.name}, trained on" in page.text
+    assert f"{record.name} (trained on)" in page.text
     assert "Not done: the noise has a density that is not about the output" in page.text

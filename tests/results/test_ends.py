@@ -70,7 +70,7 @@ def test_a_height_found_once_is_doubted():
 def test_lifted_paths_that_agree_count_as_one_search():
     found = smcpn.maximise(decay_problem(), solver=SOLVER, starts=3, search="lifted")
     assert (found.agreeing, found.independent) == (3, 1)
-    assert "3 of the highest along paths that leave the model on the way" in found.summary()
+    assert "3 of the highest with the model relaxed on the way" in found.summary()
     # Where such a path ends the data are explained.
     assert found.doubt == ""
 

@@ -51,6 +51,32 @@ def test_draws_measure_what_quadrature_does(heavy):
         assert abs(value.mean() - exact) < 4 * value.std(ddof=1) / np.sqrt(30) + 0.01 * exact
 
 
+def test_the_table_has_the_interval_of_the_posterior_and_not_of_the_gaussian():
+    """Of a learned noise: 10 residuals, of which the inverse variance is nearly a gamma's."""
+    errors = np.random.default_rng(3).normal(size=10)
+    record = smcpn.Record(t=1e-9 * np.arange(10), y=errors)
+    problem = smcpn.Problem(
+        decay, record, observe="x", noise="sigma", initial=[0.0],
+        prior={"rate": 1.0, "sigma": stats.loguniform(1e-3, 1e3)},
+    )  # fmt: skip
+    found = smcpn.laplace(problem, solver=LINE_SOLVER)
+    (row,) = found.table()
+    exact = np.sqrt(np.square(errors).sum() / stats.chi2(10).ppf([0.975, 0.025]))
+    assert [row.low, row.high] == pytest.approx(exact, rel=0.06)
+    assert found.quantile("sigma", 0.975) < 0.9 * exact[1]
+
+
+def test_a_mode_of_no_weight_is_not_told_of():
+    found = smcpn.laplace(line(), solver=LINE_SOLVER)
+    mode = found.as_mode()
+    beside = [
+        replace(mode, theta=mode.theta + 5.0, log_evidence=mode.log_evidence - gap)
+        for gap in (9.0, 1.0)
+    ]
+    assert replace(found, modes=(mode, beside[0])).several_modes == ()
+    assert len(replace(found, modes=(mode, beside[1])).several_modes) == 2
+
+
 def test_warning_names_parameter_and_cure(heavy):
     (said,) = heavy.check.warnings
     assert heavy.check.is_far
@@ -71,7 +97,7 @@ def test_gaussian_posterior_agrees_exactly_and_is_not_warned_of():
 
 def test_few_effective_draws_tell_no_spread():
     zero = {"a": 0.0}
-    check = GaussianCheck(4000, 12.0, 1700.0, zero, zero, {"a": 3.0}, {"a": 1.0})
+    check = GaussianCheck(4000, 12.0, 1700.0, zero, zero, {"a": 3.0}, {"a": 1.0}, zero, zero)
     assert "a is" not in check.warnings[0]
 
 

@@ -144,3 +144,6 @@ def test_a_parameter_where_the_prior_never_draws_is_flagged():
         correlation=np.eye(2),
     )
     assert [row.flag for row in rows] == ["far from its prior", ""]
+    # A time in ms for one in s: the posterior is wider than the prior, and not its work.
+    wide = ParameterRow("tau", "lognorm(1)", 2.0, 2340.0, 30.0, 2283.0, 2401.0, 0.01, 90.0)
+    assert wide.flag == "far from its prior"

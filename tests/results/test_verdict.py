@@ -116,7 +116,7 @@ def test_every_summary_and_card_ends_in_the_verdict(kind):
 def test_warnings_of_a_run_are_a_reason():
     doubted = replace(oscillator_posterior("right"), warnings=("few particles",))
     assert doubted.verdict.level == "look again"
-    assert doubted.verdict.reasons == ("see the warnings above, or .warnings",)
+    assert doubted.verdict.reasons == ("read the warnings (.warnings in Python)",)
 
 
 def test_a_posterior_at_another_power_is_not_judged():

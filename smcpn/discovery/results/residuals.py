@@ -12,7 +12,7 @@ from smcpn.discovery.search.adequacy import LackOfFit
 from smcpn.errors import listed
 from smcpn.estimate.smoothed_outputs import LEAST_NOISE
 from smcpn.validation.innovations import whiteness
-from smcpn.validation.verdict import Verdict, judge
+from smcpn.validation.verdict import WARNED, Verdict, judge
 
 if TYPE_CHECKING:
     from smcpn.discovery.results.discovery import Discovery
@@ -46,7 +46,7 @@ def verdict_of(found: Discovery) -> Verdict:
     outputs = [whiteness([one[:, j] / size[j] for one in errors], inputs) for j in told]
     with np.errstate(invalid="ignore", divide="ignore"):
         fit = 100.0 * (1.0 - size / spread)
-    others = ["see the warnings above, or .warnings"] if found.warnings else []
+    others = [WARNED] if found.warnings else []
     names = [found.outputs[j] for j in told]
     judged = judge(outputs, [True] * len(told), others, names)
     return replace(judged, fit=tuple(fit.tolist()), reduced_chi2=())

@@ -35,7 +35,7 @@ def test_it_prints_equations_noise_models_and_warnings():
         "1          .10         -2.20      +0.00      3  + v'[x^3]\n"
         "\n"
         "verdict          look again, fit 95.8, 97.8 %\n"
-        "                 - see the warnings above, or .warnings"
+        "                 - read the warnings (.warnings in Python)"
     )
 
 
