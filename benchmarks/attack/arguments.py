@@ -20,7 +20,7 @@ import types
 import typing
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import chdir
+from contextlib import chdir, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from numbers import Real
@@ -36,6 +36,7 @@ import smcpn
 from benchmarks.attack.child import ended
 from benchmarks.rows import Row, Study, at_most
 from smcpn.errors import LONGEST, InputError
+from smcpn.estimate.nuts.sampler import nutpie
 from smcpn.results.maximum import StartResult
 from smcpn.results.nuts import ChainStatistics
 
@@ -479,6 +480,10 @@ class Verdict:
 
 def judged(target: Target, case: Case) -> Verdict:
     """Make a call, and say what it did."""
+    if target.name == "nuts":
+        # The first call of a process imports a package for some two seconds.
+        with suppress(InputError):
+            nutpie()
     begin = time.process_time()
     verdict = _judged(target, case)
     seconds = time.process_time() - begin
