@@ -287,16 +287,21 @@ class StateSpace(WithCard):
         Raises
         ------
         InputError
-            If the model has no input.
+            If the model has no input, or grows beyond all numbers in this time.
         """
         if not self.inputs:
             raise InputError(f"model '{self.name}' has no input: it has no step response")
         mean = self._at_mean()
         poles = np.linalg.eigvals(self.A).astype(complex)
         t = step_times(poles, duration or duration_of(poles, self.delay))
-        return StepResponse(
-            t, step_responses(mean, t)[0], step_responses(self.draws, t), self.t_unit
-        )
+        response = step_responses(mean, t)[0]
+        if not np.isfinite(response).all():
+            raise InputError(
+                f"duration is {t[-1]:.4g}, over which the response cannot be computed in double "
+                "precision: give a shorter one",
+                argument="duration",
+            )
+        return StepResponse(t, response, step_responses(self.draws, t), self.t_unit)
 
     def plot_step(self, duration: Positive | None = None) -> Figure:
         """Plot the step response from every input to every output, with its 95 % band.

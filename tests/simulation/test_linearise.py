@@ -267,3 +267,9 @@ def test_no_input_no_step_response():
 
     with pytest.raises(InputError, match="has no input: it has no step response"):
         smcpn.linearise(decay, {"k": 1.0}, observe="x").step()
+
+
+def test_a_step_beyond_all_numbers_is_refused():
+    linear = smcpn.linearise(well, {"c": 0.1, "k": 1.0}, observe="x", near=0.0)
+    with pytest.raises(InputError, match="duration is 1e.308, over which the resp"):
+        linear.step(1e308)
