@@ -54,6 +54,8 @@ class SymbolArray(np.ndarray):
         given = tuple(_symbols(one) if _is_symbol(one) else one for one in args)
         if func is np.where and len(given) == 3:
             return elementwise(_chosen, *given)
+        if func is np.interp and isinstance(given[0], SymbolArray):
+            return elementwise(lambda one: np.interp(one, *given[1:], **kwargs), given[0])
         if func is np.linalg.norm and "ord" not in kwargs and len(given) == 1:
             return np.sqrt(np.sum(np.square(given[0]), **kwargs))
         return _viewed(super().__array_function__(func, (SymbolArray,), given, kwargs))

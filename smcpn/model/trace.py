@@ -27,8 +27,15 @@ PARENTHESIS_REMEDY = (
 )
 USE_REMEDY = "call an unknown function with its arguments, as friction(v)"
 FUNCTION_REMEDY = (
-    "write it with numpy's elementary functions and numpy.where, or erf and expit of scipy.special"
+    "write it with numpy's elementary functions and numpy.where, a table of numbers as "
+    "numpy.interp(x, points, values), or erf and expit of scipy.special"
 )
+TABLE_REMEDY = "look values up in a table by numpy.interp(x, points, values)"
+NUMBER_REMEDY = (
+    "use numpy functions (np.sin) and np.array([...]), not math.sin, float(), dtype=float or "
+    "out = np.zeros(n)"
+)
+NO_NUMBER = "a symbol has no value"
 _UNTRACEABLE = re.compile(
     r"__array_ufunc__\(<ufunc '(\w+)'>|no implementation found for '([\w.]+)'"
 )
@@ -36,6 +43,7 @@ _REMEDIES = {
     re.compile(r"for ([&|^]|unary ~)"): OPERATOR_REMEDY,
     re.compile(r"FunctionCalls"): USE_REMEDY,
     re.compile(r"object is not callable"): CALL_REMEDY,
+    re.compile(r"to_int not defined"): TABLE_REMEDY,
 }
 
 
@@ -111,30 +119,47 @@ def called(
     name = function_name(function)
     arrays = not all(isinstance(one, ca.SX) for one in (*positional, *keyword.values()))
     try:
-        symbols = _numpy_functions_on_symbols(), special_functions()
-        with symbols[0], symbols[1], yielding() if arrays else nullcontext():
+        symbols = _numpy_functions_on_symbols(), special_functions(), _without_a_value()
+        with symbols[0], symbols[1], symbols[2], yielding() if arrays else nullcontext():
             return function(*positional, **keyword)
     except Exception as error:
-        if "truth value" in str(error):
-            raise InputError(
-                f"model '{name}' branches on a traced value: {BRANCH_REMEDY}"
-            ) from error
-        if "'SX' object is not callable" in str(error):
-            raise InputError(
-                f"model '{name}' has a quantity before a parenthesis, as if it were a function"
-                f"{_line_of(error, function)}: {PARENTHESIS_REMEDY}"
-            ) from error
-        function_of_numbers = _UNTRACEABLE.search(str(error))
-        if function_of_numbers:
-            called_one = function_of_numbers[1] or function_of_numbers[2]
-            raise InputError(
-                f"model '{name}' calls {called_one}, which cannot be traced: {FUNCTION_REMEDY}"
-            ) from error
-        reason = str(error).splitlines()[-1] if str(error) else "no message"
-        remedy = next((f"; {one}" for sign, one in _REMEDIES.items() if sign.search(reason)), "")
-        raise InputError(
-            f"model '{name}' cannot be traced ({type(error).__name__}: {reason}){remedy}"
-        ) from error
+        raise InputError(f"model '{name}' {_reason(error, function)}") from error
+
+
+def _reason(error: Exception, function: Callable[..., Any]) -> str:
+    """Say what a model did that ended in an error, and the remedy."""
+    message, line = str(error), _line_of(error, function)
+    called_one = _called_of_scipy(error)
+    if called_one is None and (ufunc := _UNTRACEABLE.search(message)):
+        called_one = ufunc[1] or ufunc[2]
+    if called_one is not None:
+        return f"calls {called_one}, which cannot be traced: {FUNCTION_REMEDY}"
+    if "truth value" in message:
+        return f"branches on a traced value: {BRANCH_REMEDY}"
+    if "'SX' object is not callable" in message:
+        return (
+            f"has a quantity before a parenthesis, as if it were a function{line}: "
+            f"{PARENTHESIS_REMEDY}"
+        )
+    if NO_NUMBER in f"{error} {error.__cause__}":
+        return f"makes a number of a traced value{line}: {NUMBER_REMEDY}"
+    reason = message.splitlines()[-1] if message else "no message"
+    remedy = next((f"; {one}" for sign, one in _REMEDIES.items() if sign.search(reason)), "")
+    return f"cannot be traced ({type(error).__name__}: {reason}){remedy}"
+
+
+def _called_of_scipy(error: Exception) -> str | None:
+    """Return the function or class of SciPy in which an error occurred, if in one.
+
+    The method that fails is mostly one of a base class, and the object has the name users know.
+    """
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if str(frame.f_globals.get("__name__")).startswith("scipy."):
+            owner = frame.f_locals.get("self")
+            name = frame.f_code.co_name if owner is None else type(owner).__name__
+            if not name.startswith(("_", "wrapper")):
+                return f"scipy's {name}"
+    return None
 
 
 def _line_of(error: Exception, function: Callable[..., Any]) -> str:
@@ -154,8 +179,7 @@ def scalars(returned: Any, name: str) -> list[ca.SX]:
     Raises
     ------
     InputError
-        If it is something that is not a scalar expression, or contains a NaN constant
-        (``math.sin(x)`` and ``float(x)`` of a symbol silently give one).
+        If it is something that is not a scalar expression, or contains a NaN constant.
     """
     return [_scalar(output, name, place) for place, output in enumerate(_entries(returned))]
 
@@ -219,8 +243,7 @@ def _scalar(output: Any, model: str, place: int) -> ca.SX:
     if _has_nan_constant(expression):
         raise InputError(
             f"model '{model}' has a NaN in what it returns in place {place}: "
-            "use numpy functions (np.sin) and np.array([...]), not math.sin, float(), "
-            "dtype=float or out = np.zeros(n), which lose the symbol"
+            "check the constants it is written with"
         )
     return expression
 
@@ -253,6 +276,23 @@ def _numpy_functions_on_symbols() -> Generator[None]:
             del ca.ArrayInterfaceSX.__array__
         else:
             ca.ArrayInterfaceSX.__array__ = own
+
+
+@contextmanager
+def _without_a_value() -> Generator[None]:
+    """Refuse ``float(x)`` of an expression, as ``math.sin(x)`` has it, which gives NaN silently."""
+    own = ca.SX.__float__
+
+    def number(self: ca.SX) -> float:
+        if not self.is_constant():
+            raise TypeError(NO_NUMBER)
+        return own(self)
+
+    ca.SX.__float__ = number
+    try:
+        yield
+    finally:
+        ca.SX.__float__ = own
 
 
 def _as_object_array(self: Any, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:

@@ -44,7 +44,8 @@ def bode_figure(
         for k, (curve, (lower, upper), label) in enumerate(rows):
             for j in range(m):
                 axes = panels[2 * i + k, j]
-                _draw(axes, bode.frequency, curve[:, i, j], lower[:, i, j], upper[:, i, j])
+                draw_band(axes, bode.frequency, curve[:, i, j], lower[:, i, j], upper[:, i, j])
+                axes.set_xscale("log")
                 if j == 0:
                     axes.set_ylabel(label)
         panels[2 * i + 1, 0].yaxis.set_major_locator(MaxNLocator(nbins=4, steps=QUARTERS))
@@ -59,11 +60,11 @@ def bode_figure(
     return drawing
 
 
-def _draw(axes: Axes, frequency: Array, curve: Array, lower: Array, upper: Array) -> None:
+def draw_band(axes: Axes, x: Array, curve: Array, lower: Array, upper: Array) -> None:
+    """Draw the response at the mean parameters over the band of the draws, all (T,)."""
     finite = [np.where(np.isfinite(one), one, np.nan) for one in (curve, lower, upper)]
-    axes.fill_between(frequency, finite[1], finite[2], color=LIGHT, lw=0, label="95 % of the draws")
-    axes.plot(frequency, finite[0], color=DARK, label="at the mean parameters")
-    axes.set_xscale("log")
-    if frequency[0] < frequency[-1]:
-        axes.set_xlim(float(frequency[0]), float(frequency[-1]))
+    axes.fill_between(x, finite[1], finite[2], color=LIGHT, lw=0, label="95 % of the draws")
+    axes.plot(x, finite[0], color=DARK, label="at the mean parameters")
+    if x[0] < x[-1]:
+        axes.set_xlim(float(x[0]), float(x[-1]))
     axes.grid(visible=True, which="major", lw=0.3, color=LIGHT)

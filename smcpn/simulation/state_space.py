@@ -1,4 +1,4 @@
-"""A linear state-space model with the draws of a posterior: poles, frequency response, its bands.
+"""A linear state-space model with the draws of a posterior: poles, responses, their bands.
 
 x' = A (x - x0) + B (u - u0),    y = y0 + C (x - x0) + D (u - u0)
 """
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import Numbers, Probability, checked
+from smcpn.arguments import Numbers, Positive, Probability, checked
 from smcpn.card import Card, WithCard
 from smcpn.columns import align, counted
 from smcpn.errors import InputError
+from smcpn.simulation.step_response import StepResponse, duration_of, step_responses, step_times
 from smcpn.units import frequency_unit
 
 if TYPE_CHECKING:
@@ -248,11 +249,9 @@ class StateSpace(WithCard):
                 "frequencies has a value that is no frequency: give "
                 f"{frequency_unit(self.t_unit)}, above 0"
             )
-        here = (self.A, self.B, self.C, self.D, self.state, self.output, self.delay)
-        mean = Matrices(*(one[None] for one in here))
         return Bode(
             chosen,
-            _responses(mean, chosen)[0],
+            _responses(self._at_mean(), chosen)[0],
             _responses(self.draws, chosen),
             self.delay,
             self.draws.delay,
@@ -275,6 +274,56 @@ class StateSpace(WithCard):
         from smcpn.report.bode import bode_figure
 
         return bode_figure(self.bode(frequencies), self.inputs, self.outputs, self._heading)
+
+    def step(self, duration: Positive | None = None) -> StepResponse:
+        """Return the response to a step of one in each input, at the mean parameters and of draws.
+
+        Parameters
+        ----------
+        duration : float, optional
+            In the unit of time; by default seven time constants of the slowest pole, beyond the
+            longest dead time.
+
+        Raises
+        ------
+        InputError
+            If the model has no input, or grows beyond all numbers in this time.
+        """
+        if not self.inputs:
+            raise InputError(f"model '{self.name}' has no input: it has no step response")
+        mean = self._at_mean()
+        poles = np.linalg.eigvals(self.A).astype(complex)
+        t = step_times(poles, duration or duration_of(poles, self.delay))
+        response = step_responses(mean, t)[0]
+        if not np.isfinite(response).all():
+            raise InputError(
+                f"duration is {t[-1]:.4g}, over which the response cannot be computed in double "
+                "precision: give a shorter one",
+                argument="duration",
+            )
+        return StepResponse(t, response, step_responses(self.draws, t), self.t_unit)
+
+    def plot_step(self, duration: Positive | None = None) -> Figure:
+        """Plot the step response from every input to every output, with its 95 % band.
+
+        Parameters
+        ----------
+        duration : float, optional
+            As of `step`.
+
+        Raises
+        ------
+        InputError
+            As `step`.
+        """
+        from smcpn.report.step import step_figure
+
+        return step_figure(self.step(duration), self.inputs, self.outputs, self._heading)
+
+    def _at_mean(self) -> Matrices:
+        """The model at the mean parameters as the only draw."""
+        here = (self.A, self.B, self.C, self.D, self.state, self.output, self.delay)
+        return Matrices(*(one[None] for one in here))
 
     def card(self) -> Card:
         """See `WithCard.card`."""

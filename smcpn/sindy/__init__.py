@@ -48,6 +48,7 @@ ABSENT = {
     "ConstrainedSR3": _CONSTRAINED,
     "TrappingSR3": _CONSTRAINED,
     "StableLinearSR3": _CONSTRAINED,
+    "AxesArray": "give arrays of numpy, (T, n), time along the first axis",
     "SINDyDerivative": _DERIVATIVES,
     "SpectralDerivative": _DERIVATIVES,
 }

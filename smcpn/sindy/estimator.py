@@ -261,7 +261,9 @@ class SINDy(Parameters):
         self.inclusion_ = placed(found.probabilities)
         self._step = records[0].interval if all(one.uniform for one in records) else None
         if isinstance(self.optimizer, optimizers.Optimizer):
-            self.optimizer.coef_ = self.coef_
+            self.optimizer.keep(
+                self.coef_, lambda n: [placed(one) for one in found.draws(n, self.seed)]
+            )
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "discovery_")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,25 @@ class Optimizer(Parameters):
 
     def _check_name(self, name: str) -> None:
         """Any: they are not used."""
+
+    def keep(
+        self, coef: NDArray[np.float64], draws: Callable[[int], list[NDArray[np.float64]]]
+    ) -> None:
+        """Keep coefficients that were found; ``draws`` returns a number of draws of them."""
+        self.coef_ = coef
+
+    @property
+    def history_(self) -> list[NDArray[np.float64]]:
+        """Coefficients of every iteration, which are not here: no optimizer has iterated.
+
+        Raises
+        ------
+        AttributeError
+        """
+        raise AttributeError(
+            "the optimizer has no history_, because it is not used: take discovery_.models of the "
+            "SINDy, the equations that were compared, with their probabilities"
+        )
 
     @property
     def is_default(self) -> bool:
@@ -83,10 +103,27 @@ class WrappedOptimizer(Optimizer):
 
 
 class EnsembleOptimizer(Optimizer):
-    """An optimizer on many samples of the data."""
+    """An optimizer on many samples of the data.
+
+    Attributes
+    ----------
+    coef_list : list of ndarray, (n, p)
+        ``n_models`` draws of the coefficients from the posterior over all models, once the `SINDy`
+        is fitted, in place of those of as many samples of the data.
+    """
+
+    n_models: int = 20
+    coef_list: list[NDArray[np.float64]]
 
     def __init__(self, opt: Any, **parameters: Any) -> None:
         super().__init__(opt=opt, **parameters)
+
+    def keep(
+        self, coef: NDArray[np.float64], draws: Callable[[int], list[NDArray[np.float64]]]
+    ) -> None:
+        """See `Optimizer.keep`."""
+        super().keep(coef, draws)
+        self.coef_list = draws(self.n_models)
 
 
 MEANINGFUL = ("TrappingSR3", "StableLinearSR3", "SINDyPI")

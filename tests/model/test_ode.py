@@ -6,6 +6,7 @@ import math
 import casadi as ca
 import numpy as np
 import pytest
+from scipy import interpolate
 
 import smcpn
 from smcpn import InputError, ode
@@ -60,9 +61,54 @@ def test_branching_is_refused_with_the_mend(body):
             return body(x) * k
 
 
+KNOTS = np.linspace(0.0, 1.0, 6)
+TABLES = {
+    "CubicSpline": interpolate.CubicSpline(KNOTS, KNOTS**2),
+    "PchipInterpolator": interpolate.PchipInterpolator(KNOTS, KNOTS**2),
+    "interp1d": interpolate.interp1d(KNOTS, KNOTS**2),
+    "splev": lambda x: interpolate.splev(x, interpolate.splrep(KNOTS, KNOTS**2)),
+    "BSpline": interpolate.make_interp_spline(KNOTS, KNOTS**2),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_table_of_scipy_is_named_with_the_mend(name):
+    with pytest.raises(InputError, match=rf"calls scipy's {name}, which .* numpy\.interp\(x, poin"):
+
+        @ode
+        def model(x, *, k):
+            return -k * TABLES[name](x)
+
+
+def test_number_in_a_table_is_refused_with_the_mend():
+    with pytest.raises(InputError, match=r"cannot be traced.*up in a table by numpy\.interp"):
+
+        @ode
+        def model(x, *, k):
+            return -k * KNOTS[int(x)]
+
+
+def test_nan_among_the_constants_is_refused():
+    with pytest.raises(InputError, match=r"NaN in what it returns in place 0: check the const"):
+
+        @ode
+        def model(x, *, k):
+            return -k * x + math.nan
+
+
+def test_table_of_numbers_is_a_function_of_a_state():
+    @ode
+    def model(x, *, k):
+        return -k * np.interp(x, KNOTS, KNOTS**2)
+
+    for x in (-0.5, 0.0, 0.13, 0.9, 2.0):
+        found = float(model.rhs([x], [], 0.0, [3.0]))
+        assert found == pytest.approx(-3.0 * np.interp(x, KNOTS, KNOTS**2), abs=1e-14)
+
+
 @pytest.mark.parametrize("lose", [math.sin, float])
-def test_silent_nan_is_refused(lose):
-    with pytest.raises(InputError, match=r"NaN in what it returns in place 1: use numpy"):
+def test_number_of_a_symbol_is_refused(lose):
+    with pytest.raises(InputError, match=r"makes a number of a traced value in '.*': use numpy"):
 
         @ode
         def model(x, v, *, k):

@@ -41,6 +41,9 @@ BODIES = {
     "sums": lambda x, k, u: x * np.sum(k) + sum(x) + x.mean() + np.sum(MATRIX * x, axis=1),
     "sin": lambda x, k, u: np.sin(x) + np.sin(u) * x + np.exp(-(x**2)) * np.tanh(x / 2),
     "where": lambda x, k, u: np.where(x > 0, x**2, -u) + np.where(u > 0, x, 1.0),
+    "table": lambda x, k, u: (
+        np.interp(x, [-1.0, 0.0, 1.0], [2.0, 0.0, 1.0]) + np.interp(x[0], [0, 1], [0, 2])
+    ),
     "where of numbers": lambda x, k, u: np.where(MATRIX[0] > -3.0, x, u),
     "maximum": lambda x, k, u: np.maximum(x, 0) + np.minimum(np.sin(u), x) + np.max(k) + x.min(),
     "roots": lambda x, k, u: np.sqrt(np.abs(x)) + abs(x) + np.linalg.norm(k) + np.sign(x),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -225,3 +227,49 @@ def test_a_maximum_is_linearised():
     np.testing.assert_allclose(linear.A, [[0, 1], [-2.4, -0.3]], rtol=1e-9, atol=1e-12)
     with pytest.raises(InputError, match="no frequency"):
         maximum.plot_bode(frequencies=[0.0, 1.0])
+
+
+def test_step_response_is_that_of_scipy():
+    linear = smcpn.linearise(chain, {"k": 2.0}, observe=["x", "v'"])
+    step = linear.step(12.0)
+    for j in range(len(linear.inputs)):
+        one = signal.StateSpace(linear.A, linear.B[:, [j]], linear.C, linear.D[:, [j]])
+        _, found = signal.step(one, T=step.t)
+        np.testing.assert_allclose(step.response[:, :, j], found, rtol=1e-9, atol=1e-9)
+
+
+def test_step_response_begins_after_the_dead_time(posterior):
+    linear = posterior.linearise(draws=100)
+    tau = np.linspace(0.0, 0.37, 100)[:, None]
+    late = replace(linear, draws=replace(linear.draws, delay=tau)).step(4.0)
+    for k in (0, 31, 99):
+        A = linear.draws.A[k]
+        own = signal.lti([1.0], [1.0, -A[1, 1], -A[1, 0]])
+        since = np.maximum(late.t - tau[k], 0.0)
+        _, found = signal.step(own, T=np.linspace(0.0, 4.0, 40001))
+        found = np.interp(since, np.linspace(0.0, 4.0, 40001), found)
+        np.testing.assert_allclose(late.draws[k, :, 0, 0], found, atol=1e-7)
+    lower, upper = late.interval(0.5)
+    ends = np.quantile(late.draws[:, -1, 0, 0], [0.25, 0.75])
+    assert (lower[-1, 0, 0], upper[-1, 0, 0]) == pytest.approx(tuple(ends))
+
+
+def test_step_figure_settles(posterior):
+    (axes,) = posterior.linearise(draws=50).plot_step().axes
+    assert axes.get_xlabel() == "time (s)"
+    assert axes.lines[0].get_ydata()[-1] == pytest.approx(0.5 / posterior.mean["k"], rel=0.02)
+
+
+def test_no_input_no_step_response():
+    @smcpn.ode
+    def decay(x, *, k):
+        return -k * x
+
+    with pytest.raises(InputError, match="has no input: it has no step response"):
+        smcpn.linearise(decay, {"k": 1.0}, observe="x").step()
+
+
+def test_a_step_beyond_all_numbers_is_refused():
+    linear = smcpn.linearise(well, {"c": 0.1, "k": 1.0}, observe="x", near=0.0)
+    with pytest.raises(InputError, match="duration is 1e.308, over which the resp"):
+        linear.step(1e308)

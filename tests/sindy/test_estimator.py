@@ -57,6 +57,24 @@ def test_coefficients_are_in_the_order_of_the_features(model):
     assert shape == (3, 1, 10)
 
 
+def test_ensemble_has_draws_of_the_coefficients(noisy):
+    x, u = noisy
+    optimizer = ps.EnsembleOptimizer(ps.STLSQ(), bagging=True, n_models=300)
+    with pytest.warns(ps.SINDyWarning, match="does not use .optimizer=Ens"):
+        model = ps.SINDy(optimizer).fit(x, t=T, u=u)
+    drawn = np.array(optimizer.coef_list)
+    assert drawn.shape == (300, 2, 10)
+    spread = np.std(drawn, axis=0)[TRUTH != 0.0]
+    np.testing.assert_allclose(spread, model.coef_std_[TRUTH != 0.0], rtol=0.3)
+    with pytest.raises(AttributeError, match=r"has no history_.*discovery_\.models"):
+        _ = optimizer.history_
+
+
+def test_arrays_with_axes_are_those_of_numpy():
+    with pytest.raises(AttributeError, match=r"has no AxesArray: give arrays of numpy"):
+        _ = ps.AxesArray
+
+
 def test_spread_is_that_over_all_models(model):
     found = model.discovery_
     draws = found.system.matrix(found.draws(4000, seed=1))
