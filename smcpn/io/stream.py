@@ -19,6 +19,8 @@ from smcpn.signals import Stop
 
 MANY_SKIPPED = 1000
 """Samples skipped in a row of which is told while they come, and again at ten times as many."""
+MOST_DOUBTFUL = 2
+"""Samples whose times are far ahead of those before that wait for the ones that follow."""
 EVERY_SECONDS = 60.0
 """Between two checkpoints."""
 PIPE_CLOSED = 141
@@ -196,7 +198,7 @@ class Stream:
         self._dated = False
         self._skipped: _Skipped | None = None
         self._many = MANY_SKIPPED
-        self._doubtful: tuple[Sample, float] | None = None
+        self._doubtful: list[tuple[Sample, float]] = []
         self.waiting = 0
         self.ended = False
 
@@ -218,8 +220,7 @@ class Stream:
         finally:
             reader.close()
             self._report_skipped()
-            if self._doubtful is not None:
-                self._refuse(*self._doubtful, "no sample follows it")
+            self._refuse_doubtful("no sample follows it")
 
     def _resume_source(self) -> float | None:
         """Set the position that a source resumes from; return its next time if known."""
@@ -246,21 +247,38 @@ class Stream:
             yield from self._place(item, t)
 
     def _place(self, sample: Sample, t: float) -> Iterator[Step]:
-        """Update with a sample, unless its time is doubtful: then the next one decides."""
+        """Update with a sample, unless its time is doubtful: then those that follow decide."""
         if self._axis.status(t) == "new":
             self._report_skipped()
             self._many = MANY_SKIPPED
-            if self._doubtful is not None:
-                doubtful, self._doubtful = self._doubtful, None
-                if t > doubtful[1]:
-                    yield from self._update(*doubtful)
-                    yield from self._update(sample, t)
-                    return
-                self._refuse(*doubtful, f"the next sample is at t = {t:g}")
+            yield from self._decide(t)
             if self._axis.intervals_to(t) > DOUBTFUL_GAP:
-                self._doubtful = (sample, t)
+                self._doubtful.append((sample, t))
                 return
         yield from self._update(sample, t)
+
+    def _decide(self, t: float) -> Iterator[Step]:
+        """Update with the doubtful sample that a time follows, and refuse the others.
+
+        A clock that is set forward and a wrong time may come one after the other: the sample after
+        both is near to one of them. Of three that are far from each other, and later and later,
+        all are believed: the stream is sparse.
+        """
+        ahead = self._axis.intervals_to(t)
+        gaps = [ahead - self._axis.intervals_to(other) for _, other in self._doubtful]
+        followed = [k for k, gap in enumerate(gaps) if 0.0 < gap <= DOUBTFUL_GAP]
+        if followed:
+            believed = [self._doubtful.pop(followed[0])]
+        elif len(gaps) == MOST_DOUBTFUL and gaps[0] > gaps[1] > 0.0:
+            believed, self._doubtful = self._doubtful, []
+        else:
+            believed = []
+        if followed or ahead <= DOUBTFUL_GAP:
+            self._refuse_doubtful(f"the next sample is at t = {t:g}")
+        elif len(self._doubtful) == MOST_DOUBTFUL:
+            self._refuse(*self._doubtful.pop(0), f"the next sample is at t = {t:g}")
+        for one in believed:
+            yield from self._update(*one)
 
     def _update(self, sample: Sample, t: float) -> Iterator[Step]:
         before = self._axis.given
@@ -291,6 +309,11 @@ class Stream:
         if self._skipped is not None:
             self._report(self._skipped.event(remark))
             self._skipped = None
+
+    def _refuse_doubtful(self, why: str) -> None:
+        doubtful, self._doubtful = self._doubtful, []
+        for sample, t in doubtful:
+            self._refuse(sample, t, why)
 
     def _refuse(self, sample: Sample, t: float, why: str) -> None:
         gap = self._axis.intervals_to(t)

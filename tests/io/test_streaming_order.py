@@ -64,6 +64,21 @@ FAR = OSCILLATOR_DT * (DOUBTFUL_GAP + 2)
             [0.0, FAR, FAR + OSCILLATOR_DT],
             [("gap", 2, DOUBTFUL_GAP + 1)],
         ),
+        # A clock that is set forward, and a wrong time just after it.
+        (
+            [0.0, FAR, 5 * FAR, FAR + OSCILLATOR_DT, FAR + 2 * OSCILLATOR_DT],
+            [0.0, FAR, FAR + OSCILLATOR_DT, FAR + 2 * OSCILLATOR_DT],
+            [("bad-time", 3, 1), ("gap", 2, DOUBTFUL_GAP + 1)],
+        ),
+        # Two wrong times, one after the other.
+        ([0.0, 9 * FAR, 5 * FAR, 0.1], [0.0, 0.1], [("bad-time", 2, 1), ("bad-time", 3, 1)]),
+        ([0.0, FAR, 9 * FAR, 5 * FAR, 0.1], [0.0, 0.1], [("bad-time", k, 1) for k in (2, 3, 4)]),
+        # Samples that are all far from each other.
+        (
+            [0.0, FAR, 2 * FAR, 3 * FAR],
+            [0.0, FAR, 2 * FAR],
+            [("gap", 2, DOUBTFUL_GAP + 1), ("gap", 3, DOUBTFUL_GAP + 1), ("bad-time", 4, 1)],
+        ),
         ([0.0, 1e9], [0.0], [("bad-time", 2, 1)]),
     ],
 )  # fmt: skip
