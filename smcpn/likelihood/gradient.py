@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import Count, Numbers, Positive, checked
+from smcpn.arguments import Count, Numbers, Positive, Probability, checked
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.derivatives import Sweeps, Tangents, at_home
 from smcpn.likelihood.expansion import expansion_program, tangent_program
@@ -297,7 +297,7 @@ class LogLikelihood:
         """Whether the samples are Gaussian, so that first derivatives give their information."""
         return LIKELIHOODS[self.likelihood].gaussian and self.problem.model.density is None
 
-    def expansion(self, values: Numbers, share: float = 1.0) -> tuple[Array, Array, Array]:
+    def expansion(self, values: Numbers, share: Probability = 1.0) -> tuple[Array, Array, Array]:
         """Log-likelihood (N,), gradient (N, d) and information (N, d, d), in one pass.
 
         The information is the expected one, of Gauss-Newton and Fisher, with J = dg / dtheta and
@@ -308,7 +308,7 @@ class LogLikelihood:
         ----------
         values : array_like, (N, d)
         share : float
-            Share of each record, from its beginning.
+            Of each record, from its beginning: from 0 to 1.
         """
         values = self._checked("values", values)
         with np.errstate(all="ignore"):

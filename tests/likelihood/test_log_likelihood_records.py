@@ -58,3 +58,10 @@ def test_another_grid_is_refused(log_likelihood: LogLikelihood) -> None:
         log_likelihood.with_records([record(1, first=1.0)])
     with pytest.raises(smcpn.InputError, match="records has 2, and the problem 1"):
         log_likelihood.with_records([record(1), record(2)])
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1, 10**30, np.nan])
+def test_no_share_of_a_record_is_beyond_all_of_it(share) -> None:
+    likelihood = LogLikelihood(problem(record(0)), solver=smcpn.RK4(steps=1))
+    with pytest.raises(smcpn.InputError, match="share is"):
+        likelihood.expansion(VALUES, share=share)
