@@ -61,7 +61,8 @@ def test_another_grid_is_refused(log_likelihood: LogLikelihood) -> None:
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, 10**30, np.nan])
-def test_no_share_of_a_record_is_beyond_all_of_it(share) -> None:
-    likelihood = LogLikelihood(problem(record(0)), solver=smcpn.RK4(steps=1))
+def test_no_share_of_a_record_is_beyond_all_of_it(
+    share: float, log_likelihood: LogLikelihood
+) -> None:
     with pytest.raises(smcpn.InputError, match="share is"):
-        likelihood.expansion(VALUES, share=share)
+        log_likelihood.expansion(VALUES, share=share)
