@@ -75,7 +75,7 @@ def narrow_column() -> Generator[None]:
 
 
 def is_narrow() -> bool:
-    """Whether figures are now drawn for a phone."""
+    """Return True while figures are drawn for the narrow screen of a phone."""
     return _narrow.get()
 
 

@@ -16,7 +16,7 @@ LEAST = 2
 
 @dataclass(frozen=True)
 class InterruptedRun:
-    """What a run goes on from."""
+    """A run that was interrupted, with its problem and settings, from which it is resumed."""
 
     problem: Problem
     settings: RunSettings
