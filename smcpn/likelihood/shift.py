@@ -69,7 +69,7 @@ class DiscretisationShift:
             return ()
         return (
             f"{self.solver.resolution} shifts {self._what()}, compared with "
-            f"{self.finer.resolution}: raise steps, or use steps='auto'",
+            f"{self.finer.resolution}: raise steps, as by solver={self.finer!r}",
         )
 
     def as_dict(self) -> dict[str, Any]:
