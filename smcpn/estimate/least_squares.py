@@ -88,8 +88,8 @@ LEAST_RATIO = 0.2
 """Least factor of a standard deviation of the noise in a step."""
 
 
-class Climbed(Protocol):
-    """What is climbed: a log density of unconstrained coordinates, as `LogDensity`."""
+class SearchDensity(Protocol):
+    """A log density of unconstrained coordinates that has an expansion, as `LogDensity` does."""
 
     prior: Prior
     bounds: Array
@@ -216,7 +216,7 @@ def distinct(climbs: Sequence[Climb]) -> list[Climb]:
 
 
 def climbed(
-    density: Climbed,
+    density: SearchDensity,
     starts: Array,
     stages: Sequence[Sequence[int]],
     iterations: int,
@@ -368,7 +368,7 @@ class Climb:
         return CONVERGED if gained <= rounding else NO_BETTER
 
 
-def choose_trials(density: Climbed, climbs: Sequence[Climb]) -> None:
+def choose_trials(density: SearchDensity, climbs: Sequence[Climb]) -> None:
     """Choose the next trial of each search, or end it; their algebra is done together."""
     while climbs:
         steps, distances = _steps(density, climbs)
@@ -383,7 +383,7 @@ def choose_trials(density: Climbed, climbs: Sequence[Climb]) -> None:
         climbs = staged
 
 
-def _steps(density: Climbed, climbs: Sequence[Climb]) -> tuple[Array, Array]:
+def _steps(density: SearchDensity, climbs: Sequence[Climb]) -> tuple[Array, Array]:
     """Damped steps (S, d), and squared distances (S,) of the maxima that the slopes predict.
 
     What each step promises is kept with its search.
@@ -421,7 +421,7 @@ def _steps(density: Climbed, climbs: Sequence[Climb]) -> tuple[Array, Array]:
     return clipped, np.sum(along**2 / eigenvalues, axis=1)
 
 
-def _moved(density: Climbed, climbs: Sequence[Climb], steps: Array) -> Array:
+def _moved(density: SearchDensity, climbs: Sequence[Climb], steps: Array) -> Array:
     """Points (S, d) after steps (S, d), which are of the variance where a parameter is noise."""
     theta, prior = np.stack([climb.theta for climb in climbs]), density.prior
     moved = theta + steps

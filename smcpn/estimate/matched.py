@@ -67,8 +67,9 @@ class Matched(NamedTuple):
     starts : ndarray, (S, d)
         Unconstrained coordinates, the best first.
     alone : bool
-        Whether other parameters that lead through the samples have these slopes too: none that the
-        prior allows turn so fast that samples of the states hide it.
+        Whether only parameters with these slopes can explain the samples. It is False where the
+        prior allows the states to turn by half a period or more between two samples: such a motion
+        may lead through the same samples with other slopes.
     """
 
     starts: Array
