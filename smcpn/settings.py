@@ -259,8 +259,8 @@ class RunSettings(Settings, frozen=True):
     """
 
     solver: Annotated[Solver, PlainValidator(_solver)] = Field(...)
-    likelihood: str = Field(...)
-    method: str = "ibis"
+    likelihood: Annotated[str, _chosen(LIKELIHOODS)] = Field(...)
+    method: Annotated[str, _chosen((AUTO, *METHODS))] = "ibis"
     entropy: int = 0
 
     @property

@@ -155,6 +155,17 @@ def test_a_changed_run_is_refused(files, tmp_path, name):
     opened(path)
 
 
+@pytest.mark.parametrize("option", ["likelihood", "method", "resampling"])
+def test_a_run_by_a_word_that_is_not_known_is_refused(files, tmp_path, option):
+    path, change = tmp_path / "run.h5", entry("header", "settings", option, value="finished")
+    path.write_bytes(changed(RUN, files[RUN][1], change))
+    (tmp_path / files[RECORDS][0]).write_bytes(files[RECORDS][1])
+    for way in (smcpn.load, lambda p: smcpn.resume(p, progress=False)):
+        with pytest.raises(smcpn.InputError, match=f"{option} is 'finished'") as caught:
+            way(path)
+        assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize("name", ["log_likelihood", "log_increment", "log_prior"])
 @pytest.mark.parametrize("value", [-np.inf, 1.0])
 def test_a_particle_of_another_likelihood_is_refused(files, tmp_path, name, value):
