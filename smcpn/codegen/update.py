@@ -66,7 +66,7 @@ class Population:
 
     @property
     def innovation(self) -> Array:
-        """What was measured less its prediction, in predictive standard deviations, (q,).
+        """Measured values less their prediction, in predictive standard deviations, (q,).
 
         Of the last sample, predicted with the weights before it; nan where missing.
         """

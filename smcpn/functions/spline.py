@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import casadi as ca
 import numpy as np
 from scipy import stats
+from typing_extensions import override
 
 from smcpn.arguments import Kind, Positive, UnfitError, checked, whole
 from smcpn.errors import InputError, one_of
@@ -63,13 +64,13 @@ class Spline(UnknownFunction):
     size: float = 1.0
 
     @property
+    @override
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """See `UnknownFunction.intervals`."""
         return (self.within,)
 
     @property
+    @override
     def priors(self) -> Mapping[str, Any]:
-        """See `UnknownFunction.priors`."""
         return self._priors
 
     @cached_property
@@ -88,13 +89,13 @@ class Spline(UnknownFunction):
         return numbered | {".scale": scale}
 
     @property
+    @override
     def scales(self) -> Mapping[str, str]:
-        """See `UnknownFunction.scales`."""
         first = int(self._has_level) + self._basis.straight.shape[1]
         return {f"[{k}]": ".scale" for k in range(first, len(self.priors) - 1)}
 
+    @override
     def graph(self, arguments: Sequence[ca.SX], parameters: ca.SX) -> ca.SX:
-        """See `UnknownFunction.graph`."""
         lower, upper = self.within
         spacing = (upper - lower) / (self.knots - 1)
         distance = (arguments[0] - (lower + upper) / 2) / spacing
@@ -107,12 +108,12 @@ class Spline(UnknownFunction):
 
     @property
     def _of_logarithms(self) -> bool:
-        """Whether the random walk is that of logarithms."""
+        """True if the random walk is that of logarithms."""
         return self.positive or bool(self.monotone)
 
     @property
     def _has_level(self) -> bool:
-        """Whether a parameter beside the increments says where the function is."""
+        """True if a parameter beside the increments says where the function is."""
         return bool(self.monotone) and not self.odd
 
     @property

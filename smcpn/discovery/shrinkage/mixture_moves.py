@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.discovery.shrinkage.joint_prior import JointPrior
 from smcpn.discovery.shrinkage.normal_draws import drawn_normals
@@ -180,7 +181,7 @@ class SurrogateKernel:
     def moves(
         self, system: ParticleSystem, target: Target, rng: np.random.Generator, count: int
     ) -> Iterator[Move]:
-        """See `smcpn.smc.kernels.Kernel`."""
+        """Yield moves by draws from the surrogate."""
         for _ in range(count):
             theta = self.gibbs.swept(rng, system.theta, 1.0, self.sweeps, self.step)
             proposed = target.evaluate(theta)
@@ -212,6 +213,7 @@ class MixtureMoves(MoveStrategy):
     proposing: int = 10
     most: int = 12
 
+    @override
     def rejuvenate(
         self,
         system: ParticleSystem,
@@ -220,7 +222,6 @@ class MixtureMoves(MoveStrategy):
         resample: Resample,
         previous: Rejuvenation | None,
     ) -> tuple[ParticleSystem, Rejuvenation]:
-        """See `MoveStrategy.rejuvenate`."""
         rounds = Rounds(system, target, rng, MoveSettings(moved=0.95, max_moves=self.most))
         rounds.resample(resample, len(system))
         if not isinstance(target, RefinementTarget):
@@ -252,7 +253,7 @@ class GibbsKernel:
     def moves(
         self, system: ParticleSystem, target: Target, rng: np.random.Generator, count: int
     ) -> Iterator[Move]:
-        """See `smcpn.smc.kernels.Kernel`."""
+        """Yield Gibbs moves of the scales."""
         for _ in range(count):
             theta = self.gibbs.swept(rng, system.theta, self.power, self.sweeps)
             new = target.evaluate(theta)
