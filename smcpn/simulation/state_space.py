@@ -272,7 +272,7 @@ class StateSpace(WithCard):
         InputError
             As `bode`.
         """
-        from smcpn.report.bode import bode_figure
+        from smcpn.report.responses import bode_figure
 
         return bode_figure(self.bode(frequencies), self.inputs, self.outputs, self._heading)
 
@@ -317,7 +317,7 @@ class StateSpace(WithCard):
         InputError
             As `step`.
         """
-        from smcpn.report.step import step_figure
+        from smcpn.report.responses import step_figure
 
         return step_figure(self.step(duration), self.inputs, self.outputs, self._heading)
 
