@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import cache
@@ -24,24 +24,27 @@ from smcpn.estimate.matched import Matched, matched_starts
 from smcpn.estimate.multistart import (
     check_search,
     explained,
+    finest_affordable,
+    least_solver,
     left_unexplained,
     searched,
     searched_in_rounds,
     searched_on,
+    unresolved,
     without_artefacts,
 )
 from smcpn.estimate.search import AUTOMATIC, EDGE, INTERRUPTED, Found, check_method, chosen_search
-from smcpn.estimate.shift import following, judged
+from smcpn.estimate.shift import finer_for_all, following, judged
 from smcpn.likelihood.derivatives import at_home
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.information import uninformed
 from smcpn.likelihood.registry import likelihood_name
-from smcpn.likelihood.steps import enough_steps, finer_solver
+from smcpn.likelihood.steps import enough_steps, finer_solver, spanning_solver
 from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.distribution import support
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, check_problem
-from smcpn.results.ends import TWICE_BELOW
+from smcpn.results.ends import TWICE_BELOW, as_high
 from smcpn.results.maximum import POSTERIOR, Maximum, StartResult
 from smcpn.solver import Solver
 from smcpn.status import status
@@ -51,6 +54,9 @@ Array = NDArray[np.float64]
 Starts = int | Mapping[str, Any] | Sequence[Any] | Array | None
 MANY = 20
 """Searches that are advised where so few leave a doubt."""
+BUILDS_UP = 0.1
+"""Local error that is left to most draws from the prior, over what is allowed where a run begins:
+it builds up over the samples."""
 DOUBLED = 2
 """Most times that steps are doubled for a search that has not converged."""
 
@@ -262,29 +268,49 @@ def maximise(
                 return function
             return LogLikelihood(problem, function.likelihood, solver, threads).evaluated(where)
 
+        def at(solver: Solver) -> LogDensity:
+            return LogDensity(by(solver), target, say)
+
         rng = np.random.default_rng(seed)
         points = None if starts is None else given_starts(density, starts, rng)
         d = len(problem.names)
         matched = matched_starts(density) if points is None else Matched.none(d)
-        if automatic and len(matched.starts):
-            there = problem.prior.natural(matched.starts[:1])[0]
-            function = by(enough_steps(problem, function.solver, there, function.likelihood))
-            density = LogDensity(function, target, say)
-        climb = with_marginal_scales(chosen_search(method, function), density)
+        if automatic:
+            density = at(_searched_by(density, matched))
+        climb = with_marginal_scales(chosen_search(method, density.log_likelihood), density)
         maximum: Maximum | None = None
-        try:
+
+        def ends(density: LogDensity) -> list[Found]:
             if points is None:
-                found = searched_in_rounds(climb, density, plan, iterations, search, rng, matched)
-            else:
-                found = searched(climb, density, points, plan, iterations, search)
-            finer = finer_solver(problem, function.solver)
+                return searched_in_rounds(climb, density, plan, iterations, search, rng, matched)
+            return searched(climb, density, points, plan, iterations, search)
+
+        try:
+            found = ends(density)
+            finer = finer_solver(problem, density.log_likelihood.solver)
+            while (
+                automatic and finer is not None and finest_affordable(density) >= 2.0
+                and unresolved(density, found, at(finer))
+            ):
+                density = at(finer)
+                found = ends(density)
+                finer = finer_solver(problem, finer)
             if len(found) > 1 and finer is not None:
-                found = without_artefacts(density, found, LogDensity(by(finer), target, say))
+                found = without_artefacts(density, found, at(finer))
+            if automatic:
+                least = least_solver(density, found, function.solver, at)
+                if least != density.log_likelihood.solver:
+                    density = at(least)
+                    found = searched_on(climb, density, plan[-1:], iterations, search, found)
             maximum = judged(highest_end(density, climb.name, found), not automatic, by)
             doubled = 0
-            while automatic and (solver := _next_solver(maximum, doubled)) is not None:
-                doubled += following(maximum) is None
-                density = LogDensity(by(solver), target, say)
+            while automatic:
+                solver = following(maximum) or _finer_for_lesser(maximum, density, by)
+                if solver is None:
+                    solver, doubled = _finer_for_unfinished(maximum, doubled), doubled + 1
+                if solver is None:
+                    break
+                density = at(solver)
                 # From where they were: more steps change a maximum that is nearly right.
                 found = searched_on(climb, density, plan[-1:], iterations, search, found)
                 maximum = judged(highest_end(density, climb.name, found), not automatic, by)
@@ -297,6 +323,22 @@ def maximise(
     maximum = replace(maximum, doubt=doubt, warnings=found_out)
     compiling = CLOCK.compile_seconds - compiled
     return replace(maximum, seconds=time.perf_counter() - began - compiling)
+
+
+def _searched_by(density: LogDensity, matched: Matched) -> Solver:
+    """Return steps to search with: enough where slopes of the outputs lead, if these tell all.
+
+    Elsewhere they are enough for most of the prior: steps that are too long hide a mode.
+    """
+    function = density.log_likelihood
+    problem, solver, likelihood = function.problem, function.solver, function.likelihood
+    if not matched.alone:
+        most = finest_affordable(density)
+        solver = spanning_solver(problem, solver, likelihood, most, BUILDS_UP)
+    if len(matched.starts):
+        there = problem.prior.natural(matched.starts[:1])[0]
+        solver = enough_steps(problem, solver, there, likelihood)
+    return solver
 
 
 def _interrupted(density: LogDensity, method: str, maximum: Maximum | None) -> Maximum:
@@ -364,8 +406,8 @@ def more_starts(searches: int) -> int:
     return max(MANY, 2 * searches)
 
 
-def _next_solver(maximum: Maximum, doubled: int) -> Solver | None:
-    """Return the solver with which ``steps="auto"`` goes on; None where steps are enough.
+def _finer_for_unfinished(maximum: Maximum, doubled: int) -> Solver | None:
+    """Return a solver twice as fine where a higher search did not converge; None if none is.
 
     Steps that are enough at the maximum may be what keeps a higher search from its end: it creeps
     along where the solution by such steps diverges. They are doubled twice at most for it.
@@ -375,10 +417,26 @@ def _next_solver(maximum: Maximum, doubled: int) -> Solver | None:
     doubled : int
         How often that was so.
     """
-    solver = following(maximum)
-    if solver is None and doubled < DOUBLED and _unfinished(maximum) is not None:
+    if doubled < DOUBLED and _unfinished(maximum) is not None:
         return finer_solver(maximum.problem, maximum.solver)
-    return solver
+    return None
+
+
+def _finer_for_lesser(
+    maximum: Maximum, density: LogDensity, by: Callable[[Solver], LogLikelihood]
+) -> Solver | None:
+    """Return a solver twice as fine where it would shift a lesser mode; None if it would not."""
+    if finest_affordable(density) < 2.0:
+        return None
+    lesser: list[StartResult] = []
+    for one in sorted(maximum.starts, key=lambda one: -one.log_density):
+        last = lesser[-1].log_density if lesser else maximum.log_density
+        if one.success and not as_high(one.log_density, last):
+            lesser.append(one)
+    ends = [one.values for one in lesser if one.log_density > maximum.log_density - TWICE_BELOW]
+    if not ends:
+        return None
+    return finer_for_all(density, density.prior.unconstrained(np.stack(ends)), by)
 
 
 def _unfinished(maximum: Maximum) -> StartResult | None:

@@ -11,7 +11,7 @@ ends remain in doubt, searches over path and parameters together look again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -27,8 +27,12 @@ from smcpn.estimate.search import AUTOMATIC, LIMIT, Found, Search
 from smcpn.model.problem import Problem
 from smcpn.results.ends import TWICE_BELOW, as_high, heights
 from smcpn.results.maximum import StartResult
+from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
+
+DensityBy = Callable[[Solver], LogDensity]
+"""From a solver to the log density by it."""
 
 SHOOTING, LIFTED = "shooting", "lifted"
 KINDS = (AUTOMATIC, SHOOTING, LIFTED)
@@ -203,6 +207,11 @@ def _affordable(density: LogDensity) -> float:
     return max(WORK / max(density.log_likelihood.steps, 1), EVALUATIONS)
 
 
+def finest_affordable(density: LogDensity) -> float:
+    """Return how many times as many steps leave the searches as many evaluations as they need."""
+    return WORK / (EVALUATIONS * max(density.log_likelihood.steps, 1))
+
+
 def settled(found: Sequence[Found]) -> bool:
     """True if searches are enough, and have found every height that matters at least twice.
 
@@ -289,14 +298,23 @@ def searched_on(
     for height in (_of_ends(found, of_search), there):
         known = np.where(np.isnan(height), -np.inf, height)
         near |= known >= known.max() - NEGLIGIBLE
-    again = searched(climb, density, ends[near], stages, iterations, search)
     place = np.cumsum(near) - 1
-    return [
-        one.followed_by(again[place[end]])
-        if near[end]
-        else replace(one, log_density=float(there[end]))
-        for one, end in zip(found, of_search, strict=True)
-    ]
+
+    def of_all(again: Sequence[Found]) -> list[Found]:
+        return [
+            one.followed_by(again[place[end]])
+            if near[end]
+            else replace(one, log_density=float(there[end]))
+            for one, end in zip(found, of_search, strict=True)
+        ]
+
+    if search == LIFTED:
+        return of_all(searched(climb, density, ends[near], stages, iterations, search))
+    again = climb(density, ends[near], stages, iterations)
+    # A lesser mode that one search in many ends in would be lost to the end of a lifted path.
+    if search == AUTOMATIC and not undoubted(density, of_all(again)):
+        again = _lifted(climb, density, ends[near], stages, iterations, again)
+    return of_all(again)
 
 
 def _lifted(
@@ -443,6 +461,41 @@ def _of_ends(found: Sequence[Found], of_search: NDArray[np.int64]) -> Array:
     return np.array([found[k].log_density for k in first])
 
 
+def least_solver(
+    density: LogDensity, found: Sequence[Found], coarse: Solver, at: DensityBy
+) -> Solver:
+    """Return the fewest steps, from ``coarse`` on, by which all modes are as high as they are.
+
+    Parameters
+    ----------
+    density : LogDensity
+        The one that was searched, by as many steps or more.
+    coarse : Solver
+    at : callable
+        The log density by other solvers.
+    """
+    ends, of_search = distinct_ends(density, found)
+    here = _of_ends(found, of_search)
+    modes = here > here.max() - NEGLIGIBLE
+    fine, solver = density.log_likelihood.solver, coarse
+    while int(solver.steps) < int(fine.steps):
+        with np.errstate(invalid="ignore"):
+            moved = np.abs(at(solver).value(ends[modes]) - here[modes])
+        if moved.max() <= AS_HIGH:
+            return solver
+        solver = solver.with_steps(2 * int(solver.steps))
+    return fine
+
+
+def unresolved(density: LogDensity, found: Sequence[Found], finer: LogDensity) -> bool:
+    """Whether finer steps make or unmake a mode that matters: there may be more of these."""
+    ends, of_search = distinct_ends(density, found)
+    here, there = _of_ends(found, of_search), finer.value(ends)
+    with np.errstate(invalid="ignore"):
+        matter = np.maximum(here, there) > max(here.max(), there.max()) - TWICE_BELOW
+        return bool((np.abs(here - there) > FAR)[matter].any())
+
+
 def without_artefacts(
     density: LogDensity, found: Sequence[Found], finer: LogDensity
 ) -> list[Found]:
@@ -481,6 +534,8 @@ def _unsearched(density: LogDensity, starts: Array) -> list[Found]:
 
 NOT_LIFTED = "no path led from the start"
 ARTEFACT = "the likelihood there is one of the solver's steps alone"
+AS_HIGH = 0.05
+"""Nats by which finer steps may shift a mode, before the shift of the posterior is judged."""
 FAR = 10.0
 """Nats by which finer steps may move an end that is believed, or must lower one that is not."""
 
