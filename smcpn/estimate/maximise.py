@@ -39,12 +39,12 @@ from smcpn.likelihood.derivatives import at_home
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.information import uninformed
 from smcpn.likelihood.registry import likelihood_name
-from smcpn.likelihood.steps import enough_steps, finer_solver, spanning_solver
+from smcpn.likelihood.steps import LEFT_OUT, enough_steps, finer_solver, spanning_solver
 from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.distribution import support
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, check_problem
-from smcpn.results.ends import TWICE_BELOW, as_high
+from smcpn.results.ends import NARROW, TWICE_BELOW, as_high, with_remedy
 from smcpn.results.maximum import POSTERIOR, Maximum, StartResult
 from smcpn.solver import Solver
 from smcpn.status import status
@@ -275,8 +275,10 @@ def maximise(
         points = None if starts is None else given_starts(density, starts, rng)
         d = len(problem.names)
         matched = matched_starts(density) if points is None else Matched.none(d)
+        hidden = ""
         if automatic:
-            density = at(_searched_by(density, matched))
+            solver, hidden = _searched_by(density, matched)
+            density = at(solver)
         climb = with_marginal_scales(chosen_search(method, density.log_likelihood), density)
         maximum: Maximum | None = None
 
@@ -289,7 +291,9 @@ def maximise(
             found = ends(density)
             finer = finer_solver(problem, density.log_likelihood.solver)
             while (
-                automatic and finer is not None and finest_affordable(density) >= 2.0
+                automatic
+                and finer is not None
+                and finest_affordable(density) >= 2.0
                 and unresolved(density, found, at(finer))
             ):
                 density = at(finer)
@@ -317,28 +321,37 @@ def maximise(
         except KeyboardInterrupt:
             maximum = _interrupted(density, climb.name, maximum)
     maximum = replace(maximum, function=maximum.function.evaluated(at_home))
-    doubt = _doubt(maximum, density)
-    more = (f"{doubt}: take starts={more_starts(len(maximum.starts))}",) if doubt else ()
+    doubt = _doubt(maximum, density) or hidden
+    searches = f"take starts={more_starts(len(maximum.starts))}"
+    more = (with_remedy(doubt, searches),) if doubt else ()
     found_out = (*problem.warnings, *maximum.warnings, *_uninformed(maximum), *more)
     maximum = replace(maximum, doubt=doubt, warnings=found_out)
     compiling = CLOCK.compile_seconds - compiled
     return replace(maximum, seconds=time.perf_counter() - began - compiling)
 
 
-def _searched_by(density: LogDensity, matched: Matched) -> Solver:
-    """Return steps to search with: enough where slopes of the outputs lead, if these tell all.
+def _searched_by(density: LogDensity, matched: Matched) -> tuple[Solver, str]:
+    """Return steps to search with, and how they may hide a mode; empty where nothing says so.
 
-    Elsewhere they are enough for most of the prior: steps that are too long hide a mode.
+    Where slopes of the outputs tell all, they are enough where these lead; elsewhere for most of
+    the prior, because steps that are too long hide a mode that they do not resolve.
     """
     function = density.log_likelihood
     problem, solver, likelihood = function.problem, function.solver, function.likelihood
+    hidden = ""
     if not matched.alone:
         most = finest_affordable(density)
-        solver = spanning_solver(problem, solver, likelihood, most, BUILDS_UP)
+        solver, share = spanning_solver(problem, solver, likelihood, most, BUILDS_UP)
+        if min(share, matched.turning) > LEFT_OUT:
+            hidden = (
+                f"by {matched.turning:.0%} of the prior states turn unseen between two samples, and "
+                f"for {share:.0%} of it {solver.resolution} is too coarse and more would take too "
+                f"long to search with, so that a mode there may be missed: {NARROW}"
+            )
     if len(matched.starts):
         there = problem.prior.natural(matched.starts[:1])[0]
         solver = enough_steps(problem, solver, there, likelihood)
-    return solver
+    return solver, hidden
 
 
 def _interrupted(density: LogDensity, method: str, maximum: Maximum | None) -> Maximum:
@@ -426,8 +439,6 @@ def _finer_for_lesser(
     maximum: Maximum, density: LogDensity, by: Callable[[Solver], LogLikelihood]
 ) -> Solver | None:
     """Return a solver twice as fine where it would shift a lesser mode; None if it would not."""
-    if finest_affordable(density) < 2.0:
-        return None
     lesser: list[StartResult] = []
     for one in sorted(maximum.starts, key=lambda one: -one.log_density):
         last = lesser[-1].log_density if lesser else maximum.log_density

@@ -47,8 +47,9 @@ NEIGHBOURS, NEAR = 8, 256
 """A draw that is more likely than so many around it, or one in so many of all, is taken for a hill
 of its own: of many draws several lie on each side of a wide hill."""
 EACH, MANY_EACH = 16, 1024
-"""Further draws for each search of the second round, and of those that follow, which look for hills
-so narrow that few searches have led there."""
+"""Further draws for each search of the second round, and of those that follow, or of both where
+states may turn unseen between samples, which look for hills so narrow that few searches lead
+there."""
 ENOUGH = 24
 """Searches from which it counts that each height was found twice: of basins that a tenth of the
 draws lead to, one in twelve is missed by so many."""
@@ -119,7 +120,7 @@ def further_starts(density: LogDensity, rng: np.random.Generator, count: int, dr
     candidates = density.prior.sample(rng, draws)
     values = density.value(candidates)
     order = np.argsort(-values, kind="stable")
-    most = count if draws >= MANY_EACH * count else count // 2
+    most = count if draws >= MANY_EACH * count else max(count // 2, 1)
     tops = _hilltops(density, candidates, values, order, most)
     others = np.setdiff1d(np.flatnonzero(np.isfinite(values)), tops)[: count - len(tops)]
     return candidates[np.concatenate([tops, others])]
@@ -181,7 +182,7 @@ def searched_in_rounds(
     found[first:] = [replace(one, lifted=True) for one in found[first:]]
     told = matched.alone and _told_by_slopes(density, found)
     while not (told or settled(found)) and (count := _further_searches(density, found)):
-        each = EACH if len(found) < ENOUGH else MANY_EACH
+        each = MANY_EACH if len(found) >= ENOUGH or matched.turning > 0.0 else EACH
         draws = max(EACH * count, min(each * count, int(_affordable(density))))
         starts = further_starts(density, rng, count, draws)
         if not len(starts):

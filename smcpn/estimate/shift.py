@@ -89,9 +89,7 @@ def _expanded(density: LogDensity, theta: Array) -> _Expanded:
     return _Expanded(theta, value, score, roots)
 
 
-def _shifts(
-    density: LogDensity, finer: LogDensity, around: _Expanded
-) -> list[DiscretisationShift]:
+def _shifts(density: LogDensity, finer: LogDensity, around: _Expanded) -> list[DiscretisationShift]:
     """Shift of each point by the finer solver; of none without a finite root."""
     there, score_there = finer.value_and_gradient(around.theta)
     solvers = density.log_likelihood.solver, finer.log_likelihood.solver

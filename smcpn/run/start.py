@@ -13,6 +13,7 @@ from smcpn.estimate.multistart import SEARCHES
 from smcpn.functions.linearised_network import LinearisedNetwork
 from smcpn.model.problem import Problem
 from smcpn.model.scaled_columns import learned_scales
+from smcpn.results.ends import with_remedy
 from smcpn.results.laplace import Laplace
 from smcpn.run.run import Run
 from smcpn.settings import AUTO, Settings
@@ -107,7 +108,7 @@ def warnings_of_start(run: Run, populations: Populations) -> tuple[str, ...]:
         "draws from the prior can find; pass start=smcpn.laplace(problem, starts=20)",
     )
     more = more_starts(modes.searches)
-    doubt = (f"{modes.doubt}: pass start=smcpn.laplace(problem, starts={more})",)
+    doubt = (with_remedy(modes.doubt, f"pass start=smcpn.laplace(problem, starts={more})"),)
     told = few if modes.searches < SEARCHES else doubt if modes.doubt else ()
     return told + _surpassed(run, modes, populations) + _disagreement(run, populations)
 

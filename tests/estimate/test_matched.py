@@ -14,7 +14,7 @@ import smcpn
 from smcpn import RK4
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.matched import Matching, _observed, matched_starts
-from smcpn.estimate.maximise import _doubt, _next_solver
+from smcpn.estimate.maximise import _doubt, _finer_for_unfinished
 from smcpn.estimate.search import LIMIT
 from tests.models import decay, exact_solution, fitzhugh_nagumo, lotka_volterra
 
@@ -164,11 +164,11 @@ def test_a_higher_search_that_did_not_converge_is_doubted_and_calls_for_finer_st
     assert "did not converge" in _doubt(lesser, density)
     assert lesser.agreeing == maximum.agreeing
     steps = maximum.solver.steps
-    assert _next_solver(maximum, 0) is None
-    finer = _next_solver(lesser, 0)
+    assert _finer_for_unfinished(maximum, 0) is None
+    finer = _finer_for_unfinished(lesser, 0)
     assert finer is not None
     assert finer.steps == 2 * steps
-    assert _next_solver(lesser, 2) is None
+    assert _finer_for_unfinished(lesser, 2) is None
 
 
 def test_one_search_that_matches_slopes_is_believed():
