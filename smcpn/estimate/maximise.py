@@ -344,8 +344,8 @@ def _searched_by(density: LogDensity, matched: Matched) -> tuple[Solver, str]:
         solver, share = spanning_solver(problem, solver, likelihood, most, BUILDS_UP)
         if min(share, matched.turning) > LEFT_OUT:
             hidden = (
-                f"by {matched.turning:.0%} of the prior states turn unseen between two samples, and "
-                f"for {share:.0%} of it {solver.resolution} is too coarse and more would take too "
+                f"by {matched.turning:.0%} of the prior states turn unseen between two samples, "
+                f"and for {share:.0%} of it {solver.resolution} is too coarse and more would take too "
                 f"long to search with, so that a mode there may be missed: {NARROW}"
             )
     if len(matched.starts):

@@ -58,6 +58,9 @@ MOST = 96
 WORK, EVALUATIONS = 20_000_000, 2000
 """Solver steps that the searches, or the draws that they begin at, may take together, or
 evaluations where these are more: a run weighs a thousand particles a few times."""
+TURNS = 4
+"""Times as much work where states may turn unseen between samples, for there may be as many modes
+as turns."""
 ROUGH = 0.5
 """Share of the searches that end alone, from which a density has too many hills for so few."""
 SAME_PLACE = 1e-3
@@ -181,9 +184,10 @@ def searched_in_rounds(
     found = climb(density, np.concatenate([hills, matched.starts]), stages, look)
     found[first:] = [replace(one, lifted=True) for one in found[first:]]
     told = matched.alone and _told_by_slopes(density, found)
-    while not (told or settled(found)) and (count := _further_searches(density, found)):
-        each = MANY_EACH if len(found) >= ENOUGH or matched.turning > 0.0 else EACH
-        draws = max(EACH * count, min(each * count, int(_affordable(density))))
+    times = TURNS if matched.turning > 0.0 else 1
+    while not (told or settled(found)) and (count := _further_searches(density, found, times)):
+        each = MANY_EACH if len(found) >= ENOUGH or times > 1 else EACH
+        draws = max(EACH * count, min(each * count, int(times * _affordable(density))))
         starts = further_starts(density, rng, count, draws)
         if not len(starts):
             break
@@ -193,14 +197,15 @@ def searched_in_rounds(
     return _finished(climb, density, stages, iterations - look, found)
 
 
-def _further_searches(density: LogDensity, found: Sequence[Found]) -> int:
+def _further_searches(density: LogDensity, found: Sequence[Found], times: int) -> int:
     """Return how many searches follow: up to `ENOUGH` at once, then as many as there were.
 
-    Fewer where these would cost more than the run that they serve; none beyond `MOST`.
+    Fewer where these would cost more than the run that they serve, or so many times as much; none
+    beyond `MOST`.
     """
     each = density.evaluations * (1 + len(density.names)) / len(found)
     missing = ENOUGH - len(found) if len(found) < ENOUGH else min(len(found), MOST - len(found))
-    return max(0, min(missing, int(_affordable(density) / each) - len(found)))
+    return max(0, min(missing, int(times * _affordable(density) / each) - len(found)))
 
 
 def _affordable(density: LogDensity) -> float:
