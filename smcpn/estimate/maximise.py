@@ -22,6 +22,7 @@ from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import with_marginal_scales
 from smcpn.estimate.matched import Matched, matched_starts
 from smcpn.estimate.multistart import (
+    DensityBy,
     check_search,
     explained,
     finest_affordable,
@@ -58,7 +59,7 @@ BUILDS_UP = 0.1
 """Local error that is left to most draws from the prior, over what is allowed where a run begins:
 it builds up over the samples."""
 DOUBLED = 2
-"""Most times that steps are doubled for a search that has not converged."""
+"""Most times that steps are doubled for a search that has not converged, or to search again."""
 
 
 def given_starts(density: LogDensity, starts: Starts, rng: np.random.Generator) -> Array:
@@ -186,9 +187,10 @@ def maximise(
     likelihood : str or LogLikelihood, optional
         As of `identify`; a `LogLikelihood` of the problem brings its solver.
     solver : EKF0, EKF1 or RK4, optional
-        As of `identify`. ``steps="auto"`` begins with what the prior calls for, and refines until
-        twice as many steps would shift the maximum by less than .1 posterior sd, and no search is
-        higher that does not converge.
+        As of `identify`. ``steps="auto"`` searches with what 19 of 20 draws from the prior call
+        for, where that is affordable, takes the fewest steps that keep the modes found, and refines
+        until twice as many would shift none that matters by more than .1 posterior sd, and no
+        search is higher that does not converge.
     starts : int, mapping, or array, optional
         A number of draws from the prior; or values by name, one or (S,) each, with the prior
         median for the rest; or values (S, d) or (d,). By default as many draws as it takes to find
@@ -275,7 +277,7 @@ def maximise(
         points = None if starts is None else given_starts(density, starts, rng)
         d = len(problem.names)
         matched = matched_starts(density) if points is None else Matched.none(d)
-        hidden = ""
+        hidden, refine = "", automatic and not function.solver.adaptive
         if automatic:
             solver, hidden = _searched_by(density, matched)
             density = at(solver)
@@ -288,20 +290,11 @@ def maximise(
             return searched(climb, density, points, plan, iterations, search)
 
         try:
-            found = ends(density)
+            density, found = _searched(density, ends, at, refine)
             finer = finer_solver(problem, density.log_likelihood.solver)
-            while (
-                automatic
-                and finer is not None
-                and finest_affordable(density) >= 2.0
-                and unresolved(density, found, at(finer))
-            ):
-                density = at(finer)
-                found = ends(density)
-                finer = finer_solver(problem, finer)
             if len(found) > 1 and finer is not None:
                 found = without_artefacts(density, found, at(finer))
-            if automatic:
+            if refine:
                 least = least_solver(density, found, function.solver, at)
                 if least != density.log_likelihood.solver:
                     density = at(least)
@@ -330,6 +323,33 @@ def maximise(
     return replace(maximum, seconds=time.perf_counter() - began - compiling)
 
 
+def _searched(
+    density: LogDensity, ends: Callable[[LogDensity], list[Found]], at: DensityBy, refine: bool
+) -> tuple[LogDensity, list[Found]]:
+    """Search, and again by finer steps where these make or unmake a mode, twice at most.
+
+    Parameters
+    ----------
+    ends : callable
+        From a log density to the ends of the searches that climb it.
+    at : callable
+        The log density by other solvers.
+    refine : bool
+        Whether steps may be doubled.
+    """
+    found = ends(density)
+    for _ in range(DOUBLED if refine else 0):
+        solver = density.log_likelihood.solver
+        finer = finer_solver(density.log_likelihood.problem, solver)
+        if finer is None or finest_affordable(density) < 2.0:
+            break
+        if not unresolved(density, found, at(finer)):
+            break
+        density = at(finer)
+        found = ends(density)
+    return density, found
+
+
 def _searched_by(density: LogDensity, matched: Matched) -> tuple[Solver, str]:
     """Return steps to search with, and how they may hide a mode; empty where nothing says so.
 
@@ -345,8 +365,8 @@ def _searched_by(density: LogDensity, matched: Matched) -> tuple[Solver, str]:
         if min(share, matched.turning) > LEFT_OUT:
             hidden = (
                 f"by {matched.turning:.0%} of the prior states turn unseen between two samples, "
-                f"and for {share:.0%} of it {solver.resolution} is too coarse and more would take too "
-                f"long to search with, so that a mode there may be missed: {NARROW}"
+                f"and for {share:.0%} of it {solver.resolution} is too coarse and more would take "
+                f"too long to search with, so that a mode there may be missed: {NARROW}"
             )
     if len(matched.starts):
         there = problem.prior.natural(matched.starts[:1])[0]

@@ -480,9 +480,10 @@ def least_solver(
     at : callable
         The log density by other solvers.
     """
-    ends, of_search = distinct_ends(density, found)
-    here = _of_ends(found, of_search)
-    modes = here > here.max() - NEGLIGIBLE
+    converged = [one for one in found if one.success]
+    ends, _ = distinct_ends(density, converged or found)
+    here = density.value(ends)
+    modes = here >= here.max() - NEGLIGIBLE
     fine, solver = density.log_likelihood.solver, coarse
     while int(solver.steps) < int(fine.steps):
         with np.errstate(invalid="ignore"):
@@ -494,9 +495,9 @@ def least_solver(
 
 
 def unresolved(density: LogDensity, found: Sequence[Found], finer: LogDensity) -> bool:
-    """Whether finer steps make or unmake a mode that matters: there may be more of these."""
-    ends, of_search = distinct_ends(density, found)
-    here, there = _of_ends(found, of_search), finer.value(ends)
+    """True if finer steps make or unmake a mode that matters: there may be more of these."""
+    ends, _ = distinct_ends(density, found)
+    here, there = density.value(ends), finer.value(ends)
     with np.errstate(invalid="ignore"):
         matter = np.maximum(here, there) > max(here.max(), there.max()) - TWICE_BELOW
         return bool((np.abs(here - there) > FAR)[matter].any())
