@@ -202,28 +202,33 @@ class Matching:
     @property
     def alone(self) -> bool:
         """True if no other parameters match as well."""
-        return not self._clocked and self.turning == 0.0
+        return not self._clocked and bool((self._turns < 0.5).all())
+
+    @property
+    def turning(self) -> float:
+        """Share of the prior by which states turn by half a period between two samples."""
+        return float(np.mean(self._turns >= 0.5))
 
     @cached_property
-    def turning(self) -> float:
-        """Share of the prior by which states turn by half a period between two samples.
+    def _turns(self) -> Array:
+        """Most turns between two samples for each draw from the prior, by the eigenvalues of f_x.
 
-        By the eigenvalues of f_x for draws from the prior.
-
-        A nonlinear system that turns once more between samples of all its states comes to others.
-        Where f_x is not finite everything may turn.
+        They are nan where f_x is not finite. A nonlinear system that turns once more between
+        samples of all its states comes to others.
         """
-        if self._clocked or not self._periodic:
-            return 0.0
-        some = np.linspace(0, len(self._x) - 1, POINTS).astype(int)
         values = self.prior.natural(self._draws[:TURNING])
+        turns = np.zeros(len(values))
+        if self._clocked or not self._periodic:
+            return turns
+        some = np.linspace(0, len(self._x) - 1, POINTS).astype(int)
         x = np.broadcast_to(self._x[some], (len(values), POINTS, self._n))
         by = self._rate.with_derivatives(x, self._u[some], self._t[some], values)[1]
         by = by[..., : self._n]
-        if not np.isfinite(by).all():
-            return 1.0
-        turned = np.abs(np.linalg.eigvals(by).imag).max(axis=(1, 2)) * self._interval
-        return float(np.mean(turned >= np.pi))
+        known = np.isfinite(by).all(axis=(1, 2, 3))
+        turns[~known] = np.nan
+        fastest = np.abs(np.linalg.eigvals(by[known]).imag).max(axis=(1, 2))
+        turns[known] = fastest * self._interval / (2.0 * np.pi)
+        return turns
 
     def tops(self) -> Array:
         """Return the highest points of different hills, (S, d), the highest first."""

@@ -308,7 +308,7 @@ def searched_on(
 
     def of_all(again: Sequence[Found]) -> list[Found]:
         return [
-            one.followed_by(again[place[end]])
+            one.followed_by(again[int(place[end])])
             if near[end]
             else replace(one, log_density=float(there[end]))
             for one, end in zip(found, of_search, strict=True)
