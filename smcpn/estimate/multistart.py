@@ -23,7 +23,7 @@ from smcpn.estimate.lifted.measurements import difference_variances
 from smcpn.estimate.lifted.starts import lifted_ends
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.matched import Matched
-from smcpn.estimate.search import AUTOMATIC, LIMIT, Found, Search
+from smcpn.estimate.search import AUTOMATIC, DIVERGES, LIMIT, Found, Search
 from smcpn.model.problem import Problem
 from smcpn.results.ends import TWICE_BELOW, as_high, heights
 from smcpn.results.maximum import StartResult
@@ -308,9 +308,7 @@ def searched_on(
 
     def of_all(again: Sequence[Found]) -> list[Found]:
         return [
-            one.followed_by(again[int(place[end])])
-            if near[end]
-            else replace(one, log_density=float(there[end]))
+            one.followed_by(again[int(place[end])]) if near[end] else _stays(one, float(there[end]))
             for one, end in zip(found, of_search, strict=True)
         ]
 
@@ -321,6 +319,12 @@ def searched_on(
     if search == AUTOMATIC and not undoubted(density, of_all(again)):
         again = _lifted(climb, density, ends[near], stages, iterations, again)
     return of_all(again)
+
+
+def _stays(one: Found, log_density: float) -> Found:
+    """Return an end with its log density by other steps; a failure where these diverge."""
+    reason = one.reason if np.isfinite(log_density) else DIVERGES
+    return replace(one, log_density=log_density, reason=reason)
 
 
 def _lifted(
