@@ -23,6 +23,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+from smcpn.checkpoint.payload import arrays_of
 
 import smcpn
 from benchmarks.attack.child import SECONDS, Ended, ended
@@ -30,7 +31,6 @@ from benchmarks.rows import Row, Study, at_least, at_most
 from smcpn.checkpoint import data_fingerprint, model_fingerprint, restored_problem, restored_records
 from smcpn.checkpoint.container import HEADER_BYTES, KINDS
 from smcpn.checkpoint.inspection import inspect
-from smcpn.checkpoint.payload import arrays_of
 from smcpn.io.plain import read_plain
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.run.resume import load, resume
