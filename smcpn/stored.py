@@ -54,6 +54,18 @@ class Reading:
     sizes: dict[str, int] = field(default_factory=dict[str, int])
     given: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
+    def size(self, name: str) -> int:
+        """Return a size.
+
+        Raises
+        ------
+        ValueError
+            If no array before tells it.
+        """
+        if name not in self.sizes:
+            raise ValueError(f"is as long as {name}, which is not known")
+        return self.sizes[name]
+
 
 @dataclass(frozen=True)
 class Bounds:
@@ -84,18 +96,18 @@ class Bounds:
         return core_schema.with_info_after_validator_function(self._number, handler(source))
 
     def _number(self, value: Any, info: ValidationInfo) -> Any:
-        self.check(np.asarray(value), _reading(info).sizes)
+        self.check(np.asarray(value), _reading(info))
         return value
 
-    def check(self, values: NDArray[Any], sizes: dict[str, int]) -> None:
+    def check(self, values: NDArray[Any], reading: Reading) -> None:
         """Refuse other values.
 
         Raises
         ------
         ValueError
         """
-        most = sizes[self.most] if isinstance(self.most, str) else self.most
-        most = sizes[self.below] - 1 if self.below else most
+        most = reading.size(self.most) if isinstance(self.most, str) else self.most
+        most = reading.size(self.below) - 1 if self.below else most
         # Sums of weights exceed what they are by rounding.
         slack = 1e-9 * max(1.0, abs(most)) if values.dtype.kind == "f" and most < LARGEST else 0.0
         inside = (values >= self.least - slack) & (values <= most + slack)
@@ -141,7 +153,7 @@ class Shaped:
             known = reading.sizes.setdefault(side, length) if isinstance(side, str) else side
             if known is not None and length != known:
                 raise ValueError(f"has the shape {values.shape}, where {side} is {known}")
-        self.bounds.check(values, reading.sizes)
+        self.bounds.check(values, reading)
         return values
 
 
