@@ -23,8 +23,6 @@ from typing import Any
 
 import h5py
 import numpy as np
-from smcpn.checkpoint.records import read_records
-from smcpn.checkpoint.run import Header
 
 import smcpn
 from benchmarks.attack.child import SECONDS, Ended, ended
@@ -33,6 +31,8 @@ from smcpn.checkpoint import data_fingerprint, model_fingerprint
 from smcpn.checkpoint.codec import TEXT, decoded
 from smcpn.checkpoint.container import HEADER_BYTES, KINDS
 from smcpn.checkpoint.inspection import inspect
+from smcpn.checkpoint.records import read_records
+from smcpn.checkpoint.run import Header
 from smcpn.io.plain import read_plain
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.run.resume import load, resume

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.arguments import Numbers, Positive, Probability, checked
 from smcpn.card import Card, WithCard
@@ -271,7 +272,7 @@ class StateSpace(WithCard):
         InputError
             As `bode`.
         """
-        from smcpn.report.bode import bode_figure
+        from smcpn.report.responses import bode_figure
 
         return bode_figure(self.bode(frequencies), self.inputs, self.outputs, self._heading)
 
@@ -316,7 +317,7 @@ class StateSpace(WithCard):
         InputError
             As `step`.
         """
-        from smcpn.report.step import step_figure
+        from smcpn.report.responses import step_figure
 
         return step_figure(self.step(duration), self.inputs, self.outputs, self._heading)
 
@@ -325,12 +326,12 @@ class StateSpace(WithCard):
         here = (self.A, self.B, self.C, self.D, self.state, self.output, self.delay)
         return Matrices(*(one[None] for one in here))
 
+    @override
     def card(self) -> Card:
-        """See `WithCard.card`."""
         return Card(self._heading, self._pole_rows(), [*self._point(), "all: print(x.summary())"])
 
+    @override
     def picture(self) -> Figure | None:
-        """See `WithCard.picture`."""
         return self.plot_bode() if self.inputs else None
 
     def summary(self) -> str:

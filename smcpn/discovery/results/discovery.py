@@ -1,4 +1,4 @@
-"""What `smcpn.discover` returns: models with probabilities, and coefficients averaged over them."""
+"""Result of `smcpn.discover`: models with probabilities, coefficients averaged over them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.arguments import Count, Index, Seed, check_fields, checked
 from smcpn.card import Card, WithCard
@@ -124,8 +125,8 @@ class Discovery(WithCard):
     def __str__(self) -> str:
         return summary(self)
 
+    @override
     def card(self) -> Card:
-        """See `WithCard.card`."""
         rows = [["model", "probability", "terms"], *(
             [str(k), as_probability(model.probability), str(len(model.names))]
             for k, model in enumerate(self.models[:FEW_MODELS])
@@ -138,11 +139,11 @@ class Discovery(WithCard):
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the most probable model is usable, by what it leaves of the data."""
+        """Verdict on the most probable model, by what it leaves of the data."""
         return verdict_of(self)
 
+    @override
     def picture(self) -> Figure | None:
-        """See `WithCard.picture`."""
         return self.plot()
 
     @property
@@ -155,7 +156,7 @@ class Discovery(WithCard):
 
     @property
     def measure(self) -> str:
-        """What `inclusion` holds: ``"probability"``, or ``"level"`` with a shrinkage prior."""
+        """Kind of `inclusion`: ``"probability"``, or ``"level"`` with a shrinkage prior."""
         return "probability" if self.posterior is None else "level"
 
     @cached_property
@@ -191,7 +192,7 @@ class Discovery(WithCard):
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """What each output measures: a state, or a sum of states."""
+        """Quantity that each output measures: a state, or a sum of states."""
         return output_names(self.observe, self.system.candidates.states)
 
     @property

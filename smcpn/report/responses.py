@@ -1,4 +1,4 @@
-"""Bode diagram of a linear model with the band of its draws."""
+"""Bode diagram and step response of a linear model, with the band of its draws."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from smcpn.report.style import DARK, LIGHT, figure, plain, styled, with_unit
 from smcpn.simulation.state_space import Bode
+from smcpn.simulation.step_response import StepResponse
 from smcpn.units import frequency_unit
 
 Array = NDArray[np.float64]
@@ -68,3 +69,26 @@ def draw_band(axes: Axes, x: Array, curve: Array, lower: Array, upper: Array) ->
     if x[0] < x[-1]:
         axes.set_xlim(float(x[0]), float(x[-1]))
     axes.grid(visible=True, which="major", lw=0.3, color=LIGHT)
+
+
+@styled
+def step_figure(
+    step: StepResponse, inputs: Sequence[str], outputs: Sequence[str], title: str = ""
+) -> Figure:
+    """Response over time, a row of axes for every output and a column for every input."""
+    q, m = step.response.shape[1:]
+    drawing = figure(0.6 + 2.0 * q)
+    panels = drawing.subplots(q, m, sharex=True, sharey="row", squeeze=False)
+    lower, upper = step.interval()
+    for i in range(q):
+        for j in range(m):
+            axes, at = panels[i, j], (slice(None), i, j)
+            draw_band(axes, step.t, step.response[at], lower[at], upper[at])
+            axes.set_title(f"{plain(inputs[j])} to {plain(outputs[i])}")
+        panels[i, 0].set_ylabel("step response")
+    for axes in panels[-1]:
+        axes.set_xlabel(with_unit("time", step.t_unit))
+    drawing.suptitle(plain(title), fontsize=9.0)
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    drawing.legend(handles, labels, loc="outside lower left", ncols=2)
+    return drawing
