@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, asdict, dataclass, fields, replace
-from typing import Any, ClassVar, Self, cast
-
-from pydantic import GetCoreSchemaHandler
-from pydantic_core import CoreSchema
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from smcpn.errors import InputError, one_of, real_number, shown, whole_number
-from smcpn.stored import by_document
 from smcpn.units import duration
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
 
 MAX_STEPS = 1024
 LEAST_TOLERANCE = 1e-11
@@ -70,6 +70,9 @@ class Solver:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        # Not before: every command imports the names of solvers, and few of them read a file.
+        from smcpn.stored import by_document
+
         return by_document(solver_of, solver_document, handler)
 
     def __repr__(self) -> str:
