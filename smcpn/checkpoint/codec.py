@@ -26,6 +26,7 @@ from smcpn.errors import InputError
 from smcpn.io.plain import Group
 from smcpn.model.prior import Prior
 from smcpn.settings import Plan, RunSnapshot, solver_document, solver_of
+from smcpn.version import __version__
 
 PROCESSOR = "processor"
 """What kernels are compiled for, by name and fingerprint of its features, among the versions."""
@@ -33,8 +34,6 @@ PROCESSOR = "processor"
 
 def versions() -> dict[str, str]:
     """Return the versions of the packages that a result is computed with, and the processor."""
-    from smcpn import __version__
-
     return {
         "smcpn": __version__,
         "python": platform.python_version(),

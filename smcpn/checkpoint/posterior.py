@@ -28,6 +28,7 @@ from smcpn.checkpoint.problem import (
 )
 from smcpn.checkpoint.schema import CHAINS, DRAWS, Sizes, checked
 from smcpn.errors import InputError, NotStorableError
+from smcpn.files import file_path
 from smcpn.io.plain import Group
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.likelihood.shift import DiscretisationShift
@@ -110,14 +111,15 @@ class PosteriorDocument(Document):
     records: list[Any]
 
 
-def write_posterior(path: Path, posterior: Posterior) -> None:
-    """Write the file of a posterior under its lock.
+def save_posterior(posterior: Posterior, path: str | Path) -> Path:
+    """Write the file of a posterior under its lock, and return its path.
 
     Raises
     ------
     InputError
         If the file cannot be written, or the problem cannot be stored.
     """
+    path = file_path("path", path)
     if not path.parent.is_dir():
         raise InputError(f"{path}: the folder does not exist, make it first", argument="path")
     try:
@@ -149,6 +151,7 @@ def write_posterior(path: Path, posterior: Posterior) -> None:
         }
     arrays = {f"{part}/{name}": values for part in parts for name, values in parts[part].items()}
     save(path, POSTERIOR, encoded(POSTERIOR, Payload({"posterior": document}, arrays)))
+    return path
 
 
 NUMBERS = ("learning_rate", "log_evidence", "log_evidence_se")

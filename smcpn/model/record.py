@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from smcpn.arguments import check_fields, checked, whole
 from smcpn.card import Card, WithCard
 from smcpn.errors import InputError, real_number, shown
+from smcpn.late_binding import late_bound
 from smcpn.units import duration, time_unit
 
 if TYPE_CHECKING:
@@ -299,11 +300,10 @@ class Record(WithCard):
         """See `WithCard.picture`: its inputs and outputs."""
         return self.plot()
 
+    @late_bound
     def plot(self) -> Figure:
         """Plot inputs and outputs over time."""
-        from smcpn.report.record import record_figure
-
-        return record_figure(self)
+        ...
 
     def __repr__(self) -> str:
         spacing = (

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from smcpn.arguments import Count, FileName, Index, Seed, checked
 from smcpn.errors import InputError
-from smcpn.files import file_path
 from smcpn.interop.arviz import to_arviz
-from smcpn.model.record import Record, by_name, trained_on
+from smcpn.late_binding import late_bound
+from smcpn.model.record import Record
 from smcpn.results.draws import WeightedDraws
 from smcpn.results.handed_over import HandedOver
 from smcpn.results.robust import Robust, robust_of
@@ -20,13 +20,16 @@ from smcpn.simulation.initialisation import simulate_started
 from smcpn.simulation.particles import Simulation, simulate_particles
 from smcpn.simulation.sampled import StateFilter, predict_particles
 from smcpn.simulation.states import States, states_of_particles
-from smcpn.status import status
 from smcpn.validation import Validation, frequency_response, validate
 from smcpn.validation.sandwich import Sandwich, sandwich
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+AT_THE_END = (
+    "There is a posterior of the whole record only: method='ibis' shows it after every sample."
+)
+"""Sentence on a run that has no path over the samples."""
 DRAWN = 8
 """Parameters up to which a notebook shows their densities."""
 
@@ -233,6 +236,7 @@ class Posterior(WeightedDraws, HandedOver):
         """Export to ArviZ as an equally weighted sample; see `smcpn.interop.arviz.to_arviz`."""
         return to_arviz(self, self.problem, seed)
 
+    @late_bound
     def save(self, path: FileName) -> Path:
         """Write everything of this posterior to an HDF5 file, and return its path.
 
@@ -251,11 +255,7 @@ class Posterior(WeightedDraws, HandedOver):
         >>> posterior.save("p.h5")  # doctest: +SKIP
         >>> smcpn.load("p.h5").summary()  # doctest: +SKIP
         """
-        from smcpn.checkpoint.posterior import write_posterior
-
-        file = file_path("path", path)
-        write_posterior(file, self)
-        return file
+        ...
 
     def _particles(self) -> Posterior:
         return self
@@ -329,11 +329,10 @@ class Posterior(WeightedDraws, HandedOver):
         """Godambe's covariance of the unconstrained coordinates, see `robust`."""
         return sandwich(self.problem, self.solver, self.likelihood, self.theta, self.log_weights)
 
+    @late_bound
     def plot_parameters(self, truth: Mapping[str, Any] | None = None) -> Figure:
         """Plot prior against posterior, in units of the ``truth`` where it is known."""
-        from smcpn.report.parameters import parameters_figure
-
-        return parameters_figure(self, truth)
+        ...
 
     def picture(self) -> Figure | None:
         """See `WithCard.picture`: the parameters, or the prediction where none has a density."""
@@ -341,28 +340,26 @@ class Posterior(WeightedDraws, HandedOver):
             return self.simulate(self.problem.records[0]).picture()
         return self.plot_parameters()
 
+    @late_bound
     def plot_corner(self, truth: Mapping[str, Any] | None = None) -> Figure:
         """Plot every pair of parameters."""
-        from smcpn.report.parameters import corner_figure
+        ...
 
-        return corner_figure(self, truth)
-
+    @late_bound
     def plot_run(self) -> Figure:
         """Plot effective sample size, rejuvenations and log-evidence over the samples.
 
         A run that has a posterior at the end only shows its weights and moves instead:
         ``identify(..., method="ibis")`` has one after every sample.
         """
-        from smcpn.report.sampler import run_figure
-
-        return run_figure(self)
+        ...
 
     @property
     def run_caption(self) -> str:
-        """What `plot_run` shows, in a sentence."""
-        from smcpn.report.sampler import run_caption
-
-        return run_caption(self)
+        """Sentence on the figure of `plot_run`."""
+        if len(self.path_samples) > 1:
+            return "How the sampler went through the record."
+        return f"How the particles got to the posterior. {AT_THE_END}"
 
     def plot_prediction(
         self, record: Record, observe: Any = None, output: Index | None = None
@@ -372,9 +369,7 @@ class Posterior(WeightedDraws, HandedOver):
 
     def plot_innovations(self, output: Index = 0) -> Figure:
         """Plot the normalised innovations of the records learned from, and their correlations."""
-        from smcpn.report.residuals import innovations_figure
-
-        return innovations_figure(self.validate(), output)
+        return self.validate().plot(output)
 
     def plot_frf(
         self, record: Record | None = None, observe: Any = None, output: Index = 0
@@ -393,18 +388,15 @@ class Posterior(WeightedDraws, HandedOver):
         InputError
             If the record has no frequency response.
         """
-        from smcpn.report.residuals import frequency_figure
-
         chosen = self.problem.records[0] if record is None else record
         simulated = self.simulate(chosen, observe=observe).mean
-        return frequency_figure(frequency_response(chosen, simulated, output))
+        return frequency_response(chosen, simulated, output).plot()
 
     def plot_error_budget(self, output: Index = 0) -> Figure:
         """Plot the solver's share of the innovation variance, and what finer steps change."""
-        from smcpn.report.residuals import error_budget_figure
+        return self.validate().plot_error_budget(output)
 
-        return error_budget_figure(self.validate(), output)
-
+    @late_bound
     def report(
         self,
         path: str | Path,
@@ -457,43 +449,4 @@ class Posterior(WeightedDraws, HandedOver):
         InputError
             If the file cannot be written, or a test does not fit the problem.
         """
-        from smcpn.report.html import write_report
-        from smcpn.report.page import check_destination, figure_folder
-        from smcpn.report.parameters import check_truth
-
-        check_destination(path)
-        folder = None if figures is None else figure_folder(figures)
-        check_truth(self, truth)
-        with status(progress) as say:
-            say("report: simulations")
-            simulations = {
-                name: test if isinstance(test, Simulation) else self.simulate(test, observe=observe)
-                for name, test in _named(tests, self.problem.records).items()
-            }
-            disturbed = self.problem.model.process_noise is not None
-            states = [self.states(one) for one in self.problem.records] if disturbed else []
-            say("report: validation")
-            try:
-                validation = self.validate()
-            except InputError:
-                # A density that is neither about the output nor of counts has no innovations.
-                if self.problem.model.density is None:
-                    raise
-                validation = None
-            return write_report(
-                self, path, simulations, validation, published=published or {},
-                truth=truth, title=title, likelihoods=likelihoods, robust=robust, states=states,
-                figures=folder,
-            )  # fmt: skip
-
-
-def _named(
-    tests: Record | Sequence[Record] | Mapping[str, Record | Simulation] | None,
-    learned: Sequence[Record],
-) -> Mapping[str, Record | Simulation]:
-    """Return what a report scores, by name."""
-    if tests is None:
-        return trained_on(learned)
-    if isinstance(tests, Mapping):
-        return tests
-    return by_name([tests] if isinstance(tests, Record) else tests)
+        ...

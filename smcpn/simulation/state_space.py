@@ -15,6 +15,7 @@ from smcpn.arguments import Numbers, Positive, Probability, checked
 from smcpn.card import Card, WithCard
 from smcpn.columns import align, counted
 from smcpn.errors import InputError
+from smcpn.late_binding import late_bound
 from smcpn.simulation.step_response import StepResponse, duration_of, step_responses, step_times
 from smcpn.units import frequency_unit
 
@@ -258,6 +259,7 @@ class StateSpace(WithCard):
             self.t_unit,
         )
 
+    @late_bound
     def plot_bode(self, frequencies: Numbers | None = None) -> Figure:
         """Plot magnitude and phase from every input to every output, with their 95 % bands.
 
@@ -271,9 +273,7 @@ class StateSpace(WithCard):
         InputError
             As `bode`.
         """
-        from smcpn.report.bode import bode_figure
-
-        return bode_figure(self.bode(frequencies), self.inputs, self.outputs, self._heading)
+        ...
 
     def step(self, duration: Positive | None = None) -> StepResponse:
         """Return the response to a step of one in each input, at the mean parameters and of draws.
@@ -303,6 +303,7 @@ class StateSpace(WithCard):
             )
         return StepResponse(t, response, step_responses(self.draws, t), self.t_unit)
 
+    @late_bound
     def plot_step(self, duration: Positive | None = None) -> Figure:
         """Plot the step response from every input to every output, with its 95 % band.
 
@@ -316,9 +317,7 @@ class StateSpace(WithCard):
         InputError
             As `step`.
         """
-        from smcpn.report.step import step_figure
-
-        return step_figure(self.step(duration), self.inputs, self.outputs, self._heading)
+        ...
 
     def _at_mean(self) -> Matrices:
         """The model at the mean parameters as the only draw."""
@@ -327,7 +326,7 @@ class StateSpace(WithCard):
 
     def card(self) -> Card:
         """See `WithCard.card`."""
-        return Card(self._heading, self._pole_rows(), [*self._point(), "all: print(x.summary())"])
+        return Card(self.heading, self._pole_rows(), [*self._point(), "all: print(x.summary())"])
 
     def picture(self) -> Figure | None:
         """See `WithCard.picture`."""
@@ -341,10 +340,11 @@ class StateSpace(WithCard):
             if matrix.size
         ]
         table = align(self._pole_rows(), left=())
-        return "\n".join([self._heading, *self._point(), "", table, "", *matrices])
+        return "\n".join([self.heading, *self._point(), "", table, "", *matrices])
 
     @property
-    def _heading(self) -> str:
+    def heading(self) -> str:
+        """The model and its operating point in a line."""
         where = "an equilibrium" if self.at_rest else "a point that is no equilibrium"
         return (
             f"'{self.name}' linearised at {where}: {counted(len(self.states), 'state')}, "

@@ -29,10 +29,10 @@ from smcpn.discovery.results.printed import (
 from smcpn.discovery.results.residuals import verdict_of
 from smcpn.discovery.shrinkage.posterior import ShrunkPosterior
 from smcpn.errors import InputError, one_of, whole_number
+from smcpn.late_binding import late_bound
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record
 from smcpn.simulation.particles import Simulation
-from smcpn.status import status
 from smcpn.validation import Verdict
 
 if TYPE_CHECKING:
@@ -329,18 +329,17 @@ class Discovery(WithCard):
         """
         return PEERS[one_of("peer", peer, PEERS)](self)
 
+    @late_bound
     def plot(self) -> Figure:
         """Plot the data and the path of the most probable model, a column for each record."""
-        from smcpn.report.discovery import path_figure
+        ...
 
-        return path_figure(self)
-
+    @late_bound
     def plot_inclusion(self) -> Figure:
         """Plot the probability of each term with its coefficient, the most probable first."""
-        from smcpn.report.discovery import inclusion_figure
+        ...
 
-        return inclusion_figure(self)
-
+    @late_bound
     def report(
         self,
         path: str | Path,
@@ -371,10 +370,4 @@ class Discovery(WithCard):
         InputError
             If the file cannot be written, or a test does not fit.
         """
-        from smcpn.report.discovery_page import write_discovery
-        from smcpn.report.page import check_destination, figure_folder
-
-        check_destination(path)
-        folder = None if figures is None else figure_folder(figures)
-        with status(progress):
-            return write_discovery(self, path, tests or {}, title, folder)
+        ...
