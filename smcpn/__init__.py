@@ -9,7 +9,7 @@ from smcpn.version import __version__ as __version__
 # of them together, with numba and scipy.stats, take a second.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-# What draws a result, or writes a file of it, by the method that it is called for.
+# What draws a result, writes a file of it or reads it, by the method that it is called for.
 late_binding.FUNCTIONS |= {
     "Discovery.plot": "smcpn.report.discovery:path_figure",
     "Discovery.plot_inclusion": "smcpn.report.discovery:inclusion_figure",
@@ -24,6 +24,7 @@ late_binding.FUNCTIONS |= {
     "Posterior.report": "smcpn.report.html:write_report",
     "Posterior.save": "smcpn.checkpoint.posterior:save_posterior",
     "PriorPrediction.plot": "smcpn.report.trajectories:prior_figure",
+    "Record.from_dataframe": "smcpn.io.dataframe:records_of",
     "Record.plot": "smcpn.report.record:record_figure",
     "Simulation.picture": "smcpn.report.trajectories:outputs_figure",
     "Simulation.plot": "smcpn.report.trajectories:simulation_figure",

@@ -1,4 +1,4 @@
-"""Methods whose bodies stand in a higher layer: those that draw a result or write a file of it.
+"""Methods whose bodies stand in a higher layer: those that draw a result, write it or read it.
 
 A class has the signature and the docstring of such a method; a table in ``smcpn/__init__.py`` names
 the function that is called in its place, and whose module is imported then.
