@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from smcpn.discovery.results.discovery import Discovery
 from smcpn.discovery.results.models import ModelTable
 from smcpn.discovery.results.notation import as_probability
 from smcpn.discovery.results.printed import LEAST_INCLUSION, equation_lines
@@ -26,9 +27,6 @@ from smcpn.report.page import (
 from smcpn.report.plots import Plot, path_plots, simulation_figure
 from smcpn.simulation.particles import Simulation
 from smcpn.status import status
-
-if TYPE_CHECKING:
-    from smcpn.discovery.results.discovery import Discovery
 
 TEMPLATE = "discovery.html"
 LEARNED = 2
