@@ -35,8 +35,7 @@ from smcpn.report.parameters import check_truth, corner_figure, parameters_figur
 from smcpn.report.plots import Plot, innovation_plots, simulation_figure, states_figure
 from smcpn.report.residuals import error_budget_figure, frequency_figure, innovations_figure
 from smcpn.results.draws import WeightedDraws
-from smcpn.results.posterior import Posterior
-from smcpn.results.robust import Robust
+from smcpn.results.posterior import Posterior, Robust
 from smcpn.results.scores import Score, score_table, scores_of, with_tests
 from smcpn.results.summary import shortened
 from smcpn.simulation.particles import Simulation

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from smcpn.arguments import Count, Seed, checked
 from smcpn.interop.arviz import exported, observed
 from smcpn.late_binding import late_bound
-from smcpn.results.posterior import Posterior
-from smcpn.results.robust import Robust
+from smcpn.results.posterior import Posterior, Robust
 from smcpn.results.tables import dataframe
 
 if TYPE_CHECKING:
