@@ -188,7 +188,7 @@ class _Layout:
         )
 
     def _moments(self, shared: Block) -> Block:
-        """What else a sample yields."""
+        """Block of the mean and covariance that a sample yields beside its log density."""
         graph = self.moments
         assert graph is not None
         read = graph.read(Level.LANE)

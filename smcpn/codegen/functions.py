@@ -347,7 +347,7 @@ def tan(x: Term) -> Term:
 
 
 class _Turns(NamedTuple):
-    """What a large angle is reduced by: 2^unit quarter turns, from so many quarter turns on."""
+    """Quarter turns by which a large angle is reduced: 2^unit of them, from so many on."""
 
     unit: int
     origin: int

@@ -100,7 +100,7 @@ class Rows:
         return self, first, last
 
     def first(self, samples: int) -> Rows:
-        """Those of so many samples from the first on."""
+        """Rows of so many samples from the first on."""
         steps = int(self.begins[samples - 1])
         return replace(
             self,
@@ -119,7 +119,7 @@ class Rows:
 
     @cached_property
     def addresses(self) -> tuple[int, ...]:
-        """Where intervals, inputs, gains, samples and begins are."""
+        """Addresses of intervals, inputs, gains, samples and begins."""
         rows = (self.intervals, self.inputs, self.gains, self.samples)
         begins: int = self.begins.__array_interface__["data"][0]
         return (*(address(array) for array in rows), begins)
@@ -214,17 +214,17 @@ class CompiledKernel:
 
     @property
     def addresses(self) -> tuple[int, int]:
-        """Where ``start`` and ``advance`` are, for compiled code that calls them."""
+        """Addresses of ``start`` and ``advance``, for compiled code that calls them."""
         return self.native.addresses
 
     def with_constants(self, values: tuple[float, ...]) -> Self:
-        """The same compiled code with other values of the program's constants."""
+        """Copy of the compiled code with other values of the program's constants."""
         other = copy(self)
         other.constant_values = values
         return other
 
     def with_threads(self, threads: int | None) -> Self:
-        """The same compiled code on other threads."""
+        """Copy of the compiled code on other threads."""
         other = copy(self)
         other.threads = threads
         return other
@@ -423,13 +423,13 @@ class LaneKernel(CompiledKernel):
         _log.log(level, "kernel of %d lanes ready after %.2f s", self.lanes, seconds)
 
     def with_constants(self, values: tuple[float, ...]) -> Self:
-        """The same compiled code with other values of the program's constants."""
+        """Copy of the compiled code with other values of the program's constants."""
         other = super().with_constants(values)
         other.program = replace(self.program, constant_values=values)
         return other
 
     def detached(self) -> CompiledKernel:
-        """The same code on one thread, without the graphs: it can be pickled."""
+        """Copy on one thread, without the graphs, which can be pickled."""
         return CompiledKernel(self.native, self.sizes, self.constant_values, threads=1)
 
 

@@ -228,7 +228,7 @@ class Shared:
         }
 
     def of(self, block: Block) -> Shared:
-        """Those that a block takes."""
+        """Shared values that a block takes."""
         other = copy(self)
         other.values = {value: self.values[value] for value in block.arguments}
         return other

@@ -93,7 +93,7 @@ class LaneProgram:
 
     @property
     def in_step(self) -> bool:
-        """Whether all particles take the same steps."""
+        """True if all particles take the same steps."""
         return self.left is None and not self.control
 
 

@@ -53,10 +53,14 @@ class Code:
         return received, (self.name, self.target, self.content)
 
     def function(self, name: str, count: int) -> Any:
-        """Return a function of `ctypes` that takes so many integers, or addresses."""
-        return ctypes.CFUNCTYPE(None, *([ctypes.c_int64] * count))(
-            self.engine.get_function_address(name)
-        )
+        """Return a function of `ctypes` that takes so many integers, and lets other threads run."""
+        kind = ctypes.CFUNCTYPE(None, *([ctypes.c_int64] * count))
+        return kind(self.engine.get_function_address(name))
+
+    def brief_function(self, name: str, count: int) -> Any:
+        """Return a function of `ctypes` as `function`, during which no other thread runs Python."""
+        kind = ctypes.PYFUNCTYPE(None, *([ctypes.c_int64] * count))
+        return kind(self.engine.get_function_address(name))
 
 
 @dataclass(frozen=True)
@@ -68,13 +72,15 @@ class Native:
     advance, start : callable
         Functions of `ctypes`, which let other threads run; addresses and integers are passed as
         integers, as `smcpn.codegen.loops.ARGUMENTS` names them.
-    update : callable, optional
-        See `smcpn.codegen.weights.write_update`; where the program has moments.
+    update, brief_update : callable, optional
+        See `smcpn.codegen.weights.write_update`; where the program has moments. Other threads do
+        not run Python during the second one.
     """
 
     advance: Any
     start: Any
     update: Any
+    brief_update: Any
     code: Code
 
     @classmethod
@@ -84,6 +90,7 @@ class Native:
             code.function("advance", len(ARGUMENTS)),
             code.function("start", len(START_ARGUMENTS)),
             code.function("update", 4) if updates else None,
+            code.brief_function("update", 4) if updates else None,
             code,
         )
 

@@ -298,7 +298,7 @@ def _equal_steps(rows: NDArray[np.int64]) -> Iterable[tuple[int, int]]:
 def _goes_on(
     rows: NDArray[np.int64], begin: int, turns: tuple[int, int], first: int, length: int
 ) -> bool:
-    """Whether a run of rows is one more outer turn of those before it."""
+    """True if a run of rows is one more outer turn of those before it."""
     outer, inner = turns
     if length != inner or begin + outer * inner != first:
         return False

@@ -96,7 +96,8 @@ class RowCode:
         self._engine = loaded(
             f"rows\n{self._table.shape[1]}\n{text}", lambda module: self._write(module, *blocks)
         )
-        kind = ctypes.CFUNCTYPE(None, *([ctypes.c_int64] * 3))
+        # Python's lock is kept: to give it up takes longer than to write a row.
+        kind = ctypes.PYFUNCTYPE(None, *([ctypes.c_int64] * 3))
         self.write = kind(self._engine.get_function_address("rows"))
 
     def frame(self, measured: Array, rows: Rows, memory: Array) -> NDArray[np.int64]:

@@ -106,7 +106,7 @@ def _secret(place: Path) -> bytes:
 
 
 def _private(path: Path) -> bool:
-    """Whether a plain file is this user's and no other may read it."""
+    """True if a plain file is this user's and no other may read it."""
     status = path.lstat()
     if not hasattr(os, "geteuid"):
         return stat.S_ISREG(status.st_mode)

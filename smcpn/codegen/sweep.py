@@ -50,7 +50,7 @@ class SweepSizes:
 
     @classmethod
     def of(cls, plan: SweepPlan) -> SweepSizes:
-        """Those of a plan."""
+        """Sizes of a plan."""
         return cls(**{field.name: getattr(plan, field.name) for field in fields(cls)})
 
 
@@ -199,7 +199,7 @@ class SweepKernel:
         return totals, self.gradient(forward, theta, rows, *slopes)
 
     def numbers(self, forward: CompiledKernel, theta: Array) -> Array:
-        """What the particles compute once, and the constants, (w, N)."""
+        """Numbers that the particles compute once, and the constants, (w, N)."""
         return self._ends.numbers(theta, np.array(forward.constant_values))
 
     def gradient(
@@ -234,7 +234,7 @@ def _aligned(array: Array) -> int:
 
 @dataclass
 class _Ends:
-    """What is computed once for a particle, or once for a record of it."""
+    """Values that are computed once for a particle, or once for a record of it."""
 
     hoisted: Hoisted
 

@@ -224,13 +224,13 @@ class _Sweep:
         return {"r": ("inputs", step), "g": ("gains", gain)}
 
     def _place(self, sample: Any, intervals: Any) -> Any:
-        """Where on the tape the state at a sample is, after so many intervals."""
+        """Place on the tape of the state at a sample, after so many intervals."""
         made = self._made
         steps = made.builder.load(made.at(made["begins"], sample))
         return self._place_after(steps, intervals)
 
     def _place_of_step(self, before: Any, step: Any) -> Any:
-        """Where on the tape the state before a step is, after the beginning of its interval."""
+        """Place on the tape of the state before a step, after the beginning of its interval."""
         return self._place_after(step, self._made.sum(before, number(1)))
 
     def _place_after(self, steps: Any, intervals: Any) -> Any:

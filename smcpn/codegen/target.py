@@ -43,7 +43,7 @@ class Target(NamedTuple):
 
     @property
     def fused(self) -> bool:
-        """Whether it multiplies and adds with one rounding."""
+        """True if it multiplies and adds with one rounding."""
         return "fma" in self._features or self.triple.startswith(("aarch64", "arm64"))
 
     @property
@@ -56,7 +56,7 @@ class Target(NamedTuple):
         return f"{self.cpu}-{digest[:8]}"
 
     def missing(self, machine: Target) -> list[str]:
-        """What a machine lacks to run code of this target; empty where it can."""
+        """Features that a machine lacks to run code of this target; empty where it can."""
         if self.triple.split("-")[0] != machine.triple.split("-")[0]:
             return [self.triple]
         return sorted(self._needed - machine._needed)

@@ -69,7 +69,7 @@ def rebuilt(value: Any, given: Iterator[Any]) -> Any:
 
 
 def _make(value: Any) -> tuple[Any, ...]:
-    """What a translation depends on of a value."""
+    """Properties of a value that a translation depends on."""
     if isinstance(value, tuple) and not isinstance(value, View):
         return (type(value), *map(_make, value))
     return (type(value).__name__, *(str(leaf.type) for leaf in leaves(value)))
@@ -354,7 +354,7 @@ class _Body:
                 raise TypeError(f"cannot translate: {ast.unparse(node)}")
 
     def _known(self, node: ast.expr) -> Any:
-        """What a name means outside of the function."""
+        """Object that a name means outside of the function."""
         if isinstance(node, ast.Attribute):
             return getattr(self._known(node.value), node.attr)
         assert isinstance(node, ast.Name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,10 @@ from smcpn.codegen.target import Target, target
 from smcpn.codegen.weights import FRAME, WEIGHT_ROWS, write_weigh
 
 Array = NDArray[np.float64]
+
+BRIEF = 1e-4
+"""Seconds of a call below which other threads wait for it: one that reads a source takes Python's
+lock whenever it is given up, and holds it for longer than that."""
 
 
 @cache
@@ -97,7 +102,7 @@ class Population:
 
     @property
     def innovation(self) -> Array:
-        """What was measured less its prediction, in predictive standard deviations, (q,).
+        """Measured values less their prediction, in predictive standard deviations, (q,).
 
         Of the last sample, predicted with the weights before it; nan where missing.
         """
@@ -147,7 +152,7 @@ class Update:
         self.moments = np.empty((program.moments.numel(), n))
         self.latest: Population | None = None
         increments = np.empty(n)
-        self._update, self._begin = kernel.native.update, begin
+        self._native, self._call, self._begin = kernel.native, self._timed, begin
         self.samples = range(begin + (begin > 0), begin + len(rows))
         intervals, inputs, gains, samples, begins = rows.addresses
         work, work_address = kernel.work_array()
@@ -177,6 +182,13 @@ class Update:
         if before.sizes != self._sizes or sample not in self.samples:
             raise KernelArgumentError("the population or the sample is not of these rows")
         after = Population(*self._sizes)
-        self._update(self._frame_address, sample - self._begin, before.address, after.address)
+        self._call(self._frame_address, sample - self._begin, before.address, after.address)
         self.latest = after
         return after
+
+    def _timed(self, *numbers: int) -> None:
+        """Assimilate the first sample, and find out whether other threads are let run meanwhile."""
+        begin = time.perf_counter()
+        self._native.brief_update(*numbers)
+        brief = time.perf_counter() - begin < BRIEF
+        self._call = self._native.brief_update if brief else self._native.update

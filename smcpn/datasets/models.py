@@ -124,7 +124,7 @@ def _outflow(full, power):
 
 
 def _overflow(level):
-    """What flows over the rim, V/s: `OVERFLOW_RATE` times the excess, 0 below the rim.
+    """Flow over the rim, V/s: `OVERFLOW_RATE` times the excess, 0 below the rim.
 
     Within `RIM_WIDTH` of the rim it is a parabola that joins both.
     """

@@ -1,4 +1,4 @@
-"""What executors of the several libraries have of their own: size, repair, and names.
+"""Properties of executors of the several libraries: size, repair, and names.
 
 An engine that is defined registers itself under its library.
 """
@@ -12,6 +12,8 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, ClassVar, Self
+
+from typing_extensions import override
 
 from smcpn.distributed.tasks import Answer, Task
 from smcpn.errors import InputError, shown
@@ -57,7 +59,7 @@ class Engine(ABC):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing that was submitted will be answered."""
+        """True if nothing that was submitted will be answered."""
         return False
 
     def submit(self, task: Task) -> Future[Answer]:
@@ -84,12 +86,12 @@ class Standard(Engine):
     library = "concurrent"
 
     @property
+    @override
     def size(self) -> int:
-        """See `Engine.size`."""
         return getattr(self.executor, "_max_workers", UNKNOWN_SIZE)
 
     def renewed(self) -> Self | None:
-        """See `Engine.renewed`: processes of the same number, begun in the same way."""
+        """Executor with processes of the same number, begun in the same way."""
         old = self.executor
         if not isinstance(old, ProcessPoolExecutor):
             return None
@@ -106,12 +108,12 @@ class Loky(Engine):
     library, name = "loky", "loky"
 
     @property
+    @override
     def size(self) -> int:
-        """See `Engine.size`."""
         return self.executor._max_workers
 
+    @override
     def renewed(self) -> Self | None:
-        """See `Engine.renewed`."""
         import loky
 
         size, old = self.size, self.executor
@@ -120,12 +122,12 @@ class Loky(Engine):
         return type(self)(make(max_workers=size, timeout=old._timeout))
 
     def close(self) -> None:
-        """See `Engine.close`; a process may wait for ever for a lock of one that was killed."""
+        """Close it; a process may wait for ever for a lock of one that was killed."""
         self.executor.shutdown(kill_workers=True)
 
     @classmethod
     def open(cls, address: str) -> Any:
-        """See `Engine.open`: as many processes as the address says."""
+        """Executor with as many processes as the address says."""
         import loky
 
         if not address.isdecimal() or int(address) < 1:
@@ -147,7 +149,7 @@ class Dask(Engine):
 
     @property
     def size(self) -> int:
-        """See `Engine.size`; workers join and leave, and to ask costs as much as a task."""
+        """Number of workers, which join and leave; to ask costs as much as a task."""
         client = self.executor._client
         if client.status == "running" and time.monotonic() - self._asked > ASK_SECONDS:
             # A scheduler that does not answer loses the next tasks, and is found by that.
@@ -159,17 +161,17 @@ class Dask(Engine):
 
     @property
     def ended(self) -> bool:
-        """See `Engine.ended`: a client closes where its scheduler has been away for 30 s."""
+        """True if the client is closed: its scheduler has been away for 30 s."""
         return self.executor._client.status == "closed"
 
     def submit(self, task: Task) -> Future[Answer]:
-        """See `Engine.submit`; the dashboard shows the method."""
+        """Submit a task; the dashboard shows the method."""
         key = f"{task.__name__}-{task.number}-{id(self):x}"
         return self.executor.submit(task, pure=False, key=key)
 
     @classmethod
     def open(cls, address: str) -> Any:
-        """See `Engine.open`: of the scheduler at the address."""
+        """Client of the scheduler at the address."""
         from distributed import Client  # pyright: ignore
 
         if not address:
@@ -189,7 +191,7 @@ class Dask(Engine):
         return client.get_executor()
 
     def close(self) -> None:
-        """See `Engine.close`: of a client that was made by `open`."""
+        """Close a client that was made by `open`."""
         self.executor._client.close()
 
 
@@ -199,13 +201,13 @@ class MPI(Engine):
     library, name = "mpi4py", "mpi"
 
     @property
+    @override
     def size(self) -> int:
-        """See `Engine.size`."""
         return max(1, self.executor.num_workers)
 
     @classmethod
     def open(cls, address: str) -> Any:
-        """See `Engine.open`: of the ranks that mpiexec has started."""
+        """Pool of the ranks that mpiexec has started."""
         from mpi4py.futures import MPIPoolExecutor  # pyright: ignore[reportMissingImports]
 
         return MPIPoolExecutor()

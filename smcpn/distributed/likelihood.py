@@ -88,7 +88,7 @@ class _Distributed:
         return self._home.n_steps
 
     def start(self, values: Array) -> Array:
-        """See `Likelihood.start`."""
+        """State before the first sample, (k, N)."""
         return self._home.start(values)
 
     def _evaluated(self, batch: Batch, work: float, trial: Batch, tried: float) -> Arrays:
@@ -127,7 +127,7 @@ class _Distributed:
         return self._home.lanes
 
     def _pays(self, method: str, work: float, trial: Batch, tried: float) -> bool:
-        """Whether a batch costs more than to send it; a trial tells what is not known."""
+        """True if a batch costs more than to send it; a trial tells what is not known."""
         if not self._workers.home_seconds:
             return work > 0
         some = trial.take(slice(max(WITNESSES, self._unit(trial))))
@@ -143,7 +143,7 @@ class _Distributed:
         return min(TRIAL_SAMPLES, self.n_samples) / max(self.n_samples, 1)
 
     def _of(self, home: Any) -> Self:
-        """The same of another likelihood at home, which is as costly."""
+        """Proxy of another likelihood at home, which is as costly."""
         other = copy(self)
         other._home, other._message, other._formed = home, None, (None, ())
         return other
@@ -159,19 +159,19 @@ class Distributed(_Distributed):
     contract = "exact"
 
     def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.advance`."""
+        """State s_{b-1} from s_{a-1}, and the increments l_a, ..., l_{b-1}, (b - a, N)."""
         batch = Batch("advance", (values,), (state,), (a, b))
         state, increments = self._evaluated(batch, b - a, *self._trial(values))
         return state, increments
 
     def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.evaluate`."""
+        """State s_{b-1} and log p(y_0, ..., y_{b-1} | theta), (N,)."""
         batch = Batch("evaluate", (values,), (), (b,))
         state, total = self._evaluated(batch, b, *self._trial(values))
         return state, total
 
     def total(self, values: Array) -> Array:
-        """See `CompiledLikelihood.total`."""
+        """Sum of all that the samples emit, (e, N), of a share of each record as of `blocks`."""
         batch = Batch("total", (values,))
         return self._evaluated(batch, self.n_samples, *self._trial(values))[0]
 
@@ -186,7 +186,7 @@ class DistributedDiffused(Distributed):
     contract = "diffused"
 
     def at_diffusion(self, factor: float) -> Self:
-        """See `DiffusedLikelihood.at_diffusion`."""
+        """Copy with the standard deviation of the diffusion times ``factor``."""
         return self._of(self._home.at_diffusion(factor))
 
 
@@ -196,19 +196,19 @@ class DistributedTangents(_Distributed):
     contract = "tangents"
 
     def derivative(self, values: Array, directions: Array) -> Arrays:
-        """See `CompiledTangents.derivative`."""
+        """Values (N,) and derivatives (N,) along one direction each, (N, d)."""
         return self._at("derivative", (values, directions))
 
     def gradient(self, values: Array) -> Arrays:
-        """See `CompiledTangents.gradient`."""
+        """Values (N,) and gradients (d, N), of a share of each record from its beginning."""
         return self._at("gradient", (values,))
 
     def expansion(self, values: Array, share: float = 1.0) -> Arrays:
-        """See `CompiledTangents.expansion`."""
+        """Values (N,), gradients (d, N), information (d, d, N) of `LogLikelihood.expansion`."""
         return self._at("expansion", (values,), share)
 
     def scores(self, values: Array) -> Arrays:
-        """See `CompiledTangents.scores`."""
+        """Values (N,), gradients (d, N), and sums of the squares of the samples' scores, (d, N)."""
         return self._at("scores", (values,))
 
     def _at(self, method: str, rows: Arrays, *share: float) -> Arrays:
@@ -233,15 +233,15 @@ class DistributedSweeps(_Distributed):
     contract = "sweeps"
 
     def numbers(self, values: Array) -> Array:
-        """See `Sweeps.numbers`."""
+        """Numbers that the points compute once, (w, N)."""
         return self._home.numbers(values)
 
     def gradient(self, values: Array, slopes: Array, adjoints: Array) -> Array:
-        """See `Sweeps.gradient`."""
+        """Gradients (d, N) of what `swept` returns."""
         return self._home.gradient(values, slopes, adjoints)
 
     def swept(self, values: Array, numbers: Array) -> Arrays:
-        """See `CompiledSweeps.swept`."""
+        """Results of `CompiledSweep.run`, of a share of each record from its beginning."""
         batch, share = Batch("swept", (values,), (numbers,)), self._share()
         trial = Batch("swept", (values,), (numbers,), (share,))
         return self._evaluated(batch, self.n_samples, trial, share * self.n_samples)
@@ -257,45 +257,45 @@ class DistributedEstimate(_Distributed):
 
     @property
     def state_particles(self) -> int:
-        """See `EstimatedLikelihood.state_particles`."""
+        """Number of state particles N_x of each filter."""
         return self._home.state_particles
 
     @property
     def look_ahead(self) -> bool:
-        """See `EstimatedLikelihood.look_ahead`."""
+        """True if `estimate` looks ahead where it can."""
         return self._home.look_ahead
 
     def with_state_particles(self, number: int) -> Self:
-        """See `EstimatedLikelihood.with_state_particles`."""
+        """Copy with another number of state particles."""
         return self._of(self._home.with_state_particles(number))
 
     def with_look_ahead(self, look_ahead: bool) -> Self:
-        """See `EstimatedLikelihood.with_look_ahead`."""
+        """Copy with filters that look ahead, or do not."""
         other = self._of(self._home.with_look_ahead(look_ahead))
         other._costs = {}
         return other
 
     def suited(self, values: Array) -> Self:
-        """See `EstimatedLikelihood.suited`."""
+        """Copy with the filters that estimate better at some thetas, (m, d)."""
         return self.with_look_ahead(self._home.suited(values).look_ahead)
 
     def n_keys(self, b: int) -> int:
-        """See `EstimatedLikelihood.n_keys`."""
+        """Number of blocks of the first b samples: keys that their filter needs."""
         return self._home.n_keys(b)
 
     def estimate(self, values: Array, keys: Keys, b: int) -> Array:
-        """See `EstimatedLikelihood.estimate`."""
+        """Log of the estimate of p(y_0, ..., y_{b-1} | theta), (N,)."""
         batch = Batch("estimate", (values, keys), (), (b,))
         return self._evaluated(batch, b * self.state_particles, *self._trial(values, keys))[0]
 
     def guided(self, values: Array, b: int) -> NDArray[np.bool_]:
-        """See `EstimatedLikelihood.guided`."""
+        """True where `estimate` looks ahead at a theta, (N,)."""
         return self._home.guided(values, b)
 
     def advance_keyed(
         self, values: Array, keys: Keys, state: Array, a: int, b: int
     ) -> tuple[Array, Array]:
-        """See `EstimatedLikelihood.advance_keyed`."""
+        """State after sample b - 1 from that before sample a, and log increments, (b - a, N)."""
         batch = Batch("advance_keyed", (values, keys), (state,), (a, b))
         work = (b - a) * self.state_particles
         state, increments = self._evaluated(batch, work, *self._trial(values, keys))
@@ -313,7 +313,7 @@ class DistributedChains(_Distributed):
     contract = "chains"
 
     def sampled(self, seeds: NDArray[np.uint64], tune: int, draws: int) -> Arrays:
-        """See `NativeChains.sampled`."""
+        """Run a chain from each seed; return what `arrays_of` does."""
         batch = Batch("sampled", (seeds,), (), (tune, draws))
         d = len(self._home.coordinates.centre)
         trial = Batch("value", (np.linspace(0.0, 1.0, WITNESSES)[:, None] * np.ones(d),))

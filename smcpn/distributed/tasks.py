@@ -1,4 +1,4 @@
-"""What runs on a worker: a method of a likelihood, for some of the particles."""
+"""Work of a worker: a method of a likelihood, for some of the particles."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Witness:
     found: Arrays
 
     def holds(self, likelihood: Any) -> bool:
-        """Whether a likelihood finds it here."""
+        """True if a likelihood finds it here."""
         here = self.batch.of(likelihood)
         return all(
             np.array_equal(ours, theirs, equal_nan=True)
@@ -117,7 +117,7 @@ class Answer:
     elapsed: float = 0.0
 
     def answers(self, batch: Batch, form: Form) -> bool:
-        """Whether it is an answer to a task: results of this form, or a word on why there is none.
+        """True if it is an answer to a task: results of this form, or a word on why there is none.
 
         Parameters
         ----------
@@ -179,7 +179,7 @@ class Task:
 
     @property
     def __name__(self) -> str:
-        """What a dashboard shows."""
+        """Name that a dashboard shows."""
         return f"smcpn-{self.batch.method}"
 
     def __call__(self) -> Answer:

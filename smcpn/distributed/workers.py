@@ -143,7 +143,7 @@ class Workers:
 
     @property
     def state(self) -> str:
-        """How many workers have taken part, and how many tasks were submitted again."""
+        """Numbers of workers that have taken part and of tasks submitted again, in words."""
         again = f", {self.resubmitted} tasks again" if self.resubmitted else ""
         return f"workers {len(self.done)} of {self.engine.size}{again}"
 

@@ -55,7 +55,7 @@ class SearchesOfFirstSamples:
             self.function.prepare()
 
     def __call__(self, samples: int, points: Array) -> MixtureStart | None:
-        """See `smcpn.smc.looks.Searches`."""
+        """Mixture that searches on the first samples find, or None."""
         records = self._records(samples)
         if not records:
             return None

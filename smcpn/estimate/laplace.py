@@ -310,7 +310,7 @@ def _gaussian_at(maximum: Maximum) -> Laplace:
 
 
 def _is_astray(found: Laplace, density: LogDensity) -> bool:
-    """Whether the posterior is negligible at the centre that an average over scales has.
+    """True if the posterior is negligible at the centre that an average over scales has.
 
     The expansion about the maximum then says nothing at the scales that it makes probable, as where
     a direction has a slope and no curvature.

@@ -96,11 +96,11 @@ class SearchDensity(Protocol):
 
     @cached_property
     def noise(self) -> list[int]:
-        """See `LogDensity.noise`."""
+        """Columns that are nothing but a standard deviation of the noise."""
         ...
 
     def expansion(self, theta: Array, share: float = 1.0, /) -> tuple[Array, Array, Array]:
-        """See `LogDensity.expansion`."""
+        """Log density (n,), gradient (n, d), and information (n, d, d), none of it negative."""
         ...
 
 
@@ -113,11 +113,11 @@ class LevenbergMarquardt(Search):
         self._damping = damping
 
     def nearer(self) -> Search:
-        """See `Search.nearer`: with little damping from the first step on."""
+        """Search with little damping from the first step on."""
         return LevenbergMarquardt(NEAR_DAMPING)
 
     def patient(self) -> Search:
-        """See `Search.patient`.
+        """Search that climbs by gradients first.
 
         Far from its maximum a likelihood says little of how curved it is along a diffusion: there
         scoring creeps, and gradients lead on.
@@ -126,13 +126,13 @@ class LevenbergMarquardt(Search):
 
     @classmethod
     def suits(cls, function: LogLikelihood) -> bool:
-        """Where the samples are Gaussian given those before, or few."""
+        """True if the samples are Gaussian given those before, or few."""
         return function.expands or function.steps * len(function.names) <= EXACT
 
     def __call__(
         self, density: LogDensity, starts: Array, stages: Sequence[Sequence[int]], iterations: int
     ) -> list[Found]:
-        """See `Search`; starts that are the same are searched from once."""
+        """Ends of searches; starts that are the same are searched from once."""
         records = density.log_likelihood.problem.records
         long = np.mean([len(record) for record in records]) >= LONG
         by_piece = long and density.log_likelihood.expands
@@ -348,7 +348,7 @@ class Climb:
         )
 
     def gain_of_noise(self, j: int, step: float, ratio: float) -> float:
-        """What a step of the standard deviation by a ratio gains beyond the parabola.
+        """Gain, beyond the parabola, of a step of the standard deviation by a ratio.
 
         With n samples and s the step of its logarithm, whose parabola gains n s^2, it is
         n (s - log ratio), so that a long step is not judged by what it cannot gain.

@@ -96,7 +96,7 @@ def linearise_networks(maximum: Maximum) -> Problem:
 
 
 def is_of(start: Laplace, problem: Problem) -> bool:
-    """Whether an approximation is of a problem, or of that with its networks linear in weights."""
+    """True if an approximation is of a problem, or of that with its networks linear in weights."""
     if start.problem is problem:
         return True
     linear = is_linear_in_networks(start.problem, problem)
@@ -104,7 +104,7 @@ def is_of(start: Laplace, problem: Problem) -> bool:
 
 
 def is_linear_in_networks(linear: Problem, problem: Problem) -> bool:
-    """Whether all networks of a problem are linear in their weights in another."""
+    """True if all networks of a problem are linear in their weights in another."""
     others, networks = linear.ode.functions, networks_of(problem)
     return bool(networks) and all(
         name in others
@@ -161,7 +161,7 @@ def maximum_of_networks(
 
 
 def _vanished(maximum: Maximum) -> bool:
-    """Whether a network has become zero, where the density of its weights has no bound."""
+    """True if a network has become zero, where the density of its weights has no bound."""
     return any(
         name + ".scale" in maximum.names and maximum[name + ".scale"] < VANISHED * network.size
         for name, network in networks_of(maximum.problem).items()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import LIMIT, Found, Search
@@ -148,18 +149,18 @@ class MarginalScales(Search):
         self.name = search.name  # pyright: ignore[reportAttributeAccessIssue]
         self._search, self._columns = search, columns
 
+    @override
     def nearer(self) -> Search:
-        """See `Search.nearer`."""
         return MarginalScales(self._search.nearer(), self._columns)
 
+    @override
     def patient(self) -> Search:
-        """See `Search.patient`."""
         return MarginalScales(self._search.patient(), self._columns)
 
+    @override
     def __call__(
         self, density: LogDensity, starts: Array, stages: Sequence[Sequence[int]], iterations: int
     ) -> list[Found]:
-        """See `Search`."""
         held = set(self._columns.scales.tolist())
         stages = [kept for stage in stages if (kept := [j for j in stage if j not in held])]
         few = min(iterations, FIRST_ITERATIONS)

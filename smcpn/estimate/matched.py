@@ -191,12 +191,12 @@ class Matching:
 
     @cached_property
     def noise(self) -> list[int]:
-        """See `LogDensity.noise`."""
+        """Columns that are nothing but a standard deviation of the noise."""
         return self._density.noise
 
     @property
     def alone(self) -> bool:
-        """See `Matched`; by the eigenvalues of f_x, for draws from the prior.
+        """True if no other parameters match as well, by eigenvalues of f_x for prior draws.
 
         A nonlinear system that turns once more between samples of all its states comes to others.
         """

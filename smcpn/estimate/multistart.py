@@ -204,7 +204,7 @@ def _affordable(density: LogDensity) -> float:
 
 
 def settled(found: Sequence[Found]) -> bool:
-    """Whether searches are enough, and have found every height that matters at least twice.
+    """True if searches are enough, and have found every height that matters at least twice.
 
     Where most of them end alone there may be hills of any height that none has seen.
     """
@@ -213,7 +213,7 @@ def settled(found: Sequence[Found]) -> bool:
 
 
 def _told_by_slopes(density: LogDensity, found: Sequence[Found]) -> bool:
-    """Whether a start that matches slopes led to the highest end, where these are well known.
+    """True if a start that matches slopes led to the highest end, where these are well known.
 
     A model that states more noise than the samples show allows other slopes.
     """
@@ -341,7 +341,7 @@ def _finished(
 
 
 def undoubted(density: LogDensity, found: Sequence[Found]) -> bool:
-    """Whether searches agree, and the highest mode explains the outputs.
+    """True if searches agree, and the highest mode explains the outputs.
 
     They agree where half of them end there, or where they are `settled`. Of a few values that is
     enough: no path is many periods long.
@@ -360,7 +360,7 @@ def undoubted(density: LogDensity, found: Sequence[Found]) -> bool:
 
 
 def explained(density: LogDensity, theta: Array, shares: tuple[float, float] = UNEXPLAINED) -> bool:
-    """Whether parameters (d,) explain the outputs, up to what is noise of these.
+    """True if parameters (d,) explain the outputs, up to what is noise of these.
 
     Only Gaussian white noise tells: its log density is one of the mean square.
 
@@ -412,7 +412,7 @@ def _allowed(problem: Problem, shares: tuple[float, float]) -> Array:
 
 
 def _few(problem: Problem) -> bool:
-    """Whether no record has so many values that it may be many periods long."""
+    """True if no record has so many values that it may be many periods long."""
     most = max(int(np.isfinite(record.y).sum(axis=0).max()) for record in problem.records)
     return most < MANY_VALUES
 

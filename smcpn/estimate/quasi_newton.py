@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
+from typing_extensions import override
 
 from smcpn.estimate.batching import Caller, run_batched
 from smcpn.estimate.log_density import LogDensity
@@ -44,10 +45,10 @@ TOGETHER = 256
 class _SciPySearch(Search):
     """A method of `scipy.optimize.minimize`, from all starts in parallel."""
 
+    @override
     def __call__(
         self, density: LogDensity, starts: Array, stages: Sequence[Sequence[int]], iterations: int
     ) -> list[Found]:
-        """See `Search`."""
         region = Region(density.names, FIRST_STEP * density.scale, density.bounds)
         settings: dict[str, Any] = {
             "region": region, "stages": stages, "method": self.name, "iterations": iterations
@@ -98,7 +99,7 @@ class Objective:
 
     @property
     def usable(self) -> bool:
-        """Whether the search can begin."""
+        """True if the search can begin."""
         return bool(np.isfinite(self.value) and (np.abs(self.gradient) < HUGE).all())
 
     @property

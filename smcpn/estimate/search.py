@@ -1,4 +1,4 @@
-"""What all searches share: a method from starts to maxima, what it finds, and why it stopped."""
+"""Contract of all searches: a method from starts to maxima, their ends, and why they stopped."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Found:
 
     @property
     def success(self) -> bool:
-        """Whether the search converged."""
+        """True if the search converged."""
         return self.reason == CONVERGED
 
     def followed_by(self, other: Found) -> Found:
@@ -122,7 +122,7 @@ class Search(ABC):
 
     @classmethod
     def suits(cls, function: LogLikelihood) -> bool:
-        """Whether it can search with a likelihood; by default with any."""
+        """True if it can search with a likelihood; by default with any."""
         return True
 
     def nearer(self) -> Search:

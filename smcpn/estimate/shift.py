@@ -1,4 +1,4 @@
-"""How far a maximum moves when the solver steps are made finer, and whether it ends at a wall."""
+"""Test of a maximum that moves when the solver steps are made finer, or ends at a wall."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
+from typing_extensions import override
 
 from smcpn.arguments import POSITIVE, Kind, Positive, checked, whole
 from smcpn.errors import InputError
@@ -63,23 +64,23 @@ class GaussianProcess(UnknownFunction):
     size: float = 1.0
 
     @property
+    @override
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """See `UnknownFunction.intervals`."""
         return self.within
 
     @property
+    @override
     def priors(self) -> Mapping[str, Any]:
-        """See `UnknownFunction.priors`."""
         return self._priors
 
     @property
+    @override
     def scales(self) -> Mapping[str, str]:
-        """See `UnknownFunction.scales`."""
         return {f"[{k}]": ".scale" for k in range(self.features ** len(self.arguments))}
 
     @property
     def stretches(self) -> Mapping[str, Stretch]:
-        """See `UnknownFunction.stretches`: the spectral density multiplies the weights."""
+        """Weights that a length multiplies, by the spectral density."""
         lengths = [name for name in self.priors if name.startswith(".lengthscale")]
         numbers = np.indices((self.features,) * len(lengths)).reshape(len(lengths), -1) + 1
         return {
@@ -87,8 +88,8 @@ class GaussianProcess(UnknownFunction):
             for name, within, number in zip(lengths, self.within, numbers, strict=True)
         }
 
+    @override
     def graph(self, arguments: Sequence[ca.SX], parameters: ca.SX) -> ca.SX:
-        """See `UnknownFunction.graph`."""
         variables = len(self.arguments)
         weights = ca.vertsplit(parameters[: self.features**variables])
         lengths = ca.vertsplit(parameters[-variables:])

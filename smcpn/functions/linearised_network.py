@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft, stats
 from scipy.stats import qmc
+from typing_extensions import override
 
 from smcpn.arguments import Kind, Positive, UnfitError, checked
 from smcpn.errors import InputError, real_number
@@ -71,18 +72,18 @@ class LinearisedNetwork(UnknownFunction):
         return Network(self.arguments, self.hidden, self.activation, self.within, self.size)
 
     @property
+    @override
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """See `UnknownFunction.intervals`."""
         return self.within
 
     @property
+    @override
     def priors(self) -> Mapping[str, Any]:
-        """See `UnknownFunction.priors`."""
         return self._priors
 
     @property
+    @override
     def scales(self) -> Mapping[str, str]:
-        """See `UnknownFunction.scales`."""
         hidden, last = self._counts
         return {f"[{k}]": ".scale" for k in range(hidden, hidden + last)}
 
@@ -95,12 +96,12 @@ class LinearisedNetwork(UnknownFunction):
         )
 
     @property
+    @override
     def remark(self) -> str:
-        """See `UnknownFunction.remark`."""
         return f"linear in its {len(self.weights) - 1} weights about their maximum"
 
+    @override
     def graph(self, arguments: Sequence[ca.SX], parameters: ca.SX) -> ca.SX:
-        """See `UnknownFunction.graph`."""
         if self._polynomials is not None:
             low, high = self.domain[0]
             within = ca.fmin(ca.fmax(arguments[0], low), high)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import casadi as ca
 import numpy as np
 from scipy import stats
+from typing_extensions import override
 
 from smcpn.arguments import Kind, Positive, UnfitError, checked, whole
 from smcpn.errors import one_of
@@ -47,24 +48,24 @@ class Network(UnknownFunction):
     size: float = 1.0
 
     @property
+    @override
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """See `UnknownFunction.intervals`."""
         return self.within
 
     @property
+    @override
     def priors(self) -> Mapping[str, Any]:
-        """See `UnknownFunction.priors`."""
         return self._priors
 
     @property
+    @override
     def scales(self) -> Mapping[str, str]:
-        """See `UnknownFunction.scales`."""
         last = self.hidden[-1] + 1
         count = len(self.priors) - 1
         return {f"[{k}]": ".scale" for k in range(count - last, count)}
 
+    @override
     def graph(self, arguments: Sequence[ca.SX], parameters: ca.SX) -> ca.SX:
-        """See `UnknownFunction.graph`."""
         values = ca.vertcat(*arguments)
         if self.within:
             lower, upper = np.array(self.within).T

@@ -99,7 +99,7 @@ class Stretch:
     log_factor: Callable[[Array], tuple[Array, Array]]
 
     def of(self, function: str, names: Sequence[str]) -> Stretch:
-        """The same with the names that parameters have in a problem, of those that it has."""
+        """Copy with the names that parameters have in a problem, of those that it has."""
         kept = [k for k, one in enumerate(self.names) if function + one in names]
 
         def log_factor(length: Array) -> tuple[Array, Array]:
@@ -142,12 +142,12 @@ class UnknownFunction(ABC):
 
     @property
     def stretches(self) -> Mapping[str, Stretch]:
-        """What each parameter that is a length multiplies, where it does nothing else."""
+        """Parameters that each length multiplies, where it does nothing else."""
         return {}
 
     @property
     def remark(self) -> str:
-        """What a result says of it beside its name, if anything."""
+        """Remark that a result makes on it beside its name, if any."""
         return ""
 
     @abstractmethod

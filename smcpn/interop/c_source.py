@@ -122,7 +122,7 @@ class ModelSource:
 
     @property
     def name(self) -> str:
-        """What the names of files and functions begin with: an identifier of C, and no other's."""
+        """Begin of the names of files and functions: an identifier of C, and no other's."""
         plain = re.sub(r"[^A-Za-z0-9]+", "_", self.title).strip("_")[:LONGEST_NAME].strip("_")
         free = plain[:1].isalpha() and not TAKEN.fullmatch(plain)
         return plain if free else f"model_{plain}".strip("_")

@@ -36,7 +36,7 @@ class Moment:
 
     @property
     def kind(self) -> str:
-        """What it is; see `kind_of`."""
+        """Kind of a time, as of `kind_of`."""
         return kind_of(self.date)
 
     def since(self, first: datetime) -> float:
@@ -72,7 +72,7 @@ class Sample:
 
     @property
     def timed(self) -> bool:
-        """Whether the source states when it was."""
+        """True if the source states when it was."""
         return not (self.t is None and self.number is None and self.moment is None)
 
 
@@ -247,7 +247,7 @@ class Channels:
 
     @property
     def remedy(self) -> str:
-        """What to do about a line that lacks a column."""
+        """Advice on a line that lacks a column."""
         if self.configured:
             return f"the configuration has the columns {listed(self.configured)}"
         return "name every column by its input, output or t"

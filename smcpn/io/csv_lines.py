@@ -38,7 +38,7 @@ LONGEST_NAMES = 1 << 14
 
 @dataclass(frozen=True)
 class Form:
-    """How lines of columns are written, once it is known.
+    """Form of lines of columns, once it is known.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ class CsvLines:
         self.believes, self._above = believed, []
 
     def _is_words(self, text: str) -> bool:
-        """Whether a line has as many columns as a sample at least, and words in them."""
+        """True if a line has as many columns as a sample at least, and words in them."""
         marks = [mark for mark in self._delimiters if mark in text and mark != " "]
         if self._form is not None and not self.believes:
             marks = [self._form.delimiter]

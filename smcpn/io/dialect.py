@@ -1,4 +1,4 @@
-"""How lines of text are written: separator, decimal mark, and the line that names the columns.
+"""Form of lines of text: separator, decimal mark, and the line that names the columns.
 
 They are guessed from the first lines, of a file as of a stream; lines that can be read in two ways
 are refused.
@@ -65,7 +65,7 @@ class Dialect:
 
     @property
     def form(self) -> str:
-        """How the file is written: ``semicolons, decimal comma, header in line 3``."""
+        """Form of the file in words: ``semicolons, decimal comma, header in line 3``."""
         header = "no header" if self.header is None else f"header in line {self.header}"
         parts = [DELIMITERS.get(self.delimiter, f"columns separated by {self.delimiter!r}")]
         parts += [DECIMALS[self.decimal], header]
@@ -203,7 +203,7 @@ def _header(lines: Sequence[TextLine], asked: Asked, delimiter: str, decimal: st
 
 
 def fits(row: Sequence[str], names: Sequence[object]) -> bool:
-    """Whether a line has the columns that are named, but for empty ones at its end."""
+    """True if a line has the columns that are named, but for empty ones at its end."""
     return len(row) >= len(names) and not any(row[len(names) :])
 
 
@@ -227,7 +227,7 @@ def header_fields(text: str, delimiter: str) -> list[str]:
 
 
 def _are_units(fields: Sequence[str], line: Sequence[str], decimal: str) -> bool:
-    """Whether fields below names are units: short words in a line that has a unit or brackets.
+    """True if fields below names are units: short words in a line that has a unit or brackets.
 
     Other words may be the first samples, of which the user is to know that they are no numbers.
     """
@@ -269,7 +269,7 @@ def best_reading(
 
 
 class Marks:
-    """Whether a mark in numbers is that of decimals, or may be that of thousands.
+    """Meaning of a mark in numbers: of decimals, or maybe of thousands.
 
     ``1,234`` may be either, ``0,25`` only the former, and with it all others of the same source. A
     point is suspected only where a column has numbers below a thousand without one, as ``998``,

@@ -81,7 +81,7 @@ def spaced_names(text: str) -> list[str]:
 
 
 def is_number(field: str, decimal: str = ".") -> bool:
-    """Whether a column holds a number, or the mark of a missing one."""
+    """True if a column holds a number, or the mark of a missing one."""
     return _is_missing(field) or _written(_pointed(field, decimal))
 
 
@@ -90,7 +90,7 @@ def _is_missing(field: str) -> bool:
 
 
 def _written(point: str) -> bool:
-    """Whether a text is a number: float() alone would take underscores and other digits."""
+    """True if a text is a number: float() alone would take underscores and other digits."""
     if not point or len(point) > _LONGEST_NUMBER or not _NUMERALS.issuperset(point):
         return False
     try:
@@ -123,12 +123,12 @@ def _pointed(field: str, decimal: str) -> str:
 
 
 def is_value(text: str, decimal: str) -> bool:
-    """Whether a column holds a number, the mark of a missing one, or a date."""
+    """True if a column holds a number, the mark of a missing one, or a date."""
     return is_number(text, decimal) or is_date(text)
 
 
 def is_date(text: str) -> bool:
-    """Whether a column holds a date or a time of the day."""
+    """True if a column holds a date or a time of the day."""
     try:
         return text[:1].isdigit() and bool(read_date(text))
     except ValueError:
@@ -179,7 +179,7 @@ def _iso_day(text: str) -> str:
 
 
 def kind_of(moment: datetime) -> str:
-    """What a date is: nobody knows the time between two of different kinds."""
+    """Kind of a date: nobody knows the time between two of different kinds."""
     if moment.tzinfo is not None:
         return "a date with a zone"
     return "a time of the day" if moment.date() == DAY else "a date"

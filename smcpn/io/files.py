@@ -544,7 +544,7 @@ def _holder_of(tree: Any, part: str) -> str:
 
 
 def _is_list(value: Any) -> bool:
-    """Whether a value is a cell, or an array of structures."""
+    """True if a value is a cell, or an array of structures."""
     return isinstance(value, list) or (
         isinstance(value, np.ndarray) and value.dtype == object and value.ndim <= 1
     )

@@ -125,7 +125,7 @@ class Tcp:
         self.name = f"{'tcp' if tls is None else 'tls'}://{host}:{port}"
 
     def read(self, stop: Flag, position: Position) -> Iterator[bytes | Event | Break]:
-        """See `ByteSource.read`."""
+        """Yield bytes and what happens until the source ends or ``stop`` is set."""
         backoff = Backoff(self._give_up)
 
         def connection() -> Generator[bytes | Event, None, str]:
@@ -256,7 +256,7 @@ class Mqtt:
             self._received.append(Event("connected", self.name))
 
     def read(self, stop: Flag, position: Position) -> Iterator[bytes | Event | Receipt | Break]:
-        """See `ByteSource.read`."""
+        """Yield bytes and what happens until the source ends or ``stop`` is set."""
         backoff = Backoff(self._give_up)
 
         def connection() -> Generator[bytes | Event | Receipt, None, str]:

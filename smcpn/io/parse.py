@@ -155,7 +155,7 @@ FORMATS = ("csv", "json")
 
 @dataclass(frozen=True)
 class StreamFormat:
-    """How a configuration says that the lines of a stream are written.
+    """Configuration of the form of a stream's lines.
 
     Attributes
     ----------

@@ -200,7 +200,7 @@ def read_records(
 
 @dataclass(frozen=True)
 class _Options:
-    """What is read of a file, and how."""
+    """Options of reading a file: its parts, and how they are written."""
 
     layout: Layout
     wanted: Wanted

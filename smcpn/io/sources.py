@@ -128,7 +128,7 @@ class Lines:
         self.position = Position()
 
     def items(self, stop: Flag) -> Iterator[Item]:
-        """See `Source.items`."""
+        """Yield items until the source ends or ``stop`` is set."""
         for piece in self._content.read(stop, self.position):
             if isinstance(piece, bytes):
                 for line in self._splitter.feed(piece):
@@ -181,7 +181,7 @@ class Samples:
         self.position = Position()
 
     def items(self, stop: Flag) -> Iterator[Item]:
-        """See `Source.items`."""
+        """Yield items until the source ends or ``stop`` is set."""
         for place, given in enumerate(self._iterable, 1):
             if stop.is_set():
                 return
@@ -305,7 +305,7 @@ class File:
         self.replays = self._path.is_file()
 
     def read(self, stop: Flag, position: Position) -> Iterator[bytes]:
-        """See `ByteSource.read`."""
+        """Yield bytes and what happens until the source ends or ``stop`` is set."""
         with _opened(self._path) as file:
             while not stop.is_set() and (chunk := file.read(CHUNK)):
                 yield chunk
@@ -336,7 +336,7 @@ class FollowedFile:
             raise InputError(f"'{path}' is no regular file: it cannot be followed")
 
     def read(self, stop: Flag, position: Position) -> Iterator[bytes | Event | Receipt | Break]:
-        """See `ByteSource.read`."""
+        """Yield bytes and what happens until the source ends or ``stop`` is set."""
         while self._wait(stop):
             with _opened(self._path) as file:
                 yield from self._grow(file, stop)
@@ -387,7 +387,7 @@ class StandardInput:
         self.replays = stat.S_ISREG(os.fstat(self._descriptor).st_mode)
 
     def read(self, stop: Flag, position: Position) -> Iterator[bytes]:
-        """See `ByteSource.read`."""
+        """Yield bytes and what happens until the source ends or ``stop`` is set."""
         # Not sys.stdin.read: a thread that waits in it at exit holds the lock of its buffer.
         while not stop.is_set() and (chunk := os.read(self._descriptor, CHUNK)):
             yield chunk

@@ -134,12 +134,12 @@ class TextTable:
 
     @property
     def holds_gaps(self) -> bool:
-        """Whether an empty line is a missing sample: where there is one column, without times."""
+        """True if an empty line is a missing sample: where there is one column, without times."""
         return len(self.dialect.names) == 1
 
     @property
     def begins_with_numbers(self) -> bool:
-        """Whether the first line taken for a sample holds nothing but numbers."""
+        """True if the first line taken for a sample holds nothing but numbers."""
         for first, lines in self._chunks():
             line = next((line for line in lines if self._holds(line)), "")
             fields = self._split(line)
@@ -208,7 +208,7 @@ class TextTable:
         return self.dialect.first
 
     def _holds(self, line: str) -> bool:
-        """Whether a line holds a sample: it is no comment, and no header of a file strung on."""
+        """True if a line holds a sample: it is no comment, and no header of a file strung on."""
         text = line.strip()
         if not text or text.startswith(COMMENT):
             return not text and self.holds_gaps

@@ -32,6 +32,7 @@ from typing import cast
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError
@@ -185,15 +186,15 @@ class Adaptive(Recursion):
 
     @classmethod
     def counterpart(cls, problem: Problem, solver: Solver) -> Solver:
-        """See `Recursion.counterpart`; its steps are its own."""
+        """The solver itself, whose steps are its own."""
         return AdaptiveEKF1().begun()
 
+    @override
     def constant_values(self, solver: Solver) -> tuple[float, ...]:
-        """See `Recursion.constant_values`."""
         return (*self.model.constant_values, float(cast(AdaptiveEKF1, solver).tolerance))
 
+    @override
     def program(self, emitted: ca.SX) -> LaneProgram:
-        """See `Recursion.program`."""
         model, clock = self.model, self.clock
         derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, self.order)
         start = StartSymbols.of(model, rates)
@@ -378,13 +379,13 @@ class Adaptive(Recursion):
         return possible(log_density, log_density - densest(noise, present))
 
     def local_error(self) -> ca.SX:
-        """See `Recursion.local_error`: what every step is allowed."""
+        """Local error that the step control allows every step."""
         return self.tolerance * self.clock.sizes
 
+    @override
     def writer(
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
     ) -> RowWriter:
-        """See `Recursion.writer`."""
         return AdaptiveRowWriter(self, record, number)
 
 
@@ -439,13 +440,13 @@ class AdaptiveRowWriter(RowWriter):
         nodes = np.vander(np.linspace(-1.0, 1.0, DEGREE + 1), increasing=True)
         self._polynomial = np.linalg.inv(nodes)
 
+    @override
     def start(self, head: Record) -> Array:
-        """See `RowWriter.start`."""
         row = start_row(head, self._number, self._n_initial, self._order)
         return np.append(row, self._interval)
 
+    @override
     def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
-        """See `RowWriter.rows`."""
         n, m, spacing = window.u.shape[1], len(window.t) - 1, window.spacing[:, None]
         # By powers of time, and all inputs within one: as a matrix is written column by column.
         polynomials = np.einsum("pq,mqn->mpn", self._polynomial, window.inputs(DEGREE))

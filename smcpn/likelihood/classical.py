@@ -16,6 +16,7 @@ from typing import ClassVar, Self
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.codegen.kernel import Rows
 from smcpn.codegen.lower import LaneProgram
@@ -138,8 +139,8 @@ class Classical(Recursion):
         """Any solver that claims no error."""
         return not solver.probabilistic
 
+    @override
     def program(self, emitted: ca.SX) -> LaneProgram:
-        """See `Recursion.program`."""
         program = runge_kutta_program(self.model, self.sample, emitted, self.step, self.line)
         no_error = ca.SX.zeros(self.outputs.numel(), 1)
         residual = self.sample.y - self.outputs
@@ -148,7 +149,7 @@ class Classical(Recursion):
         )
 
     def log_density(self) -> ca.SX:
-        """See `Recursion.log_density`; a missing value adds nothing."""
+        """Log density of a sample; a missing value adds nothing."""
         sample, density = self.sample, self.model.density
         if density is None:
             innovation = sample.y - self.outputs - self.noise.mean
@@ -162,19 +163,19 @@ class Classical(Recursion):
         return ca.sum1(ca.if_else(sample.present, each, 0.0))
 
     def expected(self) -> Expected:
-        """See `Recursion.expected`; no covariance."""
+        """Outputs and states of the solver, without a covariance."""
         q = self.outputs.numel()
         noise = self.noise
         return Expected(self.outputs, ca.SX(q, q), self.model.x, noise.mean, noise.variance)
 
+    @override
     def local_error(self) -> ca.SX:
-        """See `Recursion.local_error`."""
         return self.step.local_error()
 
+    @override
     def writer(
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
     ) -> RowWriter:
-        """See `Recursion.writer`."""
         own = classical_writer(self.line, self.model, record, steps, number, interval)
         return self.noise.writer(own, record)
 
@@ -278,12 +279,12 @@ class ClassicalRowWriter(RowWriter):
         if record.uniform:
             self.gains = np.array([[record.interval / steps]])
 
+    @override
     def start(self, head: Record) -> Array:
-        """See `RowWriter.start`."""
         return start_row(head, self._number, self._n_initial, 1)
 
+    @override
     def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
-        """See `RowWriter.rows`."""
         counts = np.full(len(window.spacing), self.steps, dtype=np.int64)
         if self.gains is None:
             counts = numbers_of_steps(window.spacing, self._wanted, self._interval)
@@ -294,7 +295,7 @@ class ClassicalRowWriter(RowWriter):
         return WindowRows(inputs, lengths, sample_rows(window), counts=varying), memory
 
     def graph(self) -> RowGraph | None:
-        """See `RowWriter.graph`; where all intervals have as many steps."""
+        """Rows as a graph, where all intervals have as many steps."""
         varying = self.gains is None and self._interval is not None
         if varying or not Between.is_linear(self._record):
             return None
@@ -331,7 +332,7 @@ class ClassicalRowWriter(RowWriter):
 
 
 class DelayedRowWriter(ClassicalRowWriter):
-    """The same where inputs are delayed: rows of `DelayLine`; every part takes as many steps."""
+    """Rows of `DelayLine`, where inputs are delayed; every part takes as many steps."""
 
     def __init__(
         self,
@@ -348,12 +349,12 @@ class DelayedRowWriter(ClassicalRowWriter):
         self.memory, self.gains = self._line.memory, self._shares
         self.steps *= line.parts
 
+    @override
     def start(self, head: Record) -> Array:
-        """See `RowWriter.start`."""
         return np.concatenate([super().start(head), self._line.start(head)])
 
+    @override
     def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
-        """See `RowWriter.rows`."""
         halves = np.arange(2 * self._each + 1) / (2 * self._each)
         points = np.column_stack([halves[:-1:2], halves[1::2], halves[2::2]])
         inputs = self._line.steps(window, self._each, points)
@@ -362,5 +363,5 @@ class DelayedRowWriter(ClassicalRowWriter):
         return WindowRows(inputs, self._shares, sample_rows(window), intervals), memory
 
     def graph(self) -> RowGraph | None:
-        """See `RowWriter.graph`; none."""
+        """None: delayed inputs have no graph of their rows."""
         return None

@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.codegen.lower import LaneProgram
 from smcpn.likelihood.rows import RowWriter, Window, WindowRows
@@ -143,12 +144,12 @@ class ColouredRowWriter(RowWriter):
         self.steps, self.n_outputs = writer.steps, writer.n_outputs
         self.memory, self.gains, self.recur = writer.memory, writer.gains, writer.recur
 
+    @override
     def start(self, head: Record) -> Array:
-        """See `RowWriter.start`."""
         return self._writer.start(head)
 
+    @override
     def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
-        """See `RowWriter.rows`."""
         rows, memory = self._writer.rows(window, memory)
         gaps = window.spacing if self._gap is None else np.full(len(window.spacing), self._gap)
         parts = [rows.intervals] if rows.intervals.size else []

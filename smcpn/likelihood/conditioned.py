@@ -47,6 +47,7 @@ from typing import Any, ClassVar, Self
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import LaneProgram
@@ -118,14 +119,14 @@ class ConditionedRowWriter(RowWriter):
         ]
         self.memory = np.append(self._length, np.zeros(sum(run.size for run in self._runs)))
 
+    @override
     def start(self, head: Record) -> Array:
-        """See `RowWriter.start`."""
         symbols = self._symbols
         row = start_row(head, self._number, len(symbols.model.initial), symbols.order)
         return np.append(row, self._length)
 
+    @override
     def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
-        """See `RowWriter.rows`."""
         lengths = np.full(len(window.t) - 1, self._length)
         if self._symbols.grid.rescales:
             lengths = window.spacing / self.steps
@@ -199,7 +200,7 @@ class ConditionedLikelihood(LaneLikelihood):
         super().__init__(kernel, records, solver, write)
 
     def at_diffusion(self, factor: float) -> ConditionedLikelihood:
-        """See `DiffusedLikelihood.at_diffusion`."""
+        """Copy with the standard deviation of the diffusion times ``factor``."""
         kernel = self._kernel.with_constants(self._recursion.symbols.constant_values(factor))
         return ConditionedLikelihood(kernel, self._recursion, self._records, self.solver, factor)
 
@@ -293,27 +294,27 @@ class Conditioned(Recursion):
 
     @classmethod
     def counterpart(cls, problem: Problem, solver: Solver) -> Solver:
-        """See `Recursion.counterpart`; a diffusion that has to be known and is not, is one."""
+        """Solver to compare with; a diffusion that has to be known and is not, is one."""
         diffusion = problem.diffusion or (1.0 if cls.known_diffusion else "fixed")
         return EKF1(order=4, steps=solver.steps, form="chain", diffusion=diffusion)
 
     @classmethod
     def predicting(cls, problem: Problem, solver: Solver, grid: Grid, **options: Any) -> Self:
-        """See `Recursion.predicting`; each particle holds its covariances."""
+        """Copy that predicts; each particle holds its covariances."""
         return super().predicting(problem, solver, grid, share=False, **options)
 
+    @override
     def constant_values(self, solver: Solver) -> tuple[float, ...]:
-        """See `Recursion.constant_values`."""
         return self.symbols.constant_values(1.0)
 
+    @override
     def over(
         self, records: Sequence[Record], solver: Solver, kernel: LaneKernel
     ) -> ConditionedLikelihood:
-        """See `Recursion.over`."""
         return ConditionedLikelihood(kernel, self, records, solver)
 
+    @override
     def program(self, emitted: ca.SX) -> LaneProgram:
-        """See `Recursion.program`."""
         model, symbols, sample = self.model, self.symbols, self.symbols.sample
         start_symbols, start = start_state(symbols)
         state = [s for f in symbols.filters for s in f.state]
@@ -339,21 +340,21 @@ class Conditioned(Recursion):
         )
 
     def log_density(self) -> ca.SX:
-        """See `Recursion.log_density`; not finite from where the samples' sum is impossible."""
+        """Log density, not finite from where the samples' sum is impossible."""
         increment = log_density(self.symbols, self.update)
         if not self.symbols.bounded:
             return increment
         return possible(increment, surplus_after(self.symbols, increment))
 
     def expected(self) -> Expected:
-        """See `Recursion.expected`: outputs and states given the samples before."""
+        """Outputs and states given the samples before."""
         f, predicted = self.symbols.conditioned, self.predicted
         states = f.states(f.mean, self.symbols.h_before)
         outputs = ca.vertcat(*predicted.mean)
         return Expected.with_white_noise(self.model, outputs, predicted.covariance, states)
 
     def local_error(self) -> ca.SX:
-        """See `Recursion.local_error`: what the residual of a step does to each state, (n, 1)."""
+        """Change of each state by the residual of a step, (n, 1)."""
         f, h = self.symbols.conditioned, self.symbols.h
         predicted = f.predict()
         rates = f.linearise(predicted, h).rates
@@ -374,7 +375,7 @@ class Conditioned(Recursion):
         interval: float | None = None,
         factor: float = 1.0,
     ) -> ConditionedRowWriter:
-        """See `Recursion.writer`; ``factor`` raises the diffusion."""
+        """Writer of rows; ``factor`` raises the diffusion."""
         return ConditionedRowWriter(self, record, steps, number, factor)
 
 
@@ -387,8 +388,8 @@ class Filtering(Conditioned):
     scheme = Scheme(joint=False)
 
     @classmethod
+    @override
     def diffusion(cls, problem: Problem, solver: ProbabilisticSolver) -> Diffusion:
-        """See `Conditioned.diffusion`."""
         return known_or_calibrated_diffusion(problem, solver, likelihood=cls.name)
 
 
@@ -405,8 +406,8 @@ class Dalton(Conditioned):
     scheme = Scheme(joint=True, excess=1.0)
 
     @classmethod
+    @override
     def diffusion(cls, problem: Problem, solver: ProbabilisticSolver) -> Diffusion:
-        """See `Conditioned.diffusion`."""
         return known_diffusion(problem, solver, likelihood=cls.name)
 
 
@@ -421,6 +422,6 @@ class Fenrir(Conditioned):
     scheme = Scheme(joint=True, linearise_free=True)
 
     @classmethod
+    @override
     def diffusion(cls, problem: Problem, solver: ProbabilisticSolver) -> Diffusion:
-        """See `Conditioned.diffusion`."""
         return known_diffusion(problem, solver, likelihood=cls.name)

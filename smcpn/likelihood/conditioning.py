@@ -176,7 +176,7 @@ class ConditionedSymbols:
 
     @property
     def bounded(self) -> bool:
-        """Whether the sum of the increments, and not each, has an upper bound."""
+        """True if the sum of the increments, and not each, has an upper bound."""
         return self.scheme.joint and self.model.density is None
 
     @property
@@ -197,7 +197,7 @@ class ConditionedSymbols:
 
 
 def _known_outputs(model: Model) -> bool:
-    """Whether the outputs' slopes and their Gaussian noise are known numbers."""
+    """True if the outputs' slopes and their Gaussian noise are known numbers."""
     slopes = ca.vec(ca.jacobian(model.outputs, model.x))
     unknown = ca.vertcat(model.x, model.u, model.t, model.theta)
     known = not ca.depends_on(ca.vertcat(slopes, model.noise_variance), unknown)

@@ -57,7 +57,7 @@ class DifferentiableLikelihood(Likelihood, Protocol):
         ...
 
     def gradient_cost(self) -> float:
-        """How many evaluations a gradient costs, the same on every machine."""
+        """Evaluations that a gradient costs, the same number on every machine."""
         ...
 
 
@@ -65,7 +65,7 @@ class DiffusedLikelihood(Likelihood, Protocol):
     """A likelihood whose solver has a diffusion that can be raised without compiling anew."""
 
     def at_diffusion(self, factor: float) -> Likelihood:
-        """The same likelihood with the standard deviation of the diffusion times ``factor``."""
+        """Copy with the standard deviation of the diffusion times ``factor``."""
         ...
 
 
@@ -106,20 +106,20 @@ class EstimatedLikelihood(Protocol):
         ...
 
     def with_state_particles(self, number: int) -> EstimatedLikelihood:
-        """The same likelihood, by the same compiled code, with another number of them."""
+        """Copy with another number of state particles, by the same compiled code."""
         ...
 
     @property
     def look_ahead(self) -> bool:
-        """Whether `estimate` looks ahead where it can."""
+        """True if `estimate` looks ahead where it can."""
         ...
 
     def with_look_ahead(self, look_ahead: bool) -> EstimatedLikelihood:
-        """The same likelihood with filters that look ahead, or do not."""
+        """Copy with filters that look ahead, or do not."""
         ...
 
     def suited(self, values: Array) -> EstimatedLikelihood:
-        """The same likelihood with the filters that estimate better at some thetas, (m, d)."""
+        """Copy with the filters that estimate better at some thetas, (m, d)."""
         ...
 
     def n_keys(self, b: int) -> int:
@@ -135,7 +135,7 @@ class EstimatedLikelihood(Protocol):
         ...
 
     def guided(self, values: Array, b: int) -> NDArray[np.bool_]:
-        """Whether `estimate` looks ahead at a theta, (N,); elsewhere it is a bootstrap filter."""
+        """True where `estimate` looks ahead at a theta, (N,); else it is a bootstrap filter."""
         ...
 
     def start(self, values: Array) -> Array:

@@ -147,7 +147,7 @@ class DelayLine:
         return values
 
     def picked(self) -> ca.SX:
-        """What a particle keeps of the samples of an interval: its next `state`."""
+        """Samples of an interval that a particle keeps in its next `state`."""
         intervals = [seconds / self._interval for seconds in self.delay.seconds(self.model.theta)]
         whole = [
             ca.fmin(ca.fmax(ca.floor(number), least), most)
@@ -201,7 +201,7 @@ class DelayLine:
 
     @property
     def _first(self) -> ca.SX:
-        """Where the part of a step begins, as a fraction of the interval."""
+        """Begin of the part of a step, as a fraction of the interval."""
         return self.of_part([ca.SX(0.0), *ca.vertsplit(self._cuts)])
 
     def _since(self, point: int | None) -> ca.SX:

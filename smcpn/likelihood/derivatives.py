@@ -97,7 +97,7 @@ class Tangents(CompiledTangents):
     likelihood: LaneLikelihood
 
     def detached(self) -> CompiledTangents:
-        """The same on one thread, of machine code and rows only: it can be pickled."""
+        """Copy on one thread, of machine code and rows only, which can be pickled."""
         return CompiledTangents(self.likelihood.detached())
 
 
@@ -126,7 +126,7 @@ class CompiledSweeps:
         return sum(map(len, self._rows))
 
     def swept(self, values: Array, numbers: Array, share: float = 1.0) -> Arrays:
-        """See `CompiledSweep.run`, of a share of each record from its beginning."""
+        """Results of `CompiledSweep.run`, of a share of each record from its beginning."""
         rows = self._rows
         if share < 1.0:
             rows = [record.first(ceil(share * len(record))) for record in rows]
@@ -158,7 +158,7 @@ class Sweeps(CompiledSweeps):
         return CompiledSweeps(self._kernel.detached(), self._sweep, self._rows)
 
     def numbers(self, values: Array) -> Array:
-        """What the points compute once, (w, N)."""
+        """Numbers that the points compute once, (w, N)."""
         return self._whole.numbers(self._kernel, np.ascontiguousarray(values.T))
 
     def gradient(self, values: Array, slopes: Array, adjoints: Array) -> Array:

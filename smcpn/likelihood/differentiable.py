@@ -36,32 +36,32 @@ class DifferentiableLanes:
 
     @property
     def n_samples(self) -> int:
-        """See `Likelihood.n_samples`."""
+        """Number of samples T."""
         return self.lanes.n_samples
 
     @property
     def n_steps(self) -> int:
-        """See `LaneLikelihood.n_steps`."""
+        """Solver steps of all samples."""
         return self.lanes.n_steps
 
     def start(self, values: Array) -> Array:
-        """See `Likelihood.start`."""
+        """State before the first sample, (k, N)."""
         return self.lanes.start(values)
 
     def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.advance`."""
+        """State s_{b-1} from s_{a-1}, and the increments l_a, ..., l_{b-1}, (b - a, N)."""
         return self.lanes.advance(values, state, a, b)
 
     def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.evaluate`."""
+        """State s_{b-1} and log p(y_0, ..., y_{b-1} | theta), (N,)."""
         return self.lanes.evaluate(values, b)
 
     def gradient(self, values: Array) -> Array:
-        """See `DifferentiableLikelihood.gradient`."""
+        """Derivatives of log p(y_0, ..., y_{T-1} | theta) by ``values``, (N, d)."""
         return self._log_likelihood.value_and_gradient(values)[1]
 
     def gradient_cost(self) -> float:
-        """See `DifferentiableLikelihood.gradient_cost`."""
+        """Evaluations that a gradient costs, the same number on every machine."""
         return self._log_likelihood.gradient_cost
 
     @cached_property

@@ -14,6 +14,7 @@ from typing import ClassVar
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.errors import InputError
 from smcpn.likelihood.gaussian_filter import Innovation, Linearisation
@@ -93,7 +94,7 @@ class KnownDiffusion:
         return () if self.number is None else (self.number,)
 
     def is_number(self, theta: ca.SX) -> bool:
-        """Whether it is the same for all particles, whose parameters are ``theta``."""
+        """True if it is the same for all particles, whose parameters are ``theta``."""
         return not ca.depends_on(self.sd, theta)
 
     def scales(self, lengths: Array, mean: float, order: int) -> Array:
@@ -231,19 +232,19 @@ class FixedDiffusion(CalibratedDiffusion):
 
     @classmethod
     def statistics(cls, processes: int) -> int:
-        """See `CalibratedDiffusion.statistics`: of the residuals, and of moves to compare."""
+        """Number of statistics: of the residuals, and of moves to compare."""
         return 1 + (processes if processes > 1 else 0)
 
     def sizes(self, step: DiffusionStep) -> list[ca.SX]:
-        """See `CalibratedDiffusion.sizes`: mean squared moves, which a single process needs not."""
+        """Mean squared moves, which a single process needs not."""
         if len(self.alone) == 1:
             return super().sizes(step)
         return [total / step.count + AT_REST for total in self._moves(step)]
 
+    @override
     def variances(
         self, step: DiffusionStep, terms: Sequence[ca.SX]
     ) -> tuple[list[ca.SX], list[ca.SX]]:
-        """See `CalibratedDiffusion.variances`."""
         total = self.sums[0] + sum(terms, ca.SX(0.0)) / len(terms)
         relative = total / step.count
         variances = [relative * size + AT_REST for size in self.sizes(step)]
@@ -258,10 +259,10 @@ class FixedDiagonalDiffusion(CalibratedDiffusion):
 
     name = "fixed-diagonal"
 
+    @override
     def variances(
         self, step: DiffusionStep, terms: Sequence[ca.SX]
     ) -> tuple[list[ca.SX], list[ca.SX]]:
-        """See `CalibratedDiffusion.variances`."""
         sums = [total + term for total, term in zip(self.sums, terms, strict=True)]
         return [total / step.count + AT_REST for total in sums], sums
 

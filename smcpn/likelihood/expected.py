@@ -80,7 +80,7 @@ class CompiledPrediction:
         self.kernel, self.sizes = LaneKernel(longer), tuple(part.numel() for part in parts)
 
     def under(self, solver: Solver) -> CompiledPrediction:
-        """The same kernel with the constants of a solver."""
+        """Copy of the kernel with the constants of a solver."""
         other = copy(self)
         other.kernel = self.kernel.with_constants(self.recursion.constant_values(solver))
         return other
@@ -170,7 +170,7 @@ class Prediction:
         return Averages(*(total / len(rows) for total in totals))
 
     def _along(self, values: Array, steps: int) -> list[Array]:
-        """What the samples emit for parameters (d,), part by part."""
+        """Values that the samples emit for parameters (d,), part by part."""
         return self._parts(np.concatenate(list(self._emitted(values, steps))))
 
     def _emitted(self, values: Array, steps: int) -> Iterator[Array]:

@@ -146,7 +146,7 @@ class FilterSymbols:
 
     @property
     def rates(self) -> list[tuple[int, int, ca.SX]]:
-        """What the ODE determines: process, derivative, and its function of the model's states."""
+        """Rates that the ODE determines: process, derivative, function of the model's states."""
         return [
             (k, process.rate, self.model.rhs[process.states[-1]])
             for k, process in enumerate(self.layout.processes)

@@ -123,7 +123,7 @@ class LogLikelihood:
         return self._value.n_steps
 
     def with_records(self, records: Sequence[Record]) -> LogLikelihood:
-        """The same of other records at the same times, of which nothing is compiled anew.
+        """Log-likelihood of other records at the same times, of which nothing is compiled anew.
 
         Parameters
         ----------
@@ -148,7 +148,7 @@ class LogLikelihood:
         return self._of(problem)
 
     def of_samples(self, records: Sequence[Record]) -> LogLikelihood:
-        """The same of records that are sampled alike, however many samples of how many there are.
+        """Log-likelihood of records sampled alike, however many samples of how many there are.
 
         Nothing is compiled anew: it is a likelihood of the first samples of a record, or of those
         of a stream so far.
@@ -169,7 +169,7 @@ class LogLikelihood:
         self.hessian(values)
 
     def _of(self, problem: Problem) -> LogLikelihood:
-        """The same of a problem with other records, by the kernels of these."""
+        """Log-likelihood of a problem with other records, by the kernels of these."""
         other = self._without_evaluators()
         other.problem = problem
         other._value = self._value.with_records(problem.records)
@@ -178,7 +178,7 @@ class LogLikelihood:
         return other
 
     def evaluated(self, where: Callable[[Any], Any]) -> LogLikelihood:
-        """The same with its kernels evaluated elsewhere, to the same bytes.
+        """Log-likelihood with its kernels evaluated elsewhere, to the same bytes.
 
         Parameters
         ----------
@@ -273,7 +273,7 @@ class LogLikelihood:
 
     @cached_property
     def reverses(self) -> bool:
-        """Whether `value_and_gradient` is a reverse pass."""
+        """True if `value_and_gradient` is a reverse pass."""
         return len(self.names) > FORWARD and self._value.in_step
 
     @property
@@ -294,7 +294,7 @@ class LogLikelihood:
 
     @property
     def expands(self) -> bool:
-        """Whether the samples are Gaussian, so that first derivatives give their information."""
+        """True if the samples are Gaussian, so that first derivatives give their information."""
         return LIKELIHOODS[self.likelihood].gaussian and self.problem.model.density is None
 
     def expansion(self, values: Numbers, share: Probability = 1.0) -> tuple[Array, Array, Array]:

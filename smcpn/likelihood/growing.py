@@ -86,7 +86,7 @@ class RowWidths:
 
     @classmethod
     def of(cls, program: LaneProgram) -> RowWidths:
-        """Those of a program."""
+        """Widths of the rows of a program."""
         return cls(
             program.start_row.numel(),
             program.step_row.numel(),
@@ -212,7 +212,7 @@ class GrowingRows:
             yield rows, first, last
 
     def chunks(self, a: int, b: int) -> Iterator[tuple[Chunk, Rows, int, int]]:
-        """The same with the chunks."""
+        """Chunks with their rows and the numbers of samples before them."""
         for chunk, first, last in self.history.pieces(a, b):
             yield chunk, self._rows_of(chunk), first, last
 
@@ -325,13 +325,13 @@ class GrowingLikelihood(GrowingRows):
         return GrowingLikelihood(self._compiled, history, self.lookahead)
 
     def start(self, values: Array) -> Array:
-        """See `Likelihood.start`; not known, hence zero, while there is no sample."""
+        """State before the first sample, (k, N); zero while there is no sample."""
         if self.n_samples == 0:
             return np.zeros((self.kernel.program.state.numel(), len(values)))
         return self.kernel.start(np.ascontiguousarray(values.T), self.at(0)[1])
 
     def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.advance`."""
+        """State s_{b-1} from s_{a-1}, and the increments l_a, ..., l_{b-1}, (b - a, N)."""
         theta = np.ascontiguousarray(values.T)
         parts = []
         for rows, first, last in self.pieces(a, b):
@@ -340,7 +340,7 @@ class GrowingLikelihood(GrowingRows):
         return state, parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.evaluate`."""
+        """State s_{b-1} and log p(y_0, ..., y_{b-1} | theta), (N,)."""
         return self.total(values, self.start(values), 0, b)
 
     def total(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
@@ -360,7 +360,7 @@ class GrowingLikelihood(GrowingRows):
         return self.kernel.columns(np.ascontiguousarray(values.T))
 
     def update(self, columns: Array, sample: int) -> Update:
-        """What assimilates a sample, and those after it in the same chunk, one by one."""
+        """Kernel that assimilates a sample, and those after it in the same chunk, one by one."""
         chunk, rows, _ = self.at(sample)
         return Update(self.kernel, columns, rows, chunk.samples, chunk.begin)
 
@@ -395,7 +395,7 @@ class _Coming:
         return self._begin + len(self._parts[0])
 
     def samples(self, a: int, b: int) -> tuple[Array, Array, Array]:
-        """See `Samples.samples`; the ones before the first are not known."""
+        """Times, inputs and outputs; the ones before the first are not known."""
         t, u, y = (part[max(0, a - self._begin) : b - self._begin] for part in self._parts)
         missing = max(0, self._begin - a)
         return np.pad(t, (missing, 0)), np.pad(u, ((missing, 0), (0, 0)), mode="edge"), y

@@ -86,7 +86,7 @@ class History:
 
     @property
     def in_memory(self) -> bool:
-        """Whether no samples are in the file."""
+        """True if no samples are in the file."""
         return self._file is None
 
     def append(self, t: Array, u: Array, y: Array) -> None:

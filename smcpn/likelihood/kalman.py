@@ -30,6 +30,7 @@ from typing import cast
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.tangent import jacobian
@@ -226,7 +227,7 @@ class Kalman(Recursion):
 
     @property
     def exact(self) -> bool:
-        """See `Recursion.exact`: of linear steps and outputs, with Gaussian noise."""
+        """True if steps and outputs are linear and the noise is Gaussian."""
         graphs = (self.transition.jacobian, self.slopes, self.transition.factor)
         slopes = ca.vertcat(*[ca.vec(ca.densify(graph)) for graph in graphs])
         return self.model.density is None and not ca.depends_on(slopes, self.model.x)
@@ -236,8 +237,8 @@ class Kalman(Recursion):
         """States at a sample, given it and those before."""
         return self.corrected.gaussian
 
+    @override
     def program(self, emitted: ca.SX) -> LaneProgram:
-        """See `Recursion.program`."""
         model, step, start = self.model, self.transition.step, StartSymbols.of(self.model, [])
         filtered, kept, noise = self.filtered, self._kept, self._noise_of_step
         factor = predicted_factor(self.predicted.factor, self.transition, self._noise)
@@ -262,27 +263,27 @@ class Kalman(Recursion):
             emitted=emitted,
         )
 
+    @override
     def log_density(self) -> ca.SX:
-        """See `Recursion.log_density`."""
         return self.corrected.log_density
 
     def expected(self) -> Expected:
-        """See `Recursion.expected`: outputs and states given the samples before."""
+        """Outputs and states given the samples before."""
         covariance = self.slopes @ self.predicted.covariance @ self.slopes.T
         return Expected.with_white_noise(self.model, self.outputs, covariance, self.model.x)
 
+    @override
     def states(self) -> tuple[ca.SX, ca.SX]:
-        """See `Recursion.states`."""
         return self.filtered.mean, ca.diag(ca.densify(self.filtered.covariance))
 
+    @override
     def local_error(self) -> ca.SX:
-        """See `Recursion.local_error`."""
         return self.transition.step.local_error()
 
+    @override
     def writer(
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
     ) -> RowWriter:
-        """See `Recursion.writer`."""
         return KalmanRowWriter(self.model, record, steps, number, interval)
 
     def smoothing_program(self) -> LaneProgram:
@@ -375,8 +376,8 @@ class IteratedKalman(Kalman):
     """Gauss-Newton steps before the last linearisation."""
 
     @property
+    @override
     def corrected(self) -> Corrected:
-        """See `Kalman.corrected`."""
         about = self.model.x
         for _ in range(self.iterations):
             about = self._corrected_about(about).gaussian.mean
@@ -397,12 +398,12 @@ class KalmanRowWriter(ClassicalRowWriter):
     where all are of one length.
     """
 
+    @override
     def start(self, head: Record) -> Array:
-        """See `RowWriter.start`."""
         return np.append(super().start(head), 1.0 if self.gains is None else self.gains[0])
 
+    @override
     def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
-        """See `RowWriter.rows`."""
         rows, memory = super().rows(window, memory)
         lengths = window.spacing / (self.steps if rows.counts is None else rows.counts)
         return rows._replace(intervals=np.column_stack([rows.samples[:-1], lengths])), memory

@@ -162,16 +162,16 @@ class CompiledLikelihood:
         return sum(rows.n_steps for rows in self._rows)
 
     def start(self, values: Array) -> Array:
-        """See `Likelihood.start`."""
+        """State before the first sample, (k, N)."""
         return self._start(np.ascontiguousarray(values.T), self._rows[0])
 
     def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.advance`."""
+        """State s_{b-1} from s_{a-1}, and the increments l_a, ..., l_{b-1}, (b - a, N)."""
         state, emitted = self.emitted(values, state, a, b)
         return state, emitted[:, 0]
 
     def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.evaluate`."""
+        """State s_{b-1} and log p(y_0, ..., y_{b-1} | theta), (N,)."""
         state, _, total = self._run(values, self.start(values), 0, b, store=False)
         return state, total[0]
 
@@ -251,13 +251,13 @@ class LaneLikelihood(CompiledLikelihood):
         return [self._write(record, number) for number, record in enumerate(records)]
 
     def with_records(self, records: Sequence[Record]) -> LaneLikelihood:
-        """The same of other records on the same grid: nothing is traced or compiled."""
+        """Likelihood of other records on the same grid: nothing is traced or compiled."""
         other = copy(self)
         other._take(other._written(records))
         return other
 
     def detached(self) -> CompiledLikelihood:
-        """The same on one thread, of machine code and rows only: it can be pickled."""
+        """Copy on one thread, of machine code and rows only, which can be pickled."""
         return CompiledLikelihood(self._kernel.detached(), self._rows)
 
     @property
@@ -267,11 +267,11 @@ class LaneLikelihood(CompiledLikelihood):
 
     @property
     def in_step(self) -> bool:
-        """Whether all particles take the same steps."""
+        """True if all particles take the same steps."""
         return self._kernel.program.in_step
 
     def tangent(self) -> LaneLikelihood:
-        """The same with its derivative: `values` hold a direction after the parameters, (N, 2 d).
+        """Likelihood with its derivative: `values` hold a direction after the parameters, (N, 2 d).
 
         `total` and `emitted` then have two rows, log-density and derivative. Compiles.
         """
@@ -279,7 +279,7 @@ class LaneLikelihood(CompiledLikelihood):
         return self.running(LaneKernel(program, self._kernel.threads, TANGENT_LANES))
 
     def running(self, kernel: LaneKernel) -> LaneLikelihood:
-        """The same records and rows with another kernel, such as a derivative's."""
+        """Copy of records and rows with another kernel, such as a derivative's."""
         other = copy(self)
         other._kernel = kernel
         return other

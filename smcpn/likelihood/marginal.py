@@ -37,6 +37,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.row_code import RowGraph
@@ -114,7 +115,7 @@ class Marginal(Recursion):
 
     @classmethod
     def counterpart(cls, problem: Problem, solver: Solver) -> Solver:
-        """See `Recursion.counterpart`; of the other's order, where it has one."""
+        """Solver to compare with, of the other's order where it has one."""
         order = min(getattr(solver, "order", EKF0.order), COMPARED_ORDER)
         return EKF0(order=order, steps=solver.steps)
 
@@ -162,13 +163,13 @@ class Marginal(Recursion):
         return possible(log_density, log_density - densest(noise, present))
 
     def local_error(self) -> ca.SX:
-        """See `Recursion.local_error`: h times the residual."""
+        """Local error of a step: h times the residual."""
         m, rates = self._predicted()
         error = rates - ca.vertcat(*[row[1] for row in m])
         return error if self.line is None else self._delayed(error, ca.SX(0, 1))
 
+    @override
     def program(self, emitted: ca.SX) -> LaneProgram:
-        """See `Recursion.program`."""
         model = self.model
         step_row, gain_row, step = self._step()
         derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, self.order)
@@ -273,10 +274,10 @@ class Marginal(Recursion):
             ]
         )
 
+    @override
     def writer(
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
     ) -> RowWriter:
-        """See `Recursion.writer`."""
         if self.line is None:
             own = MarginalRowWriter(
                 self.model, record, self.order, steps, self.restarts, number, interval
@@ -363,12 +364,12 @@ class MarginalRowWriter(RowWriter):
         # After 0, 1, ... steps.
         self._known = np.append(0.0, self._shared.variance[: len(self._shared.gain)])
 
+    @override
     def start(self, head: Record) -> Array:
-        """See `RowWriter.start`."""
         return np.append(start_row(head, self._number, self._n_initial, self._order), self._length)
 
+    @override
     def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
-        """See `RowWriter.rows`."""
         intervals = len(window.t) - 1
         counts = np.full(intervals, self.steps, dtype=np.int64)
         if self._interval is not None:
@@ -387,7 +388,7 @@ class MarginalRowWriter(RowWriter):
         return written, variance[-1:]
 
     def graph(self) -> RowGraph | None:
-        """See `RowWriter.graph`; where the derivatives restart and a step has a fixed share."""
+        """Rows as a graph, where derivatives restart and a step has a fixed share."""
         if not (self._restarts and self._interval is None and Between.is_linear(self._record)):
             return None
         between, count = Between(self._record, self.n_outputs), ca.SX.sym("count")
@@ -449,7 +450,7 @@ class MarginalRowWriter(RowWriter):
 
 
 class DelayedRowWriter(MarginalRowWriter):
-    """The same where inputs are delayed: rows of `DelayLine`; every part takes as many steps.
+    """Rows of `DelayLine`, where inputs are delayed; every part takes as many steps.
 
     The variance is in the state of a particle, for which an interval brings that of a whole one.
     """
@@ -469,12 +470,12 @@ class DelayedRowWriter(MarginalRowWriter):
         self.memory, self.steps = self._line.memory, self.steps * line.parts
         self.gains = self._gains = np.tile(self._gains, (line.parts, 1))
 
+    @override
     def start(self, head: Record) -> Array:
-        """See `RowWriter.start`."""
         return np.concatenate([super().start(head), self._line.start(head)])
 
+    @override
     def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
-        """See `RowWriter.rows`."""
         number = self._each
         inputs = self._line.steps(window, number, np.arange(1, number + 1)[:, None] / number)
         first = np.tile(np.arange(number) == 0, self._line.parts)
@@ -490,5 +491,5 @@ class DelayedRowWriter(MarginalRowWriter):
         return WindowRows(inputs, self._gains, samples, between), memory
 
     def graph(self) -> RowGraph | None:
-        """See `RowWriter.graph`; none."""
+        """None: delayed inputs have no graph of their rows."""
         return None

@@ -6,6 +6,7 @@ from math import log, pi
 from typing import Protocol
 
 import casadi as ca
+from typing_extensions import override
 
 from smcpn.likelihood.covariance import OutputGain
 from smcpn.model.problem import Model
@@ -147,7 +148,7 @@ class GaussianMeasurement:
         self.noise = variance * present + (1.0 - present)
 
     def log_density(self, gain: OutputGain) -> tuple[ca.SX, ca.SX]:
-        """See `Measurement`."""
+        """Log density of the sample, and the mean of the state given it."""
         quadratic = self.innovation**2 / gain.variance
         return -0.5 * (quadratic + log(2 * pi) * self._present), gain.variance
 
@@ -178,7 +179,7 @@ class LaplaceMeasurement:
         self.noise = 1.0 / self._information
 
     def log_density(self, gain: OutputGain) -> tuple[ca.SX, ca.SX]:
-        """See `Measurement`."""
+        """Log density of the sample, and the mean of the state given it."""
         shrink = 1.0 + self._information * gain.spread
         shift = gain.spread * self._gradient / shrink
         log_density = self._at(self._density.log_density[self._j], self._expected + shift)
@@ -208,8 +209,8 @@ class IteratedMeasurement(LaplaceMeasurement):
         self._shift = (about - expected) * present
         self.innovation += self._shift
 
+    @override
     def log_density(self, gain: OutputGain) -> tuple[ca.SX, ca.SX]:
-        """See `Measurement`."""
         d, w, s, v = self._gradient, self._information, self._shift, gain.spread
         shrink = 1.0 + w * v
         square = 0.5 * v * (d + w * s) ** 2 / shrink - s * (d + 0.5 * w * s)

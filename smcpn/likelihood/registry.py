@@ -56,7 +56,7 @@ class Expected:
     def with_white_noise(
         cls, model: Model, outputs: ca.SX, covariance: ca.SX, states: ca.SX
     ) -> Expected:
-        """Where the samples before tell nothing of the noise."""
+        """Copy of which the noise is white: the samples before tell nothing of it."""
         nothing = ca.SX.zeros(outputs.numel(), 1)
         return cls(outputs, covariance, states, nothing, model.noise_variance)
 
@@ -168,12 +168,12 @@ class Recursion(ABC):
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
-        """Whether it can be computed with a solver; by default those that name it."""
+        """True if it can be computed with a solver; by default those that name it."""
         return solver.likelihood == cls.name
 
     @classmethod
     def takes_noise(cls, model: Model) -> bool:
-        """Whether it can be computed with the noises of a model."""
+        """True if it can be computed with the noises of a model."""
         gaussian, white = model.density is None, not model.coloured
         takes_noise = (gaussian or cls.any_density) and (white or cls.coloured_noise)
         return takes_noise and cls.takes_process_noise == (model.process_noise is not None)
@@ -208,7 +208,7 @@ class Recursion(ABC):
 
     @property
     def exact(self) -> bool:
-        """Whether it is the likelihood of the model and its steps, and not an approximation."""
+        """True if it is the likelihood of the model and its steps, and not an approximation."""
         return self.approximates is None
 
     def constant_values(self, solver: Solver) -> tuple[float, ...]:

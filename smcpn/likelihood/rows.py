@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.codegen.kernel import Rows
 from smcpn.codegen.row_code import RowGraph
@@ -75,19 +76,19 @@ class RecordWindow:
         self.y = record.y if record.n_outputs else np.full((len(record), n_outputs), np.nan)
 
     def inputs(self, parts: int) -> Array:
-        """See `Window.inputs`."""
+        """Input at both ends and within each interval, (m - 1, parts + 1, n)."""
         return substep_inputs(self._record, parts)
 
     def times(self, parts: int) -> Array:
-        """See `Window.times`."""
+        """Times of `inputs`, (m - 1, parts + 1)."""
         return substep_times(self._record, parts)
 
     def derivatives(self, order: int) -> Array:
-        """See `Window.derivatives`."""
+        """Time derivatives 1..order of the input after each sample, (m - 1, order, n)."""
         return interval_derivatives(self._record, order)
 
     def inputs_before(self, number: int) -> Array:
-        """See `Window.inputs_before`."""
+        """The last inputs before the first sample of the whole, (number, n)."""
         return inputs_before(self._whole, number)
 
 
@@ -100,12 +101,12 @@ class RecordPiece(RecordWindow):
         # A record of its own counts time from its first sample, which rounds otherwise.
         self.begin, self.t, self.spacing = a, record.t[a:b], np.diff(record.t[a:b])
 
+    @override
     def times(self, parts: int) -> Array:
-        """See `Window.times`."""
         return self.t[:-1, None] + self.spacing[:, None] * (np.arange(parts + 1) / parts)
 
+    @override
     def derivatives(self, order: int) -> Array:
-        """See `Window.derivatives`."""
         return interval_derivatives(self._record, order, self.spacing)
 
 
@@ -284,7 +285,7 @@ class LongRows:
 
     @staticmethod
     def suits(record: Record) -> bool:
-        """Whether a record is so long, and its input is known piece by piece."""
+        """True if a record is so long, and its input is known piece by piece."""
         known = record.u_function is None and record.hold in ("zoh", "foh")
         return len(record) > LONG and record.uniform and (known or record.n_inputs == 0)
 
@@ -384,7 +385,7 @@ class Between:
 
     @staticmethod
     def is_linear(record: Record) -> bool:
-        """Whether the input between two samples is known from these."""
+        """True if the input between two samples is known from these."""
         known = record.u_function is None and record.hold in ("zoh", "foh")
         return record.n_inputs == 0 or known
 
@@ -407,7 +408,7 @@ class Between:
 
     @property
     def sample_row(self) -> ca.SX:
-        """What `sample_rows` writes of the later one."""
+        """Row that `sample_rows` writes of the later sample."""
         # A NaN is not less than anything.
         present = [y < np.inf for y in ca.vertsplit(self._y)] if self._y.numel() else []
         pairs = zip(present, ca.vertsplit(self._y), strict=True) if present else ()

@@ -1,4 +1,4 @@
-"""How far a posterior moves when the solver steps are made finer: what steps are judged by.
+"""Distances by which finer solver steps move a posterior, by which steps are judged.
 
 Between a likelihood L_n and a finer one L_m the posterior mean moves, to first order, by
 Cov(theta, log L_m - log L_n): the covariance times the mean difference of the scores (Stein's

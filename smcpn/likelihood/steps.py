@@ -140,7 +140,7 @@ def _shares(
 
 
 def affordable(problem: Problem, steps: int) -> bool:
-    """Whether ``steps="auto"`` still tries this number of steps per sample."""
+    """True if ``steps="auto"`` still tries this number of steps per sample."""
     return steps <= MAX_STEPS and steps * problem.n_samples <= MOST_STEPS
 
 

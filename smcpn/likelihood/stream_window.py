@@ -47,11 +47,11 @@ class StreamWindow:
         self.spacing = self.t[1:] - self.t[:-1]
 
     def times(self, parts: int) -> Array:
-        """See `Window.times`."""
+        """Times of `inputs`, (m - 1, parts + 1)."""
         return self.t[:-1, None] + self.spacing[:, None] * _fractions(parts)
 
     def inputs(self, parts: int) -> Array:
-        """See `Window.inputs`."""
+        """Input at both ends and within each interval, (m - 1, parts + 1, n)."""
         template, n = self._template, self._template.n_inputs
         if n == 0:
             return np.empty((len(self.t) - 1, parts + 1, 0))
@@ -67,7 +67,7 @@ class StreamWindow:
         return self.u[:-1, None] * falling + self.u[1:, None] * rising
 
     def derivatives(self, order: int) -> Array:
-        """See `Window.derivatives`."""
+        """Time derivatives 1..order of the input after each sample, (m - 1, order, n)."""
         template, n = self._template, self._template.n_inputs
         derivatives = np.zeros((len(self.t) - 1, order, n))
         if n == 0 or order == 0:
@@ -80,7 +80,7 @@ class StreamWindow:
         return derivatives
 
     def inputs_before(self, number: int) -> Array:
-        """See `Window.inputs_before`: the first one is held."""
+        """The last inputs before the first sample: the first one is held."""
         return np.repeat(self.u[:1], number, axis=0)
 
     def _band_limited(self, parts: int) -> Array:

@@ -12,16 +12,86 @@ the variance that the solver claims for its own error, where it claims one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from math import factorial, sqrt
+from typing import Self, cast
 
 import casadi as ca
 
 from smcpn.codegen.tangent import jacobian
 from smcpn.likelihood.classical import Step
-from smcpn.likelihood.predictor import PredictorStep
 from smcpn.model.problem import Model
 from smcpn.model.process_noise import step_factor
+from smcpn.pn.iwp import process_noise_factor
+from smcpn.pn.taylor import taylor_derivatives
 from smcpn.solver import EKF0, Solver
+
+
+@dataclass(frozen=True)
+class PredictorStep(Step):
+    """Graphs of a step of EKF0 from a state that is known.
+
+    Where process noise acts the path is not smooth, and no derivative is carried over from the step
+    before: the filter begins every step at the state, with the derivatives that the ODE gives it
+    there and no covariance. In Nordsieck coordinates of order nu (`pn.iwp`), with unit noise Q of
+    the prior,
+
+        m = A m(x),  z = h f(m_0) - m_1,  x+ = m_0 + Q_01 / Q_11 z,
+
+    and the diffusion z^2 / Q_11 that makes the residual most likely (Bosch, Hennig and Tronarp
+    2021, eq. 20) leaves the variance z^2 (Q_00 - Q_01^2 / Q_11) / Q_11, of order h^(2 nu + 2).
+    Order 1 is Heun's method (Schober, Duvenaud and Hennig 2014).
+
+    The derivatives of the input are those of the parabola through its values at the begin, middle
+    and end of a step: exact where the input is held or linear, and else off by O(h^4) in the state.
+
+    Attributes
+    ----------
+    order : int
+        Number of integrations of the prior, nu.
+    """
+
+    order: int = 1
+
+    @classmethod
+    def of(cls, model: Model, order: int = 1) -> Self:
+        """Make fresh symbols of the model's sizes."""
+        plain = super().of(model)
+        return cls(plain.model, plain.h, plain.t, plain.inputs, order)
+
+    @property
+    def following(self) -> ca.SX:
+        """State at the end."""
+        predicted, z = self._predicted
+        value, rate = process_noise_factor(self.order)[:2]
+        return predicted + float(value @ rate / (rate @ rate)) * z
+
+    @property
+    def error_variance(self) -> ca.SX:
+        """Variance of each state that the step claims, (n, 1)."""
+        return self.local_error() ** 2
+
+    def local_error(self) -> ca.SX:
+        """Standard deviation of each state that the step claims, with the residual's sign."""
+        value, rate = process_noise_factor(self.order)[:2]
+        ratio = value @ value / (rate @ rate) - (value @ rate / (rate @ rate)) ** 2
+        return sqrt(float(ratio)) * self._predicted[1]
+
+    @property
+    def _predicted(self) -> tuple[ca.SX, ca.SX]:
+        """Taylor's polynomial at the end of the step, and h times the residual of the ODE there."""
+        model, h, (begin, middle, end) = self.model, self.h, self.inputs
+        derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, self.order)
+        slope = (4.0 * middle - 3.0 * begin - end) / h
+        bend = 4.0 * (begin - 2.0 * middle + end) / h**2
+        of_input = [slope, bend, *([ca.SX.zeros(*begin.shape)] * len(rates))][: len(rates)]
+        symbols = ca.vertcat(model.u, model.t, *rates)
+        terms = [
+            h**j / factorial(j) * ca.substitute(d, symbols, ca.vertcat(begin, self.t, *of_input))
+            for j, d in enumerate(derivatives)
+        ]
+        value = sum(terms, ca.SX.zeros(model.x.numel(), 1))
+        slope_there = sum((j * term for j, term in enumerate(terms)), ca.SX.zeros(*value.shape))
+        return value, h * self.rate(value, end, self.t + h) - slope_there
 
 
 @dataclass(frozen=True)

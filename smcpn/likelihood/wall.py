@@ -1,4 +1,4 @@
-"""Whether a posterior ends where its solver does: a solver's failure is no likelihood of zero.
+"""Test for a posterior that ends where its solver does: its failure is no likelihood of zero.
 
 Where its steps are too long a solver diverges, or is far off, although the equation has a solution,
 and parameters beyond that wall count as impossible. The particles of a posterior never show it, for
@@ -209,7 +209,7 @@ class Moves:
         return loss
 
     def pass_wall(self) -> bool:
-        """Whether enough of the near moves are accepted, or of the wide ones of a parameter."""
+        """True if enough of the near moves are accepted, or of the wide ones of a parameter."""
         near, wide = np.split(self.accepted, [len(self.inside)])
         shares = [near.mean()]
         if len(wide):

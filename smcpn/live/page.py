@@ -70,7 +70,7 @@ class Address:
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """True if only this machine reaches it."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -78,7 +78,7 @@ class Address:
 
 
 def _is_host(name: str) -> bool:
-    """Whether a name can be looked up."""
+    """True if a name can be looked up."""
     try:
         return bool(name.encode("idna"))
     except UnicodeError:
@@ -133,7 +133,7 @@ class LivePage:
 
     @property
     def url(self) -> str:
-        """What to open in a browser."""
+        """Address to open in a browser."""
         host, token = self._settings["host"], self._settings["token"]
         named = f"[{host}]" if ":" in host else host
         return f"http://{named}:{self._settings['port']}/" + (f"?token={token}" if token else "")
@@ -200,7 +200,7 @@ class LivePage:
                         self._server = self._started()
 
     def _frame(self, over: bool) -> str:
-        """What is new as JSON, and now and then the posterior."""
+        """News as JSON, and now and then the posterior."""
         now, (before, count) = time.monotonic(), self._before
         if now - before >= 1.0:
             self._rate, self._before = (self._count - count) / (now - before), (now, self._count)

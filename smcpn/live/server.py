@@ -189,7 +189,7 @@ def _our_names(host: str, public: bool) -> set[str]:
 
 
 def _our_host(header: str, names: set[str], public: bool) -> bool:
-    """Whether a Host header names this server: a foreign name may be made to lead here."""
+    """True if a Host header names this server: a foreign name may be made to lead here."""
     name = header.rpartition(":")[0] if not header.endswith("]") and ":" in header else header
     name = name.removeprefix("[").removesuffix("]").lower()
     try:

@@ -165,7 +165,7 @@ def coordinate_of(name: str, distribution: Distribution, wanted: str | None) -> 
 
 
 def _unfit(given: Any) -> str:
-    """What was given for a prior, and what to give instead."""
+    """Sentence on a value that is no prior, and what to give instead."""
     frozen = "give a frozen scipy.stats distribution, such as stats.lognorm(0.5)"
     number = "or a number to fix the parameter"
     if hasattr(given, "freeze"):

@@ -42,7 +42,7 @@ class ProcessNoise:
 
     @cached_property
     def additive(self) -> bool:
-        """Whether G does not depend on the state."""
+        """True if G does not depend on the state."""
         return not ca.depends_on(self.columns, self.x)
 
 

@@ -54,7 +54,7 @@ class ByName(dict[str, float]):
 
 
 def is_name(text: Any) -> bool:
-    """Whether a text is the name of a scalar: an identifier, an entry or a part of one."""
+    """True if a text is the name of a scalar: an identifier, an entry or a part of one."""
     return isinstance(text, str) and _NAME.fullmatch(text) is not None
 
 

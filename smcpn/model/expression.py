@@ -174,7 +174,7 @@ class ExpressionTable:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def same_as(self, other: ExpressionTable) -> bool:
-        """Whether both have the same rows."""
+        """True if both have the same rows."""
         mine, others = self.arrays(), other.arrays()
         return all(np.array_equal(values, others[name]) for name, values in mine.items())
 

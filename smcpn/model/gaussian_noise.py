@@ -73,11 +73,11 @@ class White:
     sd: float | str
 
     def variance(self, symbols: Symbols, label: str) -> ca.SX:
-        """See `GaussianNoise.variance`."""
+        """Variance of a sample's noise, (1, 1); ``label`` names a standard deviation."""
         return symbols.number(self.sd, label) ** 2
 
     def correlation(self, gap: ca.SX, interval: float, symbols: Symbols) -> ca.SX:
-        """See `GaussianNoise.correlation`."""
+        """Correlation with the noise a time ``gap`` earlier, (1, 1); 0 for white noise."""
         return ca.SX(0.0)
 
     def check(
@@ -87,7 +87,7 @@ class White:
         fixed: Mapping[str, float],
         free: Mapping[str, Distribution],
     ) -> None:
-        """See `GaussianNoise.check`: nothing."""
+        """Check nothing: any white noise is one."""
 
 
 @dataclass(frozen=True)
@@ -148,11 +148,11 @@ class AR1:
                 raise InputError(sentence, argument="noise")
 
     def variance(self, symbols: Symbols, label: str) -> ca.SX:
-        """See `GaussianNoise.variance`: the stationary one."""
+        """Stationary variance, (1, 1); ``label`` names a standard deviation."""
         return symbols.number(self.sd, label) ** 2
 
     def correlation(self, gap: ca.SX, interval: float, symbols: Symbols) -> ca.SX:
-        """See `GaussianNoise.correlation`: rho^(gap / interval)."""
+        """Correlation with the noise a time ``gap`` earlier, rho^(gap / interval), (1, 1)."""
         rho = symbols.number(self.rho, f"rho={self.rho!r}")
         if rho.is_zero():
             return rho
@@ -169,7 +169,7 @@ class AR1:
         fixed: Mapping[str, float],
         free: Mapping[str, Distribution],
     ) -> None:
-        """See `GaussianNoise.check`: a rho outside of (-1, 1), or below 0 at other spacings."""
+        """Refuse a rho outside of (-1, 1), or below 0 at other spacings."""
         lower, upper, what = self._bounds(fixed, free)
         if not -1.0 <= lower <= upper <= 1.0:
             raise InputError(

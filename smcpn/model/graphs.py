@@ -95,7 +95,7 @@ class Model:
         return self.noise_variance if self.density is None else self.density.log_density
 
     def with_numbers(self) -> Model:
-        """The same model with the known numbers in place of their symbols."""
+        """Copy with the known numbers in place of their symbols."""
 
         def numbers(expression: ca.SX) -> ca.SX:
             return ca.substitute(expression, self.constants, ca.SX(self.constant_values))
@@ -267,7 +267,7 @@ class Model:
 
 
 def _describes_model(table: ExpressionTable, n_constants: int) -> bool:
-    """Whether the shapes are those of `Model.table`: columns, of sizes that agree."""
+    """True if the shapes are those of `Model.table`: columns, of sizes that agree."""
     arguments, results = table.input_shapes.tolist(), table.output_shapes.tolist()
     if len(arguments) != 8 or len(results) < 8 or any(c != 1 for _, c in arguments + results):
         return False
@@ -395,7 +395,7 @@ def _traced_output(
 
 
 def _parameter(name: str, default: Any, ode: ODE, parameter: Parameter) -> Any:
-    """What stands for a parameter in the body of a function: of one number, a vector, a function.
+    """Symbol of a parameter in the body of a function: of one number, a vector, a function.
 
     A parameter of one number may be one that the model has not; it then needs a default or a prior.
     """

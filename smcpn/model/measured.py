@@ -126,7 +126,7 @@ class Wanted:
 
     @property
     def states_unit(self) -> bool:
-        """Whether the user says in which unit the model counts time."""
+        """True if the user says in which unit the model counts time."""
         return self.t_unit is not None or self.time in self.to
 
     def record(self, source: str, name: str, measured: Measured) -> Record:

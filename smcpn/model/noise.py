@@ -72,11 +72,11 @@ class Poisson:
     """
 
     def log_density(self, y: ca.SX, output: ca.SX, symbols: Symbols) -> ca.SX:
-        """See `Density.log_density`."""
+        """Log density or probability of y, (1, 1)."""
         return y * output - ca.exp(output) - log_gamma(y + 1.0)
 
     def misfit(self, y: Array) -> str | None:
-        """See `Density.misfit`."""
+        """Return why measured values cannot have this density, or None if they can."""
         wrong = (y < 0) | (y != np.round(y))
         return "counts must be whole numbers from 0" if wrong.any() else None
 
@@ -93,13 +93,13 @@ class Bernoulli:
     """
 
     def log_density(self, y: ca.SX, output: ca.SX, symbols: Symbols) -> ca.SX:
-        """See `Density.log_density`."""
+        """Log density or probability of y, (1, 1)."""
         # log(1 + exp(g)), without overflow.
         softplus = ca.fmax(output, 0.0) + ca.log1p(ca.exp(-ca.fabs(output)))
         return y * output - softplus
 
     def misfit(self, y: Array) -> str | None:
-        """See `Density.misfit`."""
+        """Return why measured values cannot have this density, or None if they can."""
         return "values must be 0 or 1" if ((y != 0) & (y != 1)).any() else None
 
 
@@ -128,7 +128,7 @@ class StudentT:
         _positive("degrees", self.degrees)
 
     def log_density(self, y: ca.SX, output: ca.SX, symbols: Symbols) -> ca.SX:
-        """See `Density.log_density`."""
+        """Log density or probability of y, (1, 1)."""
         scale = symbols.number(self.scale, f"scale={self.scale!r}")
         degrees = symbols.number(self.degrees, f"degrees={self.degrees!r}")
         normaliser = log_gamma((degrees + 1.0) / 2.0) - log_gamma(degrees / 2.0)
@@ -137,7 +137,7 @@ class StudentT:
         return normaliser - 0.5 * ca.log(degrees * pi) - ca.log(scale) + tail
 
     def misfit(self, y: Array) -> str | None:
-        """See `Density.misfit`."""
+        """Return why measured values cannot have this density, or None if they can."""
         return None
 
 
@@ -162,12 +162,12 @@ class LogNormal:
         _positive("sd", self.sd)
 
     def log_density(self, y: ca.SX, output: ca.SX, symbols: Symbols) -> ca.SX:
-        """See `Density.log_density`."""
+        """Log density or probability of y, (1, 1)."""
         variance = symbols.number(self.sd, f"sd={self.sd!r}") ** 2
         return gaussian(ca.log(y) - ca.log(output), variance) - ca.log(y)
 
     def misfit(self, y: Array) -> str | None:
-        """See `Density.misfit`."""
+        """Return why measured values cannot have this density, or None if they can."""
         return "values must be positive" if (y <= 0).any() else None
 
 
@@ -187,7 +187,7 @@ class UserDensity:
             )
 
     def log_density(self, y: ca.SX, output: ca.SX, symbols: Symbols) -> ca.SX:
-        """See `Density.log_density`."""
+        """Log density or probability of y, (1, 1)."""
         name = function_name(self.function)
         _, keyword = argument_names(self.function)
         values = {
@@ -203,7 +203,7 @@ class UserDensity:
         return returned[0]
 
     def misfit(self, y: Array) -> str | None:
-        """See `Density.misfit`."""
+        """Return why measured values cannot have this density, or None if they can."""
         return None
 
     @staticmethod

@@ -134,7 +134,7 @@ class ODE:
 
     @property
     def drift(self) -> ODE:
-        """The same equation without the noise of a stochastic one."""
+        """Equation without the noise of a stochastic one."""
         return replace(self, diffusion=None)
 
     def table(self) -> ExpressionTable:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.arguments import Count, check_fields, checked
 from smcpn.card import Card, WithCard
@@ -93,8 +94,8 @@ class Prior(WithCard):
         """Parameter names, in the order of the columns of theta."""
         return tuple(self.distributions)
 
+    @override
     def card(self) -> Card:
-        """See `WithCard.card`."""
         rows = [[n, described(self, n), m.name] for n, m in zip(self.names, self.maps, strict=True)]
         return Card(f"Prior of {counted(len(self), 'parameter')}",
                     [["parameter", "prior", "coordinate"], *rows])  # fmt: skip

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import casadi as ca
 import numpy as np
+from typing_extensions import override
 
 from smcpn.arguments import Numbers, checked
 from smcpn.card import Card, WithCard
@@ -266,8 +267,8 @@ class Problem(WithCard):
         # Functions of a script need not exist where this is read.
         return vars(self) | {"_made_of": None}
 
+    @override
     def card(self) -> Card:
-        """See `WithCard.card`."""
         given = [("observed", self.observe), ("noise", self.noise), ("initial state", self.initial),
                  ("process noise", self.process_noise), ("delay", self.delay),
                  ("fixed", self.fixed)]  # fmt: skip
@@ -280,7 +281,7 @@ class Problem(WithCard):
         )  # fmt: skip
 
     def picture(self) -> Figure | None:
-        """See `WithCard.picture`: its first record."""
+        """Figure of the first record."""
         return self.records[0].picture()
 
     @property
@@ -314,7 +315,7 @@ class Problem(WithCard):
 
     @checked
     def differs_in_functions(self, other: Problem) -> bool:
-        """Whether another problem is this one but for its unknown functions, see `with_functions`.
+        """True if another problem is this one but for its unknown functions, see `with_functions`.
 
         Both have to be made of the same objects, in this process.
         """
@@ -351,7 +352,7 @@ class Problem(WithCard):
         return sum(len(record) for record in self.records)
 
     def model_observing(self, observe: Any) -> Model:
-        """The same model with other outputs, of which the noise is not known (variance 0)."""
+        """Model with other outputs, of which the noise is not known (variance 0)."""
         model, what = self.model, scalar_outputs(observe, self.ode)
 
         def parameter(name: str, default: float | None = None) -> ca.SX:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from typing_extensions import override
 
 from smcpn.arguments import check_fields, checked, whole
 from smcpn.card import Card, WithCard
@@ -283,12 +284,12 @@ class Record(WithCard):
     def __len__(self) -> int:
         return len(self.t)
 
+    @override
     def card(self) -> Card:
-        """See `WithCard.card`."""
         return Card(repr(self)[1:-1])
 
     def picture(self) -> Figure | None:
-        """See `WithCard.picture`: its inputs and outputs."""
+        """Figure of inputs and outputs."""
         return self.plot()
 
     @late_bound
@@ -324,7 +325,7 @@ class Record(WithCard):
 
     @property
     def uniform(self) -> bool:
-        """Whether the sampling interval is the same throughout, to 1e-9 and rounding."""
+        """True if the sampling interval is the same throughout, to 1e-9 and rounding."""
         if self.dt is not None or len(self.t) < 3:
             return True
         steps = np.diff(self.t)
@@ -341,7 +342,7 @@ class Record(WithCard):
 
     @property
     def smooth(self) -> bool:
-        """Whether the input has no jump or kink at the samples."""
+        """True if the input has no jump or kink at the samples."""
         known = self.u_function is not None or self.n_inputs == 0
         return known or self.hold == "bandlimited"
 
@@ -582,7 +583,7 @@ def _numbers(values: Any, name: str, record: str) -> Array:
 
 
 def _is_fixed(array: Any) -> bool:
-    """Whether neither an array nor one that it is a part of can be written to."""
+    """True if neither an array nor one that it is a part of can be written to."""
     while isinstance(array, np.ndarray):
         if array.flags.writeable:
             return False

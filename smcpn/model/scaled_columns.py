@@ -69,7 +69,7 @@ class ScaledColumns:
 
     @property
     def usable(self) -> bool:
-        """Whether x has no bounds, so that its coordinate is x itself."""
+        """True if x has no bounds, so that its coordinate is x itself."""
         maps = self.prior.maps
         return all(isinstance(maps[j], Identity) for j in self.others[self.scaled])
 

@@ -118,6 +118,6 @@ def _positive(name: str, scale: float) -> float:
 
 
 def _is_positive(coordinate: Coordinate | None) -> bool:
-    """Whether a parameter is positive wherever its coordinate is finite."""
+    """True if a parameter is positive wherever its coordinate is finite."""
     bounded = isinstance(coordinate, (Log, Logit))
     return bounded and bool(coordinate.natural(np.array([-40.0, 40.0])).min() >= 0.0)

@@ -96,7 +96,7 @@ def _entries(row: Any) -> Any:
 
 
 def _is_matrix(diffusion: Any, n: int) -> bool:
-    """Whether it has rows; a tuple of vectors with one entry per state together has none."""
+    """True if it has rows; a tuple of vectors with one entry per state together has none."""
     if isinstance(diffusion, ca.SX):
         return diffusion.shape[1] > 1
     if isinstance(diffusion, np.ndarray):

@@ -156,7 +156,7 @@ class Layout:
         return h**derivative / factorial(derivative)
 
     def keeps(self, of: int, by: int) -> bool:
-        """Whether the linearisation keeps what process ``by`` does to the rate of ``of``."""
+        """True if the linearisation keeps the effect of process ``by`` on the rate of ``of``."""
         return self.jacobian == "full" or (self.jacobian == "diagonal" and of == by)
 
 

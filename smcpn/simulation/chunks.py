@@ -1,4 +1,4 @@
-"""What a kernel emits over a record, in chunks of time, and its rows in pieces."""
+"""Values that a kernel emits over a record, in chunks of time, and its rows in pieces."""
 
 from __future__ import annotations
 

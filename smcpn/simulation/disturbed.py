@@ -94,7 +94,7 @@ def disturbed_kernel(model: Model) -> tuple[LaneKernel, int]:
 
 
 def _one_step_each(rows: Rows) -> Rows:
-    """The same steps, each with a sample at its end, the one that its interval leads to.
+    """Rows of the same steps, each with a sample at its end, the one that its interval leads to.
 
     A step is preceded by a sample, so that the first has the number 1.
     """

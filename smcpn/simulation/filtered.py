@@ -114,7 +114,7 @@ def window_program(recursion: Kalman) -> LaneProgram:
 
 
 def window_begins(record: Record, horizon: int | None) -> NDArray[np.bool_]:
-    """Whether a window of ``horizon`` samples begins at each sample, (T,); None begins none."""
+    """True where a window of ``horizon`` samples begins, (T,); None begins none."""
     if horizon is None:
         return np.zeros(len(record), dtype=bool)
     return np.arange(len(record)) % horizon == 0

@@ -1,4 +1,4 @@
-"""What of a record a posterior has learned from, and where a part of one begins to be known."""
+"""Samples of a record that a posterior has learned from, and the begin of a part of one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class FromTheStart(NamedTuple):
 
 
 def begins_as(own: Record, record: Record, same: bool) -> bool:
-    """Whether two records begin alike: they are one, or variants of one."""
+    """True if two records begin alike: they are one, or variants of one."""
     n = min(len(own), len(record), ALIKE)
     alike = own.t[0] == record.t[0] and np.array_equal(own.u[:n], record.u[:n])
     if not (same and own.n_outputs == record.n_outputs):

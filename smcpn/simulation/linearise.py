@@ -92,7 +92,7 @@ def linearise(
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """Where a model is linearised; of a state that is None the equilibrium near ``near``."""
+    """Point at which a model is linearised; a state of None is the equilibrium near ``near``."""
 
     input: Array
     state: Array | None

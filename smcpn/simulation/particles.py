@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.arguments import Index, checked
 from smcpn.card import Card, WithCard
@@ -140,8 +141,8 @@ class Simulation(WithCard):
         """Upper end of the 95 % band, (T, q)."""
         return self.mean + TWO_SIDED_95 * self.sd
 
+    @override
     def card(self) -> Card:
-        """See `WithCard.card`."""
         rows = [
             [name, f"{self.fit[j]:.2f} %" if np.isfinite(self.fit[j]) else "",
              f"{self.rmse_of_mean[j]:.4g}", f"{100 * self.coverage[j]:.1f} %"]
@@ -156,9 +157,10 @@ class Simulation(WithCard):
             [*left, *self.warnings],
         )
 
+    @override
     @late_bound
     def picture(self) -> Any:
-        """Draw every output and its error."""
+        """Figure of every output and its error."""
         ...
 
     @property
@@ -354,11 +356,11 @@ class Means:
 
     @property
     def steps(self) -> int | str:
-        """See `ParticleSimulator`."""
+        """Solver steps per sample."""
         return self._simulator.steps
 
     def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
-        """See `ParticleSimulator`."""
+        """Yield the means of the solver for all particles, chunk by chunk."""
         for a, b, outputs in self._simulator(theta):
             yield a, b, by_column(self._means, outputs, 0)
 
@@ -368,12 +370,12 @@ class Means:
         return np.concatenate(parts)[:, :, 0]
 
     def process_variance(self, problem: Problem, theta: Array, weights: Array) -> Array:
-        """See `ParticleSimulator`."""
+        """Variance of the outputs by process noise: none."""
         variance = self._simulator.process_variance(problem, theta, weights)
         return variance * np.square(self.slopes((theta @ weights)[:, None]))
 
     def halving_change(self, theta: Array) -> Array:
-        """See `ParticleSimulator`."""
+        """Change of the outputs by half as many steps."""
         return self._simulator.halving_change(theta) * self.slopes(theta)
 
 
@@ -486,7 +488,7 @@ class _Moments:
         return True
 
     def _reference(self, a: int, b: int) -> Array:
-        """What was measured at samples [a, b), where it was, and 0: errors are small beside it."""
+        """Measured values at samples [a, b), 0 where there is none: errors are small beside it."""
         if not self._record.n_outputs:
             return np.zeros((b - a, self.mean.shape[1]))
         return np.where(self.measured[a:b], self._record.y[a:b], 0.0)

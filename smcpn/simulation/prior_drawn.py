@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.arguments import Index, checked
 from smcpn.card import Card
@@ -113,8 +114,8 @@ class PriorPrediction(Simulation):
             if np.isfinite(coverage)
         ]
 
+    @override
     def card(self) -> Card:
-        """See `WithCard.card`."""
         return Card(self._heading, self._rows, [*self.verdicts, *self.warnings])
 
     def summary(self) -> str:
@@ -139,8 +140,8 @@ class PriorPrediction(Simulation):
         ]  # fmt: skip
         return [head, *rows]
 
+    @override
     def picture(self) -> Any:
-        """See `WithCard.picture`."""
         return self.plot()
 
     @late_bound
@@ -308,7 +309,7 @@ def _or_stiff(simulator: _PriorSimulator) -> str:
 
 
 def _finite(outputs: Array) -> NDArray[np.bool_]:
-    """Whether each of (T, q, N) outputs is finite throughout, (N,)."""
+    """True where an output of (T, q, N) is finite throughout, (N,)."""
     return np.asarray(np.isfinite(outputs).all(axis=(0, 1)))
 
 

@@ -14,6 +14,7 @@ from typing import Protocol
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.arguments import NotNegative, checked
 from smcpn.codegen.kernel import LaneKernel, Rows
@@ -77,7 +78,7 @@ class SampledSimulator(ABC):
 
     @abstractmethod
     def finer(self) -> SampledSimulator:
-        """The same simulation from the mean initial state with twice the steps."""
+        """Simulation from the same mean initial state with twice the steps."""
 
     def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
         """Yield (a, b, outputs (b - a, q, N)) for parameters (p, N) of the model."""
@@ -212,8 +213,8 @@ class ClosedLoop(SampledSimulator):
         samples = sample_rows(RecordWindow(self.record, self.model.outputs.numel()))
         return Rows(np.zeros(1), np.ascontiguousarray(rows), lengths, samples, 1)
 
+    @override
     def finer(self) -> ClosedLoop:
-        """See `SampledSimulator`."""
         mean = self.initial.mean(axis=0)[None, :]
         return ClosedLoop(
             self.model, self.record, mean, self._controller, self._signals, 2 * self.steps
@@ -390,8 +391,8 @@ class WindowPrediction(SampledSimulator):
         samples = sample_rows(RecordWindow(self.record, self.model.outputs.numel()))
         return Rows(np.zeros(1), rows, lengths, samples, 1)
 
+    @override
     def finer(self) -> WindowPrediction:
-        """See `SampledSimulator`."""
         mean = self.initial.mean(axis=0)[None, :]
         return WindowPrediction(
             self.model, self.record, mean, self._horizon, self._filter, 2 * self.steps

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.arguments import Numbers, Positive, checked
 from smcpn.card import Card, WithCard
@@ -251,12 +252,12 @@ class StateSpace(WithCard):
         here = (self.A, self.B, self.C, self.D, self.state, self.output, self.delay)
         return Matrices(*(one[None] for one in here))
 
+    @override
     def card(self) -> Card:
-        """See `WithCard.card`."""
         return Card(self.heading, self._pole_rows(), [*self._point(), "all: print(x.summary())"])
 
+    @override
     def picture(self) -> Figure | None:
-        """See `WithCard.picture`."""
         return self.plot_bode() if self.inputs else None
 
     def summary(self) -> str:

@@ -1,4 +1,4 @@
-"""Where trajectories evaluate the unknown functions of a model."""
+"""Points at which trajectories evaluate the unknown functions of a model."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Visited:
         return np.column_stack([self.places.min(axis=0), self.places.max(axis=0)])
 
     def contains(self, points: Array, slack: float = 0.0) -> NDArray[np.bool_]:
-        """Whether points (m, variables) lie in the range; of several variables, near a place.
+        """True where points (m, variables) lie in the range; of several variables, near a place.
 
         Parameters
         ----------

@@ -138,7 +138,7 @@ class SmoothedFiniteDifference(FiniteDifference):
 
 
 def is_default(method: Any) -> bool:
-    """Whether nothing is lost where the derivatives are not used."""
+    """True if nothing is lost where the derivatives are not used."""
     return isinstance(method, FiniteDifference) and repr(method) in (
         "FiniteDifference()",
         "FiniteDifference(axis=-2)",

@@ -54,7 +54,7 @@ class Optimizer(Parameters):
 
     @property
     def is_default(self) -> bool:
-        """Whether it says no more than that there is none."""
+        """True if it says no more than that there is none."""
         return False
 
     @property
@@ -71,7 +71,7 @@ class STLSQ(Optimizer):
 
     @property
     def is_default(self) -> bool:
-        """Whether it has its default settings."""
+        """True if it has its default settings."""
         return self._given == {"threshold": 0.1, "alpha": 0.05}
 
 
@@ -121,7 +121,7 @@ class EnsembleOptimizer(Optimizer):
     def keep(
         self, coef: NDArray[np.float64], draws: Callable[[int], list[NDArray[np.float64]]]
     ) -> None:
-        """See `Optimizer.keep`."""
+        """Keep the coefficients of the ensemble."""
         super().keep(coef, draws)
         self.coef_list = draws(self.n_models)
 
@@ -149,5 +149,5 @@ def check_optimizer(optimizer: Any) -> None:
 
 
 def is_default(optimizer: Any) -> bool:
-    """Whether nothing is lost where the optimizer is not used."""
+    """True if nothing is lost where the optimizer is not used."""
     return isinstance(optimizer, Optimizer) and optimizer.is_default

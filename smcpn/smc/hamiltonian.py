@@ -2,20 +2,302 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import gcd
 from typing import Annotated, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smcpn.arguments import Count, check_fields, whole
 from smcpn.errors import InputError
+from smcpn.smc.kernels import Move
 from smcpn.smc.metric import Metric
+from smcpn.smc.mixing import efficiency_of_chains
 from smcpn.smc.moves import MoveStrategy
 from smcpn.smc.particles import ParticleSystem, Target
 from smcpn.smc.rejuvenation import MoveSettings, Rejuvenation, Rounds, chains_of, number_of_chains
 from smcpn.smc.resampling import Resample
-from smcpn.smc.trajectories import Trajectories, Tuning
+
+Array = NDArray[np.float64]
+
+LONGEST_STEP = 1.8
+"""At 2 the leapfrog steps of a standard normal become unstable."""
+JITTER = 0.1
+"""Share by which the step of a trajectory differs from the one that is learned."""
+HALVINGS = 30
+TOO_FEW = 0.5
+"""Acceptance of one leapfrog step below which the first step is halved."""
+CHANGE = 0.2
+"""Most change of the logarithm of the time of trajectories in one rejuvenation."""
+
+
+@dataclass
+class Tuning:
+    """Length of leapfrog steps and time of trajectories, learned from those of all particles.
+
+    The step is driven to a wanted acceptance after every move. The time of a trajectory is its
+    number of steps times their length, a random share between a half and three halves of the one
+    learned: that rises where the longer half of the trajectories has more `DrawsPerGradient`.
+
+    Attributes
+    ----------
+    step, time : float
+    acceptance : float
+        The wanted one.
+    most : int
+        Leapfrog steps of a trajectory at most.
+
+    References
+    ----------
+    Buchholz, A., Chopin, N., Jacob, P. E. (2021). Adaptive tuning of Hamiltonian Monte Carlo
+    within sequential Monte Carlo. Bayesian Analysis 16 (random steps and lengths, of which those
+    that moved the particles well make the next ones).
+    """
+
+    step: float
+    time: float
+    acceptance: float
+    most: int
+
+    def __post_init__(self) -> None:
+        self._moves, self._halves = 0, (DrawsPerGradient(), DrawsPerGradient())
+
+    def draw(self, rng: np.random.Generator, size: int) -> tuple[Array, NDArray[np.int64]]:
+        """Length and number of the leapfrog steps of ``size`` trajectories, (size,) both."""
+        step = self.step * (1.0 + JITTER * (2.0 * rng.random(size) - 1.0))
+        time = self.time * (0.5 + rng.random(size))
+        return step, np.clip(np.rint(time / step), 1, self.most).astype(np.int64)
+
+    def learn(
+        self, accepted: Array, renewed: Array, steps: Array, number: NDArray[np.int64]
+    ) -> None:
+        """Learn from trajectories.
+
+        Parameters
+        ----------
+        accepted : ndarray, (n,)
+            Probability of acceptance.
+        renewed : ndarray, (k, n)
+            Expected squared jump of k functions of the particles over twice their variance.
+        steps, number : ndarray, (n,)
+            Length and number of the leapfrog steps.
+        """
+        self._moves += 1
+        gain = (float(accepted.mean()) - self.acceptance) / np.sqrt(self._moves)
+        self.step = min(self.step * float(np.exp(gain)), LONGEST_STEP)
+        long = steps * number > self.time
+        for half, own in zip(self._halves, (~long, long), strict=True):
+            half.add(renewed[:, own], number[own])
+
+    def end(self) -> None:
+        """Lengthen or shorten the trajectories by what all moves have shown."""
+        short, long = (half.value for half in self._halves)
+        if self.most > 1 and short > 0.0 and long > 0.0:
+            self.time *= float(np.exp(np.clip(np.log(long / short), -CHANGE, CHANGE)))
+            self.time = float(np.clip(self.time, self.step, self.most * self.step))
+
+
+@dataclass
+class DrawsPerGradient:
+    """Effective draws of trajectories for each of their gradients.
+
+    With a correlation r between begin and end of a move, that is (1 - r) / (1 + r) draws for each
+    move, of the function that needs most; negative correlations count as none.
+    """
+
+    renewed: Array | float = 0.0
+    count: int = 0
+    gradients: int = 0
+
+    def add(self, renewed: Array, number: NDArray[np.int64]) -> None:
+        """Add trajectories: half their squared jumps over the variance (k, n), and steps (n,)."""
+        self.renewed = self.renewed + renewed.sum(axis=1)
+        self.count += len(number)
+        self.gradients += int(number.sum())
+
+    @property
+    def value(self) -> float:
+        """The number, 0 before the first trajectory."""
+        if not self.count:
+            return 0.0
+        left = max(0.0, 1.0 - float(np.min(self.renewed)) / self.count)
+        return (1.0 - left) / (1.0 + left) * self.count / self.gradients
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Parameters, their coordinates, momenta and gradients of particles, (n, d) each."""
+
+    theta: Array
+    z: Array
+    momentum: Array
+    gradient: Array
+
+    @property
+    def finite(self) -> NDArray[np.bool_]:
+        """Where neither parameters nor gradients have become infinite, (n,)."""
+        finite = np.isfinite(np.hstack([self.theta, self.gradient]))
+        return np.asarray(finite.all(axis=1), dtype=np.bool_)
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """Ends of trajectories.
+
+    Attributes
+    ----------
+    system : ParticleSystem
+        The ends, evaluated; the beginning where a trajectory has become infinite.
+    density : ndarray, (n,)
+        Their log density, -inf there.
+    end : Phase
+    log_ratio : ndarray, (n,)
+        Log of the Metropolis ratio.
+    """
+
+    system: ParticleSystem
+    density: Array
+    end: Phase
+    log_ratio: Array
+
+    @property
+    def acceptance(self) -> Array:
+        """Probability of acceptance, (n,)."""
+        return np.exp(np.minimum(self.log_ratio, 0.0))
+
+
+class Trajectories:
+    """The `Kernel` of Hamiltonian trajectories, by leapfrog steps in the coordinates of a metric.
+
+    Leapfrog steps are reversible and keep volumes whatever force they follow, so that nothing
+    depends on how exact the gradient is but the acceptance: the ends are evaluated, and accepted,
+    by the target's own density.
+
+    Attributes
+    ----------
+    gradients : int
+        Gradients evaluated.
+    start_correlation : float
+        Mean over the moves of the correlation of the log-likelihood with that at the start.
+    efficiency : float
+        Effective draws of a move, see `smcpn.smc.mixing`.
+    """
+
+    def __init__(self, name: str, metric: Metric, tuning: Tuning) -> None:
+        self.name, self.metric, self.tuning = name, metric, tuning
+        self.gradients, self.start_correlation, self.efficiency = 0, 0.0, float("nan")
+
+    def moves(
+        self, system: ParticleSystem, target: Target, rng: np.random.Generator, count: int
+    ) -> Iterator[Move]:
+        """See `Kernel.moves`."""
+        gradient = self._gradient(target, system.theta)
+        z, density = self.metric.coordinates(system.theta), target.log_density(system)
+        levels, renewed = [system.log_increment], np.zeros(2 + z.shape[1])
+        for _ in range(count):
+            steps, number = self.tuning.draw(rng, len(system))
+            momentum = rng.standard_normal(system.theta.shape)
+            begin = Phase(system.theta, z, momentum, gradient)
+            proposed = self._proposed(target, system, density, begin, steps, number)
+            accept = np.log1p(-rng.random(len(system))) < proposed.log_ratio
+            moved = np.where(proposed.end.finite[:, None], proposed.end.z, z)
+            jumps = _share_renewed(system, z, proposed, moved)
+            self.tuning.learn(proposed.acceptance, jumps[:2], steps, number)
+            renewed += jumps.mean(axis=1) / count
+            system = system.where(accept, proposed.system)
+            density = np.where(accept, proposed.density, density)
+            z = np.where(accept[:, None], moved, z)
+            gradient = np.where(accept[:, None], proposed.end.gradient, gradient)
+            levels.append(system.log_increment)
+            diverged = np.count_nonzero(proposed.density == -np.inf)
+            yield Move(system, int(accept.sum()), int(diverged))
+        self.start_correlation = _start_correlation(np.array(levels))
+        self.efficiency = efficiency_of_chains(1.0 - renewed)
+
+    def shorten(self, system: ParticleSystem, target: Target, rng: np.random.Generator) -> None:
+        """Halve the step until one leapfrog step of all particles is often accepted."""
+        gradient, density = self._gradient(target, system.theta), target.log_density(system)
+        z, once = np.zeros_like(system.theta), np.ones(len(system), dtype=np.int64)
+        for _ in range(HALVINGS):
+            begin = Phase(system.theta, z, rng.standard_normal(z.shape), gradient)
+            steps = np.full(len(system), self.tuning.step)
+            proposed = self._proposed(target, system, density, begin, steps, once)
+            if proposed.acceptance.mean() > TOO_FEW:
+                return
+            self.tuning.step *= 0.5
+
+    def _proposed(
+        self,
+        target: Target,
+        system: ParticleSystem,
+        density: Array,
+        begin: Phase,
+        steps: Array,
+        number: NDArray[np.int64],
+    ) -> Proposed:
+        """Follow a trajectory from each particle, of log density (n,), and evaluate its end."""
+        end = self._leapfrog(target, begin, steps, number)
+        finite = end.finite
+        ends = target.evaluate(np.where(finite[:, None], end.theta, system.theta), system.keys)
+        reached = np.where(finite, target.log_density(ends), -np.inf)
+        with np.errstate(all="ignore"):
+            change = reached - 0.5 * np.square(end.momentum).sum(axis=1)
+            change -= density - 0.5 * np.square(begin.momentum).sum(axis=1)
+        return Proposed(ends, reached, end, np.nan_to_num(change, nan=-np.inf))
+
+    def _leapfrog(
+        self, target: Target, begin: Phase, steps: Array, number: NDArray[np.int64]
+    ) -> Phase:
+        """Make ``number`` leapfrog steps of length ``steps`` with each particle, (n,) both."""
+        factor = self.metric.factor
+        theta, z, gradient = begin.theta.copy(), begin.z.copy(), begin.gradient.copy()
+        momentum = begin.momentum + 0.5 * steps[:, None] * (gradient @ factor)
+        going = np.isfinite(momentum).all(axis=1)
+        for k in range(int(number.max())):
+            some = np.flatnonzero(going & (number > k))
+            if not len(some):
+                break
+            change = steps[some, None] * momentum[some]
+            z[some] += change
+            theta[some] += change @ factor.T
+            gradient[some] = self._gradient(target, theta[some])
+            share = np.where(number[some] > k + 1, 1.0, 0.5) * steps[some]
+            with np.errstate(all="ignore"):
+                momentum[some] += share[:, None] * (gradient[some] @ factor)
+            going = np.isfinite(momentum).all(axis=1)
+        return Phase(theta, z, momentum, gradient)
+
+    def _gradient(self, target: Target, theta: Array) -> Array:
+        self.gradients += len(theta)
+        return target.gradient(theta)
+
+
+def _share_renewed(system: ParticleSystem, z: Array, proposed: Proposed, moved: Array) -> Array:
+    """Expected squared jumps over twice the variance, of what moves are judged by, (2 + d, n).
+
+    That is log-likelihood, squared distance from the centre, and each coordinate, (n, d) before and
+    after. The mean over the particles is one minus the correlation of a move.
+    """
+    before = np.vstack([system.log_increment, np.square(z).sum(axis=1), z.T])
+    after = np.vstack([proposed.system.log_increment, np.square(moved).sum(axis=1), moved.T])
+    accepted = proposed.acceptance
+    # What is never accepted may lie so far off that the square is infinite.
+    jumps = np.where(accepted > 0.0, after - before, 0.0)
+    spreads = np.maximum(before.var(axis=1), np.finfo(float).tiny)
+    return accepted * np.square(jumps) / (2.0 * spreads[:, None])
+
+
+def _start_correlation(levels: Array) -> float:
+    """Mean over the moves of the correlation of (moves + 1, n) with the first row, 0 to 1."""
+    centred = np.where(np.isfinite(levels), levels, np.nan)
+    centred = np.nan_to_num(centred - np.nanmean(centred))
+    variance = float(np.square(centred).mean())
+    if variance == 0.0:
+        return 0.0
+    return float(np.clip((centred[1:] * centred[0]).mean() / variance, 0.0, 1.0))
+
 
 FIRST_TIME = 1.2
 """Time of a trajectory at first: of a standard normal it is the one that renews its energy at the

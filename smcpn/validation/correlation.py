@@ -30,7 +30,7 @@ class ParameterPair:
 
     @property
     def ridge(self) -> bool:
-        """Whether a combination of the two is known much better than each."""
+        """True if a combination of the two is known much better than each."""
         return abs(self.correlation) > RIDGE
 
 

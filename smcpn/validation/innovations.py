@@ -158,17 +158,17 @@ class Whiteness:
 
     @property
     def white(self) -> bool:
-        """Whether whiteness is not rejected at 1 %."""
+        """True if whiteness is not rejected at 1 %."""
         return self.whiteness_p >= SIGNIFICANCE
 
     @property
     def independent(self) -> bool:
-        """Whether independence of the input is not rejected at 1 %; True without input."""
+        """True if independence of the input is not rejected at 1 %; True without input."""
         return not self.independence_p < SIGNIFICANCE
 
     @property
     def calibrated(self) -> bool:
-        """Whether the variance of one is not rejected at 1 %."""
+        """True if the variance of one is not rejected at 1 %."""
         return self.chi2_p >= SIGNIFICANCE
 
 

@@ -91,7 +91,7 @@ class Reweighted:
 
     @property
     def reliable(self) -> bool:
-        """Whether enough particles carry weight; otherwise the shift is at least of this size."""
+        """True if enough particles carry weight; otherwise the shift is at least of this size."""
         return self.kept >= RELIABLE
 
     @property

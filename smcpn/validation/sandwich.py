@@ -111,7 +111,7 @@ class Sandwich:
 
     @property
     def drifts(self) -> bool:
-        """Whether parameters are taken to drift, and V is not C."""
+        """True if parameters are taken to drift, and V is not C."""
         return self.drift_p < ALARM
 
     @property
@@ -310,7 +310,7 @@ def of_blocks(series: Sequence[Array]) -> Array:
 
 
 def _known_throughout(series: Sequence[Array]) -> bool:
-    """Whether the scores (T_i,) of a parameter come over more than a few blocks of the record.
+    """True if the scores (T_i,) of a parameter come over more than a few blocks of the record.
 
     An initial state is known from the first samples, and their scatter says nothing of how their
     sum scatters.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.arguments import Index, checked
 from smcpn.card import Card, WithCard
@@ -142,7 +143,7 @@ class Validation(WithCard):
 
     @property
     def structured(self) -> bool:
-        """Whether the errors of some output are correlated, in time or with the input."""
+        """True if the errors of some output are correlated, in time or with the input."""
         level = FALSE_ALARMS / number_of_tests(self.outputs, self.learned)
         return any(structure(output, level) for output in self.outputs)
 
@@ -164,8 +165,8 @@ class Validation(WithCard):
     def __str__(self) -> str:
         return validation_text(self)
 
+    @override
     def card(self) -> Card:
-        """See `WithCard.card`."""
         head = ["output", "mean", "variance", "chi^2", "whiteness", "independence of u"]
         rows = [
             [self.names[number], f"{one.mean:+.3f}", f"{one.variance:.4g}",
@@ -178,8 +179,8 @@ class Validation(WithCard):
             [*(line.strip() for line in _budget_lines(self)), "all of it: print(validation)"],
         )  # fmt: skip
 
+    @override
     def picture(self) -> Figure | None:
-        """See `WithCard.picture`."""
         return self.plot() if self.outputs else None
 
     @late_bound

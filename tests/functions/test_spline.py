@@ -12,8 +12,7 @@ from scipy import stats
 
 import smcpn
 from smcpn.errors import InputError
-from smcpn.functions.smoothness import SmoothBasis
-from smcpn.functions.spline import Spline
+from smcpn.functions.spline import SmoothBasis, Spline
 
 SHAPES: list[dict[str, object]] = [
     {},

@@ -11,7 +11,15 @@ from scipy import stats
 from smcpn.errors import InputError
 from smcpn.model.prior import Prior
 from smcpn.smc.diagnosis import diagnose
-from smcpn.smc.hamiltonian import HamiltonianMonteCarlo, LangevinMetropolis, _of_all_chains
+from smcpn.smc.hamiltonian import (
+    HamiltonianMonteCarlo,
+    LangevinMetropolis,
+    Phase,
+    Trajectories,
+    Tuning,
+    _of_all_chains,
+    _start_correlation,
+)
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.metric import Metric
 from smcpn.smc.particles import RecordTarget, RefinementTarget
@@ -19,7 +27,6 @@ from smcpn.smc.resampling import systematic
 from smcpn.smc.sampler import Settings
 from smcpn.smc.start import MixtureStart, Modes
 from smcpn.smc.tempering import Tempering
-from smcpn.smc.trajectories import Phase, Trajectories, Tuning, _start_correlation
 from tests.targets import BOUNDS, QUANTILES, LinearRegression, skewed, skewed_draws
 
 STRATEGIES = (HamiltonianMonteCarlo(), LangevinMetropolis())

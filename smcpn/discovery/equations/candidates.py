@@ -119,13 +119,13 @@ class Candidates:
         return np.array(found).T.reshape(size, len(self.names))
 
     def restricted(self, allowed: NDArray[np.bool_]) -> Candidates:
-        """The same with only those terms in an equation that are allowed in both, (n, p)."""
+        """Copy with only those terms in an equation that are allowed in both, (n, p)."""
         return replace(self, allowed=self.allowed & allowed)
 
     def scaled(
         self, states: NDArray[np.float64], inputs: NDArray[np.float64] | None = None
     ) -> Candidates:
-        """The same terms over states and inputs in other units, which keep high degrees in range.
+        """Terms over states and inputs in other units, which keep high degrees in range.
 
         With z = x / s a monomial is that of z, and a function is that of s z, so that a state of
         1e60 in its degree 6 does not overflow. Names stay those of the physical variables.
@@ -260,7 +260,7 @@ class _Samples:
         return cls(log, np.sign(values), kind, np.where(compares, contrast, 0.0))
 
     def are_multiples(self, j: int, k: int) -> bool:
-        """Whether two terms have one ratio at all points."""
+        """True if two terms have one ratio at all points."""
         if not np.array_equal(self.kind[j], self.kind[k]):
             return False
         used = self.kind[k] == 1.0

@@ -1,4 +1,4 @@
-"""What is known of the equations of a system before terms are looked for."""
+"""Knowledge of the equations of a system before terms are looked for."""
 
 from __future__ import annotations
 

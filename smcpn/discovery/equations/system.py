@@ -108,7 +108,7 @@ class CandidateSystem:
         return np.asarray(matrix)[..., self.places[:, 0], self.places[:, 1]]
 
     def scaled(self, states: Array, inputs: Array | None = None) -> CandidateSystem:
-        """The same systems for z = x / states, with the same free coefficients.
+        """Systems for z = x / states, with the same free coefficients.
 
         `rate` and `columns` are then those of z; phi and names stay physical.
         """

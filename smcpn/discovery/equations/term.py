@@ -79,7 +79,7 @@ class Term:
 
     @property
     def is_monomial(self) -> bool:
-        """Whether it has no function."""
+        """True if it has no function."""
         return all(factor.function is None for factor, _ in self.powers)
 
     def power(self, variable: str) -> int:
@@ -93,7 +93,7 @@ class Term:
         return Term(tuple(powers.items()))
 
     def ordered(self, variables: tuple[str, ...]) -> Term:
-        """The same with its variables in this order, and functions behind them by name."""
+        """Term with its variables in this order, and functions behind them by name."""
 
         def place(entry: tuple[Factor, int]) -> tuple[int, str]:
             factor = entry[0]

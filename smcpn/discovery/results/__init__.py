@@ -1,1 +1,1 @@
-"""What a discovery returns, and how it is printed and compared."""
+"""Results of a discovery, and how they are printed and compared."""

@@ -1,4 +1,4 @@
-"""What `smcpn.discover` returns: models with probabilities, and coefficients averaged over them."""
+"""Result of `smcpn.discover`: models with probabilities, coefficients averaged over them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.arguments import Count, Index, Seed, checked
 from smcpn.card import Card, WithCard
@@ -81,8 +82,8 @@ class Discovery(WeightedModels, WithCard):
     def __str__(self) -> str:
         return summary(self, self.verdict)
 
+    @override
     def card(self) -> Card:
-        """See `WithCard.card`."""
         rows = [["model", "probability", "terms"], *(
             [str(k), as_probability(model.probability), str(len(model.names))]
             for k, model in enumerate(self.models[:FEW_MODELS])
@@ -95,11 +96,11 @@ class Discovery(WeightedModels, WithCard):
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the most probable model is usable, by what it leaves of the data."""
+        """Verdict on the most probable model, by what it leaves of the data."""
         return verdict_of(self)
 
+    @override
     def picture(self) -> Figure | None:
-        """See `WithCard.picture`."""
         return self.plot()
 
     def with_posterior(self, posterior: ShrunkPosterior) -> Discovery:

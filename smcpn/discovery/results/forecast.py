@@ -201,7 +201,7 @@ def _steps(problem: Problem, record: Record, values: Array, start: Array) -> int
 def _staying(
     found: WeightedModels, record: Record, simulator: Simulator, values: Array
 ) -> NDArray[np.bool_]:
-    """Whether each draw stays in the range of the data."""
+    """True where a draw stays in the range of the data."""
     y = np.concatenate([one.y for one in (*found.records, record) if one.n_outputs])
     low, high = np.nanmin(y, axis=0), np.nanmax(y, axis=0)
     middle, reach = (low + high) / 2, LEFT * np.maximum(high - low, found.noise)

@@ -181,7 +181,7 @@ def known_texts(system: CandidateSystem) -> Iterator[str]:
 
 
 def _is_in_brackets(text: str) -> bool:
-    """Whether the first bracket of a text closes at its end."""
+    """True if the first bracket of a text closes at its end."""
     depth = 0
     for place, mark in enumerate(text):
         depth += (mark == "(") - (mark == ")")

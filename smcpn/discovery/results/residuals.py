@@ -1,4 +1,4 @@
-"""What the most probable model leaves of the data, and what is doubtful about a discovery."""
+"""Residuals of the most probable model, and what is doubtful about a discovery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the data ask for more than the equations that were found.
+"""Tests for data that ask for more than the equations that were found.
 
 A library that lacks the truth is told by its best equations: what is added to a rate along their
 path would bring the trajectory nearer to the data. To each equation are added, with coefficients

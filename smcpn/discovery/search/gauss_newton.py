@@ -244,14 +244,14 @@ class GaussNewton:
         return error
 
     def finite(self, point: Point) -> bool:
-        """Whether the flow from every sample of a path is finite."""
+        """True if the flow from every sample of a path is finite."""
         return np.isfinite(self._square(point, np.ones_like(point.path)))
 
     def _square(self, point: Point, error: Array) -> float:
         return self.paths.square(point.path, point.theta, self.variances, error)
 
     def with_noise_of(self, point: Point) -> GaussNewton:
-        """The same with the noise, if it is not told, that the residuals of a path have."""
+        """Copy with the noise, if it is not told, that the residuals of a path have."""
         if self._told:
             return self
         counts = self.paths.counts
@@ -265,7 +265,7 @@ class GaussNewton:
         return result
 
     def noise_evidence(self, point: Point) -> float:
-        """What the noise adds to the log evidence of data in units of it.
+        """Share of the noise in the log evidence of data in units of it.
 
         That is the density in units of the outputs, and, of several outputs, what the noise of each
         being learned is better than one common factor. Each output counts as if it had one more

@@ -105,12 +105,12 @@ class LibraryRate:
         return by, found[:, self._used :]
 
     def value(self, x: Array, u: Array, t: Array, values: Array) -> Array:
-        """See `smcpn.estimate.lifted.linearisation.Rate`."""
+        """Rates at points, by the library."""
         found, used = _stacked(self._value(_columns(x, u, t)), x.shape[:2]), self._used
         return found[..., used:] + found[..., :used] @ self._coefficients(values)
 
     def with_derivatives(self, x: Array, u: Array, t: Array, values: Array) -> tuple[Array, Array]:
-        """See `smcpn.estimate.lifted.linearisation.Rate`."""
+        """Rates at points and their slopes, by the library."""
         n, used, rows = self._n, self._used, self._used + self._n
         found = _stacked(self._all(_columns(x, u, t)), x.shape[:2])
         terms, known = found[..., :used], found[..., used:rows]

@@ -156,7 +156,7 @@ class _Fit(NamedTuple):
 
 
 class _Flips(NamedTuple):
-    """What each of d columns adds to a support, with each of C slabs.
+    """Gain of each of d columns if added to a support, with each of C slabs.
 
     Attributes
     ----------
@@ -324,7 +324,7 @@ class SpikeAndSlab:
         return _Flips(inside, size, cross, pivot, pull)
 
     def _rest(self, fit: _Fit, inside: Array, columns: NDArray[np.intp]) -> tuple[Array, Array]:
-        """What columns are outside of a support, (d, k), and S'S times that, without cancelling."""
+        """Columns less a support, (d, k), and S'S times that, without cancelling."""
         inside = inside[:, columns]
         rest = self._basis[:, columns] - fit.q @ inside
         return rest, self._gram_basis[:, columns] - fit.gram_q @ inside
@@ -381,7 +381,7 @@ class SpikeAndSlab:
     def _flipped_signs(
         self, active: NDArray[np.intp], fit: _Fit, ratio: Array, flips: _Flips
     ) -> Array:
-        """The same where each column is added or deleted, (C, d).
+        """Probabilities of signs where each column is added or deleted, (C, d).
 
         Its own coefficient moves by theta_j, up or down to zero, and each other one with it.
         """

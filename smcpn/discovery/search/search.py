@@ -491,7 +491,7 @@ def _result(problem: _Problem, steps: GaussNewton, counted: _Counted) -> Found:
 
 
 def _lack(best: _End) -> LackOfFit | None:
-    """What the data ask for beside a model; None where it leaves them at every sample anyway."""
+    """Lack of fit of a model; None where it leaves the data at every sample anyway."""
     if best.steps.share >= 1.0:
         return None
     try:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
+from typing_extensions import override
 
 from smcpn.discovery.shrinkage.shrinkage import Shrinkage
 from smcpn.likelihood.contract import Likelihood
@@ -63,13 +64,13 @@ class JointPrior(Prior):
         """Return theta (n, d) of the three parts that `split` makes of it."""
         return np.hstack([coefficients * self.units, others, log_scales])
 
+    @override
     def sample(self, rng: np.random.Generator, size: int) -> Array:
-        """See `Prior.sample`."""
         coefficients, log_scales = self.shrinkage.sample(rng, size, len(self.units))
         return self.joined(coefficients, self.others.sample(rng, size), log_scales)
 
+    @override
     def log_density(self, theta: Array) -> Array:
-        """See `Prior.log_density`."""
         coefficients, others, log_scales = self.split(theta)
         with np.errstate(all="ignore"):
             joint = self.shrinkage.log_density(coefficients, log_scales)
@@ -96,15 +97,15 @@ class WithoutScales:
         return self._likelihood.n_samples
 
     def start(self, values: Array) -> Array:
-        """See `Likelihood.start`."""
+        """State before the first sample, (k, N)."""
         return self._likelihood.start(self._own(values))
 
     def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.advance`."""
+        """State s_{b-1} from s_{a-1}, and the increments l_a, ..., l_{b-1}, (b - a, N)."""
         return self._likelihood.advance(self._own(values), state, a, b)
 
     def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.evaluate`."""
+        """State s_{b-1} and log p(y_0, ..., y_{b-1} | theta), (N,)."""
         return self._likelihood.evaluate(self._own(values), b)
 
     def _own(self, values: Array) -> Array:

@@ -105,18 +105,18 @@ class QuadraticLikelihood:
             return -0.5 * (square + logs).sum(axis=1)
 
     def start(self, values: Array) -> Array:
-        """See `Likelihood.start`: there is no state."""
+        """Empty state: there is none."""
         return np.empty((0, len(values)))
 
     def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.advance`: all of it comes with the last sample."""
+        """Increments, (b - a, N): all of it comes with the last sample."""
         increments = np.zeros((b - a, len(values)))
         if a < b == self.n_samples:
             increments[-1] = self.total(values)
         return state, increments
 
     def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.evaluate`."""
+        """State s_{b-1} and log p(y_0, ..., y_{b-1} | theta), (N,)."""
         total = self.total(values) if b == self.n_samples else np.zeros(len(values))
         return self.start(values), total
 

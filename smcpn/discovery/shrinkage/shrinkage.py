@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import exp1, gammaln
+from typing_extensions import override
 
 from smcpn.arguments import Positive, check_fields, checked
 from smcpn.errors import one_of
@@ -96,19 +97,19 @@ class LaplacePrior(Shrinkage):
         check_fields(self, "shape", "rate", "units")
         one_of("units", self.units, ("scaled", "physical"))
 
+    @override
     def log_density(self, theta: Array, log_scales: Array) -> Array:
-        """See `Shrinkage.log_density`."""
         a, b, count = self.shape, self.rate, theta.shape[1]
         constant = a * np.log(b) + gammaln(count + a) - gammaln(a) - count * np.log(2.0)
         return constant - (count + a) * np.log(b + np.abs(theta).sum(axis=1))
 
+    @override
     def sample(self, rng: np.random.Generator, size: int, count: int) -> tuple[Array, Array]:
-        """See `Shrinkage.sample`."""
         slope = rng.gamma(self.shape, 1.0 / self.rate, size=(size, 1))
         return rng.laplace(size=(size, count)) / slope, np.empty((size, 0))
 
     def variances(self, rng: np.random.Generator, theta: Array, log_scales: Array) -> Array:
-        """See `Shrinkage.variances`: 1 / v_p is inverse Gaussian given lambda and theta_p."""
+        """Draws of variances: 1 / v_p is inverse Gaussian given lambda and theta_p."""
         size = np.abs(theta)
         rate = self.rate + size.sum(axis=1)
         slope = rng.gamma(theta.shape[1] + self.shape, 1.0 / rate)[:, None]
@@ -149,22 +150,22 @@ class HorseshoePrior(Shrinkage):
         check_fields(self, "scale", "units")
         one_of("units", self.units, ("scaled", "physical"))
 
+    @override
     def log_density(self, theta: Array, log_scales: Array) -> Array:
-        """See `Shrinkage.log_density`."""
         tau = np.exp(log_scales)
         constant = -0.5 * np.log(2.0 * np.pi**3)
         local = constant - log_scales + _log_scaled_exp1(0.5 * np.square(theta / tau))
         of_tau = np.log(2.0 / np.pi) - np.log(self.scale) - np.log1p((tau / self.scale) ** 2)
         return local.sum(axis=1) + (of_tau + log_scales)[:, 0]
 
+    @override
     def sample(self, rng: np.random.Generator, size: int, count: int) -> tuple[Array, Array]:
-        """See `Shrinkage.sample`."""
         tau = self.scale * np.abs(rng.standard_cauchy((size, 1)))
         local = np.abs(rng.standard_cauchy((size, count)))
         return tau * local * rng.standard_normal((size, count)), np.log(tau)
 
     def variances(self, rng: np.random.Generator, theta: Array, log_scales: Array) -> Array:
-        """See `Shrinkage.variances`: the density of 1 / lambda^2 is exp(-z eta) / (1 + eta)."""
+        """Draws of variances: the density of 1 / lambda^2 is exp(-z eta) / (1 + eta)."""
         with np.errstate(over="ignore", under="ignore"):
             z = 0.5 * np.square(theta * np.exp(-log_scales))
         return 1.0 / _tilted(rng, np.clip(z, 1e-280, 1e280))
@@ -172,7 +173,7 @@ class HorseshoePrior(Shrinkage):
     def rescaled(
         self, rng: np.random.Generator, theta: Array, variances: Array, log_scales: Array
     ) -> Array:
-        """See `Shrinkage.rescaled`: tau^-2 is gamma given a rate, which is exponential given it."""
+        """Draws of tau: tau^-2 is gamma given a rate, which is exponential given it."""
         with np.errstate(over="ignore", under="ignore"):
             square = np.square(theta) / variances
         rate = rng.exponential(1.0 / (np.exp(-2.0 * log_scales[:, 0]) + self.scale**-2.0))

@@ -73,7 +73,7 @@ def _slopes_forward(graph: ca.SX, directions: ca.SX) -> ca.SX:
 
 
 def _slopes_reverse(graph: ca.SX, directions: ca.SX) -> ca.SX:
-    """The same, at a few times the cost of the graph for each of its rows."""
+    """Slopes in reverse mode, at a few times the cost of the graph for each of its rows."""
     rows = range(graph.numel())
     return ca.horzcat(*(transposed(graph, [directions], _one(graph, row))[0] for row in rows)).T
 

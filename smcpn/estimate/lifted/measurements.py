@@ -53,12 +53,12 @@ class Gaussian:
         self._y = np.where(self._present, y, 0.0)
 
     def cost(self, expected: Array, variances: Array) -> Array:
-        """See `Measurements`."""
+        """Minus the log density, (S,), but for what no path changes."""
         residual, weight = self.expansion(expected, variances)
         return 0.5 * np.sum(weight * residual**2, axis=(1, 2))
 
     def expansion(self, expected: Array, variances: Array) -> tuple[Array, Array]:
-        """See `Measurements`."""
+        """Residual and weight, (S, T, q) both."""
         residual = np.where(self._present, self._y - expected, 0.0)
         return residual, self._present / variances[:, None, :]
 
@@ -81,11 +81,11 @@ class OfDensity:
         self._function = ArrayFunction(ca.vertcat(density.y, density.output), graphs)
 
     def cost(self, expected: Array, variances: Array) -> Array:
-        """See `Measurements`."""
+        """Minus the log density, (S,), but for what no path changes."""
         return -np.sum(np.where(self._present, self._at(expected)[0], 0.0), axis=(1, 2))
 
     def expansion(self, expected: Array, variances: Array) -> tuple[Array, Array]:
-        """See `Measurements`; the residual is that of a Gaussian pseudo-observation."""
+        """Residual and weight, (S, T, q) both, of a Gaussian pseudo-observation."""
         _, gradient, information = self._at(expected)
         weight = np.where(self._present, information, 0.0)
         told = weight > 0.0

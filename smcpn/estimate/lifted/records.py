@@ -145,7 +145,7 @@ class PathProblem:
         return np.where(np.isfinite(cost), cost, np.inf)
 
     def gaps(self, path: Array, theta: Array) -> Array:
-        """What leads to each sample, flow or initial state, minus the path there, (S, T, n)."""
+        """Flow that leads to each sample, or initial state, minus the path there, (S, T, n)."""
         ends = self._intervals.ends(path[:, self._intervals.begin], self._values(theta))
         return self._gaps(path, ends, theta)
 

@@ -1,4 +1,4 @@
-"""Where lifted searches lead from given starts, on as much of the records as is quickly done."""
+"""Ends of lifted searches from given starts, on as much of the records as is quickly done."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def _prior_of(table: Any, cells: int, z: float) -> tuple[float, float]:
 
 @compiled
 def _is_number(x: float) -> bool:
-    """Whether it is finite; numba's own test is compiled by rules that lose it."""
+    """True if it is finite; numba's own test is compiled by rules that lose it."""
     return abs(x) <= _LARGEST
 
 

@@ -80,7 +80,7 @@ class NativeDensity:
 
     @property
     def data(self) -> NDArray[np.int64]:
-        """What a chain calls these functions with: its own, for draws are counted in it."""
+        """Argument of a chain's calls of these functions: its own, for draws are counted in it."""
         return self._placed[0].copy()
 
     @cached_property

@@ -66,7 +66,7 @@ class Chains:
 
 @dataclass(frozen=True)
 class ChainSettings:
-    """How many draws, of how many chains at the same time, and a seed for each chain."""
+    """Numbers of draws and of simultaneous chains, and a seed for each chain."""
 
     draws: int
     tune: int
@@ -149,7 +149,7 @@ class NativeChains:
     lanes: ClassVar[int] = 1
 
     def detached(self) -> NativeChains:
-        """The same for one chain at a time: it can be pickled."""
+        """Copy for one chain at a time, which can be pickled."""
         return NativeChains(self.density, self.coordinates)
 
     def value(self, positions: Array) -> Array:
@@ -198,7 +198,7 @@ class _Caller:
 
 
 class _NativeModel:
-    """What nutpie calls for a chain in machine code.
+    """Density that nutpie calls for a chain in machine code.
 
     Attributes
     ----------
@@ -237,7 +237,7 @@ class _NativeModel:
 
 
 class _PythonModel:
-    """What nutpie calls for a chain whose log density is evaluated with that of the others.
+    """Density that nutpie calls for a chain, evaluated with that of the others.
 
     Attributes
     ----------

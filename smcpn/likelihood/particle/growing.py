@@ -182,15 +182,15 @@ class GrowingEstimate:
         return max(self.n_samples - 1, 0) * self.rows.steps
 
     def append(self, t: Array, u: Array, y: Array) -> None:
-        """See `GrowingRows.append`."""
+        """Take in samples: times (m,), inputs (m, n) and outputs (m, q), NaN where missing."""
         self.rows.append(t, u, y)
 
     def append_sample(self, sample: Sequence[float]) -> None:
-        """See `GrowingRows.append_sample`."""
+        """Take in one sample: time, inputs and outputs, NaN where missing."""
         self.rows.append_sample(sample)
 
     def finish(self) -> None:
-        """See `GrowingRows.finish`."""
+        """Have the last ``lookahead`` samples count: the input beyond them is held."""
         self.rows.finish()
 
     def emptied(self) -> GrowingEstimate:
@@ -200,33 +200,33 @@ class GrowingEstimate:
         return GrowingEstimate(self.filters, rows, self.state_particles)
 
     def with_state_particles(self, number: int) -> GrowingEstimate:
-        """See `EstimatedLikelihood.with_state_particles`."""
+        """Copy with another number of state particles, by the same compiled code."""
         other = copy(self)
         other.state_particles = checked_number(number)
         return other
 
     def with_look_ahead(self, look_ahead: bool) -> GrowingEstimate:
-        """See `EstimatedLikelihood.with_look_ahead`: there is nothing to look ahead to."""
+        """Copy as it is: a stream has nothing to look ahead to."""
         return self
 
     def suited(self, values: Array) -> GrowingEstimate:
-        """See `EstimatedLikelihood.suited`."""
+        """Copy with the filters that estimate better at some thetas, (m, d)."""
         return self
 
     def guided(self, values: Array, b: int) -> NDArray[np.bool_]:
-        """See `EstimatedLikelihood.guided`."""
+        """True where `estimate` looks ahead at a theta, (N,): nowhere."""
         return np.zeros(len(values), dtype=bool)
 
     def n_keys(self, b: int) -> int:
-        """See `EstimatedLikelihood.n_keys`."""
+        """Number of blocks of the first b samples: keys that their filter needs."""
         return -(-b // KEY_SAMPLES)
 
     def estimate(self, values: Array, keys: Keys, b: int) -> Array:
-        """See `EstimatedLikelihood.estimate`."""
+        """Log of the estimate of p(y_0, ..., y_{b-1} | theta), (N,)."""
         return np.add.reduce(self.advance_keyed(values, keys, self.start(values), 0, b)[1])
 
     def start(self, values: Array) -> Array:
-        """See `EstimatedLikelihood.start`; not known, hence zero, while there is no sample."""
+        """State before the first sample, (k, N); zero while there is no sample."""
         if self.n_samples == 0:
             return np.zeros((self.filters.state_size(self.state_particles), len(values)))
         keys = np.zeros((len(values), 1), dtype=np.uint64)
@@ -236,7 +236,7 @@ class GrowingEstimate:
     def advance_keyed(
         self, values: Array, keys: Keys, state: Array, a: int, b: int
     ) -> tuple[Array, Array]:
-        """See `EstimatedLikelihood.advance_keyed`."""
+        """State after sample b - 1 from that before sample a, and log increments, (b - a, N)."""
         held, parts = np.ascontiguousarray(state.T).copy(), [np.empty((0, len(values)))]
         for piece in self._pieces(a, b):
             held, increments = self.filters.run(values, keys, held, piece, self.state_particles)
@@ -277,7 +277,7 @@ class KeyedGrowing:
         return values
 
     def update(self, columns: Array, sample: int) -> EstimateUpdate:
-        """What assimilates a sample, and those after it that have keys, one by one."""
+        """Kernel that assimilates a sample, and those after it that have keys, one by one."""
         return EstimateUpdate(self, columns)
 
     def moments(self, columns: Array, state: Array, sample: int) -> Array:

@@ -378,7 +378,7 @@ class Guide:
         return self.step_row.values(**row)
 
     def jacobian_diagonal(self) -> tuple[int, ...]:
-        """Where the diagonal of a step's Jacobian is in `step_row`."""
+        """Places of the diagonal of a step's Jacobian in `step_row`."""
         names = self.step_row.names
         begin = sum(self.step_row[name].nnz() for name in names[: names.index("jacobian")])
         i, j = self.step_row["jacobian"].sparsity().get_triplet()
@@ -408,7 +408,7 @@ class Guide:
         return moved, twist.before.log(m) - expected.log(linear)
 
     def scored(self) -> ca.SX:
-        """What the log weight of a particle grows by at a sample: log g - log g^."""
+        """Growth of the log weight of a particle at a sample: log g - log g^."""
         return ca.sum1(self._expansion()[1]) - self._expected()
 
     def _expected(self) -> ca.SX:

@@ -1,4 +1,4 @@
-"""What the particle filter of one theta has seen of the states, sample by sample."""
+"""States that the particle filter of one theta has seen, sample by sample."""
 
 from __future__ import annotations
 

@@ -311,7 +311,7 @@ class _Call:
 
 
 def _integers(array: NDArray[Any]) -> int:
-    """Where compiled code finds an array of 64-bit integers."""
+    """Address of an array of 64-bit integers, for compiled code."""
     assert array.dtype.char in "lLqQ"
     assert array.flags.c_contiguous
     return array.__array_interface__["data"][0]

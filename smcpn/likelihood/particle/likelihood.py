@@ -159,23 +159,23 @@ class CompiledEstimate:
         return int(self._steps[-1])
 
     def n_keys(self, b: int) -> int:
-        """See `EstimatedLikelihood.n_keys`: a key is for `KEY_SAMPLES` samples."""
+        """Number of keys that the first b samples need: one for `KEY_SAMPLES` samples."""
         return -(-b // KEY_SAMPLES)
 
     def with_state_particles(self, number: int) -> Self:
-        """See `EstimatedLikelihood.with_state_particles`."""
+        """Copy with another number of state particles, by the same compiled code."""
         other = copy(self)
         other.state_particles = checked_number(number)
         return other
 
     def with_look_ahead(self, look_ahead: bool) -> Self:
-        """See `EstimatedLikelihood.with_look_ahead`."""
+        """Copy with filters that look ahead, or do not."""
         other = copy(self)
         other.look_ahead = look_ahead
         return other
 
     def suited(self, values: Array) -> Self:
-        """See `EstimatedLikelihood.suited`: by `COPIES` filters of either kind at each theta.
+        """Copy with the better filters at some thetas, by `COPIES` of either kind at each theta.
 
         They are doubled until the log estimates of one kind vary by one at most, on average over
         the thetas, and that kind it is. But where bootstrap filters estimate far more at a theta
@@ -204,23 +204,23 @@ class CompiledEstimate:
         return self
 
     def estimate(self, values: Array, keys: Keys, b: int) -> Array:
-        """See `EstimatedLikelihood.estimate`."""
+        """Log of the estimate of p(y_0, ..., y_{b-1} | theta), (N,)."""
         return self._estimate(values, keys, b)[0]
 
     def guided(self, values: Array, b: int) -> NDArray[np.bool_]:
-        """See `EstimatedLikelihood.guided`."""
+        """True where `estimate` looks ahead at a theta, (N,); else it is a bootstrap filter."""
         keys = np.zeros((len(values), self.n_keys(b)), dtype=np.uint64)
         return self.with_state_particles(GROUP)._estimate(values, keys, b)[1]
 
     def start(self, values: Array) -> Array:
-        """See `EstimatedLikelihood.start`."""
+        """State before the first sample, (k, N)."""
         keys = np.zeros((len(values), 1), dtype=np.uint64)
         return self._run(values, keys, 0, 0, 0, None, False)[0].T
 
     def advance_keyed(
         self, values: Array, keys: Keys, state: Array, a: int, b: int
     ) -> tuple[Array, Array]:
-        """See `EstimatedLikelihood.advance_keyed`: bootstrap filters."""
+        """State after sample b - 1 and log increments, (b - a, N), by bootstrap filters."""
         held, parts = np.ascontiguousarray(state.T).copy(), [np.empty((0, len(values)))]
         for record, first, last in self._pieces(a, b):
             fresh = first == 0 and record > 0
@@ -323,17 +323,17 @@ class ParticleLikelihood(CompiledEstimate):
         ]
 
     def with_records(self, records: Sequence[Record]) -> ParticleLikelihood:
-        """The same of other records on the same grid: nothing is traced or compiled."""
+        """Likelihood of other records on the same grid: nothing is traced or compiled."""
         other = copy(self)
         other._take(other._written(records))
         return other
 
     def bootstrap(self) -> ParticleLikelihood:
-        """The same without looking ahead."""
+        """Copy that does not look ahead."""
         return self.with_look_ahead(False)
 
     def detached(self) -> CompiledEstimate:
-        """The same on one thread, of machine code and rows only: it can be pickled."""
+        """Copy on one thread, of machine code and rows only, which can be pickled."""
         filters = CompiledFilters(self._filters.code, self._filters.sizes)
         return CompiledEstimate(
             filters, self._constants, self._rows, self.state_particles, self.look_ahead, threads=1

@@ -108,13 +108,13 @@ class _Rows:
         return builder.load(function.at(begins, before)), builder.load(function.at(begins, sample))
 
     def of_step(self, step: Any) -> dict[str, Any]:
-        """Where the rows of a step are."""
+        """Pointers to the rows of a step."""
         function = self._function
         gain = function.smaller(step, function.sum(function["n_gains"], number(-1)))
         return {"r": self._row("inputs", step, "r"), "g": self._row("gains", gain, "g")}
 
     def of_sample(self, sample: Any) -> dict[str, Any]:
-        """Where the row of a sample is."""
+        """Pointers to the row of a sample."""
         return {"s": self._row("samples", sample, "s")}
 
     def _row(self, array: str, row: Any, name: str) -> Any:
@@ -122,13 +122,13 @@ class _Rows:
         return function.at(function[array], function.times(row, number(self._blocks.widths[name])))
 
     def guide_step(self, step: Any, array: str, size: int) -> Any:
-        """Where the row of a step is in an array of lanes that begins with the first step."""
+        """Index of the row of a step in an array of lanes that begins with the first step."""
         function = self._function
         since = function.builder.sub(step, self._origin)
         return function.at(function[array], function.times(since, number(size * THETAS)))
 
     def guide_sample(self, sample: Any, array: str, size: int) -> Any:
-        """Where the row of a sample is in an array of lanes."""
+        """Index of the row of a sample in an array of lanes."""
         function = self._function
         since = function.builder.sub(sample, function["first"])
         return function.at(function[array], function.times(since, number(size * THETAS)))
@@ -284,7 +284,7 @@ class _Filter:
                 builder.store(builder.select(few, chosen, lane), made.at(row, lane))
 
     def _is_defensive(self) -> Any:
-        """Whether the filter is twisted by psi + c."""
+        """True if the filter is twisted by psi + c."""
         return self.builder.icmp_signed("!=", self.builder.load(self.defensive), number(0))
 
     def _weigh(self, sample: Any) -> list[Any]:
@@ -320,7 +320,7 @@ class _Filter:
             self.builder.store(value, self.made.at(self.sums, number(k)), align=8)
 
     def _spreads(self, total: Any, squares: Any) -> Any:
-        """Whether weights that look ahead spread at this sample."""
+        """True if weights that look ahead spread at this sample."""
         builder = self.builder
         count = builder.fmul(self.half, real(2.0))
         variation = builder.fdiv(builder.fmul(count, squares), builder.fmul(total, total))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from smcpn.discovery.shrinkage.normal_draws import drawn_normals
+from smcpn.discovery.shrinkage.mixture_moves import drawn_normals
 
 
 def test_draws_are_those_of_the_factorised_precision():
