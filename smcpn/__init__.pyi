@@ -32,8 +32,7 @@ from .results.functions import IdentifiedFunction
 from .results.laplace import Laplace
 from .results.maximum import Maximum
 from .results.nuts import NutsPosterior
-from .results.posterior import Posterior
-from .results.robust import Robust
+from .results.posterior import Posterior, Robust
 from .run.identify import identify
 from .run.resume import load, resume
 from .simulation.linearise import linearise

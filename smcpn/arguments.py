@@ -333,9 +333,9 @@ def _instance(kind: type[Any]) -> Kind:
             return value
         raise UnfitError
 
-    import smcpn
-
-    name = f"smcpn.{kind.__name__}" if kind.__name__ in smcpn.__all__ else kind.__name__
+    package = __name__.partition(".")[0]
+    public = kind.__name__ in vars(sys.modules[package])["__all__"]
+    name = f"{package}.{kind.__name__}" if public else kind.__name__
     return Kind(NOUNS.get(kind, f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"), read)
 
 

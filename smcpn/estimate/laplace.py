@@ -25,9 +25,9 @@ from smcpn.likelihood.derivatives import at_home
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.model.problem import Problem
 from smcpn.model.scaled_columns import learned_scales
-from smcpn.results.laplace import Laplace, Mode
+from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import POSTERIOR, Maximum
-from smcpn.smc.start import Modes
+from smcpn.smc.start import Mode, Modes
 from smcpn.solver import Solver
 from smcpn.status import status
 
@@ -148,8 +148,11 @@ def modes_near(density: LogDensity, starts: Array) -> Modes:
     climb = with_marginal_scales(chosen_search(AUTOMATIC, density.log_likelihood), density)
     found = climb(density, starts, [list(range(starts.shape[1]))], FIRST_LOOK)
     top = _gaussian_at(highest_end(density, climb.name, found))
-    top = replace(top, modes=tuple(_modes(top, _gaussian_at)))
-    return top.start if top.modes else Modes.none(len(starts))
+    modes = _modes(top, _gaussian_at)
+    searches = top.maximum
+    if not modes:
+        return Modes.none(len(starts))
+    return Modes.about(modes, len(searches.starts), searches.ends, searches.doubt)
 
 
 def _modes(highest: Laplace, gaussian: Callable[[Maximum], Laplace] | None = None) -> list[Mode]:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.discovery.results.weighted_models import WeightedModels
 from smcpn.discovery.search.adequacy import LackOfFit
 from smcpn.errors import listed
 from smcpn.estimate.smoothed_outputs import LEAST_NOISE
 from smcpn.validation.innovations import whiteness
 from smcpn.validation.verdict import WARNED, Verdict, judge
-
-if TYPE_CHECKING:
-    from smcpn.discovery.results.discovery import Discovery
 
 Array = NDArray[np.float64]
 
@@ -32,7 +29,7 @@ _FUNCTIONS = {"time": "slow functions of time", "states": "other functions of th
               "signs": "jumps where a state changes its sign"}  # fmt: skip
 
 
-def verdict_of(found: Discovery) -> Verdict:
+def verdict_of(found: WeightedModels) -> Verdict:
     """Judge what the most probable model leaves of the data, and whether there are warnings."""
     errors = [
         record.y - path @ found.observe.T
@@ -52,12 +49,12 @@ def verdict_of(found: Discovery) -> Verdict:
     return replace(judged, fit=tuple(fit.tolist()), reduced_chi2=())
 
 
-def correlation(found: Discovery) -> Array:
+def correlation(found: WeightedModels) -> Array:
     """Correlation (q,) of successive residuals about the fitted path, over all records."""
     return _correlation(found)[0]
 
 
-def _correlation(found: Discovery) -> tuple[Array, NDArray[np.int64]]:
+def _correlation(found: WeightedModels) -> tuple[Array, NDArray[np.int64]]:
     """Correlation and number of pairs, (q,) each."""
     products, squares = np.zeros((2, len(found.observe)))
     pairs = np.zeros(len(found.observe), dtype=np.int64)
@@ -70,7 +67,7 @@ def _correlation(found: Discovery) -> tuple[Array, NDArray[np.int64]]:
     return np.where(squares > 0, products / np.where(squares > 0, squares, 1.0), 0.0), pairs
 
 
-def lacking(found: Discovery, lack: LackOfFit | None) -> list[str]:
+def lacking(found: WeightedModels, lack: LackOfFit | None) -> list[str]:
     """Say that the data ask for more than the equations, if they do."""
     if lack is None or lack.p >= LACKING:
         return []
@@ -81,7 +78,7 @@ def lacking(found: Discovery, lack: LackOfFit | None) -> list[str]:
     ]
 
 
-def _still(found: Discovery) -> list[str]:
+def _still(found: WeightedModels) -> list[str]:
     """Say which outputs, or combinations of them, do not move by more than their noise."""
     outputs = found.path @ found.observe.T
     spread = np.nanstd(np.concatenate([record.y for record in found.records]), axis=0)
@@ -107,7 +104,7 @@ def _still(found: Discovery) -> list[str]:
     return []
 
 
-def remarks(found: Discovery) -> list[str]:
+def remarks(found: WeightedModels) -> list[str]:
     """Say what is doubtful, one sentence each."""
     said = _still(found)
     values, pairs = _correlation(found)
