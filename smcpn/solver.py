@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import Field, dataclass, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import Field, asdict, dataclass, fields, replace
 from typing import Any, ClassVar, Self, cast
 
-from smcpn.errors import InputError, real_number, shown, whole_number
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema
+
+from smcpn.errors import InputError, one_of, real_number, shown, whole_number
+from smcpn.stored import by_document
 from smcpn.units import duration
 
 MAX_STEPS = 1024
@@ -63,6 +67,10 @@ class Solver:
         if "likelihood" in cls.__dict__:
             cls.kind = cls.__name__
             SOLVERS[cls.kind] = cls
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return by_document(solver_of, solver_document, handler)
 
     def __repr__(self) -> str:
         """Order, steps, and what differs from the default."""
@@ -423,3 +431,42 @@ def _diffusion(diffusion: float | str) -> float | str:
             argument="diffusion",
         )
     return value
+
+
+def solver_document(solver: Solver) -> dict[str, Any]:
+    """Return a solver as JSON can hold it: the name of its kind, and its settings."""
+    return {"kind": solver.kind, **asdict(cast(Any, solver))}
+
+
+def solver_of(document: Mapping[str, Any]) -> Solver:
+    """Return the solver of a document, or of a table ``[solver]`` that names its kind.
+
+    Raises
+    ------
+    InputError
+        For an unknown kind, a setting that it does not have, or a value out of range.
+    """
+    settings = dict(document)
+    kind = SOLVERS[one_of("kind", settings.pop("kind", None), SOLVERS)]
+    refuse_other_settings(kind, settings)
+    return cast(Any, kind)(**settings)
+
+
+def solver_options(solver: Solver | type[Solver]) -> tuple[str, ...]:
+    """Return the names of the settings of a kind of solver."""
+    return tuple(field.name for field in fields(cast(Any, solver)))
+
+
+def refuse_other_settings(solver: Solver | type[Solver], settings: Mapping[str, Any]) -> None:
+    """Refuse settings that a kind of solver does not have.
+
+    Raises
+    ------
+    InputError
+    """
+    for name, value in settings.items():
+        if name not in solver_options(solver):
+            raise InputError(
+                f"{name} is {shown(value)}: {solver.kind} has no {name}, leave it out",
+                argument=name,
+            )

@@ -45,7 +45,7 @@ def resume(
 
     Example: smcpn resume run.h5 --data more.csv
     """
-    from smcpn.checkpoint.codec import read_run
+    from smcpn.checkpoint.run import read_run
     from smcpn.io.read import following_record
     from smcpn.io.sink import json_text
     from smcpn.run.restore import stored_problem
@@ -107,8 +107,8 @@ def _of_system(name: Path) -> Problem:
 
 def _of_checkpoint(file: Path, needed: bool) -> Problem | None:
     """Print what is in a checkpoint, and return its problem where it is needed."""
-    from smcpn.checkpoint.codec import read_run
     from smcpn.checkpoint.inspection import inspect as described
+    from smcpn.checkpoint.run import read_run
     from smcpn.run.restore import stored_problem
 
     say(described(file))

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import FILE_NAME, THREADS
-from smcpn.checkpoint.nested import StoredFilter, read_nested, write_nested
+from smcpn.checkpoint.nested import FilterState, read_nested, write_nested
 from smcpn.errors import InputError, listed, whole_number
 from smcpn.io.axis import Arrivals, TimeAxis
 from smcpn.likelihood.particle.likelihood import STATE_PARTICLES, Particle
@@ -44,6 +44,7 @@ from smcpn.results.draws import weighted_quantile
 from smcpn.smc.keyed import fresh_keys
 from smcpn.smc.particles import effective_sample_size, finite_or_excluded, normalise
 from smcpn.smc.resampling import systematic
+from smcpn.smc.state import RandomState
 from smcpn.solver import RK4, Solver
 
 Array = NDArray[np.float64]
@@ -214,7 +215,7 @@ class NestedFilter:
             taken in.
         """
         begin = time.perf_counter()
-        before, axis, held = dict(vars(self)), self.axis.document(), self._arrivals.last_input
+        before, axis, held = dict(vars(self)), self.axis.state, self._arrivals.last_input
         arrival = self._arrivals.take(u, y, t)
         try:
             if arrival.status == "new":
@@ -301,23 +302,20 @@ class NestedFilter:
         """
         size = self._filters.state_size
         state = np.empty((0, size)) if self._state is None else self._state
-        stored = StoredFilter(
-            problem=self.problem,
+        known = FilterState(
             solver=self.solver,
             state_particles=self._filters.state_particles,
             sample=self.sample,
             log_evidence=self._evidence,
-            axis=self.axis.document(),
-            random_state=dict(self._rng.bit_generator.state),
-            arrays={
-                "theta": self.theta,
-                "log_weights": self._log_weights,
-                "filters": state,
-                "last": self._last,
-                "held": np.array(self._arrivals.last_input, dtype=float),
-            },
+            axis=self.axis.state,
+            random_state=RandomState.of(self._rng),
+            theta=self.theta,
+            log_weights=self._log_weights,
+            filters=state,
+            last=self._last,
+            held=np.array(self._arrivals.last_input, dtype=float),
         )
-        write_nested(FILE_NAME("path", path), stored)
+        write_nested(FILE_NAME("path", path), self.problem, known)
 
     @classmethod
     def load(cls, path: str | PathLike[str], threads: int | None = None) -> NestedFilter:
@@ -329,19 +327,17 @@ class NestedFilter:
             If there is no such file, or it is damaged and has no previous version.
         """
         file, threads = FILE_NAME("path", path), THREADS("threads", threads)
-        stored, live = read_nested(file), cls.__new__(cls)
-        rng = np.random.default_rng(0)
-        rng.bit_generator.state = stored.random_state
-        live._begin(stored.problem, stored.solver, stored.state_particles, rng, threads)
-        arrays = stored.arrays
-        live.theta, live._log_weights = arrays["theta"], arrays["log_weights"]
-        live._last, live._arrivals.last_input = arrays["last"], arrays["held"].tolist()
-        live.axis.resume(stored.axis)
-        live.sample, live._evidence = stored.sample, stored.log_evidence
-        if stored.sample:
-            if arrays["filters"].shape[1] != live._filters.state_size:
+        (problem, state), live = read_nested(file), cls.__new__(cls)
+        rng = state.random_state.generator()
+        live._begin(problem, state.solver, state.state_particles, rng, threads)
+        live.theta, live._log_weights = state.theta, state.log_weights
+        live._last, live._arrivals.last_input = state.last, state.held.tolist()
+        live.axis.resume(state.axis)
+        live.sample, live._evidence = state.sample, state.log_evidence
+        if state.sample:
+            if state.filters.shape[1] != live._filters.state_size:
                 raise InputError(f"{path}: its filters are of another model: the file is damaged")
-            live._state = arrays["filters"]
+            live._state = state.filters
         return live
 
 

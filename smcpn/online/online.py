@@ -9,7 +9,6 @@ from os import PathLike
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from smcpn.arguments import FILE_NAME, POSITIVE, THREADS
 from smcpn.checkpoint.stream import StoredStream, read_stream, write_stream
@@ -24,7 +23,6 @@ from smcpn.likelihood.particle.growing import growing_estimate
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.likelihood.rows import CHUNK
 from smcpn.likelihood.steps import lasting_solver
-from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, check_problem
 from smcpn.online.change import ChangeTest
 from smcpn.online.reweighting import StreamLikelihood
@@ -33,9 +31,9 @@ from smcpn.online.window import Windows
 from smcpn.results.posterior import Posterior
 from smcpn.settings import RunSettings, Settings
 from smcpn.smc.moves import MoveStrategy
-from smcpn.smc.sampler import Snapshot
 from smcpn.smc.verification import is_consistent, is_of_size
 from smcpn.solver import Solver
+from smcpn.stream_state import StreamState
 from smcpn.units import quantity
 
 SAMPLES_BETWEEN_FALSE_ALARMS = 1e7
@@ -360,11 +358,8 @@ class Online:
         """
         file = FILE_NAME("path", path)
         settings = self.settings.model_copy(update={"solver": self.solver})
-        prior, population = self.population()
-        stored = StoredStream(
-            self.problem, settings, self.options, self.document(), self.arrays(), population
-        )
-        write_stream(file, stored, prior)
+        stored = StoredStream(self.problem, settings, self.options, self.snapshot())
+        write_stream(file, stored, self._windows.current.prior)
 
     @classmethod
     def load(cls, path: str | PathLike[str], threads: int | None = None) -> Online:
@@ -384,7 +379,7 @@ class Online:
         file, threads = FILE_NAME("path", path), THREADS("threads", threads)
         stored = read_stream(file)
         live = cls._configured(stored.problem, stored.settings, stored.options, threads)
-        live._resume(stored.position, dict(stored.arrays), stored.population)
+        live._resume(stored.state)
         # A band-limited input was known less far when a sample was assimilated.
         interpolated = stored.problem.records[0].hold == "bandlimited"
         agrees = is_of_size if interpolated else is_consistent
@@ -415,29 +410,16 @@ class Online:
         """The time axis: which samples are new, late or missing."""
         return self._arrivals.axis
 
-    def document(self) -> dict[str, Any]:
-        """Return the state of the stream for a checkpoint, as JSON can hold it."""
-        return {"axis": self.axis.document(), **self._windows.document()}
+    def snapshot(self) -> StreamState:
+        """Return all that the stream goes on from."""
+        held = np.array(self._arrivals.last_input, dtype=float)
+        return self._windows.state(self.axis.state, held)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that go with `document`."""
-        return {"held": np.array(self._arrivals.last_input, dtype=float), **self._windows.arrays()}
-
-    def population(self) -> tuple[Prior, Snapshot]:
-        """Return prior and snapshot of the population to go on from."""
-        current = self._windows.current
-        return current.prior, current.tracker.snapshot()
-
-    def _resume(
-        self,
-        document: dict[str, Any],
-        arrays: dict[str, NDArray[Any]],
-        population: Snapshot,
-    ) -> None:
-        """Restore the state that `document`, `arrays` and `population` returned."""
-        self.axis.resume(document["axis"])
-        self._arrivals.last_input = arrays["held"].tolist()
-        self._windows.resume(document, arrays, population)
+    def _resume(self, state: StreamState) -> None:
+        """Go on from a `snapshot`."""
+        self.axis.resume(state.axis)
+        self._arrivals.last_input = state.held.tolist()
+        self._windows.resume(state)
 
     def _state(self, status: str, missing: int, begin: float) -> State:
         windows, shared = self._windows, self._shared

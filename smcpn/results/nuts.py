@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from smcpn.interop.arviz import exported, observed
 from smcpn.late_binding import late_bound
 from smcpn.results.posterior import Posterior, Robust
 from smcpn.results.tables import dataframe
+from smcpn.stored import Stored, Whole, any_number, counts, finite, truths
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +29,7 @@ OFTEN = 0.01
 
 
 @dataclass(frozen=True)
-class ChainStatistics:
+class ChainStatistics(Stored):
     """What the No-U-Turn sampler did for each draw of C chains, (C, D) each.
 
     Attributes
@@ -46,15 +47,15 @@ class ChainStatistics:
         gradients of all of them.
     """
 
-    divergent: NDArray[np.bool_]
-    depth: NDArray[np.int64]
-    steps: NDArray[np.int64]
-    at_greatest_depth: NDArray[np.bool_]
-    step_size: Array
-    energy: Array
-    log_density: Array
-    tune: int
-    tune_steps: int
+    divergent: Annotated[NDArray[np.bool_], truths("C", "D")]
+    depth: Annotated[NDArray[np.int64], counts("C", "D")]
+    steps: Annotated[NDArray[np.int64], counts("C", "D")]
+    at_greatest_depth: Annotated[NDArray[np.bool_], truths("C", "D")]
+    step_size: Annotated[Array, finite("C", "D", least=0.0)]
+    energy: Annotated[Array, any_number("C", "D")]
+    log_density: Annotated[Array, any_number("C", "D")]
+    tune: Whole
+    tune_steps: Whole
 
     @property
     def gradients(self) -> int:
@@ -103,8 +104,8 @@ class NutsPosterior(Posterior):
     """
 
     statistics: ChainStatistics
-    ess_bulk: Array
-    ess_tail: Array
+    ess_bulk: Annotated[Array, finite("d", least=0.0, missing=True)]
+    ess_tail: Annotated[Array, finite("d", least=0.0, missing=True)]
 
     @property
     def ess(self) -> float:

@@ -94,10 +94,10 @@ def warnings_of_start(run: Run, populations: Populations) -> tuple[str, ...]:
             found = f"no Gaussian describes the posterior where searches ended: {modes.doubt}"
         begun = f"{found}: the run began at the prior"
         return (begun, *_lost(modes, populations.log_evidence))
-    if run.refused_k is not None and not run.widened:
+    if run.state.refused_k is not None and not run.state.widened:
         # Where the run chooses its method this is a choice, which `MethodRecord` tells.
         asked = run.settings.method != AUTO
-        refused = (_refused(run.refused_k, run.settings.particles),) if asked else ()
+        refused = (_refused(run.state.refused_k, run.settings.particles),) if asked else ()
         return refused + _lost(modes, populations.log_evidence)
     if any(isinstance(one.function, LinearisedNetwork) for one in functions):
         # It is about one maximum that these functions are linear.

@@ -157,10 +157,9 @@ class Simulation(WithCard):
             [*left, *self.warnings],
         )
 
-    @override
     @late_bound
     def picture(self) -> Any:
-        """Figure of every output and its error."""
+        """Draw every output and its error."""
         ...
 
     @property

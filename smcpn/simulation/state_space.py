@@ -254,6 +254,7 @@ class StateSpace(WithCard):
 
     @override
     def card(self) -> Card:
+        """See `WithCard.card`."""
         return Card(self.heading, self._pole_rows(), [*self._point(), "all: print(x.summary())"])
 
     @override

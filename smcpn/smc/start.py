@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.smc.sampler import Settings
 from smcpn.smc.straightening import Straightening
 from smcpn.smc.tempering import Tempering
+from smcpn.stored import Line, Stored, Unchecked, Whole, finite
 
 Array = NDArray[np.float64]
 
@@ -102,7 +103,7 @@ def shares_of(modes: Sequence[Mode]) -> Array:
 
 
 @dataclass(frozen=True)
-class Modes:
+class Modes(Stored):
     """Modes of a density, with the share and the spread of each, in unconstrained coordinates.
 
     Attributes
@@ -134,15 +135,15 @@ class Modes:
         If the arrays do not fit each other.
     """
 
-    shares: Array
-    means: Array
-    factors: Array
-    searches: int
+    shares: Annotated[Array, Unchecked()]
+    means: Annotated[Array, Unchecked()]
+    factors: Annotated[Array, Unchecked()]
+    searches: Whole
     log_evidence: float
-    informations: Array = field(default_factory=lambda: np.empty((0, 0, 0)))
-    pulls: Array = field(default_factory=lambda: np.empty((0, 0)))
-    ends: Array = field(default_factory=lambda: np.empty(0))
-    doubt: str = ""
+    informations: Annotated[Array, Unchecked()] = field(default_factory=lambda: np.empty((0, 0, 0)))
+    pulls: Annotated[Array, Unchecked()] = field(default_factory=lambda: np.empty((0, 0)))
+    ends: Annotated[Array, finite(None)] = field(default_factory=lambda: np.empty(0))
+    doubt: Line = ""
 
     def __post_init__(self) -> None:
         names = ("shares", "means", "factors", "informations", "pulls", "ends")
@@ -195,6 +196,10 @@ class Modes:
         least = ends[0] - NARROWEST * parameters if ends else -np.inf
         nothing = np.empty(0), np.empty((0, 0)), np.empty((0, 0, 0))
         return cls(*nothing, searches, least, ends=np.array(ends), doubt=doubt)
+
+    def fits(self, d: int) -> bool:
+        """Whether they are of so many parameters."""
+        return not len(self) or self.means.shape[1] == d
 
     def missed_by(self, log_evidence: float) -> bool:
         """Whether a run that ended with a log-evidence has missed what the searches found."""
