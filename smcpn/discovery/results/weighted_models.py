@@ -79,7 +79,7 @@ class WeightedModels:
 
     @property
     def measure(self) -> str:
-        """What `inclusion` holds: ``"probability"``, or ``"level"`` with a shrinkage prior."""
+        """Kind of `inclusion`: ``"probability"``, or ``"level"`` with a shrinkage prior."""
         return "probability" if self.posterior is None else "level"
 
     @cached_property
@@ -115,7 +115,7 @@ class WeightedModels:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """What each output measures: a state, or a sum of states."""
+        """Quantity that each output measures: a state, or a sum of states."""
         return output_names(self.observe, self.system.candidates.states)
 
     @property
