@@ -93,26 +93,28 @@ def discover(
         How equations are looked for: a search for probable supports, each of which has its evidence
         by Laplace's method at its own maximum.
     prior : {"spike-and-slab", "laplace", "horseshoe"}, LaplacePrior or HorseshoePrior
-        Of the coefficients. With the first a term stands in an equation or not. With the others no
-        coefficient is zero and most are small: where others have the probability of a term, these
-        have the level of the widest credible interval of its coefficient that leaves out zero.
-        Their posterior is sampled by sequential Monte Carlo with the likelihood of whole
-        trajectories, from the best model of the search.
+        Of the coefficients, of which some are zero, or all are shrunk. With the first a term stands
+        in an equation or not. With the others no coefficient is zero and most are small: where
+        others have the probability of a term, these have the level of the widest credible interval
+        of its coefficient that leaves out zero. Their posterior is sampled by sequential Monte
+        Carlo with the likelihood of whole trajectories, from the best model of the search.
     slabs : sequence of float
         Prior standard deviations of a coefficient that is not zero, in units of
         rms(dx/dt) / rms(term); the evidence is averaged over them.
     solver, likelihood : optional
         Of the trajectories of draws, as of `identify`, with a prior that shrinks.
-    particles, replicates : int, optional
-        Draws, 1000 by default, and independent runs, which are pooled, with a prior that shrinks.
+    particles : int, optional
+        Draws from the posterior of a prior that shrinks, 1000 by default.
+    replicates : int, optional
+        Independent runs with a prior that shrinks, which are pooled.
     seed : int
         The same seed gives the same bytes, for any ``threads``.
     threads : int, optional
         Threads of the kernels of trajectories, with a prior that shrinks; all processors by
         default.
     executor : concurrent.futures.Executor or str, optional
-        Who evaluates large batches of trajectories, with a prior that shrinks, as of `identify`.
-        The result does not depend on it.
+        Who evaluates large batches of trajectories, with a prior that shrinks; the result does not
+        depend on it. As of `identify`.
     progress : bool, optional
         A line of status on standard error, as of `maximise`.
 

@@ -204,10 +204,12 @@ def maximise(
         `scipy.optimize.minimize` suit any likelihood; the last two are Newton's, with exact
         Hessians.
     search : {"auto", "shooting", "lifted"}
-        ``"shooting"`` searches with one trajectory from the initial state on. ``"lifted"`` first
-        searches over path and parameters together, where the path may leave the model a little at
-        every sample, and less and less; it finds maxima of records that are chaotic or many periods
-        long. By default the highest end of both, the second only if the first leaves a doubt.
+        By one trajectory from the initial state on, by a path that may leave the model, or by both
+        where the first leaves a doubt. ``"shooting"`` searches with one trajectory from the initial
+        state on. ``"lifted"`` first searches over path and parameters together, where the path may
+        leave the model a little at every sample, and less and less; it finds maxima of records that
+        are chaotic or many periods long. By default the highest end of both, the second only if the
+        first leaves a doubt.
     iterations : int
         Most iterations of a stage.
     seed : int, optional
