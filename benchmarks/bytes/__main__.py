@@ -196,7 +196,7 @@ def main() -> int:
             given.save.write_text(json.dumps(found, indent=1))
 
     studies = {name: partial(study, name) for name in names or CASES}
-    return command(__doc__, studies, finish=save, **options)
+    return command(__doc__, studies, None, save, **options)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ from benchmarks.bytes import problems
 from benchmarks.bytes.runs import arrays_of, found
 
 SAVED = Path(__file__).parents[2] / "tests" / "data"
-TIME = re.compile(r"\d[\d.]* ?(?:ms|s|min|MB)\b|\bseconds\b.*|\btime\b.*|\bwall\b.*")
-"""Seconds and memory, which are of the machine."""
+TIME = re.compile(r"\d[\d.]* ?(?:ms|s|min|MB)\b|\b(?:seconds|time|wall)\b.*|on \d+-\d+-\d+ .*UTC")
+"""Seconds and memory, which are of the machine, and the date."""
 FILTER = smcpn.StateFilter(sensor=0.02, disturbance=(0.01, 0.01), initial=(0.1, 0.1))
 
 

@@ -109,19 +109,19 @@ def short(ode: Any = oscillator, **options: Any) -> smcpn.Problem:
 
 def noise_learned() -> smcpn.Problem:
     """Unknown noise, an input that is held."""
-    prior = OSCILLATOR | {"s": stats.lognorm(0.5, scale=0.02)}
+    prior: dict[str, Any] = OSCILLATOR | {"s": stats.lognorm(0.5, scale=0.02)}
     return oscillating(of=record(hold="zoh"), noise="s", prior=prior)
 
 
 def delayed(hold: str = "foh") -> smcpn.Problem:
     """An unknown dead time."""
-    prior = OSCILLATOR | {"tau": stats.uniform(0.0, 0.5)}
+    prior: dict[str, Any] = OSCILLATOR | {"tau": stats.uniform(0.0, 0.5)}
     return oscillating(of=record(hold=hold, delay=0.137), delay={"u": "tau"}, prior=prior)
 
 
 def coloured() -> smcpn.Problem:
     """Noise that is correlated from sample to sample."""
-    prior = OSCILLATOR | {"s": stats.lognorm(0.5, scale=0.02), "rho": stats.uniform(0.0, 1.0)}
+    prior: dict[str, Any] = OSCILLATOR | {"s": stats.lognorm(0.5, scale=0.02), "rho": stats.uniform(0.0, 1.0)}
     return oscillating(of=record(correlation=0.7), noise=smcpn.AR1("s", "rho"), prior=prior)
 
 
@@ -138,7 +138,7 @@ def several_records() -> smcpn.Problem:
 def driven_by_noise() -> smcpn.Problem:
     """The oscillator with process noise, which is linear: the Kalman likelihood is exact."""
     whole = record(60, hold="zoh")
-    prior = OSCILLATOR | {"q": stats.lognorm(0.3, scale=0.1)}
+    prior: dict[str, Any] = OSCILLATOR | {"q": stats.lognorm(0.3, scale=0.1)}
     return smcpn.Problem(
         oscillator, whole, observe="x", noise=0.05, process_noise={"v": "q"}, prior=prior
     )
