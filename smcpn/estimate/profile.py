@@ -27,6 +27,8 @@ from smcpn.columns import align, counted, warning_lines
 from smcpn.errors import InputError, listed, one_of
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import chosen_search
+from smcpn.likelihood.gradient import LogLikelihood
+from smcpn.likelihood.steps import finer_solver
 from smcpn.model.scaled_columns import learned_scales
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import POSTERIOR, Maximum
@@ -54,8 +56,9 @@ maximum that is outside of it."""
 PRIOR, DIVERGES = "the end of its prior", "where the solution diverges"
 TAIL, DRAWS = 0.001, 4096
 """Share of the prior beyond the ends of a profile, by so many draws."""
-HIGHER = 0.1
-"""Nats above the maximum from which a profile is told to have found another one."""
+HIGHER, COARSE = 0.1, 0.5
+"""Nats above the maximum from which a profile is told to have found another one, and by which
+finer steps may move it."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +212,14 @@ def profile(
 
 
 def _warnings(maximum: Maximum, rows: Sequence[Profile]) -> tuple[str, ...]:
-    """Say that a profile has led higher than the maximum."""
+    """Say that a profile is one of the solver's steps, or has led higher than the maximum."""
+    moved = {row.name: _moved_by_finer_steps(maximum, row) for row in rows}
+    worst = max(moved, key=lambda name: moved[name])
+    if moved[worst] > COARSE:
+        return (
+            f"twice as many steps of the solver move the profile of {worst} by {moved[worst]:.2g}: "
+            f"give the maximum finer steps than {maximum.solver.resolution}",
+        )
     highest = max(rows, key=lambda row: row.highest)
     higher = highest.highest - maximum.log_density
     if higher < HIGHER:
@@ -219,6 +229,20 @@ def _warnings(maximum: Maximum, rows: Sequence[Profile]) -> tuple[str, ...]:
         f"the profile of {highest.name} leads {higher:.2g} higher than the maximum, about "
         f"{highest.name} = {place:.4g}: search again with more starts",
     )
+
+
+def _moved_by_finer_steps(maximum: Maximum, row: Profile) -> float:
+    """How far twice as many steps move a profile against its top; 0 where they cost too much."""
+    function = maximum.function
+    finer = finer_solver(maximum.problem, maximum.solver)
+    if finer is None:
+        return 0.0
+    again = LogLikelihood(maximum.problem, function.likelihood, finer)
+    points = row.others[row.drop < ENOUGH]
+    with np.errstate(all="ignore"):
+        change = again(points) - function(points)
+    change = change - change[row.drop[row.drop < ENOUGH].argmin()]
+    return float(np.nanmax(np.abs(change), initial=0.0))
 
 
 @dataclass(frozen=True)
@@ -281,6 +305,7 @@ class _Along:
         ]
 
     def _side(self, step: float, end: float) -> _Side:
+        """Follow it in steps of about half a nat until it has fallen, or what can be known ends."""
         points, heights = [self.top], [self.height]
         levels = [float(self._without_own(self.top[None, :], np.array([self.height]))[0])]
         shortest, longest, reached = abs(step) * FINEST, abs(end - self.top[self.j]) / WIDEST, PRIOR
