@@ -18,7 +18,7 @@ from smcpn.estimate.curvature import trusted_curvature
 from smcpn.estimate.linearise import linearise_networks, maximum_of_networks, networks_of, start_of
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import averaged_over_scales, with_marginal_scales
-from smcpn.estimate.maximise import Starts, highest_end, maximise
+from smcpn.estimate.maximise import Starts, highest_end, maximise, more_starts
 from smcpn.estimate.multistart import ENOUGH, FIRST_LOOK, SHOOTING
 from smcpn.estimate.search import AUTOMATIC, INTERRUPTED, chosen_search
 from smcpn.likelihood.derivatives import at_home
@@ -196,7 +196,8 @@ def _doubted(found: Laplace) -> Laplace:
         return found
     doubt = (
         f"of {len(maximum.starts)} searches {maximum.ended}: one alone led to a mode that holds "
-        f"{max(shares):.0%} of the posterior, and others like it may be missed"
+        f"{max(shares):.0%} of the posterior, and others like it may be missed: take "
+        f"starts={more_starts(len(maximum.starts))}"
     )
     return replace(
         found, maximum=replace(maximum, doubt=doubt, warnings=(*maximum.warnings, doubt))

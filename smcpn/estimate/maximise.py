@@ -22,6 +22,7 @@ from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import with_marginal_scales
 from smcpn.estimate.matched import Matched, matched_starts
 from smcpn.estimate.multistart import (
+    AGREEING,
     check_search,
     explained,
     left_unexplained,
@@ -294,7 +295,7 @@ def maximise(
             maximum = _interrupted(density, climb.name, maximum)
     maximum = replace(maximum, function=maximum.function.evaluated(at_home))
     doubt = _doubt(maximum, density)
-    more = (f"{doubt}: take starts={more_starts(len(maximum.starts))}",) if doubt else ()
+    more = (doubt,) if doubt else ()
     found_out = (*problem.warnings, *maximum.warnings, *_uninformed(maximum), *more)
     maximum = replace(maximum, doubt=doubt, warnings=found_out)
     compiling = CLOCK.compile_seconds - compiled
@@ -395,20 +396,25 @@ def _unfinished(maximum: Maximum) -> StartResult | None:
 
 
 def _doubt(maximum: Maximum, density: LogDensity) -> str:
-    """Say why a higher mode may have been missed; empty where nothing tells.
+    """Say why a higher mode may have been missed, and what to do; empty where nothing tells.
 
-    Lifted paths that end where the data are explained are believed, though they be one alone.
+    Lifted paths that end where the data are explained are believed, though they be one alone. More
+    starts are advised only where searches do not agree.
     """
     if not maximum.found:
         return ""
+    remedy = f": take starts={more_starts(len(maximum.starts))}"
     if (higher := _unfinished(maximum)) is not None:
         return (
             f"a search that did not converge ({higher.reason}) reached a log {maximum.target} of "
             f"{higher.log_density:.6g}, higher than the {maximum.log_density:.6g} of the maximum "
-            "that others converged to"
+            f"that others converged to{remedy}"
         )
     if unexplained := left_unexplained(density, maximum.theta):
-        return unexplained
+        if maximum.independent > 1 and maximum.agreeing >= AGREEING * len(maximum.starts):
+            agreeing = f"{maximum.agreeing} of {len(maximum.starts)} searches ended there"
+            return f"{unexplained}, and {agreeing}: look at the model, its units and its inputs"
+        return f"{unexplained}, so that a better fit was missed or the model is wrong{remedy}"
     several = len(maximum.starts) > 1 and maximum.found
     if not several or maximum.independent > 1:
         return ""
@@ -422,7 +428,7 @@ def _doubt(maximum: Maximum, density: LogDensity) -> str:
     )
     return (
         f"of {len(maximum.starts)} searches {maximum.ended}: {once} led to the highest end, and a "
-        "higher mode may be missed"
+        f"higher mode may be missed{remedy}"
     )
 
 
