@@ -372,7 +372,7 @@ def test_summary_says_how_it_was_found(decay):
 
 def test_one_further_search_begins_at_a_draw(decay):
     rng = np.random.default_rng(0)
-    assert further_starts(LogDensity(decay), rng, count=1, draws=16).shape == (1, 2)
+    assert further_starts(LogDensity(decay), rng, count=1, draws=16).shape == (1, 3)
 
 
 @pytest.mark.parametrize("claimed", [False, True])
