@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 INTERVAL, NOISE, SOLVER = 0.02, 0.01, smcpn.RK4(steps=1)
 WITHIN = (-1.2, 1.2)
 HELD, DRAWS = 0.88, 2000
+AMBIGUOUS = 8
+"""Record that networks fit by several functions, of which one holds over .63 of the range."""
 PLACES = np.linspace(0.02, 1.0, 50)
 """Within the range that the drive visits."""
 
@@ -96,9 +98,13 @@ def sizes(quick: bool) -> Iterator[Row]:
         )
 
 
-def covered(seed: int) -> tuple[float, bool]:
-    """Share of the visited range in which the band of a network holds, and whether it is warned."""
-    problem = unknown_in(smcpn.network("v", hidden=(6, 6), within=WITHIN), seed)
+def covered(of: tuple[int, int]) -> tuple[float, bool]:
+    """Share of the visited range in which the band of a network holds, and whether it is warned.
+
+    Of a record and a seed of the run.
+    """
+    number, seed = of
+    problem = unknown_in(smcpn.network("v", hidden=(6, 6), within=WITHIN), number)
     found = smcpn.identify(problem, seed=seed, progress=False)
     y = problem.records[0].y
     places = np.linspace(y.min(), y.max(), 101)
@@ -115,13 +121,14 @@ def covered(seed: int) -> tuple[float, bool]:
 
 def networks(quick: bool) -> Iterator[Row]:
     """Coverage of the 95 % band of a small network over the visited range, record by record."""
-    found = list(each(covered, range(3 if quick else 12)))
-    for seed, (share, warned) in enumerate(found):
-        note = "warned" if warned else ""
-        yield Row(
-            f"network, record {seed}: coverage", share, ">= 0.88", share >= HELD or warned, note
-        )
-    yield Row("network: mean coverage", float(np.mean([share for share, _ in found])))
+    runs = [(number, number) for number in range(3 if quick else 12)]
+    again = [] if quick else [(AMBIGUOUS, seed) for seed in range(20, 24)]
+    found = list(each(covered, runs + again))
+    for (number, seed), (share, warned) in zip(runs + again, found, strict=True):
+        name = f"network, record {number}, seed {seed}: coverage"
+        yield Row(name, share, ">= 0.88", share >= HELD or warned, "warned" if warned else "")
+    shares = [share for share, _ in found[: len(runs)]]
+    yield Row("network: mean coverage of the records", float(np.mean(shares)))
 
 
 STUDIES: dict[str, Study] = {"families": operations, "sizes": sizes, "networks": networks}

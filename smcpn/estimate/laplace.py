@@ -66,7 +66,8 @@ def laplace(
     """Approximate a posterior by the Gaussian about its mode.
 
     Where the model has networks, it is the posterior of the problem that is linear in their weights
-    about a maximum, see `linearise_networks`, which is searched for from a draw of the prior.
+    about a maximum, see `linearise_networks`: of those that searches from draws of the prior find,
+    that of highest evidence.
 
     Parameters
     ----------
