@@ -115,7 +115,7 @@ def further_starts(density: LogDensity, rng: np.random.Generator, count: int, dr
     candidates = density.prior.sample(rng, draws)
     values = density.value(candidates)
     order = np.argsort(-values, kind="stable")
-    most = count if draws >= MANY_EACH * count else count // 2
+    most = count if draws >= MANY_EACH * count else max(count // 2, 1)
     tops = _hilltops(density, candidates, values, order, most)
     others = np.setdiff1d(np.flatnonzero(np.isfinite(values)), tops)[: count - len(tops)]
     return candidates[np.concatenate([tops, others])]

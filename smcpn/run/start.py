@@ -101,7 +101,8 @@ def warnings_of_start(run: Run, populations: Populations) -> tuple[str, ...]:
         return refused + _lost(modes, populations.log_evidence)
     if any(isinstance(one.function, LinearisedNetwork) for one in functions):
         # It is about one maximum that these functions are linear.
-        return _disagreement(run, populations)
+        doubt = (modes.doubt,) if modes.doubt else ()
+        return doubt + _disagreement(run, populations)
     few = (
         f"searches for the modes to start from: {modes.searches}, and what these missed only "
         "draws from the prior can find; pass start=smcpn.laplace(problem, starts=20)",
