@@ -95,8 +95,8 @@ def omitting(found: Discovery, omitted: OmittedFunction | None) -> list[str]:
     odds = float(f"{np.exp(min(omitted.log_odds, MOST_LOG_ODDS)):.2g}")
     return [
         f"{omitted.function.text(states)} in the {equations} of "
-        f"{listed(states[k] for k in omitted.equations)} is more probable than terms of the library "
-        f"alone (odds {odds:,.0f} to 1): add it, or a function like it, to the library"
+        f"{listed(states[k] for k in omitted.equations)} is more probable than terms of the "
+        f"library alone (odds {odds:,.0f} to 1): add it, or a function like it, to the library"
     ]
 
 

@@ -7,7 +7,7 @@ libraries of one function more, each a hypothesis of its own:
     sign x,    |x|,    x |x|,    x / (s + |x|),    x y / (s + |x|),
 
 dry friction, what is the same in both directions, the drag of turbulent flow, and saturation, of
-one state or of the rate at which another one grows (Monod 1949; Holling 1959), s a quartile of |x|.
+one state or of the rate at which another one grows (Monod 1949; Holling 1959), s in the range of x.
 The library lacks the truth with the odds `LACKING`; one of F functions is missing then, each with
 the same probability, in k of n equations, any such set, k = 1, ..., n as likely. On the linear
 model at the maximum of the best support, each function in each equation goes in, and terms come and
@@ -30,14 +30,14 @@ from smcpn.discovery.search.selection import flipped, most_probable
 
 Array = NDArray[np.float64]
 
-QUARTILES = (0.25, 0.75)
-"""Shares of the samples that are below half of a saturation."""
+HALVES = (0.3, 1.0)
+"""Where saturations are at their half, in units of the root mean square of the state."""
 MOST_STATES = 5
 """With more of them saturation of the rate at which another one grows is left out."""
-LEAST_OWN = 1e-6
+LEAST_OWN = 1e-8
 """Length that is left of a function without the library and the functions before it, as a share."""
-LEAST_SAMPLES = 10.0
-"""Samples over which that is spread, at least: of fewer it is outliers that ask for it."""
+LEAST_SAMPLES = 10
+"""On either side of zero, of a function that is bent there: fewer may be outliers."""
 TRIED, STEPS = 40, 60
 """Most functions in an equation that supports are looked for with, and most steps of each."""
 COUNTED = 400
@@ -125,7 +125,7 @@ def omitted_function(steps: GaussNewton, point: Point, scale: Array) -> OmittedF
     basis = orthonormal(rates[:, kept] / np.sqrt(len(added)))
     regression = steps.extended(point, added[..., told], basis, prior)
     support = np.append(point.support, np.zeros(len(told), dtype=bool))
-    _look_with_each(regression, support, library)
+    _look_with_each(regression, support, library, which)
     return _most_probable(regression, library, functions, which, where)
 
 
@@ -134,13 +134,12 @@ def _functions(path: Array, scale: Array) -> Iterator[Function]:
     n = path.shape[1]
     for j, x in enumerate(path.T):
         size = np.abs(x)
-        yield Function("sign({0})", (j,), 0.0, np.sign(x))
-        yield Function("abs({0})", (j,), 0.0, size)
-        yield Function("{0}*abs({0})", (j,), 0.0, x * size)
-        for share in QUARTILES:
-            half = float(np.quantile(size, share))
-            if half <= 0.0:
-                continue
+        if min(np.sum(x < 0.0), np.sum(x > 0.0)) >= LEAST_SAMPLES:
+            yield Function("sign({0})", (j,), 0.0, np.sign(x))
+            yield Function("abs({0})", (j,), 0.0, size)
+            yield Function("{0}*abs({0})", (j,), 0.0, x * size)
+        for share in HALVES:
+            half = share * float(np.sqrt(np.mean(x**2)))
             unit = half * float(scale[j])
             yield Function("{0}/({2:.2g} + abs({0}))", (j,), unit, x / (half + size))
             for k in range(n) if n <= MOST_STATES else ():
@@ -150,16 +149,14 @@ def _functions(path: Array, scale: Array) -> Iterator[Function]:
 
 
 def _told(rates: Array, library: int) -> NDArray[np.bool_]:
-    """Whether functions differ from the library and those before them, and not in a few samples.
+    """Whether functions differ from the library and those before them, shape (e,).
 
-    Of rates (N, d + e) along a path, d of them of the library, shape (e,).
+    Of rates (N, d + e) along a path, d of them of the library.
     """
-    q, r = np.linalg.qr(rates)
-    size = np.sqrt(np.sum(r**2, axis=0))
-    own, samples = np.zeros((2, rates.shape[1]))
+    r = np.linalg.qr(rates, mode="r")
+    own = np.zeros(rates.shape[1])
     own[: len(r)] = np.abs(np.diag(r))
-    samples[: len(r)] = 1.0 / np.maximum(np.sum(q**4, axis=0), np.finfo(float).tiny)
-    return ((own > LEAST_OWN * size) & (samples >= LEAST_SAMPLES))[library:]
+    return (own > LEAST_OWN * np.sqrt(np.sum(r**2, axis=0)))[library:]
 
 
 class OneFunctionMore(BetaBinomial):
@@ -191,7 +188,7 @@ class OneFunctionMore(BetaBinomial):
         """Change of the log probability by each flip, (d + e,)."""
         inside, more = np.split(support, [self._size])
         own = np.bincount(self._functions[more], minlength=len(more) + 1)[self._functions]
-        after = self._logs(own + np.where(more, -1, 1), self._equations)
+        after = self._log_of(own + np.where(more, -1, 1), self._equations)
         flips = np.where(own == more.sum(), after, -np.inf) - self._log_more(more)
         return np.append(self._library.changes(inside), flips)
 
@@ -208,27 +205,31 @@ class OneFunctionMore(BetaBinomial):
         if len(present) == 0:
             return self._none
         alone = np.all(present == present[0])
-        return float(self._logs(more.sum(), self._equations[more][0])) if alone else -np.inf
+        return float(self._log_of(more.sum(), self._equations[more][0])) if alone else -np.inf
 
-    def _logs(self, count: NDArray[np.int64], equations: NDArray[np.int64]) -> Array:
+    def _log_of(self, count: NDArray[np.int64], equations: NDArray[np.int64]) -> Array:
         """Log probability of one function in a set of so many of its equations."""
         sets = betaln(1.0 + count, 1.0 + equations - count) + np.log1p(1.0 / equations)
         return np.where(count == 0, self._none, self._each + sets)
 
 
-def _look_with_each(regression: SpikeAndSlab, support: Support, library: int) -> None:
-    """Let greedy steps go from a support with each function in each equation, the likeliest first.
+def _look_with_each(
+    regression: SpikeAndSlab, support: Support, library: int, which: NDArray[np.int64]
+) -> None:
+    """Let greedy steps go from a support with a function in one equation, or in all of them.
 
-    All supports on the way are visited.
+    All supports on the way are visited. Those functions come first that gain most by themselves.
     """
     gains = regression.neighbourhood(support).flips[library:]
-    for column in library + np.argsort(-gains, kind="stable")[:TRIED]:
-        if not np.isfinite(gains[column - library]):
-            break
-        here = flipped(support, int(column))
+    order = np.argsort(-gains, kind="stable")[:TRIED]
+    order = order[np.isfinite(gains[order])]
+    alone = order[:, None] == np.arange(len(which))
+    everywhere = np.unique(which[order])[:, None] == which
+    for more in np.concatenate([alone, everywhere]):
+        here = np.append(support[:library], more)
         for _ in range(STEPS):
-            flips = regression.neighbourhood(here).flips.copy()
-            flips[column] = -np.inf
+            flips = np.where(np.append(np.zeros(library), more), -np.inf, 0.0)
+            flips = flips + regression.neighbourhood(here).flips
             best = int(np.argmax(flips))
             if not flips[best] > 0.0:
                 break
