@@ -52,7 +52,9 @@ def test_friction_that_v_and_its_cube_imitate_is_named():
     found = smcpn.discover(record("Coulomb", 5), library="poly(3)", states=["x", "v"], seed=1)
     assert found.models[0].names == ("x'[v]", "v'[x]", "v'[v]", "v'[v^3]")
     (told,) = found.warnings
-    assert told.startswith("sign(v) in the equation of v is more probable than terms of the library")
+    assert told.startswith(
+        "sign(v) in the equation of v is more probable than terms of the library"
+    )
     assert found.models[0].probability < 0.05
     better = smcpn.discover(record("Coulomb", 5), library="poly(3) + sign", states=["x", "v"])
     assert "v'[sign(v)]" in better.models[0].names
