@@ -18,7 +18,7 @@ from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.equations.text import read_library
 from smcpn.discovery.results.discovery import Discovery
 from smcpn.discovery.results.models import DiscoveredModel
-from smcpn.discovery.results.residuals import lacking, remarks
+from smcpn.discovery.results.residuals import lacking, omitting, remarks
 from smcpn.discovery.search.regression import SLABS
 from smcpn.discovery.search.search import Found, search
 from smcpn.discovery.shrinkage.shrinkage import SHRINKAGE, Shrinkage, shrinkage
@@ -186,9 +186,10 @@ def discover(
     settings |= {"constraints": listed(constraints)} if constraints else {}
     if result.posterior is not None:
         settings |= {"solver": repr(result.posterior.solver), "particles": particles or PARTICLES}
-    doubts = (*result.warnings, *lacking(result, found.lack), *remarks(result))
-    result = replace(result, settings=settings, warnings=doubts)
-    return result if shrinks or found.lack is None else result.with_doubt(found.lack.adequacy)
+    told = (*lacking(result, found.lack), *omitting(result, found.omitted), *remarks(result))
+    result = replace(result, settings=settings, warnings=(*result.warnings, *told))
+    doubts = [one.adequacy for one in (found.lack, found.omitted) if one is not None]
+    return result if shrinks else result.with_doubt(min(doubts, default=1.0))
 
 
 def _check_method(method: str) -> None:
