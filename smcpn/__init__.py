@@ -24,6 +24,7 @@ late_binding.FUNCTIONS |= {
     "Posterior.report": "smcpn.report.html:write_report",
     "Posterior.save": "smcpn.checkpoint.posterior:save_posterior",
     "PriorPrediction.plot": "smcpn.report.trajectories:prior_figure",
+    "Profiles.plot": "smcpn.report.profile:profile_figure",
     "Record.from_dataframe": "smcpn.io.dataframe:records_of",
     "Record.plot": "smcpn.report.record:record_figure",
     "Simulation.picture": "smcpn.report.trajectories:outputs_figure",

@@ -32,10 +32,10 @@ class FilterState(Stored):
     ----------
     solver : Solver
         In force.
-    state_particles, sample : int
-    log_evidence : float
+    state_particles : int
     axis : AxisState
     random_state : RandomState
+        Of the generator, when the state was saved.
     theta, log_weights : ndarray, (N, d), (N,)
     filters : ndarray, (N, k)
         Their particles; (0, k) before the first sample.
@@ -43,12 +43,12 @@ class FilterState(Stored):
         Time, inputs and outputs of the last sample; (0, 1 + n + q) before the first.
     held : ndarray, (n,)
         The last input.
+    sample : int
+    log_evidence : float
     """
 
     solver: Solver
     state_particles: Annotated[int, Field(ge=1, le=MOST_STATE_PARTICLES)]
-    sample: Whole
-    log_evidence: Number
     axis: AxisState
     random_state: RandomState
     theta: Annotated[Array, finite("N", "d")]
@@ -56,6 +56,8 @@ class FilterState(Stored):
     filters: Annotated[Array, any_number(None, None)]
     last: Annotated[Array, finite(None, "row", missing=True)]
     held: Annotated[Array, finite("n")]
+    sample: Whole = 0
+    log_evidence: Number = 0.0
 
 
 def write_nested(path: Path, problem: Problem, state: FilterState) -> None:

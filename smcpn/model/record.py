@@ -646,10 +646,10 @@ def _first(mask: NDArray[np.bool_]) -> int:
 
 
 def by_name(records: Sequence[Record]) -> dict[str, Record]:
-    """Return records by their names; numbers tell apart those that have the same."""
+    """Return records by their names; numbers from 0 tell apart the same ones."""
     names = [record.name for record in records]
     if len(set(names)) < len(names):
-        names = [f"{name}, record {k}" for k, name in enumerate(names, 1)]
+        names = [f"{name}, record {k}" for k, name in enumerate(names)]
     return dict(zip(names, records, strict=True))
 
 

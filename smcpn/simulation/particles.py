@@ -164,10 +164,10 @@ class Simulation(WithCard):
 
     @property
     def names_of_outputs(self) -> tuple[str, ...]:
-        """Names of the outputs, or their numbers where these are not known."""
+        """Names of the outputs, or their numbers from 0 where these are not known."""
         count = self.mean.shape[1]
         alone = ("output",) if count == 1 else ()
-        return self.outputs or alone or tuple(f"output {j + 1}" for j in range(count))
+        return self.outputs or alone or tuple(f"output {j}" for j in range(count))
 
     def with_noise(self, variance: Array) -> Simulation:
         """Return the same with another noise variance at each sample, (T, q).

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from smcpn.discovery.results.weighted_models import WeightedModels
 from smcpn.discovery.search.adequacy import LackOfFit
+from smcpn.discovery.search.omitted import OmittedFunction
 from smcpn.errors import listed
 from smcpn.estimate.smoothed_outputs import LEAST_NOISE
 from smcpn.validation.innovations import whiteness
@@ -23,6 +24,10 @@ NOISE_FREE = 2.0 * LEAST_NOISE
 AMBIGUOUS = 0.5
 LACKING = 0.02
 """Probability of as much as the data ask for with right equations, below which it is said."""
+BELIEVED = 0.5
+"""Probability of a library that holds the truth below which a function that it omits is named."""
+MOST_LOG_ODDS = np.log(1e6)
+"""Of a function, that are printed: no approximation holds so far."""
 LEAST_SIGNAL = 50.0
 """Sum of squares of the path about its mean, in units of the noise, of an output that moves."""
 _FUNCTIONS = {"time": "slow functions of time", "states": "other functions of the states",
@@ -75,6 +80,20 @@ def lacking(found: WeightedModels, lack: LackOfFit | None) -> list[str]:
     return [
         f"{_FUNCTIONS[lack.functions]} in the equation of {state} would bring it clearly nearer to "
         f"the data (p {lack.p:.1g}): the library may lack a term, or something else moves {state}"
+    ]
+
+
+def omitting(found: WeightedModels, omitted: OmittedFunction | None) -> list[str]:
+    """Say which function the library does not have, if the data are for one."""
+    if omitted is None or omitted.adequacy >= BELIEVED:
+        return []
+    states = found.system.candidates.states
+    equations = "equation" if len(omitted.equations) == 1 else "equations"
+    odds = float(f"{np.exp(min(omitted.log_odds, MOST_LOG_ODDS)):.2g}")
+    return [
+        f"{omitted.function.text(states)} in the {equations} of "
+        f"{listed(states[k] for k in omitted.equations)} is more probable than terms of the "
+        f"library alone (odds {odds:,.0f} to 1): add it, or a function like it, to the library"
     ]
 
 
