@@ -24,8 +24,8 @@ from scipy import stats
 import smcpn
 from benchmarks.killing import digest, killed_runs
 from benchmarks.rows import Row, absent, at_most, command, told
-from smcpn.checkpoint.codec import StoredRun, header_image, read_run, run_image
 from smcpn.checkpoint.container import publish
+from smcpn.checkpoint.run import StoredRun, header_image, read_run, run_image
 from smcpn.run.identify import identified
 from smcpn.run.restore import checkpoint_of, stored_settings, written_run
 from smcpn.run.run import Run
@@ -156,7 +156,9 @@ def writing(quick: bool) -> Iterator[Row]:
 
 def _write_seconds(path: Path, stored: StoredRun, prior: smcpn.Prior) -> float:
     header = header_image(stored.header)
-    return _seconds(lambda: publish(path, run_image(stored.snapshot, stored.status, header, prior)))
+    return _seconds(
+        lambda: publish(path, run_image(stored.state, stored.version.status, header, prior))
+    )
 
 
 def _blocked_share(path: Path, problem: smcpn.Problem) -> float:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
-from math import isnan
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Self, cast
 
@@ -40,10 +39,16 @@ from smcpn.smc.moves import MOVES, IndependentMetropolis, MoveStrategy
 from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.smc.resampling import SCHEMES
 from smcpn.smc.sampler import Settings as SamplerSettings
-from smcpn.smc.sampler import Snapshot
 from smcpn.smc.start import Modes
 from smcpn.smc.tempering import DiffusionTempering, Tempering
-from smcpn.solver import SOLVERS, Solver, check_solver
+from smcpn.solver import (
+    SOLVERS,
+    Solver,
+    check_solver,
+    refuse_other_settings,
+    solver_document,
+    solver_of,
+)
 
 Method = Ibis | Tempering | DiffusionTempering
 METHODS: dict[str, type[Method]] = {
@@ -324,110 +329,6 @@ class RunSettings(Settings, frozen=True):
         }
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How a run gets to the posterior, decided before its first particle.
-
-    Attributes
-    ----------
-    method : str
-        One of `METHODS`.
-    solver : Solver
-        To begin with, its steps resolved.
-    modes : Modes or None
-        Where the particles begin; None for the prior.
-    reason : str
-        Why ``method="auto"`` does not search; empty where it does, and for other methods.
-    work : int
-        Solver steps of the searches and of the choice of steps, over all parameter vectors.
-    """
-
-    method: str
-    solver: Solver
-    modes: Modes | None = None
-    reason: str = ""
-    work: int = 0
-
-    def document(self) -> dict[str, Any]:
-        """Return the attributes as JSON can hold them."""
-        modes = None if self.modes is None else self.modes.document()
-        return {**vars(self), "solver": solver_document(self.solver), "modes": modes}
-
-    @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Plan:
-        """Return the plan of a document."""
-        modes = document["modes"]
-        return cls(
-            method=one_of("method", document["method"], METHODS),
-            solver=solver_of(document["solver"]),
-            modes=None if modes is None else Modes(**modes),
-            reason=document["reason"],
-            work=document["work"],
-        )
-
-
-@dataclass(frozen=True)
-class RunSnapshot:
-    """State of a run.
-
-    Attributes
-    ----------
-    solver : Solver
-        The one in force.
-    samplers : tuple of Snapshot
-        Its populations, finished ones first.
-    solvers : tuple of Solver
-        That of each population, coarser than the one in force until it is carried over.
-    checked : int
-        Samples of the population at work at which its steps were found fine enough.
-    refused_k : float or None
-        Pareto k of the start that was given up for a wider one, or for the prior.
-    widened : bool
-        Whether it is a wider one.
-    plan : Plan or None
-        None before it is known.
-    work : int
-        Solver steps of the particles so far, over all of them.
-    """
-
-    solver: Solver
-    samplers: tuple[Snapshot, ...] = ()
-    solvers: tuple[Solver, ...] = ()
-    checked: int = 0
-    refused_k: float | None = None
-    widened: bool = False
-    plan: Plan | None = None
-    work: int = 0
-
-    def with_posteriors(self) -> RunSnapshot:
-        """Return the state with those populations that have a posterior to go on from.
-
-        Half-tempered particles of a shorter record are drawn anew, and so are those whose
-        likelihood was estimated by filters that look ahead to its end.
-        """
-        by_samples = self.plan is not None and self.plan.method == "ibis"
-        kept = [
-            k
-            for k, one in enumerate(self.samplers)
-            if (by_samples and isnan(one.log_floor)) or (one.sample and not one.state_particles)
-        ]
-        return replace(
-            self,
-            samplers=tuple(self.samplers[k] for k in kept),
-            solvers=tuple(self.solvers[k] for k in kept),
-        )
-
-    @property
-    def sample(self) -> int:
-        """Samples assimilated by the population at work."""
-        return self.samplers[-1].sample if self.samplers else 0
-
-    @property
-    def rejuvenations(self) -> int:
-        """Rejuvenations so far, of all populations."""
-        return sum(len(sampler.rejuvenations) for sampler in self.samplers)
-
-
 def require_same(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: Path) -> None:
     """Raise `InputError` if the settings of a call differ from those of the stored run.
 
@@ -457,25 +358,6 @@ def require_same(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: Pat
             )
 
 
-def solver_document(solver: Solver) -> dict[str, Any]:
-    """Return a solver as JSON can hold it: the name of its kind, and its settings."""
-    return {"kind": solver.kind, **asdict(cast(Any, solver))}
-
-
-def solver_of(document: Mapping[str, Any]) -> Solver:
-    """Return the solver of a document, or of a table ``[solver]`` that names its kind.
-
-    Raises
-    ------
-    InputError
-        For an unknown kind, a setting that it does not have, or a value out of range.
-    """
-    settings = dict(document)
-    kind = SOLVERS[one_of("kind", settings.pop("kind", None), SOLVERS)]
-    _refuse_others(kind, settings)
-    return cast(Any, kind)(**settings)
-
-
 def solver_named(name: str, problem: Problem, likelihood: str | None) -> Solver:
     """Return a solver by its name with its own settings, or for ``"auto"`` the one that suits.
 
@@ -489,11 +371,6 @@ def solver_named(name: str, problem: Problem, likelihood: str | None) -> Solver:
     return cast(Any, SOLVERS[name])()
 
 
-def solver_options(solver: Solver | type[Solver]) -> tuple[str, ...]:
-    """Return the names of the settings of a kind of solver."""
-    return tuple(field.name for field in fields(cast(Any, solver)))
-
-
 def solver_with(solver: Solver, **settings: Any) -> Solver:
     """Return a solver with other settings.
 
@@ -502,17 +379,8 @@ def solver_with(solver: Solver, **settings: Any) -> Solver:
     InputError
         For a setting that it does not have, or a value out of range.
     """
-    _refuse_others(solver, settings)
+    refuse_other_settings(solver, settings)
     return replace(solver, **settings)
-
-
-def _refuse_others(solver: Solver | type[Solver], settings: Mapping[str, Any]) -> None:
-    for name, value in settings.items():
-        if name not in solver_options(solver):
-            raise InputError(
-                f"{name} is {shown(value)}: {solver.kind} has no {name}, leave it out",
-                argument=name,
-            )
 
 
 def _in_one_sentence(error: ValidationError, kind: type[BaseModel]) -> InputError:

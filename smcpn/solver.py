@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import Field, dataclass, fields, replace
-from typing import Any, ClassVar, Self, cast
+from collections.abc import Iterable, Mapping
+from dataclasses import Field, asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
-from smcpn.errors import InputError, real_number, shown, whole_number
+from smcpn.arguments import Order, Steps, check_fields
+from smcpn.errors import InputError, one_of, real_number, shown, whole_number
 from smcpn.units import duration
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
 
 MAX_STEPS = 1024
 LEAST_TOLERANCE = 1e-11
@@ -63,6 +68,13 @@ class Solver:
         if "likelihood" in cls.__dict__:
             cls.kind = cls.__name__
             SOLVERS[cls.kind] = cls
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        # Not before: every command imports the names of solvers, and few of them read a file.
+        from smcpn.stored import by_document
+
+        return by_document(solver_of, solver_document, handler)
 
     def __repr__(self) -> str:
         """Order, steps, and what differs from the default."""
@@ -135,17 +147,15 @@ class ProbabilisticSolver(Solver):
 
     probabilistic: ClassVar[bool] = True
 
-    order: int = 3
-    steps: int | str = "auto"
+    order: Order = 3
+    steps: Steps = "auto"
     form: str = "first"
     diffusion: float | str = "fixed-diagonal"
     smooth: bool = False
     interval: float | None = None
 
     def __post_init__(self) -> None:
-        order = whole_number("order", self.order, ORDERS[0], ORDERS[-1])
-        object.__setattr__(self, "order", order)
-        object.__setattr__(self, "steps", _steps(self.steps))
+        check_fields(self, "order", "steps")
         _choice("form", self.form, FORMS)
         object.__setattr__(self, "diffusion", _diffusion(self.diffusion))
         object.__setattr__(self, "interval", _interval(self.interval))
@@ -167,9 +177,9 @@ class EKF0(ProbabilisticSolver):
     Parameters
     ----------
     order : int
-        Number of integrations of the Wiener process (nu), 1 to 11.
+        Order of the solver's prior: integrations of the Wiener process (nu), 1 to 11.
     steps : int or "auto"
-        Solver steps per sampling interval; ``"auto"`` lets the shift of the posterior decide.
+        Solver steps per sample, or "auto": the shift of the posterior decides.
     form : {"first", "chain"}
         ``"first"`` gives every state its own process. ``"chain"`` lets x and v = x' share one,
         which the data-free marginal likelihood cannot use.
@@ -289,13 +299,12 @@ class AdaptiveEKF1(Solver):
     jacobian = "full"
     steps = 1
 
-    order: int = 4
+    order: Order = 4
     tolerance: float | str = "auto"
     form: str = "chain"
 
     def __post_init__(self) -> None:
-        order = whole_number("order", self.order, ORDERS[0], ORDERS[-1])
-        object.__setattr__(self, "order", order)
+        check_fields(self, "order")
         _choice("form", self.form, FORMS)
         if self.automatic:
             return
@@ -329,7 +338,6 @@ class AdaptiveEKF1(Solver):
 
     def with_steps(self, steps: int) -> Self:
         """See `Solver.with_steps`: its steps are its own."""
-        _steps(steps)
         return self
 
     def unresolved(self) -> Self:
@@ -360,11 +368,11 @@ class RK4(Solver):
     """
 
     likelihood: ClassVar[str] = "classical"
-    steps: int | str = "auto"
+    steps: Steps = "auto"
     interval: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", _steps(self.steps))
+        check_fields(self, "steps")
         object.__setattr__(self, "interval", _interval(self.interval))
 
 
@@ -382,12 +390,6 @@ def check_solver(solver: Solver) -> None:
     if not isinstance(solver, Solver):
         known = ", ".join(f"smcpn.{name}" for name in SOLVERS)
         raise InputError(f"solver is {shown(solver)}: choose one of {known}, or 'auto'")
-
-
-def _steps(steps: int | str) -> int | str:
-    if isinstance(steps, str) and steps == "auto":
-        return steps
-    return whole_number("steps", steps, 1, MAX_STEPS, " per sample, or 'auto'")
 
 
 def _interval(interval: float | None) -> float | None:
@@ -423,3 +425,42 @@ def _diffusion(diffusion: float | str) -> float | str:
             argument="diffusion",
         )
     return value
+
+
+def solver_document(solver: Solver) -> dict[str, Any]:
+    """Return a solver as JSON can hold it: the name of its kind, and its settings."""
+    return {"kind": solver.kind, **asdict(cast(Any, solver))}
+
+
+def solver_of(document: Mapping[str, Any]) -> Solver:
+    """Return the solver of a document, or of a table ``[solver]`` that names its kind.
+
+    Raises
+    ------
+    InputError
+        For an unknown kind, a setting that it does not have, or a value out of range.
+    """
+    settings = dict(document)
+    kind = SOLVERS[one_of("kind", settings.pop("kind", None), SOLVERS)]
+    refuse_other_settings(kind, settings)
+    return cast(Any, kind)(**settings)
+
+
+def solver_options(solver: Solver | type[Solver]) -> tuple[str, ...]:
+    """Return the names of the settings of a kind of solver."""
+    return tuple(field.name for field in fields(cast(Any, solver)))
+
+
+def refuse_other_settings(solver: Solver | type[Solver], settings: Mapping[str, Any]) -> None:
+    """Refuse settings that a kind of solver does not have.
+
+    Raises
+    ------
+    InputError
+    """
+    for name, value in settings.items():
+        if name not in solver_options(solver):
+            raise InputError(
+                f"{name} is {shown(value)}: {solver.kind} has no {name}, leave it out",
+                argument=name,
+            )

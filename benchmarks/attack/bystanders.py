@@ -250,10 +250,10 @@ def _with_records(content: bytes, name: str) -> bytes:
     kind = content.split(b"\n")[0].decode()
     buffer = io.BytesIO(content)
     with h5py.File(buffer, "r+") as file:
-        stored: Any = file["documents/header"]
+        stored: Any = file["header/fields"]
         header = json.loads(stored.asstr()[()])
-        del file["documents/header"]
-        file["documents/header"] = json.dumps(header | {"data_file": name})
+        del file["header/fields"]
+        file["header/fields"] = json.dumps(header | {"data_file": name})
     body = buffer.getvalue()[HEADER_BYTES:]
     begin = f"{kind}\nsha256 {hashlib.sha256(body).hexdigest()}\nbytes {len(body)}\n"
     return begin.encode().ljust(HEADER_BYTES, b"\0") + body

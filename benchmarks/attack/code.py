@@ -193,10 +193,10 @@ def names(quick: bool) -> Iterator[Row]:
 
 def _generator(word: str) -> Edit:
     def edit(file: Any) -> None:
-        attrs = file["populations/0"].attrs
-        attrs["random_state"] = json.dumps(
-            json.loads(attrs["random_state"]) | {"bit_generator": word}
-        )
+        state = json.loads(file["run/fields"].asstr()[()])
+        state["samplers"][0]["random_state"]["bit_generator"] = word
+        del file["run/fields"]
+        file["run/fields"] = json.dumps(state)
 
     return edit
 

@@ -27,10 +27,12 @@ import numpy as np
 import smcpn
 from benchmarks.attack.child import SECONDS, Ended, ended
 from benchmarks.rows import Row, Study, at_least, at_most
-from smcpn.checkpoint import data_fingerprint, model_fingerprint, restored_problem, restored_records
+from smcpn.checkpoint import data_fingerprint, model_fingerprint
+from smcpn.checkpoint.codec import TEXT, decoded
 from smcpn.checkpoint.container import HEADER_BYTES, KINDS
 from smcpn.checkpoint.inspection import inspect
-from smcpn.checkpoint.payload import arrays_of
+from smcpn.checkpoint.records import read_records
+from smcpn.checkpoint.run import Header
 from smcpn.io.plain import read_plain
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.run.resume import load, resume
@@ -445,23 +447,21 @@ def _forge(folder: Path) -> None:
     """Make the fingerprints and the name of the records those of the changed content."""
     path = folder / "run.h5"
     content = path.read_bytes()
-    header = json.loads(read_plain(content[HEADER_BYTES:]).group("documents").texts["header"])
+    read = read_plain(content[HEADER_BYTES:])
+    header = json.loads(read.group("header").texts[TEXT])
     kept = folder / header["data_file"]
-    records_file = read_plain(kept.read_bytes()[HEADER_BYTES:])
-    documents = json.loads(records_file.group("documents").texts["records"])
-    records = restored_records(documents, arrays_of(records_file.group("arrays")))
-    arrays = arrays_of(read_plain(content[HEADER_BYTES:]).group("arrays"))
-    header["model_fingerprint"] = model_fingerprint(
-        restored_problem(header["problem"], arrays, records)
-    )
+    records = read_records(kept)
+    problem = decoded(read, "header", Header).problem
+    assert problem is not None
+    header["model_fingerprint"] = model_fingerprint(problem.restored(records))
     header["data_fingerprint"] = data_fingerprint(records, header["n_samples"])
     header["data_file"] = f"run.h5.data-{header['data_fingerprint'][:8]}.h5"
     kept.rename(folder / header["data_file"])
     body = io.BytesIO(content[HEADER_BYTES:])
     file: File
     with h5py.File(body, "r+", libver="earliest") as file:
-        del file["documents/header"]
-        file["documents/header"] = np.bytes_(json.dumps(header).encode())
+        del file[f"header/{TEXT}"]
+        file[f"header/{TEXT}"] = np.bytes_(json.dumps(header).encode())
     path.write_bytes(_with_header(KINDS[0], body.getvalue()))
 
 

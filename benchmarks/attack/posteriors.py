@@ -38,9 +38,9 @@ def _array(name: str, value: float) -> Edit:
 
 def _entry(name: str, value: float) -> Edit:
     def edit(file: Any) -> None:
-        document = json.loads(file["documents/posterior"][()]) | {name: value}
-        del file["documents/posterior"]
-        file["documents/posterior"] = np.bytes_(json.dumps(document).encode())
+        document = json.loads(file["posterior/fields"][()]) | {name: value}
+        del file["posterior/fields"]
+        file["posterior/fields"] = np.bytes_(json.dumps(document).encode())
 
     return edit
 
@@ -49,13 +49,13 @@ def edits(content: bytes, quick: bool) -> list[tuple[str, Edit]]:
     """All edits of one number to one value, with their names; some of them in the quick form."""
     found: list[tuple[str, Edit]] = []
     with h5py.File(io.BytesIO(content), "r") as file:
-        draws: Any = file["arrays/draws"]
+        draws: Any = file["posterior"]
         names = [name for name, one in draws.items() if one.dtype.kind == "f" and one.size]
-        document = json.loads(file["documents/posterior"][()])  # type: ignore[index]
+        document = json.loads(file["posterior/fields"][()])  # type: ignore[index]
     for value in VALUES:
         for name in names:
             if not quick or name in LIKELY:
-                found.append((f"{name} = {value}", _array(f"arrays/draws/{name}", value)))
+                found.append((f"{name} = {value}", _array(f"posterior/{name}", value)))
         for name, entry in document.items():
             if isinstance(entry, float) and not quick:
                 found.append((f"{name} = {value}", _entry(name, value)))

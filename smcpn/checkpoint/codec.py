@@ -1,315 +1,216 @@
-"""Runs as payloads, see `smcpn.checkpoint.payload`.
+"""Dataclasses as groups of a file, written and read by the annotations of their fields.
 
-`docs/checkpoint.md` has the schema.
+A group holds a dataclass: the arrays in it, by the names of the fields that lead to them, and one
+text of JSON for all else, in which an array is the path where it stands. pydantic reads the text
+and checks every field, see `smcpn.stored`, before anything is made of it.
 """
 
 from __future__ import annotations
 
-import platform
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cache, reduce
+from typing import Any, TypeVar
 
+import h5py
 import numpy as np
-import scipy
-from pydantic import Field, model_validator
+from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
 
-from smcpn.checkpoint.container import DAMAGED, RUN, DamagedFileError, read, read_version
-from smcpn.checkpoint.documents import Document, Fingerprint, Line, Names, Number, Whole, parsed
-from smcpn.checkpoint.payload import Payload, arrays_of, documents_of, encoded, populations_of
-from smcpn.checkpoint.problem import ProblemDocument
-from smcpn.checkpoint.records import DIGITS, records_path
-from smcpn.codegen.target import target
-from smcpn.errors import InputError
+from smcpn.checkpoint.container import DAMAGED, DamagedFileError, image
+from smcpn.errors import InputError, shown
 from smcpn.io.plain import Group
-from smcpn.model.prior import Prior
-from smcpn.settings import Plan, RunSnapshot, solver_document, solver_of
+from smcpn.stored import Reading
 
-PROCESSOR = "processor"
-"""What kernels are compiled for, by name and fingerprint of its features, among the versions."""
+TEXT = "fields"
+"""Name of the text of a group."""
 
-
-def versions() -> dict[str, str]:
-    """Return the versions of the packages that a result is computed with, and the processor."""
-    from smcpn import __version__
-
-    return {
-        "smcpn": __version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "numba": version("numba"),
-        "casadi": version("casadi"),
-        PROCESSOR: str(target()),
-    }
+T = TypeVar("T")
+_NOTHING: Mapping[str, Any] = {}
 
 
-def now() -> str:
-    """Return date and time, UTC, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+@cache
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
-_DATA_FILE = rf"^[^/\\\x00-\x1f]+\.data-[0-9a-f]{{{DIGITS}}}\.h5$"
-
-
-class ModesDocument(Document):
-    """Modes of a start, see `Modes`."""
-
-    shares: list[Number]
-    means: list[list[Number]]
-    factors: list[list[list[Number]]]
-    searches: Whole
-    log_evidence: float
-    informations: list[list[list[Number]]]
-    pulls: list[list[Number]]
-    ends: list[Number] = Field(default_factory=list)
-    doubt: Line = ""
-
-    def require(self, d: int) -> None:
-        """Refuse modes that are not of so many parameters.
-
-        Raises
-        ------
-        DamagedFileError
-        """
-        rows = [row for factor in self.factors for row in factor]
-        whole = len(self.shares) == len(self.means) == len(self.factors)
-        whole = whole and all(len(factor) == d for factor in self.factors)
-        sizes = [len(pull) for pull in self.pulls]
-        whole = whole and len(sizes) in (0, len(self.shares))
-        whole = whole and [len(matrix) for matrix in self.informations] == sizes
-        whole = whole and all(len(row) == len(a) <= d for a in self.informations for row in a)
-        if not whole or any(len(row) != d for row in [*self.means, *rows]):
-            raise DamagedFileError(f"the modes are not of {d} parameters: {DAMAGED}")
-
-
-class PlanDocument(Document):
-    """Plan of a run, see `Plan`."""
-
-    method: str
-    solver: dict[str, Any]
-    modes: ModesDocument | None
-    reason: Line
-    work: Whole
-
-
-class StoredSettings(Document, extra="allow"):
-    """Settings of a run as far as the sizes of a file follow from them.
-
-    `RunSettings` checks the rest, where their solvers and moves are known.
-    """
-
-    particles: Annotated[int, Field(ge=10, lt=1 << 31)]
-    replicates: Annotated[int, Field(ge=1, le=100_000)]
-    entropy: Annotated[int, Field(ge=0)]
-    start: ModesDocument | Literal["auto"] | None
-
-
-class Header(Document):
-    """The part of a run's checkpoint that stays the same while the run goes on.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Of the unknown parameters.
-    settings : dict
-        See `RunSettings.document`.
-    problem : dict
-        See `problem_document`; empty where it cannot be stored.
-    arrays : dict of str to ndarray
-        Its expression tables.
-    not_stored : str
-        The reason, where something cannot be stored: the run is then resumed from its script.
-    model_fingerprint, data_fingerprint : str
-    n_samples : int
-        Samples of the records that the run is to assimilate.
-    data_file : str
-        Name of the file in the same folder that holds the records.
-    created : str
-        Date and time, UTC.
-    versions : dict of str to str
-    """
-
-    names: Names
-    settings: dict[str, Any]
-    problem: dict[str, Any]
-    arrays: dict[str, Any] = Field(exclude=True)
-    not_stored: Line
-    model_fingerprint: Fingerprint
-    data_fingerprint: Fingerprint
-    n_samples: Whole
-    data_file: Annotated[str, Field(pattern=_DATA_FILE, max_length=255)]
-    created: Line
-    versions: dict[Line, Line] = Field(default_factory=versions)
-
-    @model_validator(mode="after")
-    def _file_is_of_the_data(self) -> Self:
-        if not self.data_file.endswith(f".data-{self.data_fingerprint[:DIGITS]}.h5"):
-            raise ValueError("the file of records is named after other data")
-        return self
-
-
-Status = Literal["running", "interrupted", "finished"]
-
-
-class RunState(Document):
-    """The part of a run's checkpoint that each write replaces, but for the populations.
-
-    Attributes
-    ----------
-    status : {"running", "interrupted", "finished"}
-    written : str
-        Date and time, UTC.
-    solver : dict
-        The solver in force, see `solver_document`.
-    solvers : list of dict
-        That of each population, coarser than the one in force until it is carried over.
-    checked : int
-        See `RunSnapshot`.
-    refused_k : float or None
-        See `RunSnapshot`.
-    widened : bool
-        See `RunSnapshot`.
-    plan : dict or None
-        See `Plan.document`.
-    work : int
-        See `RunSnapshot`.
-    """
-
-    status: Status
-    written: Line
-    solver: dict[str, Any]
-    solvers: list[dict[str, Any]]
-    checked: Whole
-    refused_k: float | None
-    widened: bool
-    plan: PlanDocument | None
-    work: Whole
-
-
-@dataclass(frozen=True)
-class StoredRun:
-    """A checkpoint of a run, read.
-
-    Attributes
-    ----------
-    header : Header
-    snapshot : RunSnapshot
-    status : str
-        See `RunState`.
-    written : str
-        Date and time, UTC.
-    """
-
-    header: Header
-    snapshot: RunSnapshot
-    status: Status
-    written: str
-
-
-def header_image(header: Header) -> bytes:
-    """Return the image that those of a run's checkpoints are added to."""
-    return encoded(RUN, Payload({"header": header.model_dump()}, header.arrays))
-
-
-def run_image(snapshot: RunSnapshot, status: Status, header: bytes, prior: Prior) -> bytes:
-    """Return the bytes of a run's checkpoint.
+def encoded(
+    kind: str,
+    parts: Mapping[str, Any],
+    onto: bytes = b"",
+    beside: Mapping[str, NDArray[Any]] | None = None,
+) -> bytes:
+    """Return the bytes of a file.
 
     Parameters
     ----------
-    snapshot : RunSnapshot
-    status : str
-        See `RunState`.
-    header : bytes
-        See `header_image`.
-    prior : Prior
-        Maps theta to values, for other readers.
+    kind : str
+        See `smcpn.checkpoint.container.image`.
+    parts : mapping of str to dataclass
+        Each in the group of its name.
+    onto : bytes
+        Image of a file to add these to.
+    beside : mapping of str to ndarray, optional
+        Further arrays, for other readers.
     """
-    state = RunState(
-        status=status,
-        written=now(),
-        solver=solver_document(snapshot.solver),
-        solvers=[solver_document(solver) for solver in snapshot.solvers],
-        checked=snapshot.checked,
-        refused_k=snapshot.refused_k,
-        widened=snapshot.widened,
-        plan=None if snapshot.plan is None else PlanDocument(**snapshot.plan.document()),
-        work=snapshot.work,
-    )
-    payload = Payload({"state": state.model_dump()}, populations=snapshot.samplers)
-    return encoded(RUN, payload, prior, onto=header)
+
+    def fill(file: h5py.File) -> None:
+        for name, value in parts.items():
+            _write(file.create_group(name), value)
+        for name, values in (beside or {}).items():
+            file[name] = values
+
+    return image(kind, fill, onto)
 
 
-def read_run(path: Path) -> StoredRun:
-    """Read the checkpoint of a run; see `smcpn.checkpoint.container.read`."""
-    return read(path, RUN, _run_of)
+def _write(group: h5py.Group, value: Any) -> None:
+    document, arrays = written(value)
+    group[TEXT] = np.bytes_(json.dumps(document, default=_plain).encode())
+    for path, values in arrays.items():
+        group[path] = values
 
 
-def _run_of(file: Group) -> StoredRun:
-    """Return the run of a file, of which all parts fit each other.
+def _plain(number: np.generic) -> Any:
+    """Return a number of numpy as one of Python."""
+    return number.item()
+
+
+def written(value: Any) -> tuple[Any, dict[str, NDArray[Any]]]:
+    """Return a dataclass as values for JSON, with its arrays by the paths that stand for them."""
+    arrays: dict[str, NDArray[Any]] = {}
+    tree = _adapter(type(value)).dump_python(value, warnings=False)
+    return _without_arrays(tree, "", arrays), arrays
+
+
+def read_again(value: T) -> T:
+    """Return a dataclass as it comes back from a file; errors as of `decoded`."""
+    document, arrays = written(value)
+    return made(json.dumps(document), Reading(arrays), type(value))
+
+
+def _without_arrays(tree: Any, path: str, arrays: dict[str, NDArray[Any]]) -> Any:
+    """Return a tree with its arrays replaced by their paths, under which they are put."""
+    if isinstance(tree, np.ndarray):
+        arrays[path] = tree
+        return path
+    if isinstance(tree, Mapping):
+        entries = tree.items()
+        return {k: _without_arrays(v, f"{path}/{k}".lstrip("/"), arrays) for k, v in entries}
+    if isinstance(tree, (list, tuple)):
+        return [_without_arrays(v, f"{path}/{k}", arrays) for k, v in enumerate(tree)]
+    return tree
+
+
+def require_parts(file: Group, *names: str) -> None:
+    """Refuse a file that holds anything but parts of these names.
 
     Raises
     ------
     DamagedFileError
-        If they do not.
-    InputError
-        If a solver is not known here.
     """
-    first, second = documents_of(file, "header", "state")
-    own = {"arrays": arrays_of(file.group("arrays"))}
-    header = parsed(Header, first | own if isinstance(first, dict) else first)
-    if header.problem:
-        problem = parsed(ProblemDocument, header.problem)
-        if tuple(prior.name for prior in problem.priors) != header.names:
-            raise DamagedFileError(f"its priors are of other parameters: {DAMAGED}")
-        header = header.model_copy(update={"problem": problem.model_dump()})
-    state, settings = parsed(RunState, second), parsed(StoredSettings, header.settings)
-    sizes = {"N": settings.particles, "d": len(header.names), "T": header.n_samples}
-    populations = populations_of(file, settings.replicates, sizes, header.names)
-    for modes in (settings.start, None if state.plan is None else state.plan.modes):
-        if isinstance(modes, ModesDocument):
-            modes.require(len(header.names))
-    snapshot = RunSnapshot(
-        solver_of(state.solver),
-        populations,
-        tuple(solver_of(solver) for solver in state.solvers),
-        state.checked,
-        state.refused_k,
-        state.widened,
-        None if state.plan is None else Plan.of(state.plan.model_dump()),
-        state.work,
-    )
-    _require_course(snapshot, header.n_samples)
-    return StoredRun(header, snapshot, state.status, state.written)
+    if file.arrays or file.texts or not file.groups.keys() <= set(names):
+        raise DamagedFileError(f"there is more in it than {', '.join(names)}: {DAMAGED}")
 
 
-def _require_course(snapshot: RunSnapshot, n_samples: int) -> None:
-    """Refuse populations that no run has at any moment."""
-    of_one = len(snapshot.solvers) == len(snapshot.samplers)
-    planned = snapshot.plan is not None or not snapshot.samplers
-    on_the_way = all(
-        one.exponent is not None if one.refining else one.exponent is None or one.sample < n_samples
-        for one in snapshot.samplers
-    )
-    # Only particles that have the solver in force, or are carried over to it, verify it.
-    in_force = (
-        not snapshot.samplers
-        or any(one.refining for one in snapshot.samplers)
-        or snapshot.solver in snapshot.solvers
-    )
-    checked_within = snapshot.checked <= n_samples
-    widened = snapshot.refused_k is not None or not snapshot.widened
-    if not (of_one and planned and on_the_way and in_force and checked_within and widened):
-        raise DamagedFileError(f"its populations are of no moment of a run: {DAMAGED}")
+def decoded(
+    file: Group,
+    part: str,
+    kind: type[T],
+    sizes: Mapping[str, int] = _NOTHING,
+    given: Mapping[str, Any] = _NOTHING,
+) -> T:
+    """Return the dataclass that a part of a file holds, with nothing beside it.
+
+    Parameters
+    ----------
+    file : Group
+    part : str
+    kind : type
+    sizes : mapping of str to int, optional
+        Those that are known.
+    given : mapping of str to object, optional
+        Fields that other parts hold.
+
+    Raises
+    ------
+    DamagedFileError
+        Names the first field that is absent or something else.
+    InputError
+        If it names what is not known here.
+    """
+    group = reduce(Group.group, part.split("/"), file)
+    if group.texts.keys() != {TEXT}:
+        raise DamagedFileError(f"'{part}' is absent: {DAMAGED}")
+    arrays = _arrays_of(replace(group, texts={}))
+    return made(group.texts[TEXT], Reading(arrays, dict(sizes), given), kind)
 
 
-def own_records(checkpoint: Path, version: Path) -> set[Path]:
-    """Return the file of records that a version of a checkpoint names, if it has made that name."""
+def numbered(values: Iterable[T], part: str) -> dict[str, T]:
+    """Return values as parts of a file within one: ``"records/0"``, ``"records/1"``, ..."""
+    return {f"{part}/{number}": value for number, value in enumerate(values)}
+
+
+def decoded_all(file: Group, part: str, kind: type[T]) -> tuple[T, ...]:
+    """Return the dataclasses that the `numbered` parts of a file hold; errors as of `decoded`."""
+    group = file.group(part)
+    names = [str(number) for number in range(len(group.groups))]
+    if group != Group(groups=group.groups) or set(group.groups) != set(names):
+        raise DamagedFileError(f"{part} are not numbered: {DAMAGED}")
+    return tuple(decoded(group, name, kind) for name in names)
+
+
+def made(text: str, reading: Reading, kind: type[T]) -> T:
+    """Return the dataclass of a text and of arrays, of which none is left; see `decoded`."""
+    _require_single_names(text)
     try:
-        header = read_version(version, RUN, _run_of).header
-    except InputError:
-        return set()
-    path = records_path(checkpoint, header.data_fingerprint)
-    return {path} if path.name == header.data_file else set()
+        value = _adapter(kind).validate_json(text, strict=True, context=reading)
+    except ValidationError as error:
+        raise _in_one_sentence(error) from None
+    if reading.arrays:
+        raise DamagedFileError(f"{shown(min(reading.arrays))} is not known: {DAMAGED}")
+    return value
+
+
+def _in_one_sentence(error: ValidationError) -> InputError:
+    """Return what pydantic found first as the sentence a user reads."""
+    first: Mapping[str, Any] = error.errors()[0]
+    name = shown(".".join(str(part) for part in first["loc"])).strip("'\"")
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, InputError):
+        return cause
+    entry = f"'{name}'" if name else "document"
+    if first["type"] == "missing":
+        return DamagedFileError(f"stored document lacks {entry}: {DAMAGED}")
+    if isinstance(cause, ValueError):
+        return DamagedFileError(f"stored {entry} {cause}: {DAMAGED}")
+    return DamagedFileError(f"stored {entry} is {shown(first['input'])}: {DAMAGED}")
+
+
+def _arrays_of(group: Group) -> dict[str, NDArray[Any]]:
+    """Return the arrays in a group and in the groups within, by their paths.
+
+    Raises
+    ------
+    DamagedFileError
+        If there is anything else.
+    """
+    if group.texts or group.attributes or any(one.attributes for one in group.arrays.values()):
+        raise DamagedFileError(f"there is more among the arrays than these: {DAMAGED}")
+    found = {name: one.values for name, one in group.arrays.items()}
+    for name, inner in group.groups.items():
+        found |= {f"{name}/{path}": values for path, values in _arrays_of(inner).items()}
+    return found
+
+
+def _require_single_names(text: str) -> None:
+    """Refuse JSON with an object that has a name twice."""
+    try:
+        json.loads(text, object_pairs_hook=_object)
+    except (ValueError, RecursionError) as error:
+        raise DamagedFileError(f"its text is {shown(str(error))}: {DAMAGED}") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> None:
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise ValueError("an object with a name twice")

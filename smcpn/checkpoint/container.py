@@ -42,7 +42,7 @@ RUN, RECORDS, STREAM, NESTED, POSTERIOR = KINDS = (
     "smcpn posterior",
 )
 """Kinds of files: the first line of the header."""
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 READ_SINCE = {POSTERIOR: 4}
 """The first format version that is read, by kind, of results; runs go on in their own only."""
 HEADER_BYTES = 512

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.checkpoint.functions import function_document
-from smcpn.checkpoint.problem import prior_document, table_arrays
+from smcpn.checkpoint.functions import stored_function
+from smcpn.checkpoint.problem import stored_distribution
 from smcpn.errors import InputError, NotStorableError
 from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.delay import Delay, inputs_before
@@ -42,8 +43,10 @@ def model_fingerprint(problem: Problem) -> str:
             "functions": [_function(name, one.function) for name, one in ode.functions.items()],
         }
     )
-    for name, values in sorted(table_arrays(problem).items()):
-        digest.array(name, values)
+    for owner, table in (("model", problem.model.table()), ("ode", ode.table())):
+        for name, values in sorted(table.arrays().items()):
+            digest.array(f"{owner}/{name}", values)
+    digest.array("constants", np.array(problem.model.constant_values, dtype=float))
     return digest.hexadecimal()
 
 
@@ -92,7 +95,7 @@ def _add_record(digest: _Digest, number: int, record: Record, used: int) -> None
 
 def _identity(name: str, distribution: Distribution) -> dict[str, Any]:
     try:
-        return prior_document(name, distribution)
+        return asdict(stored_distribution(name, distribution))
     except NotStorableError:
         kind = type(distribution)
         return {"class": f"{kind.__module__}.{kind.__qualname__}"}
@@ -100,7 +103,7 @@ def _identity(name: str, distribution: Distribution) -> dict[str, Any]:
 
 def _function(name: str, function: UnknownFunction) -> dict[str, Any]:
     try:
-        return function_document(name, function)
+        return asdict(stored_function(name, function))
     except NotStorableError:
         return {"name": name, "class": type(function).__qualname__}
 

@@ -1,4 +1,4 @@
-"""Unknown functions of a model as documents: the name of the kind, and its settings.
+"""Unknown functions of a model as plain data: the name of the kind, and its settings.
 
 A function is made again by the public function that made it, which checks what it is given.
 """
@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Annotated, Any
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, cast
 
 from pydantic import Field
 
+from smcpn.checkpoint.codec import read_again
 from smcpn.checkpoint.container import DAMAGED
-from smcpn.checkpoint.documents import Document, Line, Name, Number, Whole, parsed
 from smcpn.errors import InputError, NotStorableError, listed, shown
 from smcpn.functions.kinds import NAMES, kind_of
 from smcpn.functions.unknown import UnknownFunction
+from smcpn.stored import Line, Name, Number, Stored, Whole
 
 MOST_ENTRIES = 64
 """Of a list among the settings."""
@@ -34,7 +35,8 @@ Setting = (
 )
 
 
-class FunctionDocument(Document):
+@dataclass(frozen=True)
+class StoredFunction(Stored):
     """An unknown function: its name in the model, its kind, its variables and other settings."""
 
     name: Name
@@ -43,7 +45,7 @@ class FunctionDocument(Document):
     settings: Annotated[dict[Name, Setting], Field(max_length=MOST_ENTRIES)]
 
 
-def function_document(name: str, function: UnknownFunction) -> dict[str, Any]:
+def stored_function(name: str, function: UnknownFunction) -> StoredFunction:
     """Return a function as its kind and plain settings, those of the default left out.
 
     Raises
@@ -51,19 +53,19 @@ def function_document(name: str, function: UnknownFunction) -> dict[str, Any]:
     NotStorableError
         If it does not come back the same from these.
     """
-    document = {
-        "name": name,
-        "kind": kind_of(function),
-        "arguments": list(function.arguments),
-        "settings": {
+    stored = StoredFunction(
+        name=name,
+        kind=kind_of(function) or "",
+        arguments=list(function.arguments),
+        settings={
             one.name: _plain(getattr(function, one.name))
-            for one in fields(function)
+            for one in fields(cast(Any, function))
             if one.name != "arguments" and getattr(function, one.name) != one.default
         },
-    }
+    )
     try:
-        same = restored_function(parsed(FunctionDocument, document)) == function
-    except InputError:
+        same = restored_function(read_again(stored)) == function
+    except (InputError, TypeError):
         same = False
     if not same:
         raise NotStorableError(
@@ -71,38 +73,38 @@ def function_document(name: str, function: UnknownFunction) -> dict[str, Any]:
             f"{listed(NAMES)} of smcpn to be able to resume from the file alone; otherwise resume "
             "from the script"
         )
-    return document
+    return stored
 
 
-def restored_function(document: FunctionDocument) -> UnknownFunction:
-    """Return the function that `function_document` described.
+def restored_function(stored: StoredFunction) -> UnknownFunction:
+    """Return the function that was stored.
 
     Raises
     ------
     InputError
         If the kind is not known here, or does not take these settings.
     """
-    if document.kind not in NAMES:
+    if stored.kind not in NAMES:
         raise InputError(
-            f"the stored function '{document.name}' is {shown(document.kind)}, which is none of "
+            f"the stored function '{stored.name}' is {shown(stored.kind)}, which is none of "
             f"{listed(NAMES)}: {DAMAGED}"
         )
-    make = NAMES[document.kind]
-    settings = {name: _tuples(value) for name, value in document.settings.items()}
+    make = NAMES[stored.kind]
+    settings = {name: _tuples(value) for name, value in stored.settings.items()}
     try:
-        given = inspect.signature(make).bind(*document.arguments, **settings)
+        given = inspect.signature(make).bind(*stored.arguments, **settings)
     except TypeError as error:
         raise InputError(
-            f"the stored function '{document.name}' is no {document.kind} ({shown(str(error))}): "
+            f"the stored function '{stored.name}' is no {stored.kind} ({shown(str(error))}): "
             f"{DAMAGED}"
         ) from error
     try:
         return make(*given.args, **given.kwargs)
     except InputError as error:
-        raise InputError(f"the stored function '{document.name}': {error}") from error
+        raise InputError(f"the stored function '{stored.name}': {error}") from error
 
 
-def functions_of(documents: list[FunctionDocument]) -> Mapping[str, UnknownFunction]:
+def functions_of(stored: list[StoredFunction]) -> Mapping[str, UnknownFunction]:
     """Return the functions of a model by name.
 
     Raises
@@ -110,8 +112,8 @@ def functions_of(documents: list[FunctionDocument]) -> Mapping[str, UnknownFunct
     InputError
         As `restored_function`, and if two have one name.
     """
-    found = {one.name: restored_function(one) for one in documents}
-    if len(found) < len(documents):
+    found = {one.name: restored_function(one) for one in stored}
+    if len(found) < len(stored):
         raise InputError(f"stored functions have {shown(list(found))} as names: {DAMAGED}")
     return found
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
-from smcpn.checkpoint.codec import Header, read_run
 from smcpn.checkpoint.container import FORMAT_VERSION, STREAM, kind_of, previous_of
-from smcpn.checkpoint.problem import restored_prior
+from smcpn.checkpoint.run import Header, read_run
 from smcpn.checkpoint.stream import read_stream
 from smcpn.columns import align
 from smcpn.errors import InputError, visible
 from smcpn.model.prior import Prior
-from smcpn.smc.sampler import Snapshot
+from smcpn.smc.state import SamplerState
 from smcpn.units import duration
 
 
@@ -39,16 +39,16 @@ def _is_stream(path: Path) -> bool:
 
 def _stream_lines(path: Path) -> list[str]:
     stored = read_stream(path)
-    problem, population, axis = stored.problem, stored.population, stored.position["axis"]
+    problem, population, axis = stored.problem, stored.state.population, stored.state.axis
     arguments = ", ".join([*problem.ode.states, *problem.ode.inputs])
     unit = problem.records[0].t_unit
-    since = f", t = 0 is {axis['epoch']}" if axis["epoch"] else ""
-    end = f" to t = {duration(axis['last'], unit)}" if axis["count"] else ""
+    since = f", t = 0 is {axis.epoch}" if axis.epoch else ""
+    end = f" to t = {duration(axis.last, unit)}" if axis.count else ""
     options = {name: value for name, value in stored.options.items() if value is not None}
     return [
         f"{path}: stream, format {FORMAT_VERSION}, {path_size(path)}",
         f"model       {problem.ode.name}({arguments}), unknown {', '.join(problem.prior.names)}",
-        f"samples     {axis['count']}{end}{since}",
+        f"samples     {axis.count}{end}{since}",
         f"solver      {stored.settings.solver}",
         "requested   " + ", ".join(f"{name} {value}" for name, value in options.items()),
         "",
@@ -62,18 +62,18 @@ def _run_lines(path: Path) -> list[str]:
     stored = read_run(path)
     header = stored.header
     lines = [
-        f"{path}: {stored.status}, format {FORMAT_VERSION}, {path_size(path)}",
-        f"started {header.created}, written {stored.written}, "
+        f"{path}: {stored.version.status}, format {FORMAT_VERSION}, {path_size(path)}",
+        f"started {header.created}, written {stored.version.written}, "
         + ", ".join(f"{name} {version}" for name, version in header.versions.items()),
         _model_line(header),
         _records_line(header, path),
         "requested   "
         + ", ".join(f"{k} {v}" for k, v in header.settings.items() if k not in _UNSHOWN),
-        f"solver      {stored.snapshot.solver}",
+        f"solver      {stored.state.solver}",
     ]
     if header.not_stored:
         lines.append(f"not stored  {header.not_stored}")
-    for number, sampler in enumerate(stored.snapshot.samplers):
+    for number, sampler in enumerate(stored.state.samplers):
         lines += ["", *_population_lines(header, number, sampler)]
     return lines
 
@@ -87,12 +87,12 @@ def path_size(path: Path) -> str:
 
 
 def _model_line(header: Header) -> str:
-    ode = header.problem.get("ode")
     names = ", ".join(header.names)
-    if ode is None:
+    if header.problem is None:
         return f"parameters  {names}"
-    arguments = ", ".join([*ode["states"], *ode["inputs"]])
-    return f"model       {ode['name']}({arguments}), unknown {names}"
+    ode = header.problem.ode
+    arguments = ", ".join([*ode.states, *ode.inputs])
+    return f"model       {ode.name}({arguments}), unknown {names}"
 
 
 def _records_line(header: Header, path: Path) -> str:
@@ -101,7 +101,7 @@ def _records_line(header: Header, path: Path) -> str:
     return f"records     {header.n_samples} samples in {header.data_file or 'no file'} ({state})"
 
 
-def _population_lines(header: Header, number: int, sampler: Snapshot) -> list[str]:
+def _population_lines(header: Header, number: int, sampler: SamplerState) -> list[str]:
     system, total = sampler.system, header.settings["replicates"]
     bridge = "" if sampler.exponent is None else f" and {sampler.exponent:.2g} of the next"
     evidence = sampler.trace.log_evidence
@@ -117,20 +117,12 @@ def _population_lines(header: Header, number: int, sampler: Snapshot) -> list[st
 
 def _prior(header: Header) -> Prior | None:
     """Prior of a run; None where its model is not stored."""
-    try:
-        return Prior(
-            {
-                entry["name"]: restored_prior(entry["name"], entry["distribution"])
-                for entry in header.problem["priors"]
-            },
-            header.problem["coordinates"],
-            header.problem["scales"],
-        )
-    except (KeyError, InputError):
-        return None
+    with suppress(InputError):
+        return None if header.problem is None else header.problem.prior
+    return None
 
 
-def _parameter_lines(prior: Prior, sampler: Snapshot) -> list[str]:
+def _parameter_lines(prior: Prior, sampler: SamplerState) -> list[str]:
     values, weights = prior.natural(sampler.system.theta), sampler.system.weights
     mean = weights @ values
     sd = np.sqrt(weights @ np.square(values - mean))

@@ -2,74 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from smcpn.checkpoint.codec import decoded, encoded, require_parts
 from smcpn.checkpoint.container import DAMAGED, NESTED, DamagedFileError, read, save
-from smcpn.checkpoint.documents import Document, Number, Whole, parsed
-from smcpn.checkpoint.payload import Payload, RandomState, arrays_of, documents_of, encoded
-from smcpn.checkpoint.problem import (
-    problem_document,
-    records_document,
-    restored_problem,
-    restored_records,
-)
-from smcpn.checkpoint.schema import NESTED as NESTED_ARRAYS
-from smcpn.checkpoint.schema import checked
-from smcpn.checkpoint.stream import AxisDocument
+from smcpn.checkpoint.problem import StoredProblem, StoredRecord
+from smcpn.io.axis import AxisState
 from smcpn.io.plain import Group
 from smcpn.model.problem import Problem
-from smcpn.settings import solver_document, solver_of
 from smcpn.smc.estimation import MOST_STATE_PARTICLES
+from smcpn.smc.state import RandomState
 from smcpn.solver import Solver
+from smcpn.stored import Number, Stored, Whole, any_number, finite, log_densities
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class StoredFilter:
+class FilterState(Stored):
     """The state of a `NestedFilter` at one time.
 
     Attributes
     ----------
-    problem : Problem
-        Its first record defines how the stream is sampled.
     solver : Solver
         In force.
-    state_particles, sample : int
+    state_particles : int
+    axis : AxisState
+    random_state : RandomState
+        Of the generator, when the state was saved.
+    theta, log_weights : ndarray, (N, d), (N,)
+    filters : ndarray, (N, k)
+        Their particles; (0, k) before the first sample.
+    last : ndarray, (1, 1 + n + q)
+        Time, inputs and outputs of the last sample; (0, 1 + n + q) before the first.
+    held : ndarray, (n,)
+        The last input.
+    sample : int
     log_evidence : float
-    axis, random_state : dict
-        Place on the time axis, and state of the random generator.
-    arrays : dict of str to ndarray
-        See `smcpn.checkpoint.schema.NESTED`.
     """
 
-    problem: Problem
     solver: Solver
-    state_particles: int
-    sample: int
-    log_evidence: float
-    axis: dict[str, Any]
-    random_state: dict[str, Any]
-    arrays: Mapping[str, NDArray[Any]]
-
-
-class _FilterDocument(Document):
-    solver: dict[str, Any]
-    state_particles: int = Field(ge=1, le=MOST_STATE_PARTICLES)
-    sample: Whole
-    log_evidence: Number
-    axis: AxisDocument
+    state_particles: Annotated[int, Field(ge=1, le=MOST_STATE_PARTICLES)]
+    axis: AxisState
     random_state: RandomState
-    problem: dict[str, Any]
-    records: list[Any]
+    theta: Annotated[Array, finite("N", "d")]
+    log_weights: Annotated[Array, log_densities("N")]
+    filters: Annotated[Array, any_number(None, None)]
+    last: Annotated[Array, finite(None, "row", missing=True)]
+    held: Annotated[Array, finite("n")]
+    sample: Whole = 0
+    log_evidence: Number = 0.0
 
 
-def write_nested(path: Path, stored: StoredFilter) -> None:
+def write_nested(path: Path, problem: Problem, state: FilterState) -> None:
     """Write the file of a filter under its lock.
 
     Raises
@@ -77,30 +68,21 @@ def write_nested(path: Path, stored: StoredFilter) -> None:
     InputError
         If the file cannot be written, or the problem cannot be stored.
     """
-    problem, tables = problem_document(stored.problem)
-    records, columns = records_document(stored.problem.records[:1])
-    document = {
-        "solver": solver_document(stored.solver),
-        "state_particles": stored.state_particles,
-        "sample": stored.sample,
-        "log_evidence": stored.log_evidence,
-        "axis": stored.axis,
-        "random_state": stored.random_state,
-        "problem": problem,
-        "records": records,
+    parts = {
+        "problem": StoredProblem.of(problem),
+        "record": StoredRecord.of(problem.records[0]),
+        "filter": state,
     }
-    parts = {"problem": tables, "records": columns, "filter": stored.arrays}
-    arrays = {f"{part}/{name}": values for part in parts for name, values in parts[part].items()}
-    save(path, NESTED, encoded(NESTED, Payload({"filter": document}, arrays)))
+    save(path, NESTED, encoded(NESTED, parts))
 
 
-def read_nested(path: Path) -> StoredFilter:
+def read_nested(path: Path) -> tuple[Problem, FilterState]:
     """Read the file of a filter; see `smcpn.checkpoint.container.read`."""
     return read(path, NESTED, _filter_of)
 
 
-def _filter_of(file: Group) -> StoredFilter:
-    """Return the filter of a file, of which all parts fit each other.
+def _filter_of(file: Group) -> tuple[Problem, FilterState]:
+    """Return problem and state of a file, of which all parts fit each other.
 
     Raises
     ------
@@ -109,40 +91,28 @@ def _filter_of(file: Group) -> StoredFilter:
     InputError
         If problem or solver cannot be restored.
     """
-    document = parsed(_FilterDocument, *documents_of(file, "filter"))
-    parts = {name: arrays_of(part) for name, part in file.group("arrays").groups.items()}
-    if set(parts) != {"problem", "records", "filter"} or file.group("arrays").arrays:
-        raise DamagedFileError(f"a filter has other arrays than it should: {DAMAGED}")
-    records = restored_records(document.records, parts["records"])
-    problem = restored_problem(document.problem, parts["problem"], records)
-    sizes = {"n": len(problem.ode.inputs), "d": len(problem.names)}
-    sizes |= {"row": 1 + len(problem.ode.inputs) + len(problem.observe)}
-    arrays = checked("filter", parts["filter"], NESTED_ARRAYS, sizes)
-    _require_place(document, arrays)
-    return StoredFilter(
-        problem=problem,
-        solver=solver_of(document.solver),
-        state_particles=document.state_particles,
-        sample=document.sample,
-        log_evidence=document.log_evidence,
-        axis=document.axis.model_dump(),
-        random_state=document.random_state.model_dump(),
-        arrays=arrays,
-    )
+    require_parts(file, "problem", "record", "filter")
+    record = decoded(file, "record", StoredRecord).restored()
+    problem = decoded(file, "problem", StoredProblem).restored([record])
+    n, q = len(problem.ode.inputs), len(problem.observe)
+    sizes = {"d": len(problem.names), "n": n, "row": 1 + n + q}
+    state = decoded(file, "filter", FilterState, sizes)
+    _require_place(state)
+    return problem, state
 
 
-def _require_place(document: _FilterDocument, arrays: Mapping[str, NDArray[Any]]) -> None:
+def _require_place(state: FilterState) -> None:
     """Refuse a place in the stream that the arrays do not belong to."""
-    begun, axis, last = document.sample > 0, document.axis, arrays["last"]
-    filters = len(arrays["theta"]) if begun else 0
+    begun, axis, last = state.sample > 0, state.axis, state.last
+    filters = len(state.theta) if begun else 0
     fits = (
-        axis.count == document.sample
+        axis.count == state.sample
         and len(last) == int(begun)
-        and len(arrays["filters"]) == filters
+        and len(state.filters) == filters
         and axis.last == (last[0, 0] if begun else -np.inf)
         and (np.isfinite(axis.given) if begun else axis.given == -np.inf)
-        and (not begun or bool(np.isfinite(last[0, : 1 + len(arrays["held"])]).all()))
-        and bool(np.isfinite(arrays["log_weights"]).any())
+        and (not begun or bool(np.isfinite(last[0, : 1 + len(state.held)]).all()))
+        and bool(np.isfinite(state.log_weights).any())
     )
     if not fits:
-        raise DamagedFileError(f"a filter of {document.sample} samples is not whole: {DAMAGED}")
+        raise DamagedFileError(f"a filter of {state.sample} samples is not whole: {DAMAGED}")

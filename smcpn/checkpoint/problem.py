@@ -1,8 +1,4 @@
-"""A problem as a document of names and numbers, and arrays: no code, no pickle.
-
-A document is read by `parsed` into a model of pydantic, which has only plain data of the right
-types, before anything is made of it.
-"""
+"""A problem and its records as plain data: names, numbers and arrays, no code, no pickle."""
 
 from __future__ import annotations
 
@@ -11,9 +7,9 @@ import importlib.util
 import inspect
 import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +17,17 @@ from pydantic import Field
 from scipy import stats
 
 from smcpn.checkpoint.container import DAMAGED
-from smcpn.checkpoint.documents import Document, Line, Name, Names, Number, Text, Whole, parsed
-from smcpn.checkpoint.functions import FunctionDocument, function_document, functions_of
+from smcpn.checkpoint.functions import StoredFunction, functions_of, stored_function
 from smcpn.errors import InputError, NotStorableError, shown
 from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution
-from smcpn.model.entries import entry_names
 from smcpn.model.expression import ExpressionTable
 from smcpn.model.graphs import Model
-from smcpn.model.ode import ODE, graphs_of
+from smcpn.model.ode import ODE, entry_names, graphs_of
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, assembled, check_record
 from smcpn.model.record import CONTEXT, Record
+from smcpn.stored import AnyArray, Line, Name, Names, Number, Stored, Text, Whole, finite
 
 RESULTS = 7
 """Of a model's table, before the initial state of each record."""
@@ -42,24 +37,27 @@ Initial = dict[Name, Line | float] | list[Line | float]
 """Initial states of a record."""
 
 
-class PriorDocument(Document):
+@dataclass(frozen=True)
+class StoredDistribution(Stored):
     """A prior distribution: library, name of the family, arguments."""
 
     library: str
     family: str
-    args: list[Any] = Field(max_length=MOST_ARGUMENTS)
-    kwds: dict[str, Any] = Field(max_length=MOST_ARGUMENTS)
+    args: Annotated[list[Any], Field(max_length=MOST_ARGUMENTS)]
+    kwds: Annotated[dict[str, Any], Field(max_length=MOST_ARGUMENTS)]
 
 
-class NamedPrior(Document):
+@dataclass(frozen=True)
+class StoredPrior(Stored):
     """The prior of a parameter."""
 
     name: Name
-    distribution: dict[str, Any]
+    distribution: StoredDistribution
 
 
-class ODEDocument(Document):
-    """An ODE but for its expression table."""
+@dataclass(frozen=True)
+class StoredODE(Stored):
+    """An ODE as its names and its expression table."""
 
     name: Name
     doc: Text
@@ -69,41 +67,142 @@ class ODEDocument(Document):
     defaults: dict[Name, Number]
     chains: dict[Name, Name]
     sizes: dict[Name, Whole]
-    functions: list[FunctionDocument]
+    functions: list[StoredFunction]
+    table: ExpressionTable
 
 
-class GivenDocument(Document):
+@dataclass(frozen=True)
+class StoredModel(Stored):
+    """A model as its expression table, with the values of the constants in it."""
+
+    table: ExpressionTable
+    constants: Annotated[NDArray[np.float64], finite(None)]
+
+
+@dataclass(frozen=True)
+class Given(Stored):
     """Outputs, noises and initial state as the user gave them, for tables and reports."""
 
     observe: list[Line]
     noise: list[Line | float]
     process_noise: dict[Name, Line | float]
-    delay: dict[Name, Name | Number] = Field(default_factory=dict)
     initial: Line | float | Initial | list[Line | float | Initial]
+    delay: dict[Name, Name | Number] = field(default_factory=dict[str, str | float])
 
 
-class ProblemDocument(Document):
-    """A problem but for its expression tables and records."""
+@dataclass(frozen=True)
+class StoredProblem(Stored):
+    """A problem but for its records."""
 
-    ode: ODEDocument
-    priors: list[NamedPrior]
+    ode: StoredODE
+    model: StoredModel
+    priors: list[StoredPrior]
     coordinates: dict[Name, Name]
     scales: dict[Name, Name | Number]
     fixed: dict[Name, Number]
     diffusion: Line
-    given: GivenDocument
+    given: Given
 
+    @classmethod
+    def of(cls, problem: Problem) -> Self:
+        """Return everything of a problem but its records.
 
-class RecordDocument(Document):
-    """A record but for its arrays."""
+        Raises
+        ------
+        NotStorableError
+            If a prior or the model cannot be put together again from plain data.
+        """
+        ode, prior, model = problem.ode, problem.prior, problem.model
+        constants = np.array(model.constant_values, dtype=float)
+        stored = cls(
+            ode=StoredODE(
+                name=ode.name,
+                doc=ode.doc,
+                states=ode.states,
+                inputs=ode.inputs,
+                parameters=ode.parameters,
+                defaults=dict(ode.defaults),
+                chains=dict(ode.chains),
+                sizes=dict(ode.sizes),
+                functions=[stored_function(n, one.function) for n, one in ode.functions.items()],
+                table=ode.table(),
+            ),
+            model=StoredModel(model.table(), constants),
+            priors=[
+                StoredPrior(name, stored_distribution(name, distribution))
+                for name, distribution in prior.distributions.items()
+            ],
+            coordinates=dict(prior.coordinates),
+            scales=dict(prior.scales),
+            fixed=dict(problem.fixed),
+            diffusion=problem.diffusion or "",
+            given=Given(
+                observe=problem.observe,
+                noise=problem.noise,
+                process_noise=dict(problem.process_noise),
+                initial=problem.initial,
+                delay=problem.delay,
+            ),
+        )
+        for name, table in (("ode", stored.ode.table), ("model", stored.model.table)):
+            if not ExpressionTable.of(table.function(name)).same_as(table):
+                raise NotStorableError(
+                    f"model '{ode.name}' would not be the same after it was read from a file: "
+                    "resume from the script"
+                )
+        return stored
 
-    name: Line
-    hold: Line
-    y_unit: Line
-    t_unit: Line = "s"
-    periodic: bool
-    start: Number
-    dt: Number | None
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the unknown parameters."""
+        return tuple(prior.name for prior in self.priors)
+
+    @property
+    def prior(self) -> Prior:
+        """The prior of all parameters.
+
+        Raises
+        ------
+        InputError
+            If a distribution cannot be made.
+        """
+        if len(set(self.names)) < len(self.names):
+            raise InputError(f"stored priors are of {shown(list(self.names))}: {DAMAGED}")
+        distributions = {
+            one.name: restored_prior(one.name, one.distribution) for one in self.priors
+        }
+        return Prior(distributions, self.coordinates, self.scales)
+
+    def restored(self, records: Sequence[Record]) -> Problem:
+        """Return the problem with these records.
+
+        Raises
+        ------
+        InputError
+            If the parts do not fit each other.
+        """
+        ode, prior, given = _restored_ode(self.ode), self.prior, self.given
+        model = _restored_model(
+            self.model,
+            arguments=[len(ode.states), len(ode.inputs), 1, 1, len(prior)],
+            outputs=len(given.observe),
+            records=len(records),
+            delay=Delay.of(given.delay, ode, dict(prior.distributions), self.fixed),
+        )
+        for record in records:
+            check_record(record, ode, len(given.observe), records)
+        return assembled(
+            ode=ode,
+            records=tuple(records),
+            model=model,
+            prior=prior,
+            fixed=self.fixed,
+            observe=given.observe,
+            noise=given.noise,
+            initial=given.initial,
+            diffusion=self.diffusion or None,
+            process_noise=given.process_noise,
+        )
 
 
 # Prior distributions as names and numbers
@@ -139,7 +238,7 @@ _REMEDY = (
 )
 
 
-def prior_document(name: str, distribution: Distribution) -> dict[str, Any]:
+def stored_distribution(name: str, distribution: Distribution) -> StoredDistribution:
     """Return the prior of parameter ``name`` as its family and numbers.
 
     Raises
@@ -150,21 +249,20 @@ def prior_document(name: str, distribution: Distribution) -> dict[str, Any]:
     """
     # A subclass may compute something else.
     if type(distribution) is _FROZEN:
-        return _scipy_document(name, distribution)
+        return _of_scipy(name, distribution)
     if type(distribution).__module__ == PARTICLES:
-        return _particles_document(name, distribution)
+        return _of_particles(name, distribution)
     raise _not_storable(name, f"is an object of class {type(distribution).__qualname__}")
 
 
-def restored_prior(name: str, document: Any) -> Distribution:
-    """Return the prior that `prior_document` described.
+def restored_prior(name: str, stored: StoredDistribution) -> Distribution:
+    """Return the prior of parameter ``name`` that was stored.
 
     Raises
     ------
     InputError
         If the family is not known here, or does not take these numbers.
     """
-    stored = parsed(PriorDocument, document)
     library, family = stored.library, stored.family
     args = [_read(value) for value in stored.args]
     kwds = {key: _read(value) for key, value in stored.kwds.items()}
@@ -187,7 +285,7 @@ def restored_prior(name: str, document: Any) -> Distribution:
         ) from error
 
 
-def _scipy_document(name: str, frozen: Any) -> dict[str, Any]:
+def _of_scipy(name: str, frozen: Any) -> StoredDistribution:
     family = FAMILIES.get(getattr(frozen.dist, "name", ""))
     # A class of the user's may bear the name of a family, or change its support.
     same = family is not None and (type(family), family.a, family.b) == (
@@ -197,15 +295,15 @@ def _scipy_document(name: str, frozen: Any) -> dict[str, Any]:
         raise _not_storable(
             name, f"is of the family {type(frozen.dist).__name__}, which scipy.stats does not name"
         )
-    return {
-        "library": "scipy.stats",
-        "family": frozen.dist.name,
-        "args": [_written(name, value) for value in frozen.args],
-        "kwds": {key: _written(name, value) for key, value in frozen.kwds.items()},
-    }
+    return StoredDistribution(
+        library="scipy.stats",
+        family=frozen.dist.name,
+        args=[_written(name, value) for value in frozen.args],
+        kwds={key: _written(name, value) for key, value in frozen.kwds.items()},
+    )
 
 
-def _particles_document(name: str, distribution: Any) -> dict[str, Any]:
+def _of_particles(name: str, distribution: Any) -> StoredDistribution:
     family = type(distribution)
     try:
         if _particles_family(family.__name__) is not family:
@@ -219,12 +317,12 @@ def _particles_document(name: str, distribution: Any) -> dict[str, Any]:
         raise _not_storable(name, f"({family.__name__}) does not keep its arguments") from error
     if not same:
         raise _not_storable(name, f"({family.__name__}) was changed after it was made")
-    return {
-        "library": PARTICLES,
-        "family": family.__name__,
-        "args": [],
-        "kwds": {key: _written(name, value) for key, value in arguments.items()},
-    }
+    return StoredDistribution(
+        library=PARTICLES,
+        family=family.__name__,
+        args=[],
+        kwds={key: _written(name, value) for key, value in arguments.items()},
+    )
 
 
 def _particles_family(name: str) -> Any:
@@ -271,134 +369,8 @@ def _read(value: Any) -> int | float:
     return value
 
 
-Arrays = dict[str, NDArray[Any]]
-_TABLES = {"model/constant_values"} | {
-    f"{owner}/{part.name}" for owner in ("ode", "model") for part in fields(ExpressionTable)
-}
-
-
-def problem_document(problem: Problem) -> tuple[dict[str, Any], Arrays]:
-    """Return everything of a problem but its records.
-
-    Returns
-    -------
-    document : dict
-        For JSON: names, text, priors as families and numbers, known numbers.
-    arrays : dict of str to ndarray
-        The expression tables of the ODE and of the model, and the model's constants:
-        ``"ode/operation"``, ``"model/operands"``, ...
-
-    Raises
-    ------
-    NotStorableError
-        If a prior or the model cannot be put together again from plain data.
-    """
-    ode = problem.ode
-    document = {
-        "ode": {
-            "name": ode.name,
-            "doc": ode.doc,
-            "states": list(ode.states),
-            "inputs": list(ode.inputs),
-            "parameters": list(ode.parameters),
-            "defaults": dict(ode.defaults),
-            "chains": dict(ode.chains),
-            "sizes": dict(ode.sizes),
-            "functions": [function_document(n, one.function) for n, one in ode.functions.items()],
-        },
-        "priors": [
-            {"name": name, "distribution": prior_document(name, distribution)}
-            for name, distribution in problem.prior.distributions.items()
-        ],
-        "coordinates": dict(problem.prior.coordinates),
-        "scales": dict(problem.prior.scales),
-        "fixed": dict(problem.fixed),
-        "diffusion": problem.diffusion or "",
-        "given": {
-            "observe": problem.observe,
-            "noise": problem.noise,
-            "process_noise": dict(problem.process_noise),
-            "delay": problem.delay,
-            "initial": problem.initial,
-        },
-    }  # fmt: skip
-    arrays = table_arrays(problem)
-    for name in ("ode", "model"):
-        table = _table(arrays, name)
-        if not ExpressionTable.of(table.function(name)).same_as(table):
-            raise NotStorableError(
-                f"model '{ode.name}' would not be the same after it was read from a file: "
-                "resume from the script"
-            )
-    return document, arrays
-
-
-def table_arrays(problem: Problem) -> Arrays:
-    """Return the expression tables of a problem, and its constants."""
-    tables = {"ode": problem.ode.table(), "model": problem.model.table()}
-    arrays: Arrays = {
-        f"{owner}/{name}": values
-        for owner, table in tables.items()
-        for name, values in table.arrays().items()
-    }
-    return arrays | {"model/constant_values": np.array(problem.model.constant_values, dtype=float)}
-
-
-def restored_problem(
-    document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], records: Sequence[Record]
-) -> Problem:
-    """Return the problem that `problem_document` described.
-
-    Parameters
-    ----------
-    document, arrays
-        See `problem_document`.
-    records : sequence of Record
-        See `restored_records`.
-
-    Raises
-    ------
-    InputError
-        If the parts are damaged or do not fit each other.
-    """
-    stored = parsed(ProblemDocument, document)
-    if not _TABLES.issuperset(arrays):
-        raise InputError(f"there are arrays of no model: {DAMAGED}")
-    ode = _restored_ode(stored.ode, arrays)
-    names = [prior.name for prior in stored.priors]
-    if len(set(names)) < len(names):
-        raise InputError(f"stored priors are of {shown(names)}: {DAMAGED}")
-    prior = Prior(
-        {prior.name: restored_prior(prior.name, prior.distribution) for prior in stored.priors},
-        stored.coordinates,
-        stored.scales,
-    )
-    observe = stored.given.observe
-    model = _restored_model(
-        arrays,
-        arguments=[len(ode.states), len(ode.inputs), 1, 1, len(prior)],
-        outputs=len(observe),
-        records=len(records),
-        delay=Delay.of(stored.given.delay, ode, dict(prior.distributions), stored.fixed),
-    )
-    for record in records:
-        check_record(record, ode, len(observe), records)
-    return assembled(
-        ode=ode,
-        records=tuple(records),
-        model=model,
-        prior=prior,
-        fixed=stored.fixed,
-        observe=observe,
-        noise=stored.given.noise,
-        initial=stored.given.initial,
-        diffusion=stored.diffusion or None,
-        process_noise=stored.given.process_noise,
-    )
-
-
-def _restored_ode(stored: ODEDocument, arrays: Mapping[str, NDArray[Any]]) -> ODE:
-    states, table = stored.states, _table(arrays, "ode")
+def _restored_ode(stored: StoredODE) -> ODE:
+    states, table = stored.states, stored.table
     functions = functions_of(stored.functions)
     sizes = [len(states), len(stored.inputs), 1, len(stored.parameters)]
     shapes = table.output_shapes.tolist()
@@ -434,7 +406,7 @@ def _restored_ode(stored: ODEDocument, arrays: Mapping[str, NDArray[Any]]) -> OD
     return ode
 
 
-def _restored_sizes(stored: ODEDocument) -> dict[str, int]:
+def _restored_sizes(stored: StoredODE) -> dict[str, int]:
     """Return the sizes of vectors, all of whose entries are there."""
     scalars = [set(names) for names in (stored.states, stored.inputs, stored.parameters)]
     for name, size in stored.sizes.items():
@@ -445,17 +417,14 @@ def _restored_sizes(stored: ODEDocument) -> dict[str, int]:
 
 
 def _restored_model(
-    arrays: Mapping[str, NDArray[Any]],
+    stored: StoredModel,
     arguments: list[int],
     outputs: int,
     records: int,
     delay: Delay | None,
 ) -> Model:
     """Return the model of a table, whose sizes are compared before graphs are made of it."""
-    values = np.asarray(arrays.get("model/constant_values"))
-    if values.ndim != 1 or values.dtype != np.float64 or not np.isfinite(values).all():
-        raise InputError(f"the stored constants of the model are {shown(values)}: {DAMAGED}")
-    table = _table(arrays, "model")
+    values, table = stored.constants, stored.table
     wanted = [*arguments, len(values), outputs, records + RESULTS]
     own = [*table.input_shapes[:6, 0].tolist(), *table.output_shapes[1:2, 0].tolist()]
     if [*own, len(table.output_shapes)] != wanted:
@@ -463,75 +432,63 @@ def _restored_model(
     return Model.from_table(table, values.tolist(), delay)
 
 
-def _table(arrays: Mapping[str, NDArray[Any]], owner: str) -> ExpressionTable:
-    prefix = f"{owner}/"
-    return ExpressionTable.from_arrays(
-        {name.removeprefix(prefix): v for name, v in arrays.items() if name.startswith(prefix)}
-    )
-
-
 # Records
 
-ARRAYS = ("u", "y", "t", "u_before", "u_after")
-"""Of a record."""
 
+@dataclass(frozen=True)
+class StoredRecord(Stored):
+    """A record; its times are an array where they do not follow from ``dt``.
 
-def records_document(records: Sequence[Record]) -> tuple[list[dict[str, Any]], Arrays]:
-    """Return records as one document each, and their arrays as ``"0/u"``, ``"0/y"``, ...
-
-    The times are an array where they do not follow from ``dt``; ``u_before`` and ``u_after`` are
-    the input that a slice knows beyond its ends.
-
-    Raises
-    ------
-    NotStorableError
-        If the input of a record is a function of time.
+    ``u_before`` and ``u_after`` are the input that a slice knows beyond its ends.
     """
-    documents: list[dict[str, Any]] = []
-    arrays: Arrays = {}
-    for number, record in enumerate(records):
+
+    name: Line
+    hold: Line
+    y_unit: Line
+    periodic: bool
+    start: Number
+    dt: Number | None
+    u: AnyArray
+    y: AnyArray
+    t: AnyArray | None = None
+    u_before: AnyArray | None = None
+    u_after: AnyArray | None = None
+    t_unit: Line = "s"
+
+    @classmethod
+    def of(cls, record: Record) -> Self:
+        """Return a record as plain data.
+
+        Raises
+        ------
+        NotStorableError
+            If its input is a function of time.
+        """
         if record.u_function is not None:
             raise NotStorableError(
                 f"{record.name}: u is a function of time and cannot be stored in a file: give its "
                 "samples and a hold to be able to resume from the file alone; otherwise resume "
                 "from the script"
             )
-        documents.append({name: getattr(record, name) for name in RecordDocument.model_fields})
-        names = ["u", "y", "u_before", "u_after"] + ["t"] * (record.dt is None)
-        for name in names:
-            values = getattr(record, name)
-            if values is not None:
-                arrays[f"{number}/{name}"] = np.asarray(values)
-    return documents, arrays
+        known: dict[str, Any] = {one.name: getattr(record, one.name) for one in fields(cls)}
+        known["t"] = record.t if record.dt is None else None
+        return cls(**known)
 
+    def restored(self) -> Record:
+        """Return the record.
 
-def restored_records(documents: Any, arrays: Mapping[str, NDArray[Any]]) -> tuple[Record, ...]:
-    """Return the records that `records_document` described.
-
-    Raises
-    ------
-    InputError
-        If something is absent, or no record can be made of it.
-    """
-    if not isinstance(documents, list):
-        raise InputError(f"stored records are {shown(documents)}: {DAMAGED}")
-    known = {f"{number}/{name}" for number in range(len(documents)) for name in ARRAYS}
-    if not known.issuperset(arrays):
-        raise InputError(f"there are arrays of no record: {DAMAGED}")
-    return tuple(_restored(k, document, arrays) for k, document in enumerate(documents))
-
-
-def _restored(number: int, document: Any, arrays: Mapping[str, NDArray[Any]]) -> Record:
-    stored = parsed(RecordDocument, document)
-    found: dict[str, Any] = {name: arrays.get(f"{number}/{name}") for name in ARRAYS}
-    for name in ("u", "y"):
-        if found[name] is None:
-            raise InputError(f"{stored.name}: the array {name} is absent: {DAMAGED}")
-    record = Record(**stored.model_dump(), **found)
-    for around in (record.u_before, record.u_after):
-        if around is not None and not _continues(record, around):
-            raise InputError(f"{record.name}: the input beyond the ends does not fit u: {DAMAGED}")
-    return record
+        Raises
+        ------
+        InputError
+            If no record can be made of it.
+        """
+        record = Record(**vars(self))
+        for around in (record.u_before, record.u_after):
+            if around is not None and not _continues(record, around):
+                raise InputError(
+                    f"{record.name}: the input beyond the ends does not fit u: {DAMAGED}"
+                )
+        return record
 
 
 def _continues(record: Record, around: NDArray[np.float64]) -> bool:

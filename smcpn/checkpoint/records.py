@@ -1,7 +1,4 @@
-"""The records of a run as a payload: a file of its own beside the checkpoint, written once.
-
-`docs/checkpoint.md` has the schema.
-"""
+"""The records of a run: a file of its own beside the checkpoint, written once."""
 
 from __future__ import annotations
 
@@ -9,16 +6,14 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from smcpn.checkpoint.codec import decoded_all, encoded, numbered, require_parts
 from smcpn.checkpoint.container import (
-    DAMAGED,
     RECORDS,
-    DamagedFileError,
     kind_of,
     read_version,
     remove_left,
 )
-from smcpn.checkpoint.payload import Payload, arrays_of, documents_of, encoded
-from smcpn.checkpoint.problem import records_document, restored_records
+from smcpn.checkpoint.problem import StoredRecord
 from smcpn.errors import InputError
 from smcpn.files import is_plain, put
 from smcpn.io.plain import Group
@@ -45,8 +40,7 @@ def write_records(path: Path, records: Sequence[Record]) -> None:
     OSError
         If the file cannot be written.
     """
-    documents, arrays = records_document(records)
-    content = encoded(RECORDS, Payload({"records": documents}, arrays))
+    content = encoded(RECORDS, numbered(map(StoredRecord.of, records), "records"))
     if kind_of(path) not in (None, "", RECORDS):
         raise InputError(
             f"{path} is not the file of records that belongs to this name, or damaged, and is not "
@@ -81,10 +75,8 @@ def _records_of(file: Group) -> tuple[Record, ...]:
     InputError
         If no records can be made of it.
     """
-    (documents,) = documents_of(file, "records")
-    if "populations" in file.groups:
-        raise DamagedFileError(f"records have no populations: {DAMAGED}")
-    return restored_records(documents, arrays_of(file.group("arrays")))
+    require_parts(file, "records")
+    return tuple(one.restored() for one in decoded_all(file, "records", StoredRecord))
 
 
 def remove_records(paths: Iterable[Path]) -> None:

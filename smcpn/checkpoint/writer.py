@@ -12,11 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from smcpn.checkpoint.codec import Header, Status, header_image, run_image
 from smcpn.checkpoint.container import CheckpointWarning, publish
 from smcpn.checkpoint.records import remove_records
+from smcpn.checkpoint.run import Header, Status, header_image, run_image
 from smcpn.model.prior import Prior
-from smcpn.settings import RunSnapshot
+from smcpn.run_state import RunState
 
 _log = logging.getLogger(__name__)
 
@@ -57,8 +57,8 @@ class CheckpointWriter:
         self.writes: list[float] = []
         self._retired, self._versions = retired, 0
         self._failure, self._reported = "", False
-        self._written: RunSnapshot | None = None
-        self._offered: RunSnapshot | None = None
+        self._written: RunState | None = None
+        self._offered: RunState | None = None
         self._last, self._cost, self._rejuvenations = time.monotonic(), 0.0, 0
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="smcpn-checkpoint")
         self._under_way: Future[None] | None = None
@@ -85,7 +85,7 @@ class CheckpointWriter:
                 file=sys.stderr,
             )
 
-    def offer(self, snapshot: RunSnapshot) -> None:
+    def offer(self, snapshot: RunState) -> None:
         """Write a snapshot if one is due; keep it for `close` otherwise."""
         self._offered = snapshot
         if self._due(snapshot) and (self._under_way is None or self._under_way.done()):
@@ -117,7 +117,7 @@ class CheckpointWriter:
             f"{self.header.n_samples} samples",
         )
 
-    def _due(self, snapshot: RunSnapshot) -> bool:
+    def _due(self, snapshot: RunState) -> bool:
         if self._under_way is None and self._written is None and not self._failure:
             return True
         elapsed = time.monotonic() - self._last
@@ -138,7 +138,7 @@ class CheckpointWriter:
                 stacklevel=4,
             )
 
-    def _write(self, snapshot: RunSnapshot, status: Status) -> None:
+    def _write(self, snapshot: RunState, status: Status) -> None:
         begin = time.monotonic()
         try:
             publish(self.path, run_image(snapshot, status, self._image, self._prior))

@@ -21,8 +21,8 @@ from smcpn.model.observed import scalar_outputs
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
 from smcpn.model.record import trained_on
-from smcpn.settings import Settings, solver_named, solver_options, solver_with
-from smcpn.solver import CALIBRATED, SOLVERS, Solver
+from smcpn.settings import Settings, solver_named, solver_with
+from smcpn.solver import CALIBRATED, SOLVERS, Solver, solver_options
 
 OF_CHANNEL = ("column", "unit", "to")
 OF_SOLVER = dict.fromkeys(key for kind in SOLVERS.values() for key in solver_options(kind))

@@ -22,6 +22,7 @@ from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import with_marginal_scales
 from smcpn.estimate.matched import Matched, matched_starts
 from smcpn.estimate.multistart import (
+    AGREEING,
     DensityBy,
     check_search,
     explained,
@@ -45,7 +46,7 @@ from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.distribution import support
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, check_problem
-from smcpn.results.ends import NARROW, TWICE_BELOW, as_high, with_remedy
+from smcpn.results.ends import TWICE_BELOW, as_high
 from smcpn.results.maximum import POSTERIOR, Maximum, StartResult
 from smcpn.solver import Solver
 from smcpn.status import status
@@ -212,10 +213,12 @@ def maximise(
         `scipy.optimize.minimize` suit any likelihood; the last two are Newton's, with exact
         Hessians.
     search : {"auto", "shooting", "lifted"}
-        ``"shooting"`` searches with one trajectory from the initial state on. ``"lifted"`` first
-        searches over path and parameters together, where the path may leave the model a little at
-        every sample, and less and less; it finds maxima of records that are chaotic or many periods
-        long. By default the highest end of both, the second only if the first leaves a doubt.
+        By one trajectory from the initial state on, by a path that may leave the model, or by both
+        where the first leaves a doubt. ``"shooting"`` searches with one trajectory from the initial
+        state on. ``"lifted"`` first searches over path and parameters together, where the path may
+        leave the model a little at every sample, and less and less; it finds maxima of records that
+        are chaotic or many periods long. By default the highest end of both, the second only if the
+        first leaves a doubt.
     iterations : int
         Most iterations of a stage.
     seed : int, optional
@@ -315,8 +318,7 @@ def maximise(
             maximum = _interrupted(density, climb.name, maximum)
     maximum = replace(maximum, function=maximum.function.evaluated(at_home))
     doubt = _doubt(maximum, density) or hidden
-    searches = f"take starts={more_starts(len(maximum.starts))}"
-    more = (with_remedy(doubt, searches),) if doubt else ()
+    more = (doubt,) if doubt else ()
     found_out = (*problem.warnings, *maximum.warnings, *_uninformed(maximum), *more)
     maximum = replace(maximum, doubt=doubt, warnings=found_out)
     compiling = CLOCK.compile_seconds - compiled
@@ -366,7 +368,8 @@ def _searched_by(density: LogDensity, matched: Matched) -> tuple[Solver, str]:
             hidden = (
                 f"by {matched.turning:.0%} of the prior states turn unseen between two samples, "
                 f"and for {share:.0%} of it {solver.resolution} is too coarse and more would take "
-                f"too long to search with, so that a mode there may be missed: {NARROW}"
+                f"too long to search with, so that a mode there may be missed: narrow the "
+                "prior, or give steps that resolve it"
             )
     if len(matched.starts):
         there = problem.prior.natural(matched.starts[:1])[0]
@@ -482,20 +485,25 @@ def _unfinished(maximum: Maximum) -> StartResult | None:
 
 
 def _doubt(maximum: Maximum, density: LogDensity) -> str:
-    """Say why a higher mode may have been missed; empty where nothing tells.
+    """Say why a higher mode may have been missed, and what to do; empty where nothing tells.
 
-    Lifted paths that end where the data are explained are believed, though they be one alone.
+    Lifted paths that end where the data are explained are believed, though they be one alone. More
+    starts are advised only where searches do not agree.
     """
     if not maximum.found:
         return ""
+    remedy = f": take starts={more_starts(len(maximum.starts))}"
     if (higher := _unfinished(maximum)) is not None:
         return (
             f"a search that did not converge ({higher.reason}) reached a log {maximum.target} of "
             f"{higher.log_density:.6g}, higher than the {maximum.log_density:.6g} of the maximum "
-            "that others converged to"
+            f"that others converged to{remedy}"
         )
     if unexplained := left_unexplained(density, maximum.theta):
-        return unexplained
+        if maximum.independent > 1 and maximum.agreeing >= AGREEING * len(maximum.starts):
+            agreeing = f"{maximum.agreeing} of {len(maximum.starts)} searches ended there"
+            return f"{unexplained}, and {agreeing}: look at the model, its units and its inputs"
+        return f"{unexplained}, so that a better fit was missed or the model is wrong{remedy}"
     several = len(maximum.starts) > 1 and maximum.found
     if not several or maximum.independent > 1:
         return ""
@@ -509,7 +517,7 @@ def _doubt(maximum: Maximum, density: LogDensity) -> str:
     )
     return (
         f"of {len(maximum.starts)} searches {maximum.ended}: {once} led to the highest end, and a "
-        "higher mode may be missed"
+        f"higher mode may be missed{remedy}"
     )
 
 

@@ -415,7 +415,7 @@ def left_unexplained(density: LogDensity, theta: Array) -> str:
     assert over_noise is not None
     return (
         f"residuals of the best fit are {np.sqrt(2.0 * over_noise):.2g} times the noise that the "
-        "samples show, so that a better fit was missed or the model is wrong"
+        "samples show"
     )
 
 

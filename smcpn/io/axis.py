@@ -22,17 +22,20 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import AfterValidator
 
 from smcpn.arguments import NUMBERS, Kind
 from smcpn.errors import InputError, real_number, shown, whole_number
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
+from smcpn.stored import Number, Stored, Whole
 
 Array = NDArray[np.float64]
 
@@ -45,6 +48,34 @@ LONGEST_GAP = 100_000
 ROUNDED = 0.5
 """Intervals below which two times on a grid are one."""
 _NOTHING = np.empty((0, 0))
+
+
+def _date(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
+
+@dataclass(frozen=True)
+class AxisState(Stored):
+    """Where a stream is on its time axis.
+
+    Attributes
+    ----------
+    start : float
+        Time of its first sample.
+    count : int
+        Samples so far.
+    given, last : float
+        See `TimeAxis`.
+    epoch : str or None
+        Date of time zero, where samples come with dates.
+    """
+
+    start: Number
+    count: Whole
+    given: float
+    last: float
+    epoch: Annotated[str, AfterValidator(_date)] | None = None
 
 
 class TimeAxis:
@@ -83,7 +114,7 @@ class TimeAxis:
     def after(cls, record: Record) -> TimeAxis:
         """Return the axis on which samples follow those of a record."""
         axis, end = cls(record), float(record.t[-1])
-        axis._resume(axis.start, len(record), end, end)
+        axis.resume(AxisState(axis.start, len(record), end, end))
         return axis
 
     def status(self, t: float | None) -> str:
@@ -140,25 +171,18 @@ class TimeAxis:
             raise InputError(f"t is {shown(t)}: give {m} rising times after the last sample")
         return times
 
-    def document(self) -> dict[str, Any]:
-        """Return the state of the axis for a checkpoint, as JSON can hold it."""
-        place = {
-            "start": self._origin, "count": self._count, "given": self.given, "last": self.last
-        }  # fmt: skip
-        return place if self.epoch is None else place | {"epoch": self.epoch.isoformat()}
+    @property
+    def state(self) -> AxisState:
+        """Where it is, from which `resume` goes on."""
+        epoch = None if self.epoch is None else self.epoch.isoformat()
+        return AxisState(self._origin, self._count, self.given, self.last, epoch)
 
-    def resume(self, document: Mapping[str, Any]) -> None:
-        """Restore the state that `document` returned; all earlier times count as known."""
-        epoch = document.get("epoch")
-        self.epoch = None if epoch is None else datetime.fromisoformat(epoch)
-        self._resume(
-            float(document["start"]), int(document["count"]),
-            float(document["given"]), float(document["last"]),
-        )  # fmt: skip
-
-    def _resume(self, origin: float, count: int, given: float, last: float) -> None:
-        self._origin, self._count, self.given, self.last = origin, count, given, last
-        self._known = [given] if count else []
+    def resume(self, state: AxisState) -> None:
+        """Go on from a state; all earlier times count as known."""
+        self.epoch = None if state.epoch is None else datetime.fromisoformat(state.epoch)
+        self._origin, self._count = state.start, state.count
+        self.given, self.last = state.given, state.last
+        self._known = [state.given] if state.count else []
 
     def _next_time(self) -> float:
         if not self._grid:

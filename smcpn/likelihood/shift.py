@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.solver import Solver
+from smcpn.stored import Name, Stored
 
 Array = NDArray[np.float64]
 
@@ -30,7 +31,7 @@ NEGLIGIBLE = 1e-10
 
 
 @dataclass(frozen=True)
-class DiscretisationShift:
+class DiscretisationShift(Stored):
     """Shift of a posterior when its solver is made twice as fine, to first order.
 
     Attributes
@@ -48,7 +49,7 @@ class DiscretisationShift:
 
     solver: Solver
     finer: Solver
-    parameters: Mapping[str, float]
+    parameters: Mapping[Name, float]
     worst: float
     log_evidence: float
 

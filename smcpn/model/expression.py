@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
+from smcpn.stored import Stored, Unchecked
 
 INPUT, CONSTANT, OUTPUT = "input", "constant", "output"
 
@@ -88,7 +89,7 @@ def applied(operation: str, operands: Sequence[ca.SX]) -> ca.SX:
 
 
 @dataclass(frozen=True, eq=False)
-class ExpressionTable:
+class ExpressionTable(Stored):
     """A function of SX as arrays.
 
     The rows keep CasADi's order, so that the same kernels are generated from what `function`
@@ -112,11 +113,11 @@ class ExpressionTable:
         before, an index or a shape does not fit, a constant is NaN, or it has too many rows.
     """
 
-    operation: NDArray[np.bytes_]
-    operands: NDArray[np.int64]
-    constant: NDArray[np.float64]
-    input_shapes: NDArray[np.int64]
-    output_shapes: NDArray[np.int64]
+    operation: Annotated[NDArray[np.bytes_], Unchecked()]
+    operands: Annotated[NDArray[np.int64], Unchecked()]
+    constant: Annotated[NDArray[np.float64], Unchecked()]
+    input_shapes: Annotated[NDArray[np.int64], Unchecked()]
+    output_shapes: Annotated[NDArray[np.int64], Unchecked()]
 
     def __post_init__(self) -> None:
         n = np.size(self.operation)

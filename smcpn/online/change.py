@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import log
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from smcpn.stream_state import ChangeState
 
 Array = NDArray[np.float64]
 
@@ -51,6 +51,10 @@ class ChangeTest:
     samples_between : float
         Of false alarms, on average at least.
 
+    Attributes
+    ----------
+    state : ChangeState
+
     References
     ----------
     Lorden, G. (1971). Procedures for reacting to a change in distribution. Annals of
@@ -59,38 +63,24 @@ class ChangeTest:
 
     def __init__(self, samples_between: float) -> None:
         self.threshold = log(samples_between)
-        self.score = 0.0
-        self._since: tuple[int, float] | None = None
-        self._raised = False
+        self.state = ChangeState()
 
     def reset(self) -> None:
         """Begin anew."""
-        self.score, self._since, self._raised = 0.0, None, False
-
-    def document(self) -> dict[str, Any]:
-        """Return the state of the test for a checkpoint, as JSON can hold it."""
-        return {"score": self.score, "since": self._since, "raised": self._raised}
-
-    def resume(self, document: Mapping[str, Any]) -> None:
-        """Restore the state that `document` returned."""
-        self.score, self._raised = document["score"], document["raised"]
-        since = document["since"]
-        self._since = None if since is None else (int(since[0]), float(since[1]))
+        self.state = ChangeState()
 
     def __call__(self, innovation: Array, sample: int, t: float) -> Alarm | None:
         """Take in the innovations of a sample, (q,), nan where missing."""
-        score = self.score
+        score, raised = self.state.score, self.state.raised
         for e in innovation.tolist():
             if e == e:
                 score += _GAIN * e * e - _LOSS
         if score <= 0.0:
             self.reset()
             return None
+        since = self.state.since or (sample, t)
+        alarmed = score >= self.threshold and not raised
         # Bounded, so that the score comes back soon after the innovations did.
-        self.score = min(score, 2.0 * self.threshold)
-        if self._since is None:
-            self._since = sample, t
-        if score < self.threshold or self._raised:
-            return None
-        self._raised = True
-        return Alarm(sample, t, *self._since, self.score)
+        score = min(score, 2.0 * self.threshold)
+        self.state = ChangeState(score, since, raised or alarmed)
+        return Alarm(sample, t, *since, score) if alarmed else None

@@ -24,7 +24,7 @@ Liu, J., West, M. (2001). Combined parameter and state estimation in simulation-
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
 
@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import FILE_NAME, THREADS
-from smcpn.checkpoint.nested import StoredFilter, read_nested, write_nested
+from smcpn.checkpoint.nested import FilterState, read_nested, write_nested
 from smcpn.errors import InputError, listed, whole_number
 from smcpn.io.axis import Arrivals, TimeAxis
 from smcpn.likelihood.particle.likelihood import STATE_PARTICLES, Particle
@@ -44,6 +44,7 @@ from smcpn.results.draws import weighted_quantile
 from smcpn.smc.keyed import fresh_keys
 from smcpn.smc.particles import effective_sample_size, finite_or_excluded, normalise
 from smcpn.smc.resampling import systematic
+from smcpn.smc.state import RandomState
 from smcpn.solver import RK4, Solver
 
 Array = NDArray[np.float64]
@@ -180,14 +181,33 @@ class NestedFilter:
         solver = first_solver(problem, RK4() if solver is None else solver, Particle.name)
         rng = np.random.default_rng(None if seed is None else whole_number("seed", seed, 0))
         self._begin(problem, solver, state_particles, rng, THREADS("threads", threads))
-        self.theta = problem.prior.sample(rng, number)
-        self._log_weights = np.zeros(number)
+        self._state = FilterState(
+            solver=solver,
+            state_particles=self._filters.state_particles,
+            axis=self.axis.state,
+            random_state=RandomState.of(rng),
+            theta=problem.prior.sample(rng, number),
+            log_weights=np.zeros(number),
+            filters=np.empty((0, self._filters.state_size)),
+            last=np.empty((0, 1 + problem.records[0].n_inputs + len(problem.observe))),
+            held=np.array(self._arrivals.last_input, dtype=float),
+        )
 
     def __repr__(self) -> str:
         return (
-            f"<NestedFilter '{self.problem.ode.name}': {len(self.theta)} particles, "
+            f"<NestedFilter '{self.problem.ode.name}': {len(self._state.theta)} particles, "
             f"{self.sample} samples, {self.solver}>"
         )
+
+    @property
+    def solver(self) -> Solver:
+        """In force."""
+        return self._state.solver
+
+    @property
+    def sample(self) -> int:
+        """Samples so far."""
+        return self._state.sample
 
     def _begin(
         self,
@@ -197,12 +217,9 @@ class NestedFilter:
         rng: np.random.Generator,
         threads: int | None,
     ) -> None:
-        self.problem, self.solver, self._rng = problem, solver, rng
+        self.problem, self._rng = problem, rng
         self._filters = ParticleStream(problem, solver, state_particles, threads)
         self._arrivals = Arrivals(problem)
-        self._state: Array | None = None
-        self._last = np.empty((0, 1 + problem.records[0].n_inputs + len(problem.observe)))
-        self._evidence, self.sample = 0.0, 0
 
     def update(self, u: Any, y: Any, t: float | None = None) -> NestedState:
         """Take in a sample and return what is known after it; arguments as of `Online.update`.
@@ -214,14 +231,14 @@ class NestedFilter:
             taken in.
         """
         begin = time.perf_counter()
-        before, axis, held = dict(vars(self)), self.axis.document(), self._arrivals.last_input
+        before, axis, held = self._state, self.axis.state, self._arrivals.last_input
         arrival = self._arrivals.take(u, y, t)
         try:
             if arrival.status == "new":
                 for row in [*arrival.gap, np.array(arrival.sample, dtype=float)]:
                     self._assimilate(row)
         except InputError:
-            vars(self).update(before)
+            self._state = before
             self.axis.resume(axis)
             self._arrivals.last_input = held
             raise
@@ -229,60 +246,75 @@ class NestedFilter:
 
     def _assimilate(self, row: Array) -> None:
         """Jitter, filter and weigh by a sample, and resample where it calls for that."""
-        theta = self._jittered() if self.sample else self.theta
-        samples = np.ascontiguousarray(np.vstack([self._last, row]))
+        before = self._state
+        theta = self._jittered() if before.sample else before.theta
+        samples = np.ascontiguousarray(np.vstack([before.last, row]))
         keys = fresh_keys(self._rng, len(theta), 1)
         values = self.problem.prior.natural(theta)
-        state, increments = self._filters.advance(values, keys, self._state, samples)
-        log_weights = self._log_weights + finite_or_excluded(increments)
+        filters, increments = self._filters.advance(values, keys, self._known_filters, samples)
+        log_weights = before.log_weights + finite_or_excluded(increments)
         top = log_weights.max()
         if top == -np.inf:
             raise InputError(
-                f"sample {self.sample} is impossible under all parameter vectors: the outputs or "
+                f"sample {before.sample} is impossible under all parameter vectors: the outputs or "
                 "the prior do not fit the model"
             )
-        before = _log_sum(self._log_weights)
-        self._evidence += float(_log_sum(log_weights) - before)
-        self.theta, self._state, self._last = theta, state, row[None]
-        self._log_weights = log_weights - top
-        self.sample += 1
-        if effective_sample_size(self._log_weights) < len(theta) / 2:
+        increment = float(_log_sum(log_weights) - _log_sum(before.log_weights))
+        self._state = replace(
+            before,
+            sample=before.sample + 1,
+            log_evidence=before.log_evidence + increment,
+            theta=theta,
+            log_weights=log_weights - top,
+            filters=filters,
+            last=row[None],
+        )
+        if effective_sample_size(self._state.log_weights) < len(theta) / 2:
             self._resample()
+
+    @property
+    def _known_filters(self) -> Array | None:
+        """State particles of all filters; None before the first sample."""
+        return self._state.filters if self._state.sample else None
 
     def _jittered(self) -> Array:
         """Parameter vectors moved by the shrinkage kernel, (N, d)."""
-        weights, width = normalise(self._log_weights), len(self.theta) ** -0.5
-        mean = weights @ self.theta
-        away = self.theta - mean
+        theta, weights = self._state.theta, normalise(self._state.log_weights)
+        width, mean = len(theta) ** -0.5, weights @ theta
+        away = theta - mean
         covariance = (away * weights[:, None]).T @ away
         size, axes = np.linalg.eigh(covariance)
         root = axes * np.sqrt(np.maximum(size, 0.0))
-        normal = self._rng.standard_normal(self.theta.shape)
+        normal = self._rng.standard_normal(theta.shape)
         return mean + np.sqrt(1.0 - width**2) * away + width * (normal @ root.T)
 
     def _resample(self) -> None:
-        index = systematic(normalise(self._log_weights), self._rng)
-        assert self._state is not None
-        self.theta, self._state = self.theta[index], self._state[index]
-        self._log_weights = np.zeros(len(index))
+        state = self._state
+        index = systematic(normalise(state.log_weights), self._rng)
+        self._state = replace(
+            state,
+            theta=state.theta[index],
+            filters=state.filters[index],
+            log_weights=np.zeros(len(index)),
+        )
 
     def _known(self, status: str, missing: int, begin: float) -> NestedState:
-        weights = normalise(self._log_weights)
-        n = len(self.problem.ode.states)
+        state, filters = self._state, self._known_filters
+        weights, n = normalise(state.log_weights), len(self.problem.ode.states)
         unknown = np.full((n, len(weights)), np.nan)
-        moments = (unknown, unknown) if self._state is None else self._filters.moments(self._state)
+        moments = (unknown, unknown) if filters is None else self._filters.moments(filters)
         return NestedState(
-            sample=self.sample,
+            sample=state.sample,
             t=self._arrivals.axis.last,
-            ess=float(effective_sample_size(self._log_weights)),
+            ess=float(effective_sample_size(state.log_weights)),
             latency=time.perf_counter() - begin,
             status="assimilated" if status == "new" else status,
             missing=missing,
             names=self.problem.names,
             state_names=tuple(self.problem.ode.states),
-            values=self.problem.prior.natural(self.theta),
+            values=self.problem.prior.natural(state.theta),
             weights=weights,
-            log_evidence=self._evidence,
+            log_evidence=state.log_evidence,
             _states=HiddenStates(*moments, weights),
         )
 
@@ -299,25 +331,13 @@ class NestedFilter:
         InputError
             If the file cannot be written, or holds what cannot be stored, as of `Online.save`.
         """
-        size = self._filters.state_size
-        state = np.empty((0, size)) if self._state is None else self._state
-        stored = StoredFilter(
-            problem=self.problem,
-            solver=self.solver,
-            state_particles=self._filters.state_particles,
-            sample=self.sample,
-            log_evidence=self._evidence,
-            axis=self.axis.document(),
-            random_state=dict(self._rng.bit_generator.state),
-            arrays={
-                "theta": self.theta,
-                "log_weights": self._log_weights,
-                "filters": state,
-                "last": self._last,
-                "held": np.array(self._arrivals.last_input, dtype=float),
-            },
+        known = replace(
+            self._state,
+            axis=self.axis.state,
+            random_state=RandomState.of(self._rng),
+            held=np.array(self._arrivals.last_input, dtype=float),
         )
-        write_nested(FILE_NAME("path", path), stored)
+        write_nested(FILE_NAME("path", path), self.problem, known)
 
     @classmethod
     def load(cls, path: str | PathLike[str], threads: int | None = None) -> NestedFilter:
@@ -329,19 +349,13 @@ class NestedFilter:
             If there is no such file, or it is damaged and has no previous version.
         """
         file, threads = FILE_NAME("path", path), THREADS("threads", threads)
-        stored, live = read_nested(file), cls.__new__(cls)
-        rng = np.random.default_rng(0)
-        rng.bit_generator.state = stored.random_state
-        live._begin(stored.problem, stored.solver, stored.state_particles, rng, threads)
-        arrays = stored.arrays
-        live.theta, live._log_weights = arrays["theta"], arrays["log_weights"]
-        live._last, live._arrivals.last_input = arrays["last"], arrays["held"].tolist()
-        live.axis.resume(stored.axis)
-        live.sample, live._evidence = stored.sample, stored.log_evidence
-        if stored.sample:
-            if arrays["filters"].shape[1] != live._filters.state_size:
-                raise InputError(f"{path}: its filters are of another model: the file is damaged")
-            live._state = arrays["filters"]
+        (problem, state), live = read_nested(file), cls.__new__(cls)
+        rng = state.random_state.generator()
+        live._begin(problem, state.solver, state.state_particles, rng, threads)
+        if state.sample and state.filters.shape[1] != live._filters.state_size:
+            raise InputError(f"{path}: its filters are of another model: the file is damaged")
+        live._state, live._arrivals.last_input = state, state.held.tolist()
+        live.axis.resume(state.axis)
         return live
 
 

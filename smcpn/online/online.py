@@ -6,15 +6,27 @@ import math
 import sys
 import time
 from os import PathLike
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from smcpn.arguments import FILE_NAME, POSITIVE, THREADS
+from smcpn.arguments import (
+    ANYTHING,
+    FILE_NAME,
+    THREADS,
+    Count,
+    FileName,
+    Particles,
+    Positive,
+    Seed,
+    Share,
+    StateParticles,
+    checked,
+    whole,
+)
 from smcpn.checkpoint.stream import StoredStream, read_stream, write_stream
 from smcpn.codegen.threads import processors
-from smcpn.errors import InputError, real_number, shown, whole_number
+from smcpn.errors import InputError, real_number, shown
 from smcpn.estimate.first_samples import SearchesOfFirstSamples
 from smcpn.io.axis import Arrivals, TimeAxis
 from smcpn.likelihood.gradient import LogLikelihood
@@ -24,7 +36,6 @@ from smcpn.likelihood.particle.growing import growing_estimate
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.likelihood.rows import CHUNK
 from smcpn.likelihood.steps import lasting_solver
-from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, check_problem
 from smcpn.online.change import ChangeTest
 from smcpn.online.reweighting import StreamLikelihood
@@ -33,9 +44,9 @@ from smcpn.online.window import Windows
 from smcpn.results.posterior import Posterior
 from smcpn.settings import RunSettings, Settings
 from smcpn.smc.moves import MoveStrategy
-from smcpn.smc.sampler import Snapshot
 from smcpn.smc.verification import is_consistent, is_of_size
 from smcpn.solver import Solver
+from smcpn.stream_state import StreamState
 from smcpn.units import quantity
 
 SAMPLES_BETWEEN_FALSE_ALARMS = 1e7
@@ -69,10 +80,9 @@ class Online:
         then go on in the background while later samples come. Without a budget they are
         made at once, however long they take.
     forget : float or str, optional
-        APPROXIMATE: length of the window of samples that count, in the record's unit of time or as
-        ``"5 s"``, for
-        parameters that drift; see `smcpn.online.window`. Parameters of the initial state then
-        fall back to their prior.
+        Length of the window of samples that count, for parameters that drift. APPROXIMATE; in the
+        record's unit of time or as ``"5 s"``, see `smcpn.online.window`. Parameters of the initial
+        state then fall back to their prior.
     lookahead : int, optional
         Samples by which the posterior stays behind, so that a band-limited input is known around
         a sample: 64 are exact and the default. Other holds need none.
@@ -122,26 +132,27 @@ class Online:
     ...     state = live.update(u, y)
     """
 
+    @checked
     def __init__(
         self,
-        problem: Problem,
+        problem: Annotated[Problem, ANYTHING],
         *,
-        solver: Solver | None = None,
+        solver: Annotated[Solver | str | None, ANYTHING] = None,
         likelihood: str | None = None,
-        particles: int = 1000,
-        seed: int | None = None,
-        budget: float | str | None = None,
-        forget: float | str | None = None,
-        lookahead: int | None = None,
-        ess: float = 0.5,
-        max_moves: int = 20,
-        moves: MoveStrategy | None = None,
+        particles: Particles = 1000,
+        seed: Seed | None = None,
+        budget: Annotated[float | str | None, ANYTHING] = None,
+        forget: Annotated[float | str | None, ANYTHING] = None,
+        lookahead: Annotated[int, whole(0, 1 << 18)] | None = None,
+        ess: Share = 0.5,
+        max_moves: Count = 20,
+        moves: Annotated[MoveStrategy | str | None, ANYTHING] = None,
         resampling: str = "systematic",
-        state_particles: int | str | None = None,
-        samples_between_false_alarms: float = SAMPLES_BETWEEN_FALSE_ALARMS,
-        threads: int | None = None,
-        memory: int = MEMORY,
-        folder: str | None = None,
+        state_particles: StateParticles | None = None,
+        samples_between_false_alarms: Positive = SAMPLES_BETWEEN_FALSE_ALARMS,
+        threads: Count | None = None,
+        memory: Count = MEMORY,
+        folder: FileName | None = None,
     ) -> None:
         check_problem(problem)
         settings = Settings(
@@ -157,17 +168,13 @@ class Online:
             state_particles=cast(Any, state_particles),
             threads=threads,
         ).resolved(problem)
-        if lookahead is not None:
-            lookahead = whole_number("lookahead", lookahead, 0, MEMORY)
         options = {
             "budget": _duration("budget", budget, "s"),
             "forget": _duration("forget", forget, problem.records[0].t_unit),
             "lookahead": lookahead,
-            "samples_between_false_alarms": POSITIVE(
-                "samples_between_false_alarms", samples_between_false_alarms
-            ),
-            "memory": whole_number("memory", memory, 1),
-            "folder": None if folder is None else str(FILE_NAME("folder", folder)),
+            "samples_between_false_alarms": samples_between_false_alarms,
+            "memory": memory,
+            "folder": None if folder is None else str(folder),
         }
         self._configure(problem, settings, options, threads)
 
@@ -360,11 +367,8 @@ class Online:
         """
         file = FILE_NAME("path", path)
         settings = self.settings.model_copy(update={"solver": self.solver})
-        prior, population = self.population()
-        stored = StoredStream(
-            self.problem, settings, self.options, self.document(), self.arrays(), population
-        )
-        write_stream(file, stored, prior)
+        stored = StoredStream(self.problem, settings, self.options, self.snapshot())
+        write_stream(file, stored, self._windows.current.prior)
 
     @classmethod
     def load(cls, path: str | PathLike[str], threads: int | None = None) -> Online:
@@ -384,7 +388,7 @@ class Online:
         file, threads = FILE_NAME("path", path), THREADS("threads", threads)
         stored = read_stream(file)
         live = cls._configured(stored.problem, stored.settings, stored.options, threads)
-        live._resume(stored.position, dict(stored.arrays), stored.population)
+        live._resume(stored.state)
         # A band-limited input was known less far when a sample was assimilated.
         interpolated = stored.problem.records[0].hold == "bandlimited"
         agrees = is_of_size if interpolated else is_consistent
@@ -415,29 +419,16 @@ class Online:
         """The time axis: which samples are new, late or missing."""
         return self._arrivals.axis
 
-    def document(self) -> dict[str, Any]:
-        """Return the state of the stream for a checkpoint, as JSON can hold it."""
-        return {"axis": self.axis.document(), **self._windows.document()}
+    def snapshot(self) -> StreamState:
+        """Return all that the stream goes on from."""
+        held = np.array(self._arrivals.last_input, dtype=float)
+        return self._windows.state(self.axis.state, held)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that go with `document`."""
-        return {"held": np.array(self._arrivals.last_input, dtype=float), **self._windows.arrays()}
-
-    def population(self) -> tuple[Prior, Snapshot]:
-        """Return prior and snapshot of the population to go on from."""
-        current = self._windows.current
-        return current.prior, current.tracker.snapshot()
-
-    def _resume(
-        self,
-        document: dict[str, Any],
-        arrays: dict[str, NDArray[Any]],
-        population: Snapshot,
-    ) -> None:
-        """Restore the state that `document`, `arrays` and `population` returned."""
-        self.axis.resume(document["axis"])
-        self._arrivals.last_input = arrays["held"].tolist()
-        self._windows.resume(document, arrays, population)
+    def _resume(self, state: StreamState) -> None:
+        """Go on from a `snapshot`."""
+        self.axis.resume(state.axis)
+        self._arrivals.last_input = state.held.tolist()
+        self._windows.resume(state)
 
     def _state(self, status: str, missing: int, begin: float) -> State:
         windows, shared = self._windows, self._shared

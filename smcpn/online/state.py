@@ -309,7 +309,7 @@ def stream_posterior(
     populations = combine([sampler])
     cost = sampler.cost
     nan = float("nan")
-    work = cost.evaluations * int(solver.steps) * max(1, sampler.state_particles)
+    work = cost.evaluations * int(solver.steps) * max(1, sampler.state.state_particles)
     walled = _warnings_of_wall(observed, solver, likelihood, sampler)
     return Posterior(
         problem=observed,
@@ -326,7 +326,7 @@ def _warnings_of_wall(
     problem: Problem, solver: Solver, likelihood: str, sampler: StreamIbis
 ) -> tuple[str, ...]:
     """Return a warning where the posterior ends because its solver does; not for an estimate."""
-    if sampler.state_particles:
+    if sampler.state.state_particles:
         return ()
 
     def by(solver: Solver) -> Callable[[Array], Array]:
@@ -346,7 +346,7 @@ def _shift(
     None without one, and for an estimate, of which two would differ by their random numbers.
     """
     finer = finer_solver(problem, solver)
-    if finer is None or sampler.state_particles:
+    if finer is None or sampler.state.state_particles:
         return None
     n, d = sampler.system.theta.shape
     some = slice(None, None, max(1, n // max(JUDGES, 20 * d)))

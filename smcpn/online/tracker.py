@@ -24,7 +24,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.likelihood.contract import EstimatedLikelihood, Keys
+from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.growing import GrowingLikelihood
 from smcpn.likelihood.particle.growing import GrowingEstimate
 from smcpn.online.background import Background
@@ -32,8 +32,8 @@ from smcpn.online.reweighting import HiddenStates, Reweighted, Reweighting, Stre
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.keyed import NO_KEYS, Stepwise, extended, stepwise
 from smcpn.smc.looks import next_look
-from smcpn.smc.particles import ParticleSystem, Target, finite_or_excluded
-from smcpn.smc.sampler import Snapshot
+from smcpn.smc.particles import AnyLikelihood, ParticleSystem, Target, finite_or_excluded
+from smcpn.smc.state import SamplerState
 
 Array = NDArray[np.float64]
 
@@ -102,13 +102,37 @@ class StreamIbis(Ibis):
     innovation, prediction = np.empty(0), np.empty((2, 0))
 
     @property
+    def state(self) -> SamplerState:
+        """See `Sampler`; the samples of `assimilate` are put into it when it is asked for."""
+        self._put_together()
+        return self._held
+
+    @state.setter
+    def state(self, state: SamplerState) -> None:
+        held = vars(self).get("_held")
+        if held is None or state.system is not held.system:
+            self.particles = Reweighted(state.system)
+        self._held = state
+        self._recent.clear()
+
+    def _put_together(self) -> None:
+        """Put the samples of `assimilate` into the state."""
+        if self._recent:
+            trace = self._held.trace.extended(*np.array(self._recent).T)
+            self._held = replace(
+                self._held, system=self.particles.system, sample=self.sample, trace=trace
+            )
+            self._recent.clear()
+
+    @property
     def system(self) -> ParticleSystem:
         """The particles."""
         return self.particles.system
 
-    @system.setter
-    def system(self, system: ParticleSystem) -> None:
-        self.particles = Reweighted(system)
+    @property
+    def sample(self) -> int:
+        """Number of samples assimilated whole."""
+        return self._held.sample + len(self._recent)
 
     @cached_property
     def fewest(self) -> float:
@@ -129,13 +153,14 @@ class StreamIbis(Ibis):
         """Whether the likelihood is estimated, and needs keys."""
         return isinstance(self.likelihood, GrowingEstimate)
 
-    def _put(self, estimate: EstimatedLikelihood) -> None:
-        """See `Sampler._put`."""
-        super()._put(estimate)
-        self._reweighting = Reweighting(self.prior, self.likelihood)
+    def _use(self, likelihood: AnyLikelihood, finer: AnyLikelihood | None = None) -> None:
+        """See `Sampler._use`."""
+        super()._use(likelihood, finer)
+        vars(self).pop("_reweighting", None)
 
     @cached_property
     def _recent(self) -> list[tuple[float, float]]:
+        """Effective sample size and evidence after the samples that `state` does not have yet."""
         return []
 
     def assimilate(self) -> bool:
@@ -151,10 +176,9 @@ class StreamIbis(Ibis):
         if ess < self._least or self.sample + 1 == self._due:
             return False
         self.particles, self.last_ess = Reweighted(self.particles.base, population), ess
-        self.sample += 1
-        self._recent.append((ess, self._log_evidence_at_resampling + log_mean))
+        self._recent.append((ess, self._held.log_evidence_at_resampling + log_mean))
         if len(self._recent) >= TRACED:
-            self.flush()
+            self._put_together()
         return True
 
     @cached_property
@@ -173,7 +197,7 @@ class StreamIbis(Ibis):
 
         It is what a batch run does after its last sample.
         """
-        self.flush()
+        self._put_together()
         other = copy(self)
         if self.sample != next_look(self.sample - 1, len(self.prior)):
             other.look()
@@ -187,7 +211,7 @@ class StreamIbis(Ibis):
     def begin(self) -> None:
         """Take the solver's state from the first sample, which makes it known."""
         values = self.prior.natural(self.system.theta)
-        self.system = replace(self.system, state=self.likelihood.start(values))
+        self._change_system(state=self.likelihood.start(values))
 
     def advance_by_one(self) -> None:
         """Assimilate the next sample, with the rejuvenations that it calls for."""
@@ -199,29 +223,17 @@ class StreamIbis(Ibis):
     @property
     def evidence_base(self) -> float:
         """Log-evidence where the weights were last equal."""
-        return self._log_evidence_at_resampling
+        return self._held.log_evidence_at_resampling
 
     def states(self) -> HiddenStates:
         """States at the last sample."""
         return self._reweighting.states(self.particles, self.sample - 1)
-
-    def flush(self) -> None:
-        """Add the samples of `assimilate` to the trace."""
-        if self._recent:
-            self.trace = self.trace.extended(*np.array(self._recent).T)
-            self._recent.clear()
-
-    def advance(self, last: int) -> None:
-        """See `Ibis.advance`."""
-        self.flush()
-        super().advance(last)
 
     def leap(self, end: int) -> None:
         """Assimilate the samples up to ``end`` together, as one informative sample.
 
         The posterior is the one that single samples lead to, by fewer rejuvenations.
         """
-        self.flush()
         if isinstance(self.likelihood, GrowingEstimate):
             self._draw_keys(self.likelihood, end)
         system, begin = self.system, self.sample
@@ -230,26 +242,15 @@ class StreamIbis(Ibis):
             totalled(self.likelihood, system.keys),
         )
         state, log_increment = likelihood.total(values, system.state, begin, end)
-        self.system = replace(system, log_increment=finite_or_excluded(log_increment), state=state)
+        self._change_system(log_increment=finite_or_excluded(log_increment), state=state)
         self._begin_bridge()
         while not self._cross(BlockTarget(self.prior, self.likelihood, begin, 0.0, end)):
             pass
-        system = self.system
-        self.system = replace(
-            system,
-            log_likelihood=system.log_likelihood + system.log_increment,
-            log_increment=np.zeros(len(system)),
-        )
-        self.sample = end
+        self._add_increment()
         unknown = np.full((2, end - begin), np.nan)
-        unknown[:, -1] = system.ess, self.log_evidence
-        self.trace = self.trace.extended(*unknown)
+        unknown[:, -1] = self.system.ess, self.log_evidence
+        self._change(sample=end, trace=self.state.trace.extended(*unknown))
         self._look_where_due()
-
-    def snapshot(self) -> Snapshot:
-        """See `Sampler.snapshot`."""
-        self.flush()
-        return super().snapshot()
 
 
 class Interim:
@@ -370,7 +371,7 @@ class Tracker:
                 sampler.advance_by_one()
             self._observe(sampler)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> SamplerState:
         """Return the state to go on from; that before a rejuvenation which is under way."""
         return self.sampler.snapshot() if self._work is None else self._before
 
@@ -408,7 +409,7 @@ class Tracker:
                 sampler.leap(likelihood.n_samples)
             else:
                 sampler.advance(likelihood.n_samples)
-                while sampler.exponent is not None:
+                while sampler.state.exponent is not None:
                     sampler.advance(likelihood.n_samples)
             if len(sampler.rejuvenations) > made:
                 self._offer()

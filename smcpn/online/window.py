@@ -13,7 +13,7 @@ knew of it, rests on samples that are forgotten.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from smcpn.errors import InputError
+from smcpn.io.axis import AxisState
 from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.growing import GrowingEstimate
 from smcpn.model.prior import Prior
@@ -33,7 +34,9 @@ from smcpn.online.reweighting import StreamLikelihood
 from smcpn.online.tracker import Population, StreamIbis, Tracker
 from smcpn.smc.estimation import MOST
 from smcpn.smc.looks import Searches
-from smcpn.smc.sampler import Settings, Snapshot
+from smcpn.smc.sampler import Settings
+from smcpn.smc.state import SamplerState
+from smcpn.stream_state import StreamState
 from smcpn.units import duration
 
 Array = NDArray[np.float64]
@@ -427,59 +430,61 @@ class Windows:
         self.current.likelihood.finish()
         self.current.tracker.settle()
 
-    def document(self) -> dict[str, Any]:
-        """Return the state for a checkpoint, as JSON can hold it; `arrays` has the rest."""
+    def state(self, axis: AxisState, held: Array) -> StreamState:
+        """Return the state of the stream, given its time axis and the last input."""
         current, forgetting = self.current, self._forgetting
-        return {
-            "change": self._change.document(),
-            "observed": self._observed,
-            "begin": current.begin,
-            "counted": current.likelihood.n_samples,
-            "frozen": current.tracker.frozen,
-            "awaited": None if forgetting is None else forgetting.awaited,
-            "spawned": self._seeds.n_children_spawned,
-        }
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the samples of the current window, the last prediction, and means of states."""
-        history = self.current.likelihood.history
+        history = current.likelihood.history
         t, u, y = history.samples(0, len(history))
-        found: dict[str, NDArray[Any]] = {"t": t, "u": u, "y": y, "start": self.current.start}
-        found |= {"innovation": self.innovation, "prediction": self.prediction}
-        if self._forgetting is not None:
-            found["noted"], found["states"] = self._forgetting.states()
-        return found
+        noted, states = (None, None) if forgetting is None else forgetting.states()
+        return StreamState(
+            axis=axis,
+            change=self._change.state,
+            observed=self._observed,
+            begin=current.begin,
+            counted=current.likelihood.n_samples,
+            frozen=current.tracker.frozen,
+            awaited=None if forgetting is None else forgetting.awaited,
+            spawned=self._seeds.n_children_spawned,
+            t=t,
+            u=u,
+            y=y,
+            held=held,
+            innovation=self.innovation,
+            prediction=self.prediction,
+            start=current.start,
+            noted=noted,
+            states=states,
+            population=current.tracker.snapshot(),
+        )
 
-    def resume(
-        self,
-        document: Mapping[str, Any],
-        arrays: Mapping[str, NDArray[Any]],
-        population: Snapshot,
-    ) -> None:
-        """Restore what `document` and `arrays` returned, with the snapshot of the population."""
-        entropy, spawned = self._seeds.entropy, document["spawned"]
-        self._seeds = np.random.SeedSequence(entropy, n_children_spawned=spawned)
-        self._change.resume(document["change"])
-        self._observed = document["observed"]
-        self.innovation, self.prediction = arrays["innovation"], arrays["prediction"]
+    def resume(self, state: StreamState) -> None:
+        """Go on from a state."""
+        entropy = self._seeds.entropy
+        self._seeds = np.random.SeedSequence(entropy, n_children_spawned=state.spawned)
+        self._change.state, self._observed = state.change, state.observed
+        self.innovation, self.prediction = state.innovation, state.prediction
         likelihood, prior = self.current.likelihood, self._problem.prior
         if self._forgetting is not None:
-            self._forgetting.resume(arrays["noted"], arrays["states"], document["awaited"])
-            if document["begin"] > 0:
+            assert state.noted is not None
+            assert state.states is not None
+            self._forgetting.resume(state.noted, state.states, state.awaited)
+            if state.begin > 0:
                 likelihood = self._forgetting.likelihood.emptied()
-                prior = self._forgetting.start.prior(*arrays["start"])
-        likelihood.append(arrays["t"], arrays["u"], arrays["y"])
-        if likelihood.n_samples < document["counted"]:
+                prior = self._forgetting.start.prior(*state.start)
+        likelihood.append(state.t, state.u, state.y)
+        if likelihood.n_samples < state.counted:
             likelihood.finish()
-        with_filters = self._as_stored(likelihood, population)
-        sampler = StreamIbis.resumed(prior, with_filters, self._settings, population)
+        with_filters = self._as_stored(likelihood, state.population)
+        sampler = StreamIbis.resumed(prior, with_filters, self._settings, state.population)
         sampler.searches, sampler.last_ess = self._searches, sampler.system.ess
         tracker = Tracker(likelihood, sampler, self._observe)
-        self._enter(Window(document["begin"], tracker, prior, arrays["start"]))
-        if document["frozen"]:
+        self._enter(Window(state.begin, tracker, prior, state.start))
+        if state.frozen:
             tracker.freeze()
 
-    def _as_stored(self, likelihood: StreamLikelihood, population: Snapshot) -> StreamLikelihood:
+    def _as_stored(
+        self, likelihood: StreamLikelihood, population: SamplerState
+    ) -> StreamLikelihood:
         """The likelihood with as many state particles as a population has."""
         if not isinstance(likelihood, GrowingEstimate):
             return likelihood

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from smcpn.arguments import Count, Probabilities, Seed, checked
 from smcpn.card import Card, WithCard
@@ -28,6 +29,7 @@ from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import Populations
 from smcpn.smc.resampling import systematic
 from smcpn.solver import Solver
+from smcpn.stored import Elsewhere, Line, Stored, Whole
 from smcpn.validation.correlation import posterior_correlation
 
 Array = NDArray[np.float64]
@@ -46,13 +48,13 @@ FEW_LINES = 5
 
 
 @dataclass(frozen=True)
-class Timing:
+class Timing(Stored):
     """Wall, compilation and kernel time of a run in seconds, and its size."""
 
     wall: float
     compile: float
     kernel: float
-    theta_steps: int
+    theta_steps: Whole
 
 
 @checked
@@ -60,13 +62,13 @@ class Timing:
 class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions, Judged):
     """Particles of a posterior with their problem; attributes as of `Posterior`."""
 
-    problem: Problem
+    problem: Annotated[Problem, Elsewhere("problem")]
     solver: Solver
     shift: DiscretisationShift | None
     timing: Timing
-    seed: int | None = None
-    likelihood: str | None = None
-    learning_rate: float = 1.0
+    seed: Annotated[int, Field(ge=0, le=1 << 128)] | None = None
+    likelihood: Line | None = None
+    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     method: MethodRecord | None = None
 
     @property

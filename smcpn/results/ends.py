@@ -53,12 +53,3 @@ def where_ended(searches: int, ends: Sequence[float], density: str = "log poster
     if searches > len(ends):
         parts.append(f"{searches - len(ends)} did not converge")
     return ", ".join(parts)
-
-
-NARROW = "narrow the prior, or give steps that resolve it"
-"""Remedy of a doubt that no more searches would remove."""
-
-
-def with_remedy(doubt: str, searches: str) -> str:
-    """Return a doubt with what to do about it, which is more searches unless it says so itself."""
-    return doubt if doubt.endswith(NARROW) else f"{doubt}: {searches}"

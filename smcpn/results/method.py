@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from smcpn.results.ends import where_ended
+from smcpn.stored import Line, Number, Stored, Whole
 
 
 @dataclass(frozen=True)
-class MethodRecord:
+class MethodRecord(Stored):
     """The method of a run, where it began, and how often it weighed the record.
 
     Attributes
@@ -48,22 +49,22 @@ class MethodRecord:
         Share of the particles whose filters look ahead; that of the others is a bootstrap filter.
     """
 
-    asked: str
-    used: str
-    remarks: tuple[str, ...] = ()
-    searches: int = 0
-    modes: int = 0
+    asked: Line
+    used: Line
+    remarks: tuple[Line, ...] = ()
+    searches: Whole = 0
+    modes: Whole = 0
     pareto_k: float = float("nan")
-    width: float = 1.0
-    fallback: str = ""
+    width: Number = 1.0
+    fallback: Line = ""
     weighings: float = 0.0
     search_weighings: float = 0.0
-    state_particles: int = 0
-    bridges: int = 0
+    state_particles: Whole = 0
+    bridges: Whole = 0
     acceptance: float = float("nan")
     estimate_variance: float = float("nan")
     guided: float = float("nan")
-    ends: tuple[float, ...] = ()
+    ends: tuple[Number, ...] = ()
 
     def __str__(self) -> str:
         """The line of the summary on how the run went."""

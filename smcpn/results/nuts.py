@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import Count, Seed, checked
 from smcpn.interop.arviz import exported, observed
-from smcpn.results.posterior import Posterior
-from smcpn.results.robust import Robust
+from smcpn.late_binding import late_bound
+from smcpn.results.posterior import Posterior, Robust
 from smcpn.results.tables import dataframe
+from smcpn.stored import Stored, Whole, any_number, counts, finite, truths
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +29,7 @@ OFTEN = 0.01
 
 
 @dataclass(frozen=True)
-class ChainStatistics:
+class ChainStatistics(Stored):
     """What the No-U-Turn sampler did for each draw of C chains, (C, D) each.
 
     Attributes
@@ -46,15 +47,15 @@ class ChainStatistics:
         gradients of all of them.
     """
 
-    divergent: NDArray[np.bool_]
-    depth: NDArray[np.int64]
-    steps: NDArray[np.int64]
-    at_greatest_depth: NDArray[np.bool_]
-    step_size: Array
-    energy: Array
-    log_density: Array
-    tune: int
-    tune_steps: int
+    divergent: Annotated[NDArray[np.bool_], truths("C", "D")]
+    depth: Annotated[NDArray[np.int64], counts("C", "D")]
+    steps: Annotated[NDArray[np.int64], counts("C", "D")]
+    at_greatest_depth: Annotated[NDArray[np.bool_], truths("C", "D")]
+    step_size: Annotated[Array, finite("C", "D", least=0.0)]
+    energy: Annotated[Array, any_number("C", "D")]
+    log_density: Annotated[Array, any_number("C", "D")]
+    tune: Whole
+    tune_steps: Whole
 
     @property
     def gradients(self) -> int:
@@ -103,8 +104,8 @@ class NutsPosterior(Posterior):
     """
 
     statistics: ChainStatistics
-    ess_bulk: Array
-    ess_tail: Array
+    ess_bulk: Annotated[Array, finite("d", least=0.0, missing=True)]
+    ess_tail: Annotated[Array, finite("d", least=0.0, missing=True)]
 
     @property
     def ess(self) -> float:
@@ -140,12 +141,10 @@ class NutsPosterior(Posterior):
         """What `plot_run` shows, in a sentence."""
         return "The parameter with the fewest effective draws, and its ranks, in each chain."
 
+    @late_bound
     def plot_run(self) -> Figure:
         """Plot the chains of the parameter with the fewest effective draws, and their ranks."""
-        from smcpn.report.chains import chains_figure
-
-        j = int(np.argmin(self.ess_bulk))
-        return chains_figure(self.names[j], self.chains[:, :, j], self.statistics.divergent)
+        ...
 
     def robust(self, *, seed: Seed = 0, threads: Count | None = None) -> Robust:
         """As `Posterior.robust`; the posterior in it consists of particles, not of chains."""

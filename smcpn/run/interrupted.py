@@ -8,7 +8,8 @@ from typing import Self
 
 from smcpn.errors import InputError
 from smcpn.model.problem import Problem
-from smcpn.settings import RunSettings, RunSnapshot
+from smcpn.run_state import RunState
+from smcpn.settings import RunSettings
 
 LEAST = 2
 """Samples from which a posterior can be shown."""
@@ -20,13 +21,13 @@ class InterruptedRun:
 
     problem: Problem
     settings: RunSettings
-    snapshot: RunSnapshot
+    state: RunState
 
     @property
     def sentence(self) -> str:
         """How far it came, and what can be done with it."""
         last = self.problem.n_samples
-        done = [one.sample for one in self.snapshot.samplers]
+        done = [one.sample for one in self.state.samplers]
         if last in done:
             finished = f"{done.count(last)} of {self.settings.replicates} populations"
             return f"interrupted: smcpn.load() is the posterior of {finished}, {GOES_ON}"
@@ -70,12 +71,12 @@ class InMemory:
 
     def __init__(self, problem: Problem, settings: RunSettings) -> None:
         self._problem, self._settings = problem, settings
-        self._offered: RunSnapshot | None = None
+        self._offered: RunState | None = None
 
     def __enter__(self) -> Self:
         return self
 
-    def offer(self, snapshot: RunSnapshot) -> None:
+    def offer(self, snapshot: RunState) -> None:
         """Hold a snapshot in place of the one before."""
         self._offered = snapshot
 

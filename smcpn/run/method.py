@@ -20,9 +20,9 @@ def method_record(run: Run) -> MethodRecord:
     plan, modes = run.plan, None if run.plan is None else run.plan.modes
     assert plan is not None
     weighing = run.likelihood.n_steps * run.settings.particles * run.settings.replicates
-    pareto_k = [run.refused_k] if run.refused_k is not None else []
-    if run.start is not None and not run.widened:
-        pareto_k = [sampler.pareto_k for sampler in run.samplers]
+    pareto_k = [run.state.refused_k] if run.state.refused_k is not None else []
+    if run.start is not None and not run.state.widened:
+        pareto_k = [sampler.state.pareto_k for sampler in run.samplers]
     return MethodRecord(
         asked=run.settings.method,
         used=plan.method,
@@ -37,7 +37,7 @@ def method_record(run: Run) -> MethodRecord:
         pareto_k=max(pareto_k, default=float("nan")),
         width=1.0 if run.start is None else run.start.width,
         fallback=_fallback(run),
-        weighings=run.work / weighing,
+        weighings=run.state.work / weighing,
         search_weighings=plan.work / weighing,
         **_of_estimate(run),
     )
@@ -45,15 +45,15 @@ def method_record(run: Run) -> MethodRecord:
 
 def _of_estimate(run: Run) -> dict[str, Any]:
     """What a run has done with an estimated likelihood so far, as far as it has come to it."""
-    begun = [sampler for sampler in run.samplers if sampler.state_particles]
+    begun = [sampler for sampler in run.samplers if sampler.state.state_particles]
     if not begun:
         return {}
     made = [[r for r in sampler.rejuvenations if r.state_particles] for sampler in begun]
     return {
-        "state_particles": max(sampler.state_particles for sampler in begun),
+        "state_particles": max(sampler.state.state_particles for sampler in begun),
         "bridges": max(map(bridges, begun)),
         "acceptance": made[-1][-1].acceptance if made[-1] else float("nan"),
-        "estimate_variance": max(sampler.estimate_variance for sampler in begun),
+        "estimate_variance": max(sampler.state.estimate_variance for sampler in begun),
         "guided": float(np.mean([_guided(run, sampler) for sampler in begun])),
     }
 
@@ -65,7 +65,7 @@ def _guided(run: Run, sampler: Sampler) -> float:
     """
     some = slice(None, None, max(1, len(sampler.system) // WITNESSES))
     estimate, system = sampler.estimate, sampler.system.take(some)
-    if estimate is None or (isinstance(sampler, Ibis) and np.isnan(sampler.log_floor)):
+    if estimate is None or (isinstance(sampler, Ibis) and np.isnan(sampler.state.log_floor)):
         return 0.0
     looks = estimate.guided(run.problem.prior.natural(system.theta), estimate.n_samples)
     # The sum of all weights is 1 up to rounding.
@@ -76,6 +76,6 @@ def _fallback(run: Run) -> str:
     plan = run.plan
     if plan is None or plan.reason:
         return "" if plan is None else plan.reason
-    if run.refused_k is not None and not run.widened:
+    if run.state.refused_k is not None and not run.state.widened:
         return "the start misses a part of the posterior"
     return "no search found a mode" if plan.modes is not None and not len(plan.modes) else ""

@@ -18,7 +18,8 @@ from smcpn.estimate.laplace import laplace
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.likelihood.steps import first_solver
 from smcpn.model.problem import Problem
-from smcpn.settings import AUTO, Plan, RunSettings
+from smcpn.run_state import Plan
+from smcpn.settings import AUTO, RunSettings
 from smcpn.smc.start import Modes
 from smcpn.solver import Solver
 

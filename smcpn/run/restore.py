@@ -7,11 +7,11 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from smcpn.checkpoint.codec import PROCESSOR, Header, StoredRun, now, own_records, read_run
 from smcpn.checkpoint.container import CheckpointWarning, begun, lock, previous_of, remove
 from smcpn.checkpoint.fingerprint import data_fingerprint, model_fingerprint
-from smcpn.checkpoint.problem import problem_document, restored_problem
+from smcpn.checkpoint.problem import StoredProblem
 from smcpn.checkpoint.records import read_records, records_path, remove_records, write_records
+from smcpn.checkpoint.run import PROCESSOR, Header, StoredRun, now, own_records, read_run
 from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.codegen.target import target
 from smcpn.distributed.workers import Workers
@@ -82,7 +82,7 @@ def stored_settings(header: Header, path: Path) -> RunSettings:
     InputError
         If a part of the run could not be stored.
     """
-    if header.not_stored:
+    if header.not_stored or header.problem is None:
         raise InputError(
             f"{path} does not hold the whole run: {header.not_stored}. Run your script again, "
             f"identify(..., checkpoint='{path}') goes on from here"
@@ -100,7 +100,8 @@ def stored_problem(header: Header, path: Path) -> Problem:
     """
     stored_settings(header, path)
     records = read_records(path.with_name(header.data_file))
-    problem = restored_problem(header.problem, header.arrays, records)
+    assert header.problem is not None
+    problem = header.problem.restored(records)
     _require_same_problem(header, problem, path)
     return problem
 
@@ -165,8 +166,8 @@ def restored(
     if longer and settings.follows_gradient:
         # Only whole records have gradients: the posterior of more samples has a path of its own.
         return Run(problem, settings, threads, workers)
-    snapshot = stored.snapshot.with_posteriors() if longer else stored.snapshot
-    run = Run.resumed(problem, settings, snapshot, threads, workers)
+    state = stored.state.with_posteriors() if longer else stored.state
+    run = Run.resumed(problem, settings, state, threads, workers)
     # The end of a band-limited input changes with the samples that follow.
     if not longer or not any(record.hold == "bandlimited" for record in problem.records):
         _verify(run, path, stored.header)
@@ -227,9 +228,9 @@ def _header(path: Path, problem: Problem, settings: RunSettings, created: str) -
     """Return the header of a run's checkpoint, and write its file of records."""
     reason = settings.not_storable
     try:
-        stored, arrays = problem_document(problem)
+        stored = StoredProblem.of(problem)
     except NotStorableError as error:
-        stored, arrays, reason = {}, {}, reason or str(error)
+        stored, reason = None, reason or str(error)
     fingerprint = data_fingerprint(problem.records, problem.n_samples, problem.model.delay)
     data_file = records_path(path, fingerprint)
     try:
@@ -242,7 +243,6 @@ def _header(path: Path, problem: Problem, settings: RunSettings, created: str) -
         names=problem.names,
         settings=settings.document(),
         problem=stored,
-        arrays=arrays,
         not_stored=reason,
         model_fingerprint=model_fingerprint(problem),
         data_fingerprint=fingerprint,

@@ -9,9 +9,9 @@ from os import PathLike
 from pathlib import Path
 
 from smcpn.arguments import FILE_NAME, THREADS
-from smcpn.checkpoint.codec import read_run
 from smcpn.checkpoint.container import POSTERIOR, RUN, kind_of, previous_of
 from smcpn.checkpoint.posterior import read_posterior
+from smcpn.checkpoint.run import read_run
 from smcpn.codegen.target import compiling_for
 from smcpn.distributed.engines import checked_executor
 from smcpn.distributed.workers import workers_of
@@ -90,7 +90,7 @@ def resume(
         if data is not None:
             problem = _extended(problem, data)
         settings = stored_settings(stored.header, file)
-        if not stored.snapshot.samplers and settings.particles > MOST_UNSEEN:
+        if not stored.state.samplers and settings.particles > MOST_UNSEEN:
             raise InputError(
                 f"{file} holds none of its {settings.particles} particles yet: run your script "
                 "again in place of the file"
@@ -110,7 +110,7 @@ def _resumed_in_memory(
     problem, settings = kept.problem, kept.settings
     with compiling_for(settings.cpu), workers_of(executor) as workers:
         posterior = identified(
-            lambda: Run.resumed(problem, settings, kept.snapshot, threads, workers),
+            lambda: Run.resumed(problem, settings, kept.state, threads, workers),
             progress,
             InMemory(problem, settings),
         )
@@ -138,7 +138,7 @@ def load(path: str | PathLike[str] | None = None, *, threads: int | None = None)
     if path is None:
         kept = last_interrupted()
         with compiling_for(kept.settings.cpu):
-            run = Run.resumed(kept.problem, kept.settings, kept.snapshot, threads)
+            run = Run.resumed(kept.problem, kept.settings, kept.state, threads)
             return _posterior_so_far(run, "the interrupted run")
     file = FILE_NAME("path", path)
     kinds = {kind_of(file), kind_of(previous_of(file))}
@@ -187,14 +187,14 @@ def _so_far(run: Run, origin: str) -> Run:
         raise InputError(
             f"{origin} has assimilated {assimilated} samples: there is no posterior to show yet"
         )
-    snapshot, left, records = run.snapshot(), assimilated, []
-    at_work = tuple(one.without_part() for one in snapshot.samplers)
+    state, left, records = run.snapshot(), assimilated, []
+    at_work = tuple(one.without_part() for one in state.samplers)
     for record in run.problem.records:
         if left >= LEAST:
             records.append(record[:left])
         left -= len(record)
     problem = run.problem.with_records(records)
-    return Run.resumed(problem, run.settings, replace(snapshot, samplers=at_work), run.threads)
+    return Run.resumed(problem, run.settings, replace(state, samplers=at_work), run.threads)
 
 
 def _extended(problem: Problem, data: Record) -> Problem:

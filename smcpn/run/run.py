@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,8 @@ from smcpn.run.plan import (
     tempered_instead,
     why_not_searched,
 )
-from smcpn.settings import AUTO, METHODS, Method, Plan, RunSettings, RunSnapshot
+from smcpn.run_state import Plan, RunState
+from smcpn.settings import AUTO, METHODS, Method, RunSettings
 from smcpn.smc.estimation import MOST, spread_out
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.particles import (
@@ -45,9 +47,10 @@ from smcpn.smc.particles import (
 )
 from smcpn.smc.psis import largest_k
 from smcpn.smc.replicates import Populations, combine
-from smcpn.smc.sampler import Progress, Sampler, Snapshot
+from smcpn.smc.sampler import Progress, Sampler
 from smcpn.smc.sampler import Settings as SamplerSettings
 from smcpn.smc.start import WIDTH, MixtureStart, share_beyond
+from smcpn.smc.state import SamplerState
 from smcpn.smc.tempering import CollapsedError, Tempering
 from smcpn.solver import Solver
 
@@ -74,7 +77,7 @@ Both = tuple[AnyLikelihood, AnyLikelihood]
 
 def bridges(sampler: Sampler) -> int:
     """Parts in which a population was carried over to an estimate; 0 where it was not."""
-    if np.isnan(sampler.log_floor):
+    if np.isnan(sampler.state.log_floor):
         return 0
     # Each part but the last is followed by a rejuvenation.
     return 1 + sum(r.state_particles > 0 and r.exponent < 1.0 for r in sampler.rejuvenations)
@@ -90,20 +93,10 @@ class Run:
     ----------
     workers : Workers or None
         Who evaluate large batches of particles; None for this process alone.
-    plan : Plan or None
-        None before the first part of a run that searches.
-    solver : Solver
-        The one in force.
+    state : RunState
+        All that the run goes on from but for the populations; replaced as it goes on.
     samplers : list of Sampler
         Finished ones first; the last one may be at work.
-    solvers : list of Solver
-        That of each of them, coarser than the one in force until it is carried over.
-    refused_k : float or None
-        Pareto k of the start that was given up for a wider one, or for the prior.
-    widened : bool
-        Whether it is a wider one.
-    work : int
-        Solver steps of the particles so far, over all of them.
     wall : Wall or None
         Of the solver, at which the posterior ends.
     outcome : tuple of Populations and DiscretisationShift, or None
@@ -122,12 +115,8 @@ class Run:
     ) -> None:
         self.problem, self.settings = problem, settings
         self.threads, self.workers = threads, workers
-        self.refused_k: float | None = None
-        self.widened = False
-        self.work = 0
-        self.plan: Plan | None = None
+        self.state = RunState(settings.solver)
         self._clear()
-        self.solver = settings.solver
         if why_not_searched(problem, settings) != "":
             self._follow(planned(problem, settings, threads, workers))
 
@@ -136,33 +125,44 @@ class Run:
         cls,
         problem: Problem,
         settings: RunSettings,
-        snapshot: RunSnapshot,
+        state: RunState,
         threads: int | None = None,
         workers: Workers | None = None,
     ) -> Run:
-        """Return the run of a snapshot; continued, it ends in the same bytes."""
+        """Return the run of a `snapshot`; continued, it ends in the same bytes."""
         run = cls.__new__(cls)
         run.problem, run.settings = problem, settings
         run.threads, run.workers = threads, workers
-        run.refused_k, run.widened = snapshot.refused_k, snapshot.widened
-        run.work, run.plan = snapshot.work, snapshot.plan
+        run.state = replace(state, samplers=())
         run._clear()
-        run.solver = snapshot.solver
         if run.plan is None:
             return run
-        run._begin(snapshot.solver)
-        run._checked, run.solvers = snapshot.checked, list(snapshot.solvers)
+        run._take(state.solver)
         run.samplers = [
             run._method_of(one).resumed(
                 problem.prior, likelihood, run._sampler_settings, one, finer
             )
-            for one, (likelihood, finer) in run._likelihoods_of(snapshot)
+            for one, (likelihood, finer) in run._likelihoods_of(state)
         ]
         for number in range(len(run.samplers)):
             run._let_search(number)
         return run
 
-    def _likelihoods_of(self, snapshot: RunSnapshot) -> Iterator[tuple[Snapshot, Both]]:
+    def _change(self, **fields: Any) -> None:
+        """Replace fields of the state."""
+        self.state = replace(self.state, **fields)
+
+    @property
+    def plan(self) -> Plan | None:
+        """How it gets to the posterior; None before the first part of a run that searches."""
+        return self.state.plan
+
+    @property
+    def solver(self) -> Solver:
+        """The one in force."""
+        return self.state.solver
+
+    def _likelihoods_of(self, state: RunState) -> Iterator[tuple[SamplerState, Both]]:
         """Yield populations with their likelihood, and that to which each is carried over.
 
         Raises
@@ -170,7 +170,7 @@ class Run:
         InputError
             If a likelihood is an estimate and the other is none.
         """
-        for solver, one in zip(snapshot.solvers, snapshot.samplers, strict=True):
+        for solver, one in zip(state.solvers, state.samplers, strict=True):
             estimates, fixed = one.state_particles > 0, self.settings.state_particles
             most = MOST if fixed is None else fixed
             if (
@@ -195,19 +195,10 @@ class Run:
     def _is_estimate(self) -> bool:
         return self.settings.likelihood != self.exact
 
-    def snapshot(self) -> RunSnapshot:
-        """Return an immutable copy of the state, from which `resumed` continues."""
+    def snapshot(self) -> RunState:
+        """Return the state with that of the populations, from which `resumed` continues."""
         samplers = tuple(sampler.snapshot() for sampler in self.samplers)
-        return RunSnapshot(
-            self.solver,
-            samplers,
-            tuple(self.solvers),
-            self._checked,
-            self.refused_k,
-            self.widened,
-            self.plan,
-            self.work,
-        )
+        return replace(self.state, samplers=samplers)
 
     def advance(self) -> None:
         """Compute the next part.
@@ -220,7 +211,7 @@ class Run:
             return
         begun = CLOCK.theta_steps
         self._advance()
-        self.work += CLOCK.theta_steps - begun
+        self._change(work=self.state.work + CLOCK.theta_steps - begun)
 
     def _advance(self) -> None:
         last = self.likelihood.n_samples
@@ -232,9 +223,8 @@ class Run:
         elif len(self.samplers) < self.settings.replicates:
             rng, prior = self.settings.generator(len(self.samplers)), self.problem.prior
             self.samplers.append(self._method(prior, self.likelihood, self._sampler_settings, rng))
-            self.solvers.append(self.solver)
+            self._change(solvers=(*self.state.solvers, self.solver), checked=0)
             self._let_search(len(self.samplers) - 1)
-            self._checked = 0
         else:
             self._conclude()
 
@@ -249,7 +239,7 @@ class Run:
         """Return the combined populations, and their shift when the solver is made finer."""
         populations = combine(self.samplers)
         finer = finer_solver(self.problem, self.solver)
-        at_hand = all(solver == self.solver for solver in self.solvers)
+        at_hand = all(solver == self.solver for solver in self.state.solvers)
         if finer is None or not at_hand:
             return populations, None
         if self._comparable is None:
@@ -261,18 +251,22 @@ class Run:
         assert self.plan is not None
         return METHODS[self.plan.method]
 
-    def _method_of(self, snapshot: Snapshot) -> type[Method]:
+    def _method_of(self, state: SamplerState) -> type[Method]:
         """Method of a population: what has a posterior goes on to further samples by IBIS."""
-        behind = 0 < snapshot.sample < self.problem.n_samples
+        behind = 0 < state.sample < self.problem.n_samples
         return Ibis if behind else self._method
 
     @property
     def start(self) -> MixtureStart | None:
         """Where the populations begin; None for the prior."""
         modes = None if self.plan is None else self.plan.modes
-        if modes is None or len(modes) == 0 or (self.refused_k is not None and not self.widened):
+        if (
+            modes is None
+            or len(modes) == 0
+            or (self.state.refused_k is not None and not self.state.widened)
+        ):
             return None
-        width = WIDTH if self.widened else 1.0
+        width = WIDTH if self.state.widened else 1.0
         return MixtureStart(self.problem.prior, modes, learned_scales(self.problem), width)
 
     @property
@@ -287,21 +281,21 @@ class Run:
         either. Moves that follow the gradient carry particles along the path from where they begin,
         and in many dimensions no start has weights of which the largest do not matter.
         """
-        pareto_k = sampler.pareto_k
+        pareto_k = sampler.state.pareto_k
         if self.settings.follows_gradient and np.isfinite(pareto_k):
             return
-        if self.refused_k is not None:
+        if self.state.refused_k is not None:
             return
         ended = sampler.sample == self.likelihood.n_samples
         open_end = ended and isinstance(sampler, Tempering) and sampler.leaves_error_open
         if pareto_k > largest_k(self.settings.particles) or open_end:
-            self.refused_k, self.widened = pareto_k, bool(np.isfinite(pareto_k))
-            self.widened = self.widened and self._covers_posterior()
+            self._change(refused_k=pareto_k, widened=bool(np.isfinite(pareto_k)))
+            self._change(widened=self.state.widened and self._covers_posterior())
         elif self._leaves_scales_open(sampler):
-            self.refused_k, self.widened = pareto_k, True
+            self._change(refused_k=pareto_k, widened=True)
         else:
             return
-        begin = "the modes widened" if self.widened else "the prior"
+        begin = "the modes widened" if self.state.widened else "the prior"
         _log.info("the start has Pareto k %.2f: begin again at %s", pareto_k, begin)
         self._begin(self._first)
 
@@ -328,7 +322,7 @@ class Run:
         Learned lengths are left out: moves do not find back from modes that are wider.
         """
         columns = learned_scales(self.problem)
-        if sampler.sample or sampler.exponent != 0.0 or columns is None or columns.stretches:
+        if sampler.sample or sampler.state.exponent != 0.0 or columns is None or columns.stretches:
             return False
         effective = effective_sample_size(sampler.system.log_increment)
         return bool(effective < EFFECTIVE * self.settings.particles)
@@ -346,9 +340,10 @@ class Run:
 
     def _give_up_start(self) -> None:
         """Begin again at the prior."""
-        if self.refused_k is None or self.refused_k <= largest_k(self.settings.particles):
-            self.refused_k = np.inf
-        self.widened = False
+        refused = self.state.refused_k
+        if refused is None or refused <= largest_k(self.settings.particles):
+            refused = np.inf
+        self._change(refused_k=refused, widened=False)
         self._begin(self._first)
 
     @property
@@ -381,7 +376,7 @@ class Run:
 
     def _follow(self, plan: Plan) -> None:
         """Begin what was planned."""
-        self.plan = plan
+        self._change(plan=plan)
         self._begin(self._first)
 
     def _clear(self) -> None:
@@ -389,19 +384,19 @@ class Run:
         self.wall: Wall | None = None
         self.departure: Departure | None = None
         self.samplers: list[Method] = []
-        self.solvers: list[Solver] = []
         self._likelihoods: dict[Solver, ExactLikelihood] = {}
         self._estimates: dict[Solver, EstimatedLikelihood] = {}
         self._functions: dict[Solver, LogLikelihood] = {}
-        self._checked = 0
 
     def _begin(self, solver: Solver) -> None:
         self._clear()
+        self._change(solvers=(), checked=0)
         self._take(solver)
 
     def _take(self, solver: Solver) -> None:
         """Put a solver in force."""
-        self.solver, self.likelihood = solver, self._at(solver)
+        self.likelihood = self._at(solver)
+        self._change(solver=solver)
         _log.info("%s likelihood by %r", self.exact or self.settings.likelihood, solver)
 
     def _at(self, solver: Solver) -> ExactLikelihood | EstimatedLikelihood:
@@ -443,7 +438,7 @@ class Run:
         """See `Sampler.compared`; particles with an estimate are compared by its approximation."""
         assert self._comparable is not None
         likelihood = self._exact(self._comparable, finer)
-        if not sampler.state_particles:
+        if not sampler.state.state_particles:
             return sampler.compared(likelihood, some)
         system = sampler.system.take(some)
         values = self.problem.prior.natural(system.theta)
@@ -466,9 +461,9 @@ class Run:
             return
         if len(sampler.rejuvenations) > before and sampler.sample < last:
             self._judge_cost(sampler)
-        whole = sampler.exponent is None and len(sampler.rejuvenations) > before
+        whole = sampler.state.exponent is None and len(sampler.rejuvenations) > before
         at_work = self.samplers[-1:] == [sampler]
-        if whole and at_work and sampler.sample >= max(FIRST_CHECK, 2 * self._checked):
+        if whole and at_work and sampler.sample >= max(FIRST_CHECK, 2 * self.state.checked):
             self._judge_on_the_way()
 
     def _begins_otherwise(self, error: InputError) -> bool:
@@ -476,7 +471,7 @@ class Run:
         if self._approaching:
             _log.info("%r is too coarse: begin with all steps", self.solver)
             self._begin(self.settings.solver)
-        elif self.start is not None and (self.widened or isinstance(error, CollapsedError)):
+        elif self.start is not None and (self.state.widened or isinstance(error, CollapsedError)):
             self._give_up_start()
         else:
             return False
@@ -497,7 +492,7 @@ class Run:
 
     def _let_search(self, number: int) -> None:
         """Have a population that assimilates samples look for what it loses; see `smc.looks`."""
-        sampler, solver = self.samplers[number], self.solvers[number]
+        sampler, solver = self.samplers[number], self.state.solvers[number]
         if isinstance(sampler, Ibis) and self.exact is not None:
             sampler.searches = SearchesOfFirstSamples(
                 partial(self._differentiable, self.exact, solver),
@@ -516,7 +511,9 @@ class Run:
         sampler = self.samplers[number]
         sampler.cross_refinement()
         if sampler.finer is None:
-            self.solvers[number] = self.solver
+            solvers = list(self.state.solvers)
+            solvers[number] = self.solver
+            self._change(solvers=tuple(solvers))
             self._let_search(number)
             if isinstance(sampler, Ibis):
                 # Coarse steps may have cut off what these do not.
@@ -538,11 +535,11 @@ class Run:
             if shift.size > AUTOMATIC_SHIFT:
                 self._refine(finer, shift, [len(self.samplers) - 1])
                 return
-        self._checked = sampler.sample
+        self._change(checked=sampler.sample)
 
     def _conclude(self) -> None:
         """Accept the populations, or carry all of them over to finer steps."""
-        behind = [k for k, solver in enumerate(self.solvers) if solver != self.solver]
+        behind = [k for k, solver in enumerate(self.state.solvers) if solver != self.solver]
         if behind:
             self._begin_to_carry(behind)
             return
@@ -551,7 +548,7 @@ class Run:
             everyone = list(range(len(self.samplers)))
             self._refine(final, self._shift(final, self.samplers), everyone)
             return
-        approximate = [sampler for sampler in self.samplers if not sampler.state_particles]
+        approximate = [sampler for sampler in self.samplers if not sampler.state.state_particles]
         carried = self.exact is not None and len(approximate) < len(self.samplers)
         populations, shift = self.judged()
         fine = shift is None or shift.size <= AUTOMATIC_SHIFT or not self.settings.solver.automatic

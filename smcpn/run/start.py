@@ -13,7 +13,6 @@ from smcpn.estimate.multistart import SEARCHES
 from smcpn.functions.linearised_network import LinearisedNetwork
 from smcpn.model.problem import Problem
 from smcpn.model.scaled_columns import learned_scales
-from smcpn.results.ends import with_remedy
 from smcpn.results.laplace import Laplace
 from smcpn.run.run import Run
 from smcpn.settings import AUTO, Settings
@@ -95,20 +94,20 @@ def warnings_of_start(run: Run, populations: Populations) -> tuple[str, ...]:
             found = f"no Gaussian describes the posterior where searches ended: {modes.doubt}"
         begun = f"{found}: the run began at the prior"
         return (begun, *_lost(modes, populations.log_evidence))
-    if run.refused_k is not None and not run.widened:
+    if run.state.refused_k is not None and not run.state.widened:
         # Where the run chooses its method this is a choice, which `MethodRecord` tells.
         asked = run.settings.method != AUTO
-        refused = (_refused(run.refused_k, run.settings.particles),) if asked else ()
+        refused = (_refused(run.state.refused_k, run.settings.particles),) if asked else ()
         return refused + _lost(modes, populations.log_evidence)
     if any(isinstance(one.function, LinearisedNetwork) for one in functions):
         # It is about one maximum that these functions are linear.
-        return _disagreement(run, populations)
+        doubt = (modes.doubt,) if modes.doubt else ()
+        return doubt + _disagreement(run, populations)
     few = (
         f"searches for the modes to start from: {modes.searches}, and what these missed only "
         "draws from the prior can find; pass start=smcpn.laplace(problem, starts=20)",
     )
-    more = more_starts(modes.searches)
-    doubt = (with_remedy(modes.doubt, f"pass start=smcpn.laplace(problem, starts={more})"),)
+    doubt = (f"the run began at start=smcpn.laplace(problem), where {modes.doubt}",)
     told = few if modes.searches < SEARCHES else doubt if modes.doubt else ()
     return told + _surpassed(run, modes, populations) + _disagreement(run, populations)
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.smc.particles import ess_and_log_mean
 from smcpn.smc.psis import pareto_k
+from smcpn.stored import Stored, number
 
 Array = NDArray[np.float64]
 
@@ -30,7 +31,7 @@ DISAGREEMENT = 3.0
 
 
 @dataclass(frozen=True)
-class EvidenceEstimate:
+class EvidenceEstimate(Stored):
     """An estimate of the evidence.
 
     Attributes
@@ -41,8 +42,8 @@ class EvidenceEstimate:
         Relative variance of the evidence, that is, variance of the logarithm.
     """
 
-    log: float = float("nan")
-    variance: float = float("inf")
+    log: Annotated[float, number(-np.inf, missing=True)] = float("nan")
+    variance: Annotated[float, number(0.0, np.inf)] = float("inf")
 
 
 class Density(Protocol):
@@ -92,10 +93,10 @@ def mixture_log_ratio(drawn: Sequence[Drawn]) -> Array:
     shares = np.log(np.array([len(one.theta) for one in drawn], dtype=float))
     shares -= np.log(sum(len(one.theta) for one in drawn))
     found = []
-    for number, one in enumerate(drawn):
+    for place, one in enumerate(drawn):
         parts = np.stack([other.density.log_density(one.theta) for other in drawn])
         mixture = np.logaddexp.reduce(parts + shares[:, None], axis=0)
-        found.append(one.log_ratio + (parts[number] - mixture))
+        found.append(one.log_ratio + (parts[place] - mixture))
     return np.concatenate(found)
 
 

@@ -54,17 +54,17 @@ class Ibis(Sampler):
     def advance(self, last: int) -> None:
         """Assimilate a block of samples, or the next part of a sample that is too informative."""
         begin = self.sample
-        if self.exponent is None:
+        if self.state.exponent is None:
             most = max(1, MOST_INCREMENTS // len(self.system))
             block = min(self._block, self.settings.block, most)
             end = min(begin + block, last, self._next_look)
             self._assimilate(self._with_keys(end))
             self._block = 2 * block
-        if self.exponent is not None:
+        if self.state.exponent is not None:
             self._block = SMALL_BLOCK
             if self._cross(Target(self.prior, self.likelihood, self.sample, 0.0)):
                 self._assimilate_increment()
-        if self.sample > begin and self.exponent is None:
+        if self.sample > begin and self.state.exponent is None:
             self._look_where_due()
 
     @property
@@ -90,7 +90,7 @@ class Ibis(Sampler):
         likelihood = stepwise(self.likelihood, self.system.keys[index])
         state, log_likelihood = likelihood.evaluate(values, self.sample)
         log_increment = np.zeros(len(values))
-        if self.exponent is not None:
+        if self.state.exponent is not None:
             state, increments = likelihood.advance(values, state, self.sample, self.sample + 1)
             log_increment = finite_or_excluded(increments[0])
         return state, finite_or_excluded(log_likelihood), log_increment
@@ -98,7 +98,8 @@ class Ibis(Sampler):
     @property
     def _keyed_samples(self) -> int:
         """See `Sampler._keyed_samples`."""
-        return self.sample if self.exponent is None or self.finer is not None else self.sample + 1
+        state = self.state
+        return self.sample if state.exponent is None or state.refining else self.sample + 1
 
     def _with_keys(self, end: int) -> int:
         """Draw keys for the next sample where they are needed; return how far they go, to ``end``.
@@ -118,7 +119,7 @@ class Ibis(Sampler):
         """Draw the keys of the first ``samples`` that are missing."""
         keys = extended(self._rng, self.system.keys, likelihood.n_keys(samples))
         if keys is not self.system.keys:
-            self.system = replace(self.system, keys=keys)
+            self._change_system(keys=keys)
 
     def _assimilate(self, end: int) -> None:
         """Assimilate samples up to ``end``, or up to the first that calls for a rejuvenation."""
@@ -132,33 +133,27 @@ class Ibis(Sampler):
         low = np.flatnonzero(ess < self._threshold)
         calm = int(low[0]) if len(low) else end - begin
         total = np.add.reduce(np.vstack([system.log_likelihood, increments[:calm]]))
-        evidence = self._log_evidence_at_resampling + log_means[:calm]
-        self.trace = self.trace.extended(ess[:calm], evidence)
-        self.sample = begin + calm
+        evidence = self.state.log_evidence_at_resampling + log_means[:calm]
+        trace = self.state.trace.extended(ess[:calm], evidence)
         whole = begin + calm == end
         if not whole:
             crossing = begin + calm + 1
             if crossing < end:
                 state, _ = likelihood.advance(values, system.state, begin, crossing)
-        self.system = replace(
+        system = replace(
             system,
             log_weights=weights[calm],
             log_likelihood=total,
             log_increment=np.zeros(len(system)) if whole else increments[calm],
             state=state,
         )
+        self._change(system=system, sample=begin + calm, trace=trace)
         if not whole:
-            self._ess_before = float(ess[calm])
+            self._change(ess_before=float(ess[calm]))
             self._begin_bridge()
 
     def _assimilate_increment(self) -> None:
-        """Add the log increment to the log-likelihood, and advance by one sample."""
-        self.trace = self.trace.extended(
-            np.array([self._ess_before]), np.array([self.log_evidence])
-        )
-        self.system = replace(
-            self.system,
-            log_likelihood=self.system.log_likelihood + self.system.log_increment,
-            log_increment=np.zeros(len(self.system)),
-        )
-        self.sample += 1
+        """Add the log increment to the log-likelihood, and count its sample."""
+        ends = np.array([self.state.ess_before]), np.array([self.log_evidence])
+        self._add_increment()
+        self._change(sample=self.sample + 1, trace=self.state.trace.extended(*ends))

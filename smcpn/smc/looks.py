@@ -137,11 +137,11 @@ def _looked(sampler: Sampler, searches: Searches, rng: np.random.Generator) -> L
         return Look()
     both = _with_particles(near, system)
     anew = _drawn(sampler, both, rng)
-    if not anew.pareto_k <= limit:
+    if not anew.state.pareto_k <= limit:
         anew = _drawn(sampler, replace(both, width=WIDER), rng)
     if not _lacks(sampler, near, anew):
         return Look()
-    if not anew.pareto_k <= limit:
+    if not anew.state.pareto_k <= limit:
         return Look(missed=float(near.modes.ends[0]))
     evidence = sampler.log_evidence
     anew.run()

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.weights import weigh
+from smcpn.codegen.update import weigh
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import (
     DifferentiableLikelihood,
@@ -24,6 +24,7 @@ from smcpn.likelihood.contract import (
 )
 from smcpn.model.prior import Prior
 from smcpn.smc.keyed import NO_KEYS, stepwise, whole
+from smcpn.stored import Bounds, Shaped, Stored, any_number, counts, finite, log_densities
 
 Array = NDArray[np.float64]
 
@@ -62,7 +63,7 @@ def effective_sample_size(log_weights: Array) -> Array:
 def ess_and_log_mean(log_weights: Array) -> tuple[Array, Array]:
     """`effective_sample_size` and `log_mean_exp`, with one exponential for both.
 
-    Compiled, as they are for one sample of a stream (`smcpn.codegen.weights`).
+    Compiled, as they are for one sample of a stream (`smcpn.codegen.update`).
     """
     shape = log_weights.shape
     ess, log_mean = weigh(log_weights.reshape(-1, shape[-1]))
@@ -97,7 +98,7 @@ def accumulated(log_weights: Array, increments: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class ParticleSystem:
+class ParticleSystem(Stored):
     """N weighted parameter vectors with all that depends on them.
 
     Attributes
@@ -123,15 +124,17 @@ class ParticleSystem:
         Of the random numbers with which the likelihood is estimated; B = 0 where it is exact.
     """
 
-    theta: Array
-    log_weights: Array
-    log_prior: Array
-    log_likelihood: Array
-    log_increment: Array
-    state: Array
-    ancestor: NDArray[np.int64]
-    lineage: NDArray[np.int64]
-    keys: Keys = field(default_factory=lambda: NO_KEYS)
+    theta: Annotated[Array, finite("N", "d")]
+    log_weights: Annotated[Array, log_densities("N")]
+    log_prior: Annotated[Array, log_densities("N")]
+    log_likelihood: Annotated[Array, log_densities("N")]
+    log_increment: Annotated[Array, log_densities("N")]
+    state: Annotated[Array, any_number(None, "N")]
+    ancestor: Annotated[NDArray[np.int64], counts("N", below="N")]
+    lineage: Annotated[NDArray[np.int64], counts("N", below="N")]
+    keys: Annotated[Keys, Shaped("u8", ("N", None), Bounds(0))] = field(
+        default_factory=lambda: NO_KEYS
+    )
 
     def __post_init__(self) -> None:
         if self.keys is NO_KEYS:

@@ -25,6 +25,7 @@ from smcpn.smc.mixing import MUCH_UNMOVED, unmoved_share
 from smcpn.smc.particles import ParticleSystem, Target
 from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.resampling import Resample
+from smcpn.stored import Line, Number, Share, Stored, Whole, number
 
 Array = NDArray[np.float64]
 
@@ -67,7 +68,7 @@ class MoveSettings:
 
 
 @dataclass(frozen=True)
-class Rejuvenation:
+class Rejuvenation(Stored):
     """Record of one rejuvenation: sizes, moves, acceptance, evidence.
 
     Attributes
@@ -127,30 +128,30 @@ class Rejuvenation:
         could not be given back to them; NaN without.
     """
 
-    sample: int
-    exponent: float
-    ess: float
-    acceptance: float
-    moves: int
-    evaluations: int
-    seconds: float
-    ess_after: float = float("nan")
-    proposal: str = DefensiveGaussian.name
-    accepted: int = 0
-    increments: int = 0
-    diverged: int = 0
-    log_pair_ratio: float = 0.0
+    sample: Annotated[Whole, number(0, "T")]
+    exponent: Share
+    ess: Annotated[float, number(0.0, "N")]
+    acceptance: Share
+    moves: Whole
+    evaluations: Whole
+    seconds: Annotated[float, number(0.0)]
+    ess_after: Annotated[float, number(0.0, "N", missing=True)] = float("nan")
+    proposal: Line = DefensiveGaussian.name
+    accepted: Whole = 0
+    increments: Whole = 0
+    diverged: Whole = 0
+    log_pair_ratio: Number = 0.0
     evidence: EvidenceEstimate = field(default_factory=EvidenceEstimate)
-    ancestors: int = 0
-    lineages: int = 0
-    unmoved: float = 0.0
-    state_particles: int = 0
-    gradients: int = 0
-    step: float = 0.0
-    time: float = 0.0
-    chains: int = 0
-    start_correlation: float = 0.0
-    efficiency: float = float("nan")
+    ancestors: Annotated[Whole, number(0, "N")] = 0
+    lineages: Annotated[Whole, number(0, "N")] = 0
+    unmoved: Share = 0.0
+    state_particles: Whole = 0
+    gradients: Whole = 0
+    step: Annotated[float, number(0.0)] = 0.0
+    time: Annotated[float, number(0.0)] = 0.0
+    chains: Annotated[Whole, number(0, "N")] = 0
+    start_correlation: Share = 0.0
+    efficiency: Annotated[float, number(0.0, missing=True)] = float("nan")
     missed: float = float("nan")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +18,20 @@ from smcpn.smc.proposals import weighted_moments
 from smcpn.smc.rejuvenation import Rejuvenation
 from smcpn.smc.sampler import Sampler
 from smcpn.smc.trace import Trace
+from smcpn.stored import HIGHEST_LOG_DENSITY, Line, Stored, counts, finite, log_densities
 
 Array = NDArray[np.float64]
 
 HIGH_R_HAT = 1.05
 """Vehtari et al. (2021) ask for 1.01 of chains; populations of 1000 draws differ by more."""
 
+HIGHEST_R_HAT = 1e200
+"""More than populations have of which each is a single point."""
+LOG_EVIDENCES = partial(finite, least=-HIGHEST_LOG_DENSITY, most=HIGHEST_LOG_DENSITY, missing=True)
+
 
 @dataclass(frozen=True)
-class Populations:
+class Populations(Stored):
     """R populations of N particles as one weighted sample.
 
     Attributes
@@ -52,20 +59,20 @@ class Populations:
         One sentence for each kind of symptom, see `diagnose`.
     """
 
-    theta: Array
-    log_weights: Array
-    log_likelihood: Array
-    ancestor: NDArray[np.int64]
-    replicate: NDArray[np.int64]
+    theta: Annotated[Array, finite("N", "d")]
+    log_weights: Annotated[Array, log_densities("N")]
+    log_likelihood: Annotated[Array, log_densities("N")]
+    ancestor: Annotated[NDArray[np.int64], counts(None)]
+    replicate: Annotated[NDArray[np.int64], counts(None, most="N")]
     log_evidence: float
     log_evidence_se: float
-    log_evidences: Array
-    path_samples: NDArray[np.int64]
-    ess_path: Array
-    log_evidence_path: Array
+    log_evidences: Annotated[Array, LOG_EVIDENCES(None)]
+    path_samples: Annotated[NDArray[np.int64], counts("K", most="T", rising=True)]
+    ess_path: Annotated[Array, finite("K", least=0.0, most="N", missing=True)]
+    log_evidence_path: Annotated[Array, LOG_EVIDENCES("K")]
     rejuvenations: tuple[Rejuvenation, ...]
-    r_hat: Array
-    warnings: tuple[str, ...]
+    r_hat: Annotated[Array, finite("d", least=0.0, most=HIGHEST_R_HAT, missing=True)]
+    warnings: tuple[Line, ...]
 
     @property
     def ess(self) -> float:
@@ -116,7 +123,7 @@ def combine(samplers: Sequence[Sampler]) -> Populations:
 
 def common_traces(samplers: Sequence[Sampler]) -> list[Trace]:
     """Return the traces of populations; their ends, where some know more samples than others."""
-    traces = [sampler.trace for sampler in samplers]
+    traces = [sampler.state.trace for sampler in samplers]
     if all(np.array_equal(trace.samples, traces[0].samples) for trace in traces):
         return traces
     return [Trace.of_end(trace.length, *trace.last) for trace in traces]
@@ -126,7 +133,8 @@ def _diagnose(samplers: Sequence[Sampler], scale: Array) -> dict[str, str]:
     found: dict[str, str] = {}
     for sampler in samplers:
         found = diagnose(sampler.rejuvenations) | diagnose_particles(sampler.system) | found
-    noisiest = max(samplers, key=lambda sampler: np.nan_to_num(sampler.estimate_variance))
+    states = [sampler.state for sampler in samplers]
+    noisiest = max(states, key=lambda state: np.nan_to_num(state.estimate_variance))
     if noisiest.estimate_variance > HIGH_VARIANCE:
         found["estimate"] = (
             f"with state_particles={noisiest.state_particles} the estimated log-likelihood has a "

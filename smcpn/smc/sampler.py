@@ -49,6 +49,7 @@ from smcpn.smc.particles import (
 )
 from smcpn.smc.rejuvenation import Rejuvenation, chains_of, growth
 from smcpn.smc.resampling import Resample, systematic
+from smcpn.smc.state import RandomState, SamplerState
 from smcpn.smc.trace import Trace
 
 Array = NDArray[np.float64]
@@ -110,104 +111,18 @@ class Progress:
     workers: str = ""
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """The state of a sampler between two parts: all but its prior, likelihood and settings.
-
-    Attributes
-    ----------
-    system : ParticleSystem
-    sample : int
-        Number of samples assimilated whole.
-    exponent : float or None
-        Power of the likelihood increment that is assimilated, between two parts of a sample.
-    trace : Trace
-    rejuvenations : tuple of Rejuvenation
-    ess_before : float
-        Effective sample size at that sample, had it been assimilated whole.
-    log_evidence_at_resampling, variance_at_start, unrelated_at_start : float
-        The account of the evidence, see `smcpn.smc.evidence`.
-    log_pair_ratios : tuple of float
-    factors : tuple of float
-        Factors on the diffusion so far, on a path that lowers it.
-    refining : bool
-        Whether the increment is that to a finer likelihood of the same samples.
-    pareto_k : float
-        See `Sampler`.
-    state_particles : int
-        Of each filter of an estimated likelihood; 0 for an exact one.
-    look_ahead : bool
-        Whether these filters look ahead.
-    log_floor : float
-        See `Sampler`.
-    estimate_variance : float
-        See `Sampler`.
-    random_state : dict
-        Of the bit generator, as numpy gives it.
-    """
-
-    system: ParticleSystem
-    sample: int
-    exponent: float | None
-    trace: Trace
-    rejuvenations: tuple[Rejuvenation, ...]
-    ess_before: float
-    log_evidence_at_resampling: float
-    variance_at_start: float
-    unrelated_at_start: float
-    log_pair_ratios: tuple[float, ...]
-    factors: tuple[float, ...]
-    refining: bool
-    pareto_k: float
-    state_particles: int
-    look_ahead: bool
-    log_floor: float
-    estimate_variance: float
-    random_state: dict[str, Any]
-
-    def without_part(self) -> Snapshot:
-        """Return the state weighed by whole samples, without the part of one that is under way."""
-        if self.exponent is None or self.refining:
-            return self
-        system, n = self.system, len(self.system)
-        alive = np.isfinite(system.log_weights)
-        with np.errstate(invalid="ignore"):
-            without = system.log_weights - tempered(system.log_increment, self.exponent)
-        weights = np.where(alive, without, -np.inf)
-        whole = replace(system, log_weights=weights, log_increment=np.zeros(n))
-        return replace(self, system=whole, exponent=None)
-
-
 class Sampler(ABC):
     """A population of particles, moved from the prior, or another start, to the posterior.
 
     It goes in parts: a block of samples, or one exponent of the next one with its rejuvenation.
-    Between parts a `snapshot` holds its state.
+    Between parts a `snapshot` has all that it goes on from.
 
     Attributes
     ----------
-    system : ParticleSystem
-        The posterior given the samples so far.
-    sample : int
-        Number of samples assimilated.
-    exponent : float or None
-        Power of the likelihood increment that is assimilated, between two parts of a sample.
-    factors : list of float
-        Factors on the diffusion so far, on a path that lowers it.
+    state : SamplerState
+        Replaced in every part; only the random generator goes on in place.
     finer : Likelihood, EstimatedLikelihood or None
         The one that the population is carried over to, between `refine` and the end of that.
-    log_floor : float
-        Logarithm of what was added to an approximate likelihood on the way from it to an estimate,
-        see `smcpn.smc.estimation`; nan before, and for a run without.
-    estimate_variance : float
-        Variance of an estimated log-likelihood at the mean of the particles, as last measured.
-        Nan before.
-    pareto_k : float
-        Shape of the tail of the weights that led from another start than the prior to the
-        posterior; nan before they are known, and for a run from the prior.
-    rejuvenations : list of Rejuvenation
-    trace : Trace
-        Effective sample size before a rejuvenation and log p(y_0, ..., y_t), after each sample.
     """
 
     takes_start: ClassVar[bool] = False
@@ -227,29 +142,23 @@ class Sampler(ABC):
                 "start is given, but only method='tempering' can begin elsewhere than at the "
                 "prior: choose that method, or leave start out"
             )
-        self.prior, self.likelihood, self.settings, self._rng = prior, likelihood, settings, rng
+        self.prior, self.settings, self._rng = prior, settings, rng
         begin: Start = prior if settings.start is None else settings.start
         theta = begin.sample(rng, settings.particles)
         n = len(theta)
-        self.system = ParticleSystem(
+        nothing, itself = np.zeros(n), np.arange(n)
+        system = ParticleSystem(
             theta=theta,
-            log_weights=np.zeros(n),
+            log_weights=nothing,
             log_prior=begin.log_density(theta),
-            log_likelihood=np.zeros(n),
-            log_increment=np.zeros(n),
+            log_likelihood=nothing,
+            log_increment=nothing,
             state=likelihood.start(prior.natural(theta)),
-            ancestor=np.arange(n),
-            lineage=np.arange(n),
+            ancestor=itself,
+            lineage=itself,
         )
-        self.sample = 0
-        self.exponent: float | None = None
-        self.factors: list[float] = []
-        self.finer: AnyLikelihood | None = None
-        self.pareto_k, self.log_floor, self.estimate_variance = (float("nan"),) * 3
-        self.rejuvenations: list[Rejuvenation] = []
-        self.trace = Trace.empty()
-        self._ess_before = float("nan")
-        self._log_evidence_at_resampling = 0.0
+        self.state = SamplerState(system, RandomState.of(rng))
+        self._use(likelihood)
         self._begin_ancestry(0.0)
 
     @classmethod
@@ -258,37 +167,61 @@ class Sampler(ABC):
         prior: Prior,
         likelihood: AnyLikelihood,
         settings: Settings,
-        snapshot: Snapshot,
+        state: SamplerState,
         finer: AnyLikelihood | None = None,
     ) -> Self:
         """Return the sampler of a `snapshot`; continued, it ends in the same bytes.
 
         ``finer`` is what it is being carried over to, where it is.
         """
-        if snapshot.system.theta.shape != (settings.particles, len(prior)):
+        if state.system.theta.shape != (settings.particles, len(prior)):
             raise InputError(
-                f"a population has {snapshot.system.theta.shape} numbers, not those of "
+                f"a population has {state.system.theta.shape} numbers, not those of "
                 f"{settings.particles} particles and {len(prior)} parameters: begin anew"
             )
         sampler = cls.__new__(cls)
-        sampler.prior, sampler.likelihood, sampler.settings = prior, likelihood, settings
-        bits: Any = np.random.PCG64()
-        bits.state = snapshot.random_state
-        sampler._rng = np.random.Generator(bits)
-        sampler.system, sampler.sample = snapshot.system, snapshot.sample
-        sampler.exponent, sampler.trace = snapshot.exponent, snapshot.trace
-        sampler.rejuvenations = list(snapshot.rejuvenations)
-        sampler._ess_before = snapshot.ess_before
-        sampler._log_evidence_at_resampling = snapshot.log_evidence_at_resampling
-        sampler._variance_at_start = snapshot.variance_at_start
-        sampler._unrelated_at_start = snapshot.unrelated_at_start
-        sampler._log_pair_ratios = list(snapshot.log_pair_ratios)
-        sampler.factors = list(snapshot.factors)
-        sampler.finer = finer if snapshot.refining else None
-        sampler.pareto_k, sampler.log_floor = snapshot.pareto_k, snapshot.log_floor
-        sampler.estimate_variance = snapshot.estimate_variance
+        sampler.prior, sampler.settings = prior, settings
+        sampler._rng, sampler.state = state.random_state.generator(), state
+        sampler._use(likelihood, finer if state.refining else None)
         sampler._require_keys()
         return sampler
+
+    def snapshot(self) -> SamplerState:
+        """Return the state with that of the random generator, from which `resumed` continues."""
+        return replace(self.state, random_state=RandomState.of(self._rng))
+
+    def _change(self, **fields: Any) -> None:
+        """Replace fields of the state."""
+        self.state = replace(self.state, **fields)
+
+    def _change_system(self, **columns: Any) -> None:
+        """Replace what particles have."""
+        self._change(system=replace(self.system, **columns))
+
+    def _use(self, likelihood: AnyLikelihood, finer: AnyLikelihood | None = None) -> None:
+        """Put a likelihood in force, and the finer one that the population is carried over to."""
+        self.likelihood, self.finer = likelihood, finer
+        estimate = self.estimate
+        self._change(
+            refining=finer is not None,
+            state_particles=0 if estimate is None else estimate.state_particles,
+            look_ahead=estimate is not None and estimate.look_ahead,
+        )
+
+    @property
+    def system(self) -> ParticleSystem:
+        """The particles: the posterior given the samples so far."""
+        return self.state.system
+
+    @property
+    def sample(self) -> int:
+        """Number of samples assimilated whole."""
+        return self.state.sample
+
+    @property
+    def rejuvenations(self) -> tuple[Rejuvenation, ...]:
+        """Rejuvenations so far."""
+        return self.state.rejuvenations
 
     def _require_keys(self) -> None:
         """Refuse particles whose keys do not fit the likelihood.
@@ -312,29 +245,6 @@ class Sampler(ABC):
         """Samples whose keys have been drawn at least."""
         return self.sample
 
-    def snapshot(self) -> Snapshot:
-        """Return an immutable copy of the state, from which `resumed` continues."""
-        return Snapshot(
-            system=self.system,
-            sample=self.sample,
-            exponent=self.exponent,
-            trace=self.trace,
-            rejuvenations=tuple(self.rejuvenations),
-            ess_before=self._ess_before,
-            log_evidence_at_resampling=self._log_evidence_at_resampling,
-            variance_at_start=self._variance_at_start,
-            unrelated_at_start=self._unrelated_at_start,
-            log_pair_ratios=tuple(self._log_pair_ratios),
-            factors=tuple(self.factors),
-            refining=self.finer is not None,
-            pareto_k=self.pareto_k,
-            state_particles=self.state_particles,
-            look_ahead=self.estimate is not None and self.estimate.look_ahead,
-            log_floor=self.log_floor,
-            estimate_variance=self.estimate_variance,
-            random_state=dict(self._rng.bit_generator.state),
-        )
-
     @abstractmethod
     def advance(self, last: int) -> None:
         """Compute the next part on the way to sample ``last``."""
@@ -353,9 +263,9 @@ class Sampler(ABC):
         """
         theta, keys = self.system.theta[index], self.system.keys[index]
         if self.finer is not None:
-            system = self._between(self.finer).evaluate(theta, keys)
+            system = self._between().evaluate(theta, keys)
             return system.state, system.log_likelihood, system.log_increment
-        if np.isnan(self.log_floor):
+        if np.isnan(self.state.log_floor):
             return self._recomputed(index)
         values = self.prior.natural(theta)
         state, log_likelihood = whole(self.likelihood, keys).evaluate(values, self.sample)
@@ -366,11 +276,6 @@ class Sampler(ABC):
         """The estimated likelihood in use; None where it is exact."""
         found = self.likelihood if self.finer is None else self.finer
         return found if isinstance(found, EstimatedLikelihood) else None
-
-    @property
-    def state_particles(self) -> int:
-        """Number of state particles of `estimate`; 0 without one."""
-        return 0 if self.estimate is None else self.estimate.state_particles
 
     def compared(self, finer: Likelihood, index: Any = slice(None)) -> ParticleSystem:
         """Particles with the log ratio of a finer likelihood to theirs as the log increment.
@@ -398,7 +303,8 @@ class Sampler(ABC):
         compared : ParticleSystem
             What `compared` returned for it.
         """
-        self.finer, self.system = finer, compared
+        self._use(self.likelihood, finer)
+        self._change(system=compared)
         self._begin_bridge()
 
     def begin_estimate(self, estimate: EstimatedLikelihood) -> None:
@@ -408,44 +314,57 @@ class Sampler(ABC):
         """
         evidence = EvidenceEstimate(self.log_evidence, self._evidence_variance())
         mixed = with_prior_share(self.system, self.prior, self._log_likelihood, self._rng)
-        self.log_floor = evidence.log + float(np.log(mixed.share) - np.log1p(-mixed.share))
         estimate = estimate.with_state_particles(self.settings.state_particles or FIRST)
-        self.finer = self._suited(estimate)
-        self.system = replace(
-            mixed.system,
-            keys=fresh_keys(self._rng, len(mixed.system), estimate.n_keys(self.sample)),
+        self._use(self.likelihood, self._suited(estimate))
+        self._change(
+            system=replace(
+                mixed.system,
+                keys=fresh_keys(self._rng, len(mixed.system), estimate.n_keys(self.sample)),
+            ),
+            log_floor=evidence.log + float(np.log(mixed.share) - np.log1p(-mixed.share)),
+            log_evidence_at_resampling=evidence.log - float(np.log1p(-mixed.share)),
         )
-        self._measure(self._between(self.finer))
-        found = self._between(self.finer).evaluate(self.system.theta, self.system.keys)
-        self.system = replace(
-            self.system,
+        self._measure(self._between())
+        found = self._between().evaluate(self.system.theta, self.system.keys)
+        self._change_system(
             log_likelihood=found.log_likelihood,
             log_increment=found.log_increment,
             state=found.state,
         )
-        self._log_evidence_at_resampling = evidence.log - float(np.log1p(-mixed.share))
         self._begin_ancestry(evidence.variance)
         self._begin_bridge()
 
     def cross_refinement(self) -> None:
         """Compute the next part on the way to the finer likelihood."""
         assert self.finer is not None
-        if not self._cross(self._between(self.finer)):
+        if not self._cross(self._between()):
             return
-        self.likelihood, self.finer = self.finer, None
-        self.system = replace(
-            self.system,
-            log_likelihood=self.system.log_likelihood + self.system.log_increment,
-            log_increment=np.zeros(len(self.system)),
-        )
-        self.trace = self.trace.corrected(self.log_evidence)
+        self._use(self.finer)
+        self._add_increment()
+        self._change(trace=self.state.trace.corrected(self.log_evidence))
 
-    def _between(self, finer: AnyLikelihood) -> RefinementTarget:
-        floor = -np.inf if np.isnan(self.log_floor) else self.log_floor
-        coarse = cast(Likelihood, self.likelihood)
+    def _add_increment(self) -> None:
+        """Add the log increment to the log-likelihood."""
+        system = self.system
+        self._change_system(
+            log_likelihood=system.log_likelihood + system.log_increment,
+            log_increment=np.zeros(len(system)),
+        )
+
+    def _end(self) -> None:
+        """Have all samples count at once."""
+        samples = self.likelihood.n_samples
+        trace = Trace.of_end(samples, self.system.ess, self.log_evidence)
+        self._change(sample=samples, trace=trace)
+
+    def _between(self) -> RefinementTarget:
+        """The target on the way to the finer likelihood."""
+        assert self.finer is not None
+        state, coarse = self.state, cast(Likelihood, self.likelihood)
+        floor = -np.inf if np.isnan(state.log_floor) else state.log_floor
         return RefinementTarget(
-            self.prior, coarse, self.sample, self.exponent or 0.0, finer, floor
-        )  # fmt: skip
+            self.prior, coarse, state.sample, state.exponent or 0.0, self.finer, floor
+        )
 
     def _log_likelihood(self, theta: Array) -> Array:
         """Exact log-likelihood of parameters (n, d), given the samples so far."""
@@ -461,19 +380,18 @@ class Sampler(ABC):
         if self.finer is not None:
             target, most = replace(target, exponent=1.0), MOST_CARRIED
         if self.settings.state_particles is None:
-            estimate, self.estimate_variance = enough(
-                target, estimate, self.system, self._rng, most
-            )
+            estimate, variance = enough(target, estimate, self.system, self._rng, most)
             self._put(estimate)
         else:
-            self.estimate_variance = variance_at_mean(target, self.system, self._rng)
+            variance = variance_at_mean(target, self.system, self._rng)
+        self._change(estimate_variance=variance)
 
     def _put(self, estimate: EstimatedLikelihood) -> None:
         """Put an estimate in force."""
         if self.finer is None:
-            self.likelihood = estimate
+            self._use(estimate)
         else:
-            self.finer = estimate
+            self._use(self.likelihood, estimate)
 
     def _suited(self, estimate: EstimatedLikelihood) -> EstimatedLikelihood:
         """The filters that estimate better at particles as they are now."""
@@ -500,7 +418,7 @@ class Sampler(ABC):
         if as_before and after.state_particles == before.state_particles:
             return target
         larger = target.with_estimate(after)
-        self.system = exchanged(self.system, target, larger, self._rng)
+        self._change(system=exchanged(self.system, target, larger, self._rng))
         self._check_alive()
         _log.info("%d state particles", after.state_particles)
         return larger
@@ -515,17 +433,16 @@ class Sampler(ABC):
         missed : float
             Log posterior of what was lost and cannot be had; else nan.
         """
-        self.rejuvenations = [replace(one, missed=float("nan")) for one in self.rejuvenations]
-        self.rejuvenations[-1] = replace(self.rejuvenations[-1], missed=missed)
+        before = [replace(one, missed=float("nan")) for one in self.rejuvenations]
+        before[-1] = replace(before[-1], missed=missed)
+        made = [] if anew is None else anew.rejuvenations
+        self._change(rejuvenations=(*before, *(replace(one, sample=self.sample) for one in made)))
         if anew is None:
             return
-        self.rejuvenations += [replace(one, sample=self.sample) for one in anew.rejuvenations]
-        variance, self.system = anew.log_evidence_se**2, anew.system
-        self._log_evidence_at_resampling = anew.log_evidence - float(
-            log_mean_exp(anew.system.log_weights)
-        )
-        self._begin_ancestry(variance)
-        self.trace = self.trace.corrected(self.log_evidence)
+        evidence = anew.log_evidence - float(log_mean_exp(anew.system.log_weights))
+        self._change(system=anew.system, log_evidence_at_resampling=evidence)
+        self._begin_ancestry(anew.log_evidence_se**2)
+        self._change(trace=self.state.trace.corrected(self.log_evidence))
 
     def apart(self) -> np.random.Generator:
         """A generator far from where the sampler's own one is, which stays there."""
@@ -537,13 +454,12 @@ class Sampler(ABC):
         The input near the end of a record changes, for instance, when more of it becomes known.
         """
         state, log_likelihood, log_increment = self.recomputed(slice(None))
-        system, exponent = self.system, self.exponent or 0.0
+        system, exponent = self.system, self.state.exponent or 0.0
         alive = np.isfinite(system.log_weights)
         with np.errstate(invalid="ignore"):
             change = log_likelihood - system.log_likelihood
             change += tempered(log_increment, exponent) - tempered(system.log_increment, exponent)
-        self.system = replace(
-            system,
+        self._change_system(
             log_weights=np.where(alive, system.log_weights + change, -np.inf),
             log_likelihood=log_likelihood,
             log_increment=log_increment,
@@ -563,7 +479,7 @@ class Sampler(ABC):
     @property
     def log_evidence(self) -> float:
         """Log p(y) of the samples assimilated so far."""
-        return self._log_evidence_at_resampling + float(log_mean_exp(self.system.log_weights))
+        return self.state.log_evidence_at_resampling + float(log_mean_exp(self.system.log_weights))
 
     @property
     def log_evidence_se(self) -> float:
@@ -578,20 +494,21 @@ class Sampler(ABC):
     def _begin_bridge(self) -> None:
         """Begin to assimilate the log increment in parts, at exponents from 0 to 1."""
         self._check_alive()
-        self.exponent = 0.0
+        self._change(exponent=0.0)
 
     def _cross(self, target: Target) -> bool:
         """Assimilate one more part of the log increment; return whether that was the last."""
-        assert self.exponent is not None
-        exponent, log_weights = self._next_exponent(self.exponent)
-        self.system = replace(self.system, log_weights=log_weights)
+        before = self.state.exponent
+        assert before is not None
+        exponent, log_weights = self._next_exponent(before)
+        self._change_system(log_weights=log_weights)
         # At the end, where nothing moves them again, copies count once.
         low = self.system.ess < self._threshold or self.system.crowded
-        at_once = self._leaves_approximation and self.exponent == 0.0
+        at_once = self._leaves_approximation and before == 0.0
         if low or exponent < 1.0 or not (at_once or self._weights_tell_error()):
             self._rejuvenate(replace(target, exponent=exponent))
         whole = exponent >= 1.0
-        self.exponent = None if whole else exponent
+        self._change(exponent=None if whole else exponent)
         return whole
 
     def _next_exponent(self, exponent: float) -> tuple[float, Array]:
@@ -614,26 +531,28 @@ class Sampler(ABC):
         by_weights = EvidenceEstimate(self.log_evidence, self._evidence_variance())
         previous = self.rejuvenations[-1] if self.rejuvenations else None
         before, told = self.system, self._weights_tell_error()
-        self.system, record = self.settings.moves.rejuvenate(
+        system, record = self.settings.moves.rejuvenate(
             self.system, target, self._rng, self.settings.resample, previous
         )
-        self.rejuvenations.append(record)
+        self._change(system=system, rejuvenations=(*self.rejuvenations, record))
         _log.info(
             "rejuvenation %d at sample %d: acceptance %.2f, moves %d",
             len(self.rejuvenations), self.sample, record.acceptance, record.moves,
         )  # fmt: skip
         grown = 0.0 if record.chains else growth(before, self.system, record.ess)
-        self._log_evidence_at_resampling = by_weights.log
-        self._log_pair_ratios.append(record.log_pair_ratio)
+        self._change(
+            log_evidence_at_resampling=by_weights.log,
+            log_pair_ratios=(*self.state.log_pair_ratios, record.log_pair_ratio),
+        )
         if np.isfinite(record.evidence.variance):
             whole = told and not grown
             both = pooled([by_weights, record.evidence]) if whole else record.evidence
-            self._log_evidence_at_resampling = both.log
+            self._change(log_evidence_at_resampling=both.log)
             self._begin_ancestry(both.variance)
         elif record.chains:
             self._begin_chains(before, previous, by_weights.variance)
         else:
-            self._variance_at_start += grown**2
+            self._change(variance_at_start=self.state.variance_at_start + grown**2)
 
     def _begin_chains(
         self, before: ParticleSystem, previous: Rejuvenation | None, variance: float
@@ -649,17 +568,21 @@ class Sampler(ABC):
         chain = chains_of(before, previous)
         share = unrelated_share(np.full(len(before), 1.0 / len(before)), chain)
         alone = ancestral_variance(before.weights, chain, share, [])
-        self._variance_at_start = max(0.0, variance - alone)
-        self._unrelated_at_start = share
-        self._log_pair_ratios = self._log_pair_ratios[-1:]
+        self._change(
+            variance_at_start=max(0.0, variance - alone),
+            unrelated_at_start=share,
+            log_pair_ratios=self.state.log_pair_ratios[-1:],
+        )
 
     def _begin_ancestry(self, variance: float) -> None:
         """Restart the estimate of the evidence's variance, from a point where it is known."""
         _, lineage = np.unique(self.system.theta[:, 0], return_inverse=True)
-        self.system = replace(self.system, lineage=lineage)
-        self._variance_at_start = variance
-        self._unrelated_at_start = unrelated_share(self.system.weights, lineage)
-        self._log_pair_ratios: list[float] = []
+        self._change(
+            system=replace(self.system, lineage=lineage),
+            variance_at_start=variance,
+            unrelated_at_start=unrelated_share(self.system.weights, lineage),
+            log_pair_ratios=(),
+        )
 
     def _weights_tell_error(self) -> bool:
         """Whether the weights can tell the error of the evidence; where not, proposals have to.
@@ -673,14 +596,12 @@ class Sampler(ABC):
     @property
     def _leaves_approximation(self) -> bool:
         """Whether it is on the way from an approximate posterior to an estimate."""
-        return self.finer is not None and not np.isnan(self.log_floor)
+        return self.finer is not None and not np.isnan(self.state.log_floor)
 
     def _evidence_variance(self) -> float:
-        return self._variance_at_start + ancestral_variance(
-            self.system.weights,
-            self.system.lineage,
-            self._unrelated_at_start,
-            self._log_pair_ratios,
+        state, system = self.state, self.system
+        return state.variance_at_start + ancestral_variance(
+            system.weights, system.lineage, state.unrelated_at_start, state.log_pair_ratios
         )
 
     def _check_alive(self) -> None:
@@ -706,6 +627,6 @@ class Sampler(ABC):
             n_samples=self.likelihood.n_samples,
             ess=self.system.ess,
             log_evidence=self.log_evidence,
-            rejuvenations=tuple(self.rejuvenations),
+            rejuvenations=self.rejuvenations,
             cost=self.cost,
         )

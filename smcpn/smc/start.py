@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from smcpn.errors import InputError
 from smcpn.model.given_scales import GivenScales, ScaledGaussian
@@ -25,6 +26,7 @@ from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.smc.sampler import Settings
 from smcpn.smc.straightening import Straightening
 from smcpn.smc.tempering import Tempering
+from smcpn.stored import Line, Stored, Unchecked, Whole, finite
 
 Array = NDArray[np.float64]
 
@@ -62,7 +64,46 @@ SCOUTING_MOVES = 10
 
 
 @dataclass(frozen=True)
-class Modes:
+class Mode:
+    """A mode of a posterior, and the Gaussian about it.
+
+    Attributes
+    ----------
+    theta : ndarray, (d,)
+        Unconstrained coordinates.
+    covariance : ndarray, (d, d)
+        Inverse of minus the Hessian of the log density there.
+    log_evidence : float
+        Log of the integral of that Gaussian, scaled to the height of the density.
+    given_scales : ScaledGaussian or None
+        Where scales of the prior are learned, the Gaussian given them; theta and covariance are
+        mean and covariance over the scales then.
+    """
+
+    theta: Array
+    covariance: Array
+    log_evidence: float
+    given_scales: ScaledGaussian | None = None
+
+    @property
+    def factor(self) -> Array:
+        """Lower Cholesky factor of the covariance, (d, d)."""
+        return np.asarray(np.linalg.cholesky(self.covariance), dtype=np.float64)
+
+    def squared_distance(self, theta: Array) -> float:
+        """Squared distance of a point (d,), in standard deviations of the Gaussian."""
+        offset = np.linalg.solve(self.factor, theta - self.theta)
+        return float(offset @ offset)
+
+
+def shares_of(modes: Sequence[Mode]) -> Array:
+    """Return the share of each mode in the sum of their evidences, (K,)."""
+    logs = np.array([mode.log_evidence for mode in modes])
+    return np.asarray(special.softmax(logs), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Modes(Stored):
     """Modes of a density, with the share and the spread of each, in unconstrained coordinates.
 
     Attributes
@@ -94,15 +135,15 @@ class Modes:
         If the arrays do not fit each other.
     """
 
-    shares: Array
-    means: Array
-    factors: Array
-    searches: int
+    shares: Annotated[Array, Unchecked()]
+    means: Annotated[Array, Unchecked()]
+    factors: Annotated[Array, Unchecked()]
+    searches: Whole
     log_evidence: float
-    informations: Array = field(default_factory=lambda: np.empty((0, 0, 0)))
-    pulls: Array = field(default_factory=lambda: np.empty((0, 0)))
-    ends: Array = field(default_factory=lambda: np.empty(0))
-    doubt: str = ""
+    informations: Annotated[Array, Unchecked()] = field(default_factory=lambda: np.empty((0, 0, 0)))
+    pulls: Annotated[Array, Unchecked()] = field(default_factory=lambda: np.empty((0, 0)))
+    ends: Annotated[Array, finite(None)] = field(default_factory=lambda: np.empty(0))
+    doubt: Line = ""
 
     def __post_init__(self) -> None:
         names = ("shares", "means", "factors", "informations", "pulls", "ends")
@@ -130,6 +171,24 @@ class Modes:
             raise InputError("start: give informations and pulls that are finite")
 
     @classmethod
+    def about(
+        cls, modes: Sequence[Mode], searches: int, ends: Sequence[float] = (), doubt: str = ""
+    ) -> Modes:
+        """Return the modes that searches have found, each with its share of the evidence."""
+        scaled = [mode.given_scales.given for mode in modes if mode.given_scales is not None]
+        return cls(
+            shares=shares_of(modes),
+            means=np.stack([mode.theta for mode in modes]),
+            factors=np.stack([mode.factor for mode in modes]),
+            searches=searches,
+            log_evidence=float(np.logaddexp.reduce([mode.log_evidence for mode in modes])),
+            informations=np.array([one.information for one in scaled]),
+            pulls=np.array([one.pull for one in scaled]),
+            ends=np.array(ends),
+            doubt=doubt,
+        )
+
+    @classmethod
     def none(
         cls, searches: int, parameters: int = 0, ends: Sequence[float] = (), doubt: str = ""
     ) -> Modes:
@@ -137,6 +196,10 @@ class Modes:
         least = ends[0] - NARROWEST * parameters if ends else -np.inf
         nothing = np.empty(0), np.empty((0, 0)), np.empty((0, 0, 0))
         return cls(*nothing, searches, least, ends=np.array(ends), doubt=doubt)
+
+    def fits(self, d: int) -> bool:
+        """Whether they are of so many parameters."""
+        return not len(self) or self.means.shape[1] == d
 
     def missed_by(self, log_evidence: float) -> bool:
         """Whether a run that ended with a log-evidence has missed what the searches found."""

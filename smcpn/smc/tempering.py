@@ -28,7 +28,6 @@ from smcpn.smc.particles import (
 )
 from smcpn.smc.psis import k_error, pareto_k
 from smcpn.smc.sampler import Sampler
-from smcpn.smc.trace import Trace
 
 Array = NDArray[np.float64]
 
@@ -68,11 +67,11 @@ class Tempering(Sampler):
 
     def advance(self, last: int) -> None:
         """Evaluate the record, then raise the exponent once; one after the other from a start."""
-        if self.exponent is None:
+        if self.state.exponent is None:
             self._evaluate()
             if self.settings.start is not None:
                 return
-        if self.exponent == 0.0:
+        if self.state.exponent == 0.0:
             self._check_alive()
         whole = self._cross(self._target)
         self._check_spread()
@@ -83,7 +82,7 @@ class Tempering(Sampler):
         """See `Sampler`; draws from a mixture, as long as none has moved, by its components."""
         start, weights = self.settings.start, self.system.log_weights
         # From an approximate posterior on, the variance is that of the path behind it, and more.
-        drawn = not self.rejuvenations and np.isnan(self.log_floor)
+        drawn = not self.rejuvenations and np.isnan(self.state.log_floor)
         known = drawn and bool(np.isfinite(weights).any())
         if known and isinstance(start, MixedStart):
             return stratified_variance(weights, start.memberships(self.system.theta))
@@ -102,7 +101,7 @@ class Tempering(Sampler):
         if not self.rejuvenations or not self._can_renew_evidence:
             return False
         told = any(np.isfinite(record.evidence.variance) for record in self.rejuvenations)
-        return not told and not _variance_exists(self.pareto_k, len(self.system))
+        return not told and not _variance_exists(self.state.pareto_k, len(self.system))
 
     @property
     def _can_renew_evidence(self) -> bool:
@@ -125,11 +124,11 @@ class Tempering(Sampler):
         """See `Sampler.recomputed`."""
         values = self.prior.natural(self.system.theta[index])
         nothing = np.zeros(len(values))
-        if self.exponent is None and self.sample == 0:
+        if self.state.exponent is None and self.sample == 0:
             return self.likelihood.start(values), nothing, nothing
         likelihood = whole(self.likelihood, self.system.keys[index])
         state, log_likelihood = likelihood.evaluate(values, likelihood.n_samples)
-        if self.exponent is None:
+        if self.state.exponent is None:
             return state, finite_or_excluded(log_likelihood), nothing
         return state, nothing, self._target.parts(self.system.theta[index], log_likelihood)[1]
 
@@ -139,21 +138,20 @@ class Tempering(Sampler):
 
     def _evaluate(self) -> None:
         found = self._target.evaluate(self.system.theta, self._record_keys())
-        self.system = replace(
-            self.system,
+        self._change_system(
             log_prior=found.log_prior,
             log_increment=found.log_increment,
             state=found.state,
             keys=found.keys,
         )
         if self.settings.start is not None:
-            self.pareto_k = pareto_k(found.log_increment)
-        self.exponent = 0.0
+            self._change(pareto_k=pareto_k(found.log_increment))
+        self._change(exponent=0.0)
 
     @property
     def _keyed_samples(self) -> int:
         """See `Sampler._keyed_samples`."""
-        return self.sample if self.exponent is None else self.likelihood.n_samples
+        return self.sample if self.state.exponent is None else self.likelihood.n_samples
 
     def _record_keys(self) -> Keys:
         """Keys of the whole record for an estimated likelihood, drawn now; otherwise none."""
@@ -168,14 +166,12 @@ class Tempering(Sampler):
         if self.settings.start is not None:
             log_prior = self.prior.log_density(system.theta)
             log_likelihood = log_likelihood + (system.log_prior - log_prior)
-        self.system = replace(
-            system,
+        self._change_system(
             log_prior=log_prior,
             log_likelihood=log_likelihood,
             log_increment=np.zeros(len(system)),
         )
-        self.sample = self.likelihood.n_samples
-        self.trace = Trace.of_end(self.sample, self.system.ess, self.log_evidence)
+        self._end()
 
 
 def _variance_exists(k: float, n: int) -> bool:
@@ -202,22 +198,22 @@ class DiffusionTempering(Sampler):
 
     def advance(self, last: int) -> None:
         """Compute the next part: assimilate the flat likelihood, or lower the diffusion once."""
-        if not self.factors:
+        if not self.state.factors:
             self._begin()
-        if self.exponent is not None:
-            self._cross(self._target(self.factors[-1]))
+        if self.state.exponent is not None:
+            self._cross(self._target(self.state.factors[-1]))
         else:
             self._lower()
-        if self.exponent is None and self.factors[-1] <= 1.0:
+        if self.state.exponent is None and self.state.factors[-1] <= 1.0:
             self._finish()
 
     def _recomputed(self, index: Any) -> tuple[Array, Array, Array]:
         """See `Sampler.recomputed`."""
         values = self.prior.natural(self.system.theta[index])
         nothing = np.zeros(len(values))
-        if not self.factors:
+        if not self.state.factors:
             return self.likelihood.start(values), nothing, nothing
-        likelihood = self._at(self.factors[-1])
+        likelihood = self._at(self.state.factors[-1])
         state, log_likelihood = likelihood.evaluate(values, likelihood.n_samples)
         whole = finite_or_excluded(log_likelihood)
         return (state, whole, nothing) if self.sample else (state, nothing, whole)
@@ -239,8 +235,8 @@ class DiffusionTempering(Sampler):
 
     def _begin(self) -> None:
         """Begin at the diffusion that makes the likelihood flattest."""
-        factor, self.system = self._flattest()
-        self.factors.append(factor)
+        factor, system = self._flattest()
+        self._change(system=system, factors=(factor,))
         self._begin_bridge()
 
     def _flattest(self) -> tuple[float, ParticleSystem]:
@@ -261,9 +257,8 @@ class DiffusionTempering(Sampler):
 
     def _lower(self) -> None:
         """Lower the factor as far as the effective sample size allows, and rejuvenate there."""
-        factor, reweighted = self._next(self.factors[-1])
-        self.factors.append(factor)
-        self.system = reweighted
+        factor, reweighted = self._next(self.state.factors[-1])
+        self._change(system=reweighted, factors=(*self.state.factors, factor))
         self._check_alive()
         if self.system.ess < self._threshold * (1.0 + SLACK):
             self._rejuvenate(replace(self._target(factor), exponent=1.0))
@@ -309,11 +304,8 @@ class DiffusionTempering(Sampler):
         return RecordTarget(self.prior, self._at(factor), 0, 0.0)
 
     def _finish(self) -> None:
-        samples = self.likelihood.n_samples
-        self.system = replace(
-            self.system,
-            log_likelihood=self.system.log_increment,
-            log_increment=np.zeros(len(self.system)),
+        system = self.system
+        self._change_system(
+            log_likelihood=system.log_increment, log_increment=np.zeros(len(system))
         )
-        self.sample = samples
-        self.trace = Trace.of_end(samples, self.system.ess, self.log_evidence)
+        self._end()

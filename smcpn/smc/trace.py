@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+
+from smcpn.stored import Stored, Whole, finite, number
 
 Array = NDArray[np.float64]
 
@@ -15,7 +18,7 @@ TRACED = 4096
 
 
 @dataclass(frozen=True)
-class Trace:
+class Trace(Stored):
     """Effective sample size and log-evidence after every ``stride``-th sample, and after the last.
 
     The stride doubles whenever more than 4096 samples would be kept. What is kept depends on the
@@ -35,11 +38,11 @@ class Trace:
         The first sample after which they are known.
     """
 
-    length: int
-    stride: int
-    kept: Array
-    last: Array
-    first: int = 0
+    length: Annotated[Whole, number(0, "T")]
+    stride: Annotated[Whole, number(1)]
+    kept: Annotated[Array, finite(None, 2, missing=True)]
+    last: Annotated[Array, finite(2, missing=True)]
+    first: Annotated[Whole, number(0, "T")] = 0
 
     @classmethod
     def empty(cls) -> Trace:

@@ -9,21 +9,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import smcpn
-from smcpn.checkpoint import model_fingerprint, problem_document, restored_problem
-from smcpn.checkpoint.documents import parsed
-from smcpn.checkpoint.functions import FunctionDocument, function_document, restored_function
+from smcpn.checkpoint import model_fingerprint
+from smcpn.checkpoint.codec import read_again
+from smcpn.checkpoint.functions import restored_function, stored_function
 from smcpn.errors import InputError, NotStorableError
 from smcpn.functions.spline import Spline
+from tests.checkpoint.changed import document_of, problem_of
 from tests.checkpoint.closures import FRICTION, closure_problem
 
 PROBLEM = closure_problem()
-DOCUMENT, ARRAYS = problem_document(PROBLEM)
+DOCUMENT, ARRAYS = document_of(PROBLEM)
 
 
 def restored(change=lambda document: None):
     document = json.loads(json.dumps(DOCUMENT))
     change(document)
-    return restored_problem(document, ARRAYS, PROBLEM.records)
+    return problem_of(document, ARRAYS, PROBLEM.records)
 
 
 def test_function_and_places_come_back():
@@ -122,7 +123,7 @@ def test_a_function_of_the_users_own_is_refused():
     with pytest.raises(
         NotStorableError, match=r"'f' is a Straight that no file can hold: make it by spline"
     ):
-        function_document("f", own)
+        stored_function("f", own)
 
 
 @pytest.mark.parametrize(
@@ -136,8 +137,7 @@ def test_a_function_of_the_users_own_is_refused():
     ids=lambda function: type(function).__name__,
 )
 def test_functions_round_trip(function):
-    document = json.loads(json.dumps(function_document("f", function)))
-    assert restored_function(parsed(FunctionDocument, document)) == function
+    assert restored_function(read_again(stored_function("f", function))) == function
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 `benchmarks.attack.files_mutated` changes ten thousand at random.
 """
 
-import io
 import json
 import os
 import warnings
@@ -13,11 +12,11 @@ import numpy as np
 import pytest
 
 import smcpn
-from smcpn.checkpoint.codec import read_run
-from smcpn.checkpoint.container import HEADER_BYTES, RECORDS, RUN, STREAM, _header
-from smcpn.checkpoint.documents import Document, loaded, parsed
+from smcpn.checkpoint.container import RECORDS, RUN, STREAM
 from smcpn.checkpoint.inspection import inspect
 from smcpn.checkpoint.records import read_records
+from smcpn.checkpoint.run import read_run
+from tests.checkpoint.changed import changed, entry, number, put, text
 from tests.models import oscillator_problem, oscillator_record
 
 RECORD = oscillator_record(samples=40)
@@ -41,13 +40,6 @@ def files(tmp_path_factory):
     }
 
 
-def changed(kind, content, change):
-    body = io.BytesIO(content[HEADER_BYTES:])
-    with h5py.File(body, "r+", libver="earliest") as file:
-        change(file)
-    return _header(kind, body.getvalue()) + body.getvalue()
-
-
 def opened(path):
     for way in (inspect, smcpn.load, lambda p: smcpn.resume(p, progress=False)):
         with pytest.raises(smcpn.InputError) as caught:
@@ -56,48 +48,21 @@ def opened(path):
         assert str(path) in str(caught.value)
 
 
-def number(name, place, value):
-    def change(file):
-        file[name][place] = value
-
-    return change
-
-
-def attribute(name, label, value):
-    def change(file):
-        file[name].attrs[label] = value
-
-    return change
-
-
-def entry(document, *keys, value):
-    def change(file):
-        held = json.loads(file[f"documents/{document}"][()])
-        inner = held
-        for key in keys[:-1]:
-            inner = inner[key]
-        inner[keys[-1]] = value
-        put(file, f"documents/{document}", np.bytes_(json.dumps(held).encode()))
-
-    return change
-
-
-def put(file, name, value):
-    if name in file:
-        del file[name]
-    file[name] = value
-
-
 def generator(**changes):
     def change(file):
-        attributes = file["populations/0"].attrs
-        state = json.loads(attributes["random_state"]) | changes
-        attributes["random_state"] = np.bytes_(json.dumps(state).encode())
+        held = json.loads(file["run/fields"][()])
+        held["samplers"][0]["random_state"] |= changes
+        put("run/fields", text(held))(file)
 
     return change
 
 
-P = "populations/0/particles"
+def of_sampler(*keys, value):
+    return entry("run", "samplers", 0, *keys, value=value)
+
+
+P = "run/samplers/0/system"
+Q = "stream/population/system"
 CHANGES = {
     "theta is NaN": number(f"{P}/theta", (7, 0), np.nan),
     "weight is infinite": number(f"{P}/log_weights", 3, np.inf),
@@ -105,26 +70,25 @@ CHANGES = {
     "likelihood is NaN": number(f"{P}/log_likelihood", 3, np.nan),
     "ancestor is none": number(f"{P}/ancestor", 0, 30),
     "lineage is negative": number(f"{P}/lineage", 0, -1),
-    "keys of an exact likelihood": lambda f: put(f, f"{P}/keys", np.zeros((30, 2), "u8")),
-    "keys are signed": lambda f: put(f, f"{P}/keys", np.zeros((30, 0), "i8")),
-    "keys are of fewer": lambda f: put(f, f"{P}/keys", np.zeros((29, 0), "u8")),
-    "state particles of an exact one": attribute("populations/0", "state_particles", 32),
-    "state particles are negative": attribute("populations/0", "state_particles", -32),
-    "floor is infinite": attribute("populations/0", "log_floor", np.inf),
-    "state has other particles": lambda f: put(f, f"{P}/state", np.zeros((2, 29))),
-    "theta has other parameters": lambda f: put(f, f"{P}/theta", np.zeros((30, 3))),
-    "theta is single": lambda f: put(f, f"{P}/theta", np.zeros((30, 2), "f4")),
-    "theta lies elsewhere": lambda f: put(f, f"{P}/theta", h5py.ExternalLink("x.h5", "/x")),
-    "stride is zero": attribute("populations/0/history", "stride", 0),
-    "sample is beyond the end": attribute("populations/0", "sample", 41),
-    "exponent is two": attribute("populations/0", "exponent", 2.0),
-    "sample is a text": attribute("populations/0", "sample", np.bytes_(b"3")),
-    "a kernel never ran": lambda f: put(f, "populations/0/rejuvenations", np.zeros(3)),
-    "generator is a function": generator(bit_generator="test"),
+    "keys of an exact likelihood": put(f"{P}/keys", np.zeros((30, 2), "u8")),
+    "keys are signed": put(f"{P}/keys", np.zeros((30, 0), "i8")),
+    "keys are of fewer": put(f"{P}/keys", np.zeros((29, 0), "u8")),
+    "state particles of an exact one": of_sampler("state_particles", value=32),
+    "state particles are negative": of_sampler("state_particles", value=-32),
+    "floor is infinite": of_sampler("log_floor", value=np.inf),
+    "state has other particles": put(f"{P}/state", np.zeros((2, 29))),
+    "theta has other parameters": put(f"{P}/theta", np.zeros((30, 3))),
+    "theta is single": put(f"{P}/theta", np.zeros((30, 2), "f4")),
+    "theta lies elsewhere": put(f"{P}/theta", h5py.ExternalLink("x.h5", "/x")),
+    "stride is zero": of_sampler("trace", "stride", value=0),
+    "sample is beyond the end": of_sampler("sample", value=41),
+    "exponent is two": of_sampler("exponent", value=2.0),
+    "sample is a text": of_sampler("sample", value="3"),
+    "a kernel never ran": of_sampler("rejuvenations", value=[0, 0, 0]),
     "generator is another": generator(bit_generator="MT19937"),
     "generator has no state": generator(state={}),
-    "generator has a long state": generator(state={"state": 1 << 128, "inc": 1}),
-    "generator has an even step": generator(state={"state": 1, "inc": 2}),
+    "generator has a long state": generator(state=1 << 128),
+    "generator has an even step": generator(inc=2),
     "generator keeps what is no flag": generator(has_uint32=2),
     "particles are many": entry("header", "settings", "particles", value=10**9),
     "replicates are many": entry("header", "settings", "replicates", value=10**9),
@@ -133,13 +97,19 @@ CHANGES = {
     "names are others": entry("header", "names", value=["c", "c"]),
     "problem is a number": entry("header", "problem", "ode", value=3),
     "further entry": entry("header", "further", value=1),
-    "status is unknown": entry("state", "status", value="ready"),
-    "solver is none": entry("state", "solver", "kind", value="os.system"),
-    "solver is of no population": entry("state", "solver", "steps", value=64),
-    "a solver too many": entry("state", "solvers", value=[]),
-    "deep": lambda f: put(f, "documents/state", np.bytes_(b"[" * 10_000)),
-    "further array": lambda f: put(f, "populations/0/particles/further", np.zeros(3)),
-    "further document": lambda f: put(f, "documents/further", np.bytes_(b"{}")),
+    "status is unknown": entry("version", "status", value="ready"),
+    "solver is none": entry("run", "solver", "kind", value="os.system"),
+    "solver is of no population": entry("run", "solver", "steps", value=64),
+    "a solver too many": entry("run", "solvers", value=[]),
+    "deep": put("run/fields", np.bytes_(b"[" * 10_000)),
+    "further array": put(f"{P}/further", np.zeros(3)),
+    "an array is there for two": of_sampler("system", "log_prior", value="samplers/0/system/theta"),
+    "an array that is not there": of_sampler("system", "theta", value="samplers/0/system/x"),
+    "an array as numbers": of_sampler("system", "log_prior", value=[0.0] * 30),
+    "further document": put("run/further", np.bytes_(b"{}")),
+    "a name twice": lambda f: put(
+        "version/fields", f["version/fields"][()].replace(b"{", b'{"status": "running", ', 1)
+    )(f),
     "further group": lambda f: f.create_group("further"),
     "no particles": lambda f: f.__delitem__(P),
 }
@@ -202,20 +172,20 @@ def test_a_stream_without_samples_is_opened(tmp_path, forget):
 
 
 STREAM_CHANGES = {
-    "times fall": number("arrays/stream/t", 3, -1.0),
-    "input is NaN": number("arrays/stream/u", (3, 0), np.nan),
-    "output is infinite": number("arrays/stream/y", (3, 0), np.inf),
-    "held is long": lambda f: put(f, "arrays/stream/held", np.zeros(2)),
-    "fewer states": lambda f: put(f, "arrays/stream/states", np.zeros((3, 2))),
-    "more samples counted": entry("stream", "position", "counted", value=41),
-    "axis is elsewhere": entry("stream", "position", "axis", "last", value=100.0),
-    "test is a text": entry("stream", "position", "change", "score", value="x"),
-    "test is beyond its bound": entry("stream", "position", "change", "score", value=2.0**31),
-    "moves are a text": entry("stream", "settings", "moves", "settings", value="x"),
-    "memory is negative": entry("stream", "options", "memory", value=-1),
-    "writes to a folder": entry("stream", "options", "folder", value="/etc"),
-    "itself as a setting": entry("stream", "settings", "self", value=1),
-    "weights are zero": number(f"{P}/log_weights", slice(None), -np.inf),
+    "times fall": number("stream/t", 3, -1.0),
+    "input is NaN": number("stream/u", (3, 0), np.nan),
+    "output is infinite": number("stream/y", (3, 0), np.inf),
+    "held is long": put("stream/held", np.zeros(2)),
+    "fewer states": put("stream/states", np.zeros((3, 2))),
+    "more samples counted": entry("stream", "counted", value=41),
+    "axis is elsewhere": entry("stream", "axis", "last", value=100.0),
+    "test is a text": entry("stream", "change", "score", value="x"),
+    "test is beyond its bound": entry("stream", "change", "score", value=2.0**31),
+    "moves are a text": entry("header", "settings", "moves", "settings", value="x"),
+    "memory is negative": entry("header", "options", "memory", value=-1),
+    "writes to a folder": entry("header", "options", "folder", value="/etc"),
+    "itself as a setting": entry("header", "settings", "self", value=1),
+    "weights are zero": number(f"{Q}/log_weights", slice(None), -np.inf),
 }
 
 
@@ -230,12 +200,12 @@ def test_a_changed_stream_is_refused(files, tmp_path, name):
 
 
 RECORD_CHANGES = {
-    "input is NaN": number("arrays/0/u", (0, 0), np.nan),
-    "an array of objects": lambda f: put(f, "arrays/0/u", ["a", "b"]),
-    "no output": lambda f: f.__delitem__("arrays/0/y"),
-    "further array": lambda f: put(f, "arrays/9/u", np.zeros(3)),
-    "no records": lambda f: put(f, "documents/records", np.bytes_(b"{}")),
-    "interval is negative": lambda f: put(f, "documents/records", np.bytes_(b'[{"dt": -1}]')),
+    "input is NaN": number("records/0/u", (0, 0), np.nan),
+    "an array of objects": put("records/0/u", ["a", "b"]),
+    "no output": lambda f: f.__delitem__("records/0/y"),
+    "further record": put("records/9/u", np.zeros(3)),
+    "no records": put("records/0/fields", np.bytes_(b"{}")),
+    "interval is negative": entry("records/0", "dt", value=-1),
     "populations": lambda f: f.create_group("populations"),
 }
 
@@ -274,16 +244,3 @@ def test_a_file_is_not_read_beyond_what_it_states(tmp_path):
     os.truncate(path, 1 << 40)
     with pytest.raises(smcpn.InputError, match="does not have its checksum"):
         read_run(path)
-
-
-def test_documents_state_every_name_once_and_are_not_deep():
-    class One(Document):
-        a: int
-
-    assert parsed(One, loaded("one", '{"a": 1}')).a == 1
-    for text in ('{"a": 1, "a": 2}', '{"a": ' + "[" * 40 + "]" * 40 + "}", "{", "1" * 5000, None):
-        with pytest.raises(smcpn.InputError):
-            loaded("one", text)
-    for document in ({"a": 1.0}, {"a": True}, {"a": 1, "b": 2}, {}, [], None, 7):
-        with pytest.raises(smcpn.InputError):
-            parsed(One, document)

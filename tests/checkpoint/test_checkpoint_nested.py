@@ -8,6 +8,7 @@ import pytest
 import smcpn
 from smcpn import RK4
 from smcpn.checkpoint.nested import read_nested, write_nested
+from smcpn.io.axis import AxisState
 from tests import models
 from tests.simulation.test_states import STEPS, simulated
 
@@ -23,25 +24,23 @@ def stored(tmp_path_factory):
 
 
 HOSTILE = {
-    "other parameters": lambda a: {"theta": a["theta"][:, :1]},
-    "fewer vectors": lambda a: {"theta": a["theta"][:5]},
-    "fewer filters": lambda a: {"filters": a["filters"][:5]},
-    "narrow filters": lambda a: {"filters": a["filters"][:, :7]},
-    "no weight": lambda a: {"log_weights": np.full_like(a["log_weights"], -np.inf)},
-    "no number": lambda a: {"theta": np.full_like(a["theta"], np.nan)},
-    "no sample": lambda a: {"last": a["last"][:0]},
-    "unknown input": lambda a: {"last": np.full_like(a["last"], np.nan)},
-    "another input": lambda a: {"held": np.zeros(3)},
-    "whole numbers": lambda a: {"theta": a["theta"].astype(int)},
-    "one more": lambda a: {"more": np.zeros(1)},
+    "other parameters": lambda s: {"theta": s.theta[:, :1]},
+    "fewer vectors": lambda s: {"theta": s.theta[:5]},
+    "fewer filters": lambda s: {"filters": s.filters[:5]},
+    "narrow filters": lambda s: {"filters": s.filters[:, :7]},
+    "no weight": lambda s: {"log_weights": np.full_like(s.log_weights, -np.inf)},
+    "no number": lambda s: {"theta": np.full_like(s.theta, np.nan)},
+    "no sample": lambda s: {"last": s.last[:0]},
+    "unknown input": lambda s: {"last": np.full_like(s.last, np.nan)},
+    "another input": lambda s: {"held": np.zeros(3)},
 }
 
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_arrays_that_do_not_fit_are_refused(stored, case, tmp_path):
     path = tmp_path / "hostile.h5"
-    arrays = dict(stored.arrays)
-    write_nested(path, replace(stored, arrays=arrays | HOSTILE[case](arrays)))
+    problem, state = stored
+    write_nested(path, problem, replace(state, **HOSTILE[case](state)))
     with pytest.raises(smcpn.InputError):
         smcpn.NestedFilter.load(path)
 
@@ -54,22 +53,29 @@ def test_arrays_that_do_not_fit_are_refused(stored, case, tmp_path):
         {"state_particles": 33},
         {"state_particles": 1 << 60},
         {"log_evidence": float("nan")},
-        {"random_state": {"bit_generator": "MT19937"}},
-        {"axis": {"start": 0.0}},
-        {"problem": models.duffing_problem()},
+        {"random_state": None},
+        {"axis": AxisState(0.0, 0, 0.0, 0.0)},
     ],
     ids=lambda change: next(iter(change)),
 )
 def test_documents_that_do_not_fit_are_refused(stored, change, tmp_path):
     path = tmp_path / "hostile.h5"
-    write_nested(path, replace(stored, **change))
+    problem, state = stored
+    write_nested(path, problem, replace(state, **change))
+    with pytest.raises(smcpn.InputError):
+        smcpn.NestedFilter.load(path)
+
+
+def test_another_problem_is_refused(stored, tmp_path):
+    path = tmp_path / "hostile.h5"
+    write_nested(path, models.duffing_problem(), stored[1])
     with pytest.raises(smcpn.InputError):
         smcpn.NestedFilter.load(path)
 
 
 def test_another_file_is_told_apart(stored, tmp_path):
     path = tmp_path / "live.h5"
-    write_nested(path, stored)
+    write_nested(path, *stored)
     with pytest.raises(smcpn.InputError, match="nested filter"):
         smcpn.Online.load(path)
     assert smcpn.NestedFilter.load(path).sample == 1

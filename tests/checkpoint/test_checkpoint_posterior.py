@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
 from dataclasses import fields, is_dataclass, replace
 
@@ -14,8 +12,9 @@ from scipy import stats
 
 import smcpn
 from smcpn import RK4, InputError
-from smcpn.checkpoint.container import HEADER_BYTES, POSTERIOR, _header
+from smcpn.checkpoint.container import POSTERIOR
 from smcpn.results.nuts import ChainStatistics
+from tests.checkpoint.changed import changed, entry, number, put
 from tests.models import decay_problem, oscillator_problem, oscillator_record
 
 RECORD = oscillator_record(samples=40)
@@ -133,48 +132,19 @@ def test_a_problem_that_cannot_be_stored_is_refused(posterior, tmp_path):
     assert not (tmp_path / "p.h5").exists()
 
 
-def number(name, place, value):
-    def change(file):
-        file[f"arrays/{name}"][place] = value
-
-    return change
-
-
-def put(name, value):
-    def change(file):
-        if name in file:
-            del file[name]
-        if value is not None:
-            file[name] = value
-
-    return change
-
-
-def entry(*keys, value):
-    def change(file):
-        held = json.loads(file["documents/posterior"][()])
-        inner = held
-        for key in keys[:-1]:
-            inner = inner[key]
-        inner[keys[-1]] = value
-        put("documents/posterior", np.bytes_(json.dumps(held).encode()))(file)
-
-    return change
-
-
-D = "draws"
+D = "posterior"
 CHANGES = {
     "theta is NaN": number(f"{D}/theta", (7, 0), np.nan),
     "theta is huge": number(f"{D}/theta", (7, 0), 1e308),
-    "theta of other parameters": put("arrays/draws/theta", np.zeros((60, 3))),
-    "theta is single": put("arrays/draws/theta", np.zeros((60, 2), "f4")),
-    "theta lies elsewhere": put("arrays/draws/theta", h5py.ExternalLink("x.h5", "/x")),
-    "no theta": put("arrays/draws/theta", None),
+    "theta of other parameters": put("posterior/theta", np.zeros((60, 3))),
+    "theta is single": put("posterior/theta", np.zeros((60, 2), "f4")),
+    "theta lies elsewhere": put("posterior/theta", h5py.ExternalLink("x.h5", "/x")),
+    "no theta": put("posterior/theta", None),
     "weight is infinite": number(f"{D}/log_weights", 3, np.inf),
     "no weight": number(f"{D}/log_weights", slice(None), -np.inf),
-    "fewer weights": put("arrays/draws/log_weights", np.zeros(59)),
+    "fewer weights": put("posterior/log_weights", np.zeros(59)),
     "replicate is negative": number(f"{D}/replicate", 0, -1),
-    "replicates of fewer": put("arrays/draws/replicate", np.zeros(59, "i8")),
+    "replicates of fewer": put("posterior/replicate", np.zeros(59, "i8")),
     "path does not rise": number(f"{D}/path_samples", 1, 0),
     "path is beyond the end": number(f"{D}/path_samples", -1, 41),
     "an evidence is infinite": number(f"{D}/log_evidences", 0, np.inf),
@@ -183,38 +153,36 @@ CHANGES = {
     "an evidence on the path is huge": number(f"{D}/log_evidence_path", 3, 1e308),
     "R-hat is infinite": number(f"{D}/r_hat", 0, np.inf),
     "R-hat is huge": number(f"{D}/r_hat", 0, 1e308),
-    "no table": put("arrays/draws/rejuvenations", None),
-    "another table": put("arrays/draws/rejuvenations", np.zeros(3)),
-    "an array more": put("arrays/draws/more", np.zeros(3)),
-    "a part more": put("arrays/more/theta", np.zeros(3)),
-    "chains of none": put("arrays/chains/depth", np.zeros((2, 30), "i8")),
+    "rejuvenations are numbers": entry(D, "rejuvenations", value=[0.0]),
+    "a rejuvenation of no sample": entry(D, "rejuvenations", 0, "sample", value=41),
+    "no rejuvenations": entry(D, "rejuvenations", value=None),
+    "an array more": put("posterior/more", np.zeros(3)),
+    "a part more": put("more/theta", np.zeros(3)),
+    "chains of none": put("chains/depth", np.zeros((2, 30), "i8")),
     "a population": put("populations/0/theta", np.zeros(3)),
-    "no records": put("arrays/records/0/y", None),
-    "unknown likelihood": entry("likelihood", value="magic"),
-    "unknown solver": entry("solver", "kind", value="os.system"),
-    "many steps": entry("solver", "steps", value=-1),
-    "seed is a text": entry("seed", value="1"),
-    "power is negative": entry("learning_rate", value=-1.0),
-    "warnings are numbers": entry("warnings", value=[1]),
-    "chains without arrays": entry("chains", value={"tune": 1, "tune_steps": 1}),
-    "shift of others": entry("shift", value={
+    "no records": put("records/0/y", None),
+    "unknown likelihood": entry(D, "likelihood", value="magic"),
+    "unknown solver": entry(D, "solver", "kind", value="os.system"),
+    "many steps": entry(D, "solver", "steps", value=-1),
+    "seed is a text": entry(D, "seed", value="1"),
+    "power is negative": entry(D, "learning_rate", value=-1.0),
+    "warnings are numbers": entry(D, "warnings", value=[1]),
+    "chains without arrays": entry(D, "chains", value={"tune": 1, "tune_steps": 1}),
+    "shift of others": entry(D, "shift", value={
         "solver": {"kind": "rk4", "steps": 1}, "finer": {"kind": "rk4", "steps": 2},
         "parameters": {"other": 0.0}, "worst": 0.0, "log_evidence": 0.0}),
-    "an entry more": entry("more", value=1),
+    "an entry more": entry(D, "more", value=1),
     "another record": number("records/0/y", (3, 0), 1.0),
     "another likelihood": number(f"{D}/log_likelihood", slice(None), -1.0),
-    "timing is huge": entry("timing", "theta_steps", value=1 << 60),
+    "timing is huge": entry(D, "timing", "theta_steps", value=1 << 60),
     "prior is another": entry("problem", "priors", 0, "distribution", "family", value="ksone"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CHANGES)
 def test_changed_files_are_refused(content, case, tmp_path):
-    body = io.BytesIO(content[HEADER_BYTES:])
-    with h5py.File(body, "r+", libver="earliest") as file:
-        CHANGES[case](file)
     path = tmp_path / "p.h5"
-    path.write_bytes(_header(POSTERIOR, body.getvalue()) + body.getvalue())
+    path.write_bytes(changed(POSTERIOR, content, CHANGES[case]))
     with pytest.raises(InputError) as caught:
         smcpn.load(path)
     assert "\n" not in str(caught.value)

@@ -6,7 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import asdict, fields
 from types import SimpleNamespace
 
 import casadi as ca
@@ -23,18 +23,24 @@ from smcpn.checkpoint import (
     NotStorableError,
     data_fingerprint,
     model_fingerprint,
-    problem_document,
-    records_document,
-    restored_problem,
-    restored_records,
 )
-from smcpn.checkpoint.problem import ENDLESS, FAMILIES, prior_document, restored_prior
+from smcpn.checkpoint.codec import read_again, written
+from smcpn.checkpoint.problem import (
+    ENDLESS,
+    FAMILIES,
+    StoredDistribution,
+    StoredProblem,
+    StoredRecord,
+    restored_prior,
+    stored_distribution,
+)
 from smcpn.codegen import kernel
 from smcpn.codegen.loops import Plan
 from smcpn.datasets.models import duffing
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.expression import ExpressionTable
 from smcpn.report.html import settings as settings_of
+from tests.checkpoint.changed import document_of, problem_of, read
 from tests.checkpoint.closures import closure_problem
 from tests.model.test_expression import kinks
 from tests.models import PROBLEMS, duffing_problem, timed_problem
@@ -45,9 +51,8 @@ def as_json(document):
 
 
 def stored_and_restored(problem: Problem) -> Problem:
-    document, arrays = problem_document(problem)
-    records, columns = records_document(problem.records)
-    return restored_problem(as_json(document), arrays, restored_records(as_json(records), columns))
+    records = [read_again(StoredRecord.of(one)).restored() for one in problem.records]
+    return read_again(StoredProblem.of(problem)).restored(records)
 
 
 def kinks_problem() -> Problem:
@@ -346,36 +351,36 @@ def test_priors_of_the_users_own_are_named():
     )
     message = "prior of 'm' is an object of class Own and cannot be stored in a file: give a frozen"
     with pytest.raises(NotStorableError, match=message):
-        problem_document(problem)
+        StoredProblem.of(problem)
     assert len(model_fingerprint(problem)) == 64
 
 
 def with_results(arrays, owner, shapes):
     """The arrays with a table of ``owner`` whose results have these shapes, all zero."""
-    arguments = [ca.SX.sym("a", *shape) for shape in arrays[f"{owner}/input_shapes"].tolist()]
+    arguments = [ca.SX.sym("a", *shape) for shape in arrays[f"{owner}/table/input_shapes"].tolist()]
     made = ca.Function("made", arguments, [ca.SX.zeros(*shape) for shape in shapes])
-    return arrays | {f"{owner}/{k}": v for k, v in ExpressionTable.of(made).arrays().items()}
+    return arrays | {f"{owner}/table/{k}": v for k, v in ExpressionTable.of(made).arrays().items()}
 
 
 @pytest.mark.parametrize("shapes", [[], [[2, 1], [3, 1]], [[2, 1], [2, 1], [2, 1]], [[3, 1]]])
 def test_an_equation_with_other_results_is_refused(shapes):
     problem = stochastic_problem()
-    document, arrays = problem_document(problem)
+    document, arrays = document_of(problem)
     arrays = with_results(arrays, "ode", shapes)
     with pytest.raises(InputError, match="does not fit its names"):
-        restored_problem(as_json(document), arrays, problem.records)
+        problem_of(as_json(document), arrays, problem.records)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 5])
 def test_columns_of_noise_that_are_no_matrix_are_refused(rows):
     problem = stochastic_problem()
-    document, arrays = problem_document(problem)
-    shapes = arrays["model/output_shapes"].tolist()
+    document, arrays = document_of(problem)
+    shapes = arrays["model/table/output_shapes"].tolist()
     assert shapes[6] == [4, 1]
     shapes[6] = [rows, 1]
     arrays = with_results(arrays, "model", shapes)
     with pytest.raises(InputError, match="not that of a model"):
-        restored_problem(as_json(document), arrays, problem.records)
+        problem_of(as_json(document), arrays, problem.records)
 
 
 def test_a_model_that_would_come_back_otherwise_is_refused():
@@ -387,7 +392,7 @@ def test_a_model_that_would_come_back_otherwise_is_refused():
     record = Record(y=np.ones(9), dt=0.1)
     problem = Problem(doubled, record, observe="x", noise=0.1, prior={"a": stats.norm()})
     with pytest.raises(NotStorableError, match="would not be the same"):
-        problem_document(problem)
+        StoredProblem.of(problem)
 
 
 @pytest.mark.parametrize(
@@ -405,7 +410,7 @@ def test_a_model_that_would_come_back_otherwise_is_refused():
 )
 def test_priors_that_no_family_describes_are_refused(distribution):
     with pytest.raises(NotStorableError, match=r"prior of 'm' .*cannot be stored") as caught:
-        prior_document("m", distribution)
+        stored_distribution("m", distribution)
     assert "\n" not in str(caught.value)
 
 
@@ -422,7 +427,7 @@ def test_priors_round_trip(family, shapes, by_name):
     names = [] if FAMILIES[family].shapes is None else FAMILIES[family].shapes.split(", ")
     values = dict(zip([*names, "loc", "scale"], sorted(shapes), strict=False))
     frozen = FAMILIES[family](**values) if by_name else FAMILIES[family](*values.values())
-    again = restored_prior("a", as_json(prior_document("a", frozen)))
+    again = restored_prior("a", read_again(stored_distribution("a", frozen)))
     assert (again.args, again.kwds, again.dist.name) == (frozen.args, frozen.kwds, family)
     draws = [d.rvs(size=9, random_state=np.random.default_rng(1)) for d in (frozen, again)]
     np.testing.assert_array_equal(*draws)
@@ -434,12 +439,12 @@ def test_every_family_of_scipy_is_known():
     assert not ENDLESS & set(FAMILIES)
     for name, family in FAMILIES.items():
         frozen = family(*[1.5] * (len(family.shapes.split(",")) if family.shapes else 0))
-        assert prior_document("a", frozen)["family"] == name
+        assert stored_distribution("a", frozen).family == name
 
 
 def test_a_family_whose_arguments_do_not_tell_it_is_refused():
     with pytest.raises(NotStorableError):
-        prior_document("a", stats.levy_stable(1.5, 0.5))
+        stored_distribution("a", stats.levy_stable(1.5, 0.5))
 
 
 class TestParticles:
@@ -449,19 +454,19 @@ class TestParticles:
 
     def test_simple_laws_round_trip(self):
         for law in (self.laws.Normal(1.0, 2.0), self.laws.Gamma(2.0, 3.0), self.laws.Beta(2.0, 5)):
-            again = restored_prior("a", as_json(prior_document("a", law)))
+            again = restored_prior("a", read_again(stored_distribution("a", law)))
             assert type(again) is type(law)
             assert vars(again) == vars(law)
 
     def test_laws_of_laws_are_refused(self):
         with pytest.raises(NotStorableError, match="prior of 'a'"):
-            prior_document("a", self.laws.LogD(self.laws.Normal()))
+            stored_distribution("a", self.laws.LogD(self.laws.Normal()))
 
     def test_nothing_but_laws_is_made(self):
         document = {"library": "particles.distributions", "args": [], "kwds": {}}
         for name in ("np", "stats", "HilbertSort", "__doc__", "DistributionFromRV"):
             with pytest.raises(InputError):
-                restored_prior("a", document | {"family": name})
+                restored_prior("a", read(StoredDistribution, document | {"family": name}, {}))
 
 
 @pytest.mark.parametrize(
@@ -479,8 +484,9 @@ class TestParticles:
     ],
 )
 def test_damaged_priors_are_refused(change, message):
+    known = asdict(stored_distribution("a", stats.norm(0.0, 2.0)))
     with pytest.raises(InputError, match=message):
-        restored_prior("a", prior_document("a", stats.norm(0.0, 2.0)) | change)
+        restored_prior("a", read(StoredDistribution, known | change, {}))
 
 
 RECORDS = {
@@ -497,49 +503,48 @@ RECORDS = {
 @pytest.mark.parametrize("name", RECORDS)
 def test_records_round_trip(name):
     given = RECORDS[name]
-    documents, arrays = records_document([given, given])
-    for again in restored_records(as_json(documents), arrays):
-        # A file has a part of a record without the whole.
-        assert again.cut is None
-        for part in (one for one in fields(given) if one.name != "cut"):
-            mine, others = getattr(given, part.name), getattr(again, part.name)
-            if isinstance(mine, np.ndarray):
-                assert mine.tobytes() == others.tobytes()
-                assert mine.shape == others.shape
-            else:
-                assert mine == others
+    again = read_again(StoredRecord.of(given)).restored()
+    # A file has a part of a record without the whole.
+    assert again.cut is None
+    for part in (one for one in fields(given) if one.name != "cut"):
+        mine, others = getattr(given, part.name), getattr(again, part.name)
+        if isinstance(mine, np.ndarray):
+            assert mine.tobytes() == others.tobytes()
+            assert mine.shape == others.shape
+        else:
+            assert mine == others
 
 
 def test_an_input_function_is_named():
     driven = Record(u=np.sin, y=np.ones(9), dt=0.1, name="sweep")
     with pytest.raises(NotStorableError, match="sweep: u is a function of time and cannot be"):
-        records_document([driven])
+        StoredRecord.of(driven)
     assert data_fingerprint([driven], 9)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d, a: d[0].pop("dt"), "lacks 'dt'"),
-        (lambda d, a: d[0].update(hold=3), "stored 'hold' is 3"),
-        (lambda d, a: d[0].update(hold="cubic"), "hold is 'cubic'"),
-        (lambda d, a: d[0].update(periodic=1), "stored 'periodic' is 1"),
-        (lambda d, a: a.pop("0/u"), "the array u is absent"),
-        (lambda d, a: a.update({"0/u": np.ones(3)}), "unequal numbers of samples"),
-        (lambda d, a: a.update({"0/u_before": np.ones((3, 5))}), "beyond the ends does not fit"),
-        (lambda d, a: a.update({"0/u_before": np.ones((65, 1))}), "beyond the ends does not fit"),
-        (lambda d, a: d.__setitem__(0, 7), "stored document is 7"),
+        (lambda d, a: d.pop("dt"), "lacks 'dt'"),
+        (lambda d, a: d.update(hold=3), "stored 'hold' is 3"),
+        (lambda d, a: d.update(hold="cubic"), "hold is 'cubic'"),
+        (lambda d, a: d.update(periodic=1), "stored 'periodic' is 1"),
+        (lambda d, a: a.pop("u"), "stored 'u' is no array"),
+        (lambda d, a: a.update(u=np.ones(3)), "unequal numbers of samples"),
+        (lambda d, a: a.update(u_before=np.ones((3, 5))), "beyond the ends does not fit"),
+        (lambda d, a: a.update(u_before=np.ones((65, 1))), "beyond the ends does not fit"),
+        (lambda d, a: a.update(v=np.ones(3)), "'v' is not known"),
     ],
 )
 def test_damaged_records_are_refused(change, message):
-    documents, arrays = records_document([RECORDS["slice"]])
-    change(documents, arrays)
+    document, arrays = written(StoredRecord.of(RECORDS["slice"]))
+    change(document, arrays)
     with pytest.raises(InputError, match=message):
-        restored_records(documents, arrays)
+        read(StoredRecord, document, arrays).restored()
 
 
 PLAIN = timed_problem()
-DOCUMENT, ARRAYS = problem_document(PLAIN)
+DOCUMENT, ARRAYS = document_of(PLAIN)
 
 
 @pytest.mark.parametrize(
@@ -554,9 +559,10 @@ DOCUMENT, ARRAYS = problem_document(PLAIN)
         (lambda d, a: d.update(fixed={"a": np.inf}), "stored 'fixed.a' is inf"),
         (lambda d, a: d.update(fixed={"a": "1"}), "stored 'fixed.a' is '1'"),
         (lambda d, a: d.update(coordinates={"rate": "logit"}), "does not fit its prior"),
-        (lambda d, a: a.pop("model/operation"), "lacks 'operation'"),
-        (lambda d, a: a.pop("model/constant_values"), "stored constants"),
-        (lambda d, a: a.update({"model/constant_values": np.ones(7)}), "not one of its names"),
+        (lambda d, a: a.pop("model/table/operation"), "model.table.operation' is no array"),
+        (lambda d, a: d["model"]["table"].pop("operation"), "lacks 'model.table.operation'"),
+        (lambda d, a: a.pop("model/constants"), "model.constants' is no array"),
+        (lambda d, a: a.update({"model/constants": np.ones(7)}), "not one of its names"),
         (lambda d, a: swap(a), "does not fit|not one of its names"),
     ],
 )  # fmt: skip
@@ -564,22 +570,22 @@ def test_damaged_problems_are_refused(change, message):
     document, arrays = as_json(DOCUMENT), dict(ARRAYS)
     change(document, arrays)
     with pytest.raises(InputError, match=message) as caught:
-        restored_problem(document, arrays, PLAIN.records)
+        problem_of(document, arrays, PLAIN.records)
     assert "\n" not in str(caught.value)
 
 
 def swap(arrays):
-    for name in [name for name in arrays if name.startswith("ode/")]:
+    for name in [name for name in arrays if name.startswith("ode/table/")]:
         other = name.replace("ode/", "model/")
         arrays[name], arrays[other] = arrays[other], arrays[name]
 
 
 def test_records_of_another_shape_are_refused():
     with pytest.raises(InputError, match="not one of its names and records"):
-        restored_problem(DOCUMENT, ARRAYS, PLAIN.records[:1])
+        problem_of(DOCUMENT, ARRAYS, PLAIN.records[:1])
     others = [Record(u=np.ones(9), y=np.ones(9), dt=0.1)] * 2
     with pytest.raises(InputError, match="u has 1 column "):
-        restored_problem(DOCUMENT, ARRAYS, others)
+        problem_of(DOCUMENT, ARRAYS, others)
 
 
 LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5))
@@ -606,7 +612,7 @@ def test_a_damaged_document_never_crashes(path, value):
         inner = inner[key]
     inner[path[-1]] = value
     try:
-        restored = restored_problem(document, ARRAYS, PLAIN.records)
+        restored = problem_of(document, ARRAYS, PLAIN.records)
     except InputError:
         return
     model_fingerprint(restored)

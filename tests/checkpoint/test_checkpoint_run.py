@@ -18,9 +18,9 @@ from scipy import stats
 
 import smcpn
 from smcpn.checkpoint import writer as writing
-from smcpn.checkpoint.codec import read_run
 from smcpn.checkpoint.container import RUN, image, previous_of
 from smcpn.checkpoint.records import records_path
+from smcpn.checkpoint.run import read_run
 from tests.models import OSCILLATOR_DT, oscillator, oscillator_problem, oscillator_record
 
 pytestmark = pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")
@@ -97,7 +97,7 @@ def test_resumed_at_any_part_the_bytes_are_the_same(case, tmp_path, monkeypatch)
 def test_the_script_itself_goes_on(tmp_path, monkeypatch):
     path = tmp_path / "run.h5"
     assert stopped_after(path, 12, monkeypatch, method="ibis")
-    before = read_run(path).snapshot.sample
+    before = read_run(path).state.sample
     assert 0 < before < 80
     assert fingerprint(run(path, method="ibis")) == fingerprint(run(method="ibis"))
     # A finished run is not run again, but for the checks of its solver, at finer steps too.
@@ -135,7 +135,7 @@ def test_a_longer_record_in_the_script_goes_on_as_well(tmp_path):
 def test_the_posterior_so_far(tmp_path, monkeypatch):
     path = tmp_path / "run.h5"
     assert stopped_after(path, 14, monkeypatch, method="ibis")
-    snapshot = read_run(path).snapshot
+    snapshot = read_run(path).state
     posterior = smcpn.load(path)
     assert posterior.problem.n_samples == snapshot.sample < 80
     assert posterior.theta.tobytes() == snapshot.samplers[0].system.theta.tobytes()
@@ -197,10 +197,10 @@ def test_the_previous_version_is_used_with_a_warning(finished, tmp_path):
 def test_another_format_version_is_refused_in_a_sentence(finished, tmp_path):
     _, content, _ = finished
     path = tmp_path / "run.h5"
-    for other in (1, 3):
+    for other in (1, 3, 5):
         changed = image(RUN, lambda file, v=other: file.attrs.update(format_version=v), content)
         path.write_bytes(changed)
-        with pytest.raises(smcpn.InputError, match=f"has format version {other}, .* version 5: "):
+        with pytest.raises(smcpn.InputError, match=f"has format version {other}, .* version 6: "):
             smcpn.load(path)
 
 
@@ -314,10 +314,10 @@ def test_other_readers_find_values_and_names(finished):
     path, _, _ = finished
     with h5py.File(path) as file:
         assert file.attrs["format"] == b"smcpn checkpoint"
-        particles = file["populations/0/particles"]
-        assert particles["values"].attrs["names"].tolist() == [b"c", b"k"]
-        np.testing.assert_allclose(particles["values"][...], np.exp(particles["theta"][...]))
-        assert json.loads(file["documents/header"][()])["settings"]["particles"] == 100
+        assert file["values/names"][...].tolist() == [b"c", b"k"]
+        theta = file["run/samplers/0/system/theta"][...]
+        np.testing.assert_allclose(file["values/0"][...], np.exp(theta))
+        assert json.loads(file["header/fields"][()])["settings"]["particles"] == 100
 
 
 SCRIPT = """
@@ -352,5 +352,5 @@ def test_signals_leave_a_checkpoint_and_the_conventional_code(tmp_path, number, 
     assert child.returncode == code
     assert f"'smcpn resume {path}' goes on" in stderr
     stored = read_run(Path(path))
-    assert stored.status == "interrupted"
-    assert 5 <= stored.snapshot.sample < 400
+    assert stored.version.status == "interrupted"
+    assert 5 <= stored.state.sample < 400

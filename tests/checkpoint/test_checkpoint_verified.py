@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 import smcpn
-from smcpn.checkpoint.codec import header_image, read_run, run_image
 from smcpn.checkpoint.container import publish
+from smcpn.checkpoint.run import header_image, read_run, run_image
 from smcpn.checkpoint.stream import read_stream, write_stream
 from smcpn.model.problem import Problem
 from smcpn.run.restore import restored, stored_problem, stored_settings
 from smcpn.smc.sampler import Sampler
+from smcpn.smc.state import RandomState
 from smcpn.smc.verification import LEAST, SHARE, is_consistent
 from tests.models import oscillator_problem, oscillator_record
 
@@ -31,7 +32,7 @@ def unfinished(tmp_path_factory):
     path = tmp_path_factory.mktemp("run") / "run.h5"
 
     def cut(state):
-        if state.sample >= 10 and read_run(path).snapshot.samplers[0].exponent is not None:
+        if state.sample >= 10 and read_run(path).state.samplers[0].exponent is not None:
             raise Stopped
 
     with pytest.raises(Stopped):
@@ -48,7 +49,7 @@ def stream(tmp_path):
     record = PROBLEM.records[0]
     for u, y in zip(record.u, record.y, strict=True):
         live.update(u, y)
-    assert live.document()["begin"] > 0
+    assert live.snapshot().begin > 0
     live.save(tmp_path / "stream.h5")
     return tmp_path / "stream.h5"
 
@@ -60,15 +61,25 @@ def edited(system, name):
     return replace(system, **{name: values})
 
 
+def edit(stream, change):
+    """Write the file of a stream again, with other particles."""
+    stored = read_stream(stream)
+    population = stored.state.population
+    population = replace(population, system=change(population.system))
+    state = replace(stored.state, population=population)
+    prior = smcpn.Online.load(stream)._windows.current.prior
+    write_stream(stream, replace(stored, state=state), prior)
+
+
 EDITS = ["log_prior", "log_likelihood", "log_increment", "state"]
 
 
 @pytest.mark.parametrize("name", EDITS)
 def test_edited_particles_in_the_middle_of_a_run_are_refused(name, unfinished, tmp_path):
     stored = read_run(unfinished)
-    (sampler,) = stored.snapshot.samplers
+    (sampler,) = stored.state.samplers
     sampler = replace(sampler, system=edited(sampler.system, name))
-    snapshot = replace(stored.snapshot, samplers=(sampler,))
+    snapshot = replace(stored.state, samplers=(sampler,))
     path = tmp_path / "run.h5"
     path.with_name(stored.header.data_file).write_bytes(
         unfinished.with_name(stored.header.data_file).read_bytes()
@@ -82,9 +93,7 @@ def test_edited_particles_in_the_middle_of_a_run_are_refused(name, unfinished, t
 @pytest.mark.parametrize("name", EDITS[:2] + EDITS[3:])
 def test_edited_particles_of_a_window_are_refused(name, stream):
     assert smcpn.Online.load(stream).sample == 60
-    stored, live = read_stream(stream), smcpn.Online.load(stream)
-    population = replace(stored.population, system=edited(stored.population.system, name))
-    write_stream(stream, replace(stored, population=population), live.population()[0])
+    edit(stream, lambda system: edited(system, name))
     with pytest.raises(smcpn.InputError, match="have another likelihood here"):
         smcpn.Online.load(stream)
 
@@ -92,19 +101,14 @@ def test_edited_particles_of_a_window_are_refused(name, stream):
 @pytest.mark.parametrize("rows", [0, 1, 3])
 def test_states_of_another_size_do_not_reach_compiled_code(rows, unfinished, stream):
     stored = read_run(unfinished)
-    (sampler,) = stored.snapshot.samplers
+    (sampler,) = stored.state.samplers
     system = replace(sampler.system, state=np.resize(sampler.system.state, (rows, N)))
-    snapshot = replace(stored.snapshot, samplers=(replace(sampler, system=system),))
+    snapshot = replace(stored.state, samplers=(replace(sampler, system=system),))
     problem = stored_problem(stored.header, unfinished)
     settings = stored_settings(stored.header, unfinished)
     with pytest.raises(smcpn.InputError, match="have another likelihood here"):
-        restored(replace(stored, snapshot=snapshot), problem, settings, unfinished)
-    kept = read_stream(stream)
-    size = np.resize(kept.population.system.state, (rows, N))
-    population = replace(kept.population, system=replace(kept.population.system, state=size))
-    write_stream(
-        stream, replace(kept, population=population), smcpn.Online.load(stream).population()[0]
-    )
+        restored(replace(stored, state=snapshot), problem, settings, unfinished)
+    edit(stream, lambda system: replace(system, state=np.resize(system.state, (rows, N))))
     with pytest.raises(smcpn.InputError, match="have another likelihood here"):
         smcpn.Online.load(stream)
 
@@ -123,8 +127,8 @@ def test_other_particles_are_drawn_each_time_and_the_run_goes_on_alike(unfinishe
     runs = [restored(stored, problem, settings, unfinished) for _ in range(3)]
     assert len(set(drawn)) == 3
     assert all(len(set(some)) == max(LEAST, SHARE * N) for some in drawn)
-    states = [run.samplers[0]._rng.bit_generator.state for run in runs]
-    assert states == [stored.snapshot.samplers[0].random_state] * 3
+    states = [RandomState.of(run.samplers[0]._rng) for run in runs]
+    assert states == [stored.state.samplers[0].random_state] * 3
 
 
 def test_no_weight_at_all_is_not_consistent(unfinished):
@@ -132,5 +136,5 @@ def test_no_weight_at_all_is_not_consistent(unfinished):
     problem = stored_problem(stored.header, unfinished)
     run = restored(stored, problem, stored_settings(stored.header, unfinished), unfinished)
     sampler = run.samplers[0]
-    sampler.system = replace(sampler.system, log_weights=np.full(N, -np.inf))
+    sampler._change_system(log_weights=np.full(N, -np.inf))
     assert not is_consistent(sampler)

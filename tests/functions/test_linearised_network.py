@@ -6,8 +6,8 @@ import pytest
 from scipy import stats
 
 import smcpn
-from smcpn.checkpoint.documents import parsed
-from smcpn.checkpoint.functions import FunctionDocument, function_document, restored_function
+from smcpn.checkpoint.codec import read_again
+from smcpn.checkpoint.functions import restored_function, stored_function
 from smcpn.errors import InputError
 from smcpn.functions.linearised_network import linearised_network
 
@@ -108,7 +108,7 @@ def test_functions_have_the_covariance_of_the_prior_of_all_weights(network, scal
 
 def test_comes_back_from_a_document(network):
     function, _ = linearised(network)
-    stored = parsed(FunctionDocument, function_document("f", function))
+    stored = read_again(stored_function("f", function))
     assert restored_function(stored) == function
 
 

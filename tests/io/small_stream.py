@@ -62,8 +62,8 @@ def online(begin: int = 0, wait: Callable[[], Any] | None = None, **options: Any
 
 def samples_in(live: smcpn.Online) -> np.ndarray:
     """Times, inputs and outputs that an identification has, (n, 3)."""
-    arrays = live.arrays()
-    return np.column_stack([arrays["t"], arrays["u"], arrays["y"]])
+    state = live.snapshot()
+    return np.column_stack([state.t, state.u, state.y])
 
 
 def everything(live: smcpn.Online) -> bool:

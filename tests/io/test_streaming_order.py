@@ -130,7 +130,7 @@ def test_after_a_checkpoint_everything_before_it_counts_as_assimilated():
     for t in (0.0, 0.3):
         before.place(t)
     assert before.status(0.1) == "late"
-    after.resume(before.document())
+    after.resume(before.state)
     assert [after.status(t) for t in (0.0, 0.1, 0.3, 0.4)] == ["duplicate"] * 3 + ["new"]
     np.testing.assert_array_equal(after.place(0.5), before.place(0.5))
 

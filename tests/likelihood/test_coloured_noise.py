@@ -10,12 +10,8 @@ from scipy import stats
 
 import smcpn
 from smcpn import AR1, EKF0, EKF1, RK4, InputError
-from smcpn.checkpoint.problem import (
-    problem_document,
-    records_document,
-    restored_problem,
-    restored_records,
-)
+from smcpn.checkpoint import StoredProblem, StoredRecord
+from smcpn.checkpoint.codec import read_again
 from smcpn.likelihood.expected import predictive_moments
 from smcpn.likelihood.growing import growing_likelihood
 from smcpn.likelihood.history import History
@@ -247,8 +243,8 @@ def test_innovations_are_whitened_residuals():
 
 def test_a_problem_is_the_same_from_a_file():
     problem = problem_of(record_of(irregular=True))
-    records = restored_records(*records_document(problem.records))
-    again = restored_problem(*problem_document(problem), records)
+    records = [read_again(StoredRecord.of(one)).restored() for one in problem.records]
+    again = read_again(StoredProblem.of(problem)).restored(records)
     assert again.noise == ["AR1(sd='sigma', rho='rho', interval=None)"]
     values = problem.prior.natural(problem.prior.sample(np.random.default_rng(0), 5))
     np.testing.assert_array_equal(

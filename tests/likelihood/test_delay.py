@@ -10,12 +10,12 @@ from scipy.linalg import expm
 import smcpn
 from smcpn import EKF0, RK4, InputError
 from smcpn.checkpoint.fingerprint import data_fingerprint, model_fingerprint
-from smcpn.checkpoint.problem import problem_document, restored_problem
 from smcpn.likelihood import lanes, rows
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.likelihood.rows import RecordWindow
 from smcpn.simulation import chunks
+from tests.checkpoint.changed import document_of, problem_of
 
 A = np.array([[0.0, 1.0], [-2.0, -0.3]])
 DT, N = 0.1, 60
@@ -294,8 +294,8 @@ def test_what_cannot_delay_says_so():
 
 def test_a_file_tells_the_delay_and_is_not_trusted():
     delayed = problem()
-    document, arrays = problem_document(delayed)
-    again = restored_problem(document, arrays, delayed.records)
+    document, arrays = document_of(delayed)
+    again = problem_of(document, arrays, delayed.records)
     assert again.model.delay == delayed.model.delay
     other = problem(delay={"u": 0.2}, prior={"c": stats.lognorm(1.0), "k": stats.lognorm(1.0)})
     plain = problem(delay=None, prior={"c": stats.lognorm(1.0), "k": stats.lognorm(1.0)})
@@ -311,4 +311,4 @@ def test_a_file_tells_the_delay_and_is_not_trusted():
     ):
         given = {**document["given"], "delay": hostile}
         with pytest.raises(InputError):
-            restored_problem({**document, "given": given}, arrays, delayed.records)
+            problem_of({**document, "given": given}, arrays, delayed.records)

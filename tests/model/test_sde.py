@@ -10,8 +10,9 @@ import pytest
 from scipy import stats
 
 import smcpn
+from smcpn.checkpoint import StoredProblem
+from smcpn.checkpoint.codec import read_again
 from smcpn.checkpoint.fingerprint import model_fingerprint
-from smcpn.checkpoint.problem import problem_document, restored_problem
 from smcpn.model.graphs import Model
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
@@ -80,8 +81,7 @@ def columns(model: Model) -> ca.Function:
 @pytest.mark.parametrize("ode", [by_state, by_matrix], ids=["by state", "matrix"])
 def test_a_problem_is_the_same_after_it_was_stored(ode: ODE) -> None:
     whole = problem(ode)
-    document, arrays = problem_document(whole)
-    again = restored_problem(document, arrays, whole.records)
+    again = read_again(StoredProblem.of(whole)).restored(whole.records)
     assert model_fingerprint(again) == model_fingerprint(whole)
     first, second = (columns(p.model) for p in (whole, again))
     at = [2.0, 1.0], [0.3, 0.5]

@@ -26,7 +26,7 @@ def test_false_alarms_are_as_rare_as_stated():
 def test_a_change_of_sign_is_not_one_and_missing_samples_tell_nothing():
     test = ChangeTest(1e6)
     assert test(np.array([np.nan]), 0, 0.0) is None
-    assert test.score == 0.0
+    assert test.state.score == 0.0
     found = [test(np.array([4.0]), k, float(k)) for k in range(20)]
     alarms = [alarm for alarm in found if alarm is not None]
     assert len(alarms) == 1

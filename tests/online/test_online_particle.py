@@ -102,7 +102,7 @@ def test_a_stored_stream_goes_on_to_the_same_bytes_on_any_threads(problem, tmp_p
     live.save(fresh)
     updates(live, record[:70])
     live.save(path)
-    population = live.population()[1]
+    population = live.snapshot().population
     assert population.system.keys.shape == (40, 2)
     assert population.state_particles >= 32
     resumed, begun = smcpn.Online.load(path, threads=2), smcpn.Online.load(fresh)
@@ -116,10 +116,11 @@ def test_a_stored_stream_goes_on_to_the_same_bytes_on_any_threads(problem, tmp_p
 def test_a_population_of_another_likelihood_is_refused(problem, tmp_path, number):
     live = online(problem, particles=20)
     updates(live, problem.records[0][:5])
-    document, arrays, (_, population) = live.document(), live.arrays(), live.population()
+    state = live.snapshot()
+    population = replace(state.population, state_particles=number)
     other = online(problem, particles=20)
     with pytest.raises(smcpn.InputError, match=r"state.particles"):
-        other._resume(document, arrays, replace(population, state_particles=number))
+        other._resume(replace(state, population=population))
 
 
 def test_forgetting_resumes_to_the_same_bytes(problem, tmp_path):
@@ -131,7 +132,7 @@ def test_forgetting_resumes_to_the_same_bytes(problem, tmp_path):
     last, other = updates(live, record[70:])[-1], updates(resumed, record[70:])[-1]
     assert same(last, other)
     assert last.approximate == "window 5 s"
-    assert live.document()["begin"] > 0
+    assert live.snapshot().begin > 0
 
 
 def stream_of(problem: smcpn.Problem, samples: int, **options) -> StreamIbis:

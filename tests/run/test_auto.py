@@ -120,9 +120,8 @@ def test_steps_that_are_too_few_to_begin_with_are_left(monkeypatch):
     def diverging(run):
         if run.samplers and run.solver != FINE:
             left.append(run.solver)
-            system = run.samplers[-1].system
-            nothing = np.full(len(system), -np.inf)
-            run.samplers[-1].system = replace(system, log_weights=nothing)
+            nothing = np.full(len(run.samplers[-1].system), -np.inf)
+            run.samplers[-1]._change_system(log_weights=nothing)
         advance(run)
 
     monkeypatch.setattr(Run, "_advance", diverging)

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import smcpn
-from smcpn.checkpoint.codec import read_run
+from smcpn.checkpoint.run import read_run
 from smcpn.errors import InputError
 from smcpn.likelihood.differentiable import DifferentiableLanes
 from smcpn.run.run import Run
@@ -92,7 +92,7 @@ def test_a_checkpoint_holds_what_they_learned(problem, tmp_path):
         posterior = smcpn.identify(
             problem, method="tempering", checkpoint=file, progress=False, **OPTIONS
         )
-    stored = read_run(file).snapshot.samplers[0].rejuvenations
+    stored = read_run(file).state.samplers[0].rejuvenations
     assert repr(stored) == repr(posterior.rejuvenations)
     assert smcpn.resume(file).log_evidence == posterior.log_evidence
 

@@ -60,7 +60,7 @@ def test_ibis_has_the_posterior_of_the_samples_so_far():
     n = posterior.problem.n_samples
     assert 9 <= n < problem.n_samples
     assert f"the posterior of the first {n} of {problem.n_samples} samples" in sentence
-    kept = interrupted.last_interrupted().snapshot.samplers[0]
+    kept = interrupted.last_interrupted().state.samplers[0]
     # A part of the next sample has been assimilated, and is not of this posterior.
     assert kept.exponent is not None
     assert 0.0 < kept.exponent < 1.0

@@ -98,10 +98,10 @@ def test_a_stream_and_its_record_have_the_same_bytes(monkeypatch):
     live = smcpn.Online(given, **options)
     for u, y in zip(given.records[0].u, given.records[0].y, strict=True):
         live.update(u, y)
-    before = live.population()[1]
+    before = live.snapshot().population
     same(live.posterior(), batch)
     # Who asks for a posterior changes nothing of the stream.
-    np.testing.assert_array_equal(before.system.theta, live.population()[1].system.theta)
+    np.testing.assert_array_equal(before.system.theta, live.snapshot().population.system.theta)
     assert (before.system.theta != batch.theta).any()
     same(live.posterior(), batch)
 

@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 import smcpn
-from smcpn.checkpoint.codec import header_image, read_run, run_image
 from smcpn.checkpoint.container import RUN, save
+from smcpn.checkpoint.run import header_image, read_run, run_image
 from smcpn.errors import InputError
 from smcpn.likelihood.registry import build_likelihood
 from tests.targets import OrnsteinUhlenbeck
@@ -106,8 +106,8 @@ def test_a_file_with_other_state_particles_is_refused(number, tmp_path):
     file, settings = tmp_path / "run.h5", OPTIONS | {"seed": 1, "particles": 50}
     smcpn.identify(problem_of(bistable), checkpoint=file, **settings)
     stored = read_run(file)
-    samplers = [replace(one, state_particles=number) for one in stored.snapshot.samplers]
-    changed = replace(stored.snapshot, samplers=tuple(samplers))
+    samplers = [replace(one, state_particles=number) for one in stored.state.samplers]
+    changed = replace(stored.state, samplers=tuple(samplers))
     image = run_image(changed, "running", header_image(stored.header), problem_of(bistable).prior)
     save(file, RUN, image)
     with pytest.raises(InputError):

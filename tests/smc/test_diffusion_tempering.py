@@ -52,14 +52,14 @@ def test_evidence_and_posterior_are_exact():
 
 def test_factors_fall_to_one_and_keep_the_ess():
     sampler = run(DiffusionTempering, DiffusedLinear(n=30, d=2, noise=0.02))
-    assert sampler.factors[0] >= 100.0
-    assert sampler.factors[-1] == 1.0
-    assert (np.diff(sampler.factors) < 0).all()
+    assert sampler.state.factors[0] >= 100.0
+    assert sampler.state.factors[-1] == 1.0
+    assert (np.diff(sampler.state.factors) < 0).all()
     assert len(sampler.rejuvenations) >= 3
     for record in sampler.rejuvenations[:-1]:
         assert 500 <= record.ess <= 550
-    assert sampler.trace.samples.tolist() == [30]
-    assert sampler.trace.log_evidence.tolist() == [sampler.log_evidence]
+    assert sampler.state.trace.samples.tolist() == [30]
+    assert sampler.state.trace.log_evidence.tolist() == [sampler.log_evidence]
     assert sampler.sample == 30
     at_end = sampler.likelihood.evaluate(sampler.system.theta, 30)[1]
     np.testing.assert_array_equal(sampler.system.log_likelihood, at_end)
@@ -74,7 +74,7 @@ def test_what_no_diffusion_flattens_is_tempered():
 
     first = run(DiffusionTempering, Deaf(30, 2, 0.05))
     second = run(Tempering, LinearRegression(30, 2, 0.05))
-    assert first.factors == [1.0]
+    assert first.state.factors == (1.0,)
     assert first.log_evidence == second.log_evidence
     assert first.system.theta.tobytes() == second.system.theta.tobytes()
 
@@ -94,7 +94,7 @@ def test_diverging_parameters_do_not_stop_the_path():
     mean, covariance = likelihood.moments()
     assert mean[0] < -5 * np.sqrt(covariance[0, 0])
     sampler = run(DiffusionTempering, likelihood)
-    assert sampler.factors[0] < 1e6
+    assert sampler.state.factors[0] < 1e6
     assert sampler.log_evidence == pytest.approx(likelihood.log_evidence(), abs=0.3)
 
 

@@ -244,8 +244,8 @@ def check_exact(sampler: Sampler) -> None:
 def test_bridge_from_an_exact_posterior():
     sampler = bridged(1)
     check_exact(sampler)
-    assert sampler.state_particles >= 32
-    assert sampler.estimate_variance <= 1.0
+    assert sampler.state.state_particles >= 32
+    assert sampler.state.estimate_variance <= 1.0
     assert sampler.system.keys.shape == (200, 4)
 
 
@@ -276,7 +276,7 @@ def test_what_an_approximation_excludes_is_found():
     sampler = bridged(4, Misled(PROCESS.y), particles=400)
     check_exact(sampler)
     last = sampler.rejuvenations[-1]
-    assert (last.exponent, last.state_particles) == (1.0, sampler.state_particles)
+    assert (last.exponent, last.state_particles) == (1.0, sampler.state.state_particles)
     assert sampler.log_evidence == pytest.approx(last.evidence.log, abs=1e-12)
 
 

@@ -48,7 +48,7 @@ def test_mean_and_evidence_are_those_of_the_finer_likelihood(kind):
     assert abs(exact - LinearRegression().log_evidence()) > 10 * sampler.log_evidence_se
     assert sampler.log_evidence == pytest.approx(exact, abs=5 * sampler.log_evidence_se)
     assert sampler.log_evidence_se < 0.1
-    assert sampler.trace.log_evidence[-1] == sampler.log_evidence != before
+    assert sampler.state.trace.log_evidence[-1] == sampler.log_evidence != before
 
 
 def test_samples_after_a_refinement_on_the_way_are_of_the_finer_likelihood():

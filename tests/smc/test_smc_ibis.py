@@ -31,7 +31,9 @@ def test_log_evidence_at_every_time():
     """Ten runs: the mean error at each t is below 4 standard errors of itself."""
     likelihood = LinearRegression(60, 3, 0.5)
     exact = np.array([likelihood.log_evidence(t) for t in range(1, 61)])
-    errors = np.array([run(likelihood, seed).trace.log_evidence for seed in range(10)]) - exact
+    errors = (
+        np.array([run(likelihood, seed).state.trace.log_evidence for seed in range(10)]) - exact
+    )
     standard_error = errors.std(axis=0, ddof=1) / np.sqrt(10)
     assert np.abs(errors).max() < 0.5
     assert (np.abs(errors.mean(axis=0)) < 4 * standard_error + 1e-9).mean() > 0.95
@@ -134,9 +136,9 @@ def test_same_bytes_for_any_block():
     likelihood = LinearRegression(60, 3, 0.05)
     runs = [run(likelihood, block=block, particles=200) for block in (1, 7, 64)]
     assert len({fingerprint(r) for r in runs}) == 1
-    assert len({tuple(r.trace.ess) for r in runs}) == 1
-    assert len({tuple(r.trace.log_evidence) for r in runs}) == 1
-    assert runs[0].trace.length == len(runs[0].trace.ess) == 60
+    assert len({tuple(r.state.trace.ess) for r in runs}) == 1
+    assert len({tuple(r.state.trace.log_evidence) for r in runs}) == 1
+    assert runs[0].state.trace.length == len(runs[0].state.trace.ess) == 60
 
 
 @pytest.mark.parametrize("solver", [EKF0(order=3, steps=2), RK4(steps=2)], ids=str)

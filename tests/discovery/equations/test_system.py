@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import smcpn
-from smcpn.checkpoint.problem import problem_document, restored_problem
+from smcpn.checkpoint import StoredProblem
+from smcpn.checkpoint.codec import read_again
 from smcpn.discovery.equations.system import CandidateSystem
 
 POLYNOMIALS = smcpn.polynomials(2)
@@ -205,7 +206,7 @@ def test_a_problem_of_the_equation_is_stored_and_restored() -> None:
     record = smcpn.Record(y=np.arange(5.0), dt=0.1)
     prior = {name: stats.norm(0, 10) for name in ode.parameters}
     problem = smcpn.Problem(ode, record, observe="x", noise=0.05, prior=prior)
-    again = restored_problem(*problem_document(problem), problem.records)
+    again = read_again(StoredProblem.of(problem)).restored(problem.records)
     assert again.names == problem.names == ode.parameters
 
 
