@@ -104,7 +104,7 @@ class Solver:
 
     @property
     def automatic(self) -> bool:
-        """Whether its steps, or its tolerance, are still to be chosen."""
+        """True if its steps, or its tolerance, are still to be chosen."""
         return self.steps == "auto"
 
     @property
@@ -318,12 +318,12 @@ class AdaptiveEKF1(Solver):
 
     @property
     def automatic(self) -> bool:
-        """See `Solver.automatic`."""
+        """True if its tolerance is still to be chosen."""
         return isinstance(self.tolerance, str) and self.tolerance == "auto"
 
     @property
     def resolution(self) -> str:
-        """See `Solver.resolution`."""
+        """Its tolerance, in words."""
         return f"tolerance={self.tolerance!r}"
 
     def refined(self, factor: int = 2) -> Self | None:
@@ -333,15 +333,15 @@ class AdaptiveEKF1(Solver):
         return replace(self, tolerance=tolerance) if tolerance >= LEAST_TOLERANCE else None
 
     def begun(self) -> Self:
-        """See `Solver.begun`."""
+        """The solver with the tolerance that a run begins with."""
         return replace(self, tolerance=FIRST_TOLERANCE) if self.automatic else self
 
     def with_steps(self, steps: int) -> Self:
-        """See `Solver.with_steps`: its steps are its own."""
+        """The solver itself: its steps are its own."""
         return self
 
     def unresolved(self) -> Self:
-        """See `Solver.unresolved`: the tolerance reaches a kernel as a number."""
+        """The solver without its tolerance, which reaches a kernel as a number."""
         return replace(self, tolerance=FIRST_TOLERANCE)
 
 

@@ -106,7 +106,7 @@ class Profile:
 
     @property
     def open_ends(self) -> str:
-        """Where the profile ends without falling far enough, and why; empty where it falls."""
+        """Ends at which the profile has not fallen far enough, and why; empty where it falls."""
         told = [
             f"{self.drop[k]:.2g} lower at {self.values[k]:.4g}, {reached}"
             for k, end, reached in zip((0, -1), (self.low, self.high), self.reached, strict=True)
@@ -233,7 +233,7 @@ def _warnings(maximum: Maximum, rows: Sequence[Profile]) -> tuple[str, ...]:
 
 
 def _moved_by_finer_steps(maximum: Maximum, row: Profile) -> float:
-    """How far twice as many steps move a profile against its top; 0 where they cost too much."""
+    """Distance that twice as many steps move a profile against its top; 0 if they cost too much."""
     function = maximum.function
     finer = finer_solver(maximum.problem, maximum.solver)
     if finer is None:
@@ -343,7 +343,7 @@ class _Along:
 
 
 def _crossing(theta: Array, drop: Array) -> float:
-    """Where a profile has fallen by `DROP`, linear in the root of the drop; nan if it does not."""
+    """Value at which a profile has fallen by `DROP`, linear in the root of the drop; or nan."""
     below = np.flatnonzero(drop >= DROP)
     if not len(below):
         return float("nan")

@@ -23,6 +23,7 @@ from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.growing import GrowingLikelihood
@@ -66,8 +67,8 @@ class BlockTarget(Target):
         """Samples whose likelihood an evaluation computes."""
         return self.end
 
+    @override
     def evaluate(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
-        """See `Target.evaluate`."""
         values, n = self.prior.natural(theta), len(theta)
         likelihood = totalled(self.likelihood, keys)
         state, log_likelihood = likelihood.evaluate(values, self.sample)
@@ -103,7 +104,7 @@ class StreamIbis(Ibis):
 
     @property
     def state(self) -> SamplerState:
-        """See `Sampler`; the samples of `assimilate` are put into it when it is asked for."""
+        """State, into which the samples of `assimilate` are put when it is asked for."""
         self._put_together()
         return self._held
 
@@ -150,11 +151,11 @@ class StreamIbis(Ibis):
 
     @cached_property
     def _keyed(self) -> bool:
-        """Whether the likelihood is estimated, and needs keys."""
+        """True if the likelihood is estimated, and needs keys."""
         return isinstance(self.likelihood, GrowingEstimate)
 
+    @override
     def _use(self, likelihood: AnyLikelihood, finer: AnyLikelihood | None = None) -> None:
-        """See `Sampler._use`."""
         super()._use(likelihood, finer)
         vars(self).pop("_reweighting", None)
 
@@ -331,7 +332,7 @@ class Tracker:
 
     @property
     def ready(self) -> bool:
-        """Whether it has caught up with the present."""
+        """True if it has caught up with the present."""
         return self._work is None or self._work.done
 
     @property
@@ -377,7 +378,7 @@ class Tracker:
 
     @property
     def frozen(self) -> bool:
-        """Whether it rejuvenates no more."""
+        """True if it rejuvenates no more."""
         return self._frozen
 
     def settle(self) -> None:

@@ -1,4 +1,4 @@
-"""Whether one function that the library does not have would be more probable than its terms alone.
+"""Test for one function, not in the library, that would be more probable than its terms alone.
 
 Terms that imitate a function, as x and x^3 do a sign, leave nothing that a test of what is added
 beside them could find: it is known by what it makes needless. So the library is compared with
@@ -149,7 +149,7 @@ def _functions(path: Array, scale: Array) -> Iterator[Function]:
 
 
 def _told(rates: Array, library: int) -> NDArray[np.bool_]:
-    """Whether functions differ from the library and those before them, shape (e,).
+    """True where functions differ from the library and those before them, shape (e,).
 
     Of rates (N, d + e) along a path, d of them of the library.
     """
@@ -193,7 +193,7 @@ class OneFunctionMore(BetaBinomial):
         return np.append(self._library.changes(inside), flips)
 
     def pair_changes(self, support: Support) -> Array:
-        """The same by adding two columns, (d + e, d + e), both of the library."""
+        """Changes by adding two columns, (d + e, d + e), both of the library."""
         changes = np.full((len(support),) * 2, -np.inf)
         inside = support[: self._size]
         changes[: self._size, : self._size] = self._library.pair_changes(inside)
