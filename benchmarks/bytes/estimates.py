@@ -51,7 +51,11 @@ def linearised_network() -> list[Any]:
 
 def discovered(**options: Any) -> list[Any]:
     """Equations of a pendulum: their models, probabilities and noise, and draws."""
-    settings: dict[str, Any] = {"library": PENDULUM, "known": {"x": "v"}, "progress": False} | options
+    settings: dict[str, Any] = {
+        "library": PENDULUM,
+        "known": {"x": "v"},
+        "progress": False,
+    } | options
     result = smcpn.discover(problems.swinging(), **settings)
     best = result.models[0]
     return [str(result), result.probabilities, best.mean, best.covariance, result.draws(20, seed=1)]

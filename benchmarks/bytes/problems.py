@@ -121,7 +121,10 @@ def delayed(hold: str = "foh") -> smcpn.Problem:
 
 def coloured() -> smcpn.Problem:
     """Noise that is correlated from sample to sample."""
-    prior: dict[str, Any] = OSCILLATOR | {"s": stats.lognorm(0.5, scale=0.02), "rho": stats.uniform(0.0, 1.0)}
+    prior: dict[str, Any] = OSCILLATOR | {
+        "s": stats.lognorm(0.5, scale=0.02),
+        "rho": stats.uniform(0.0, 1.0),
+    }
     return oscillating(of=record(correlation=0.7), noise=smcpn.AR1("s", "rho"), prior=prior)
 
 
