@@ -81,6 +81,12 @@ def near(name: str, value: float, expected: float, tolerance: float, note: str =
     return Row(name, value, f"{expected:.10g} +- {tolerance:g}", met, note)
 
 
+def unjudged(row: Row, why: str) -> Row:
+    """Return a figure without its target, as where a quick form is too small to judge it."""
+    note = "; ".join(part for part in (row.note, f"no target: {why}") if part)
+    return replace(row, target="", met=None, note=note)
+
+
 def absent(name: str, why: str) -> Row:
     """Return the row of what could not be measured, such as a peer that is not installed."""
     return Row(name, None, note=why)
