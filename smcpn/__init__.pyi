@@ -12,6 +12,7 @@ from .estimate.laplace import laplace
 from .estimate.linearise import linearise_networks
 from .estimate.maximise import maximise
 from .estimate.nuts.nuts import nuts
+from .estimate.profile import Profiles, profile
 from .functions.gaussian_process import gaussian_process
 from .functions.network import network
 from .functions.spline import spline
@@ -32,8 +33,7 @@ from .results.functions import IdentifiedFunction
 from .results.laplace import Laplace
 from .results.maximum import Maximum
 from .results.nuts import NutsPosterior
-from .results.posterior import Posterior
-from .results.robust import Robust
+from .results.posterior import Posterior, Robust
 from .run.identify import identify
 from .run.resume import load, resume
 from .simulation.linearise import linearise
@@ -85,6 +85,7 @@ __all__ = [
     "Prior",
     "PriorPrediction",
     "Problem",
+    "Profiles",
     "RandomWalkMetropolis",
     "Record",
     "Robust",
@@ -113,6 +114,7 @@ __all__ = [
     "nuts",
     "ode",
     "polynomials",
+    "profile",
     "read_record",
     "read_records",
     "resume",

@@ -2,7 +2,8 @@
 
 `checked` makes what a signature declares hold: a call with anything else ends in an `InputError`
 that names the argument, its value and the remedy. Where a type says too little, the annotation
-carries a `Kind`: ``Annotated[int, whole(1)]``, as `Count` is.
+carries a `Kind`: ``Annotated[int, whole(1)]``, as `Count` is. The command line has the bounds of
+its options from the same annotations, so that numpy is imported when an array is met.
 """
 
 from __future__ import annotations
@@ -17,28 +18,32 @@ from functools import wraps
 from numbers import Real
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
-from smcpn.errors import InputError, bounds, real_number, shown, whole_number
+from smcpn.errors import InputError, bounds, is_bool, real_number, shown, whole_number
 from smcpn.files import file_path
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 T = TypeVar("T")
 
 CALLED = ("__init__", "__call__", "__getitem__")
 """Public methods of a class whose names begin with an underscore."""
-OF_ARRAYS = {np.float64: "fiu", np.int64: "iu", np.bool_: "b"}
-"""Kinds of entries that an array of a type may hold."""
+OF_ARRAYS = {"float64": "fiu", "int64": "iu", "bool": "b", "bool_": "b"}
+"""Kinds of entries that an array of a type may hold, by its name."""
 MOST = 10**9
 """Bound of a number of things, beyond what any memory holds."""
-NOUNS: dict[type[Any], str] = {
-    str: "a text",
-    type(None): "None",
-    np.random.Generator: "a numpy.random.Generator",
-    slice: "a slice",
+NOUNS = {
+    "str": "a text",
+    "NoneType": "None",
+    "Generator": "a numpy.random.Generator",
+    "slice": "a slice",
 }
+"""Words for what is of a class, by its name."""
+AUTO = "auto"
+"""A number that is chosen on the way."""
 
 
 class UnfitError(Exception):
@@ -116,7 +121,7 @@ def check_fields(instance: Any, *names: str) -> None:
     modules = [one.__module__ for one in owner.__mro__]
     for name in names:
         annotation = owner.__dataclass_fields__[name].type
-        kind = _kind_of(_resolved(annotation, modules), FINITE)
+        kind = kind_of(_resolved(annotation, modules), FINITE)
         if kind is not None:
             object.__setattr__(instance, name, kind(name, getattr(instance, name)))
 
@@ -133,7 +138,7 @@ def _checked(
         if not kinds:
             # Not before: an annotation may name what is defined later.
             kinds.update(
-                (one.name, _kind_of(_resolved(one.annotation, modules), number))
+                (one.name, kind_of(_resolved(one.annotation, modules), number))
                 for one in parameters
                 if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
             )
@@ -163,15 +168,15 @@ def _resolved(annotation: Any, modules: Sequence[str]) -> Any:
     return Any
 
 
-def _kind_of(annotation: Any, number: Kind) -> Kind | None:
+def kind_of(annotation: Any, number: Kind) -> Kind | None:
     """Return the kind that an annotation declares; None where it allows anything."""
     annotation = _expanded(annotation)
     origin, inside = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
         own = [one for one in inside if isinstance(one, Kind)]
-        return own[0] if own else _kind_of(inside[0], number)
+        return own[0] if own else kind_of(inside[0], number)
     if origin in (typing.Union, types.UnionType):
-        return _one_of([_kind_of(one, number) for one in inside])
+        return _one_of([kind_of(one, number) for one in inside])
     if annotation is Any or annotation is inspect.Parameter.empty:
         return None
     kind: Any = type(None) if annotation is None else origin or annotation
@@ -181,12 +186,12 @@ def _kind_of(annotation: Any, number: Kind) -> Kind | None:
         return None
     if kind is type:
         return _subclass(inside[0]) if inside and isinstance(inside[0], type) else None
-    if issubclass(kind, np.ndarray):
+    if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
         return _array(inside)
     if issubclass(kind, Mapping):
-        return _mapping(kind, [_kind_of(one, number) for one in inside])
+        return _mapping(kind, [kind_of(one, number) for one in inside])
     if kind in (tuple, list, Sequence):
-        return _sequence(kind, [_kind_of(one, number) for one in inside if one is not ...])
+        return _sequence(kind, [kind_of(one, number) for one in inside if one is not ...])
     return _instance(kind)
 
 
@@ -214,6 +219,27 @@ def whole(least: int | None = None, most: int | None = None) -> Kind:
     return Kind(f"a whole number{bounds(least, most)}", read)
 
 
+def automatic(number: Kind) -> Kind:
+    """Return the kind of numbers of a kind, or ``"auto"``."""
+
+    def read(value: Any) -> Any:
+        return AUTO if isinstance(value, str) and value == AUTO else number.read(value)
+
+    return Kind(f"{number.noun}, or 'auto'", read)
+
+
+def multiple(of: int, most: int) -> Kind:
+    """Return the kind of whole numbers that are multiples of one, up to ``most``."""
+    inside = whole(of, most)
+
+    def read(value: Any) -> int:
+        if (found := inside.read(value)) % of:
+            raise UnfitError
+        return found
+
+    return Kind(f"a multiple of {of} up to {most}", read)
+
+
 def _read_finite(value: Any) -> float:
     try:
         return real_number("", value)
@@ -228,7 +254,7 @@ def _read_number(value: Any) -> float:
 
 
 def _read_truth(value: Any) -> bool:
-    if isinstance(value, (bool, np.bool_)):
+    if is_bool(value):
         return bool(value)
     raise UnfitError
 
@@ -253,6 +279,8 @@ def _read_file_name(value: Any) -> Path:
 
 
 def _read_numbers(value: Any) -> NDArray[np.float64]:
+    import numpy as np
+
     try:
         given = np.asarray(value)
         if given.dtype.kind in "fiub":
@@ -284,6 +312,11 @@ def _read_probabilities(value: Any) -> Any:
     return found if found.ndim else float(found)
 
 
+def _read_threads(value: Any) -> int | None:
+    return None if value is None else whole(1).read(value)
+
+
+THREADS = Kind("a whole number from 1, or None", _read_threads)
 FINITE, ANY_NUMBER = Kind("a finite number", _read_finite), Kind("a number", _read_number)
 NUMBERS = Kind("numbers", _read_numbers)
 ANYTHING = Kind("anything", lambda value: value)
@@ -299,6 +332,13 @@ _PLAIN: dict[Any, Kind] = {
 }
 
 Count = Annotated[int, whole(1, MOST)]
+Particles = Annotated[int, whole(10, 10**8)]
+StateParticles = Annotated[int | str, automatic(multiple(32, 1 << 20))]
+Order = Annotated[int, whole(1, 11)]
+Steps = Annotated[int | str, automatic(whole(1, 1024))]
+Share = Annotated[float, number(5e-324, 1.0 - 2.0**-53, "a share between 0 and 1")]
+Seconds = Annotated[float, number(0.0, 1.7e308, "seconds, 0 or more")]
+Threads = Annotated[int | None, THREADS]
 Seed = Annotated[int, whole(0, 2**128)]
 FileName = Annotated[str | PathLike[str], FILE_NAME]
 Index = Annotated[int, whole(0, MOST)]
@@ -333,10 +373,10 @@ def _instance(kind: type[Any]) -> Kind:
             return value
         raise UnfitError
 
-    import smcpn
-
-    name = f"smcpn.{kind.__name__}" if kind.__name__ in smcpn.__all__ else kind.__name__
-    return Kind(NOUNS.get(kind, f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"), read)
+    package = __name__.partition(".")[0]
+    public = kind.__name__ in vars(sys.modules[package])["__all__"]
+    name = f"{package}.{kind.__name__}" if public else kind.__name__
+    return Kind(NOUNS.get(kind.__name__, f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"), read)
 
 
 def _subclass(kind: type[Any]) -> Kind:
@@ -349,8 +389,10 @@ def _subclass(kind: type[Any]) -> Kind:
 
 
 def _array(inside: tuple[Any, ...]) -> Kind:
+    import numpy as np
+
     entry = typing.get_args(inside[1]) if len(inside) > 1 else ()
-    allowed = OF_ARRAYS.get(entry[0]) if entry else None
+    allowed = OF_ARRAYS.get(getattr(entry[0], "__name__", "")) if entry else None
 
     def read(value: Any) -> Any:
         fits = isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray)
@@ -390,10 +432,3 @@ def _sequence(kind: type[Any], inside: list[Kind | None]) -> Kind:
 
     noun = "a tuple" if kind is tuple else "a list"
     return Kind(noun if entry is None else f"{noun}, each entry {entry.noun}", read)
-
-
-def _read_threads(value: Any) -> int | None:
-    return None if value is None else whole(1).read(value)
-
-
-THREADS = Kind("a whole number from 1, or None", _read_threads)

@@ -95,7 +95,7 @@ def whole_number(
         For anything else.
     """
     number = None
-    if not _is_bool(value):
+    if not is_bool(value):
         # An object may raise anything when it is asked for a number.
         with suppress(Exception):
             number = operator.index(value)
@@ -132,7 +132,7 @@ def real_number(
     InputError
         For anything else.
     """
-    if isinstance(value, Real) and not _is_bool(value):
+    if isinstance(value, Real) and not is_bool(value):
         # A whole number may be too large for a float.
         with suppress(Exception):
             if math.isfinite(number := float(value)):
@@ -140,7 +140,7 @@ def real_number(
     raise InputError(f"{name} is {shown(value)}: {remedy}", argument=argument or name)
 
 
-def _is_bool(value: Any) -> bool:
+def is_bool(value: Any) -> bool:
     """Whether a value is a truth value, of Python or of numpy, which is not imported for it."""
     of_numpy = type(value).__module__ == "numpy" and str(getattr(value, "dtype", "")) == "bool"
     return isinstance(value, bool) or of_numpy

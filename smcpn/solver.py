@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import Field, asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
+from smcpn.arguments import Order, Steps, check_fields
 from smcpn.errors import InputError, one_of, real_number, shown, whole_number
 from smcpn.units import duration
 
@@ -146,17 +147,15 @@ class ProbabilisticSolver(Solver):
 
     probabilistic: ClassVar[bool] = True
 
-    order: int = 3
-    steps: int | str = "auto"
+    order: Order = 3
+    steps: Steps = "auto"
     form: str = "first"
     diffusion: float | str = "fixed-diagonal"
     smooth: bool = False
     interval: float | None = None
 
     def __post_init__(self) -> None:
-        order = whole_number("order", self.order, ORDERS[0], ORDERS[-1])
-        object.__setattr__(self, "order", order)
-        object.__setattr__(self, "steps", _steps(self.steps))
+        check_fields(self, "order", "steps")
         _choice("form", self.form, FORMS)
         object.__setattr__(self, "diffusion", _diffusion(self.diffusion))
         object.__setattr__(self, "interval", _interval(self.interval))
@@ -178,9 +177,9 @@ class EKF0(ProbabilisticSolver):
     Parameters
     ----------
     order : int
-        Number of integrations of the Wiener process (nu), 1 to 11.
+        Order of the solver's prior: integrations of the Wiener process (nu), 1 to 11.
     steps : int or "auto"
-        Solver steps per sampling interval; ``"auto"`` lets the shift of the posterior decide.
+        Solver steps per sample, or "auto": the shift of the posterior decides.
     form : {"first", "chain"}
         ``"first"`` gives every state its own process. ``"chain"`` lets x and v = x' share one,
         which the data-free marginal likelihood cannot use.
@@ -300,13 +299,12 @@ class AdaptiveEKF1(Solver):
     jacobian = "full"
     steps = 1
 
-    order: int = 4
+    order: Order = 4
     tolerance: float | str = "auto"
     form: str = "chain"
 
     def __post_init__(self) -> None:
-        order = whole_number("order", self.order, ORDERS[0], ORDERS[-1])
-        object.__setattr__(self, "order", order)
+        check_fields(self, "order")
         _choice("form", self.form, FORMS)
         if self.automatic:
             return
@@ -340,7 +338,6 @@ class AdaptiveEKF1(Solver):
 
     def with_steps(self, steps: int) -> Self:
         """See `Solver.with_steps`: its steps are its own."""
-        _steps(steps)
         return self
 
     def unresolved(self) -> Self:
@@ -371,11 +368,11 @@ class RK4(Solver):
     """
 
     likelihood: ClassVar[str] = "classical"
-    steps: int | str = "auto"
+    steps: Steps = "auto"
     interval: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", _steps(self.steps))
+        check_fields(self, "steps")
         object.__setattr__(self, "interval", _interval(self.interval))
 
 
@@ -393,12 +390,6 @@ def check_solver(solver: Solver) -> None:
     if not isinstance(solver, Solver):
         known = ", ".join(f"smcpn.{name}" for name in SOLVERS)
         raise InputError(f"solver is {shown(solver)}: choose one of {known}, or 'auto'")
-
-
-def _steps(steps: int | str) -> int | str:
-    if isinstance(steps, str) and steps == "auto":
-        return steps
-    return whole_number("steps", steps, 1, MAX_STEPS, " per sample, or 'auto'")
 
 
 def _interval(interval: float | None) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import casadi as ca
 import numpy as np
@@ -13,7 +13,7 @@ from scipy import stats
 
 import smcpn
 from benchmarks.executors import each
-from benchmarks.rows import Row, Study, at_most
+from benchmarks.rows import Row, Study, at_least, at_most
 from smcpn.codegen.lower import Level, Vector, lower
 from smcpn.functions.unknown import UnknownFunction
 
@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 INTERVAL, NOISE, SOLVER = 0.02, 0.01, smcpn.RK4(steps=1)
 WITHIN = (-1.2, 1.2)
 HELD, DRAWS = 0.88, 2000
+AMBIGUOUS = 8
+"""Record that networks fit by several functions, of which one holds over .63 of the range."""
 PLACES = np.linspace(0.02, 1.0, 50)
 """Within the range that the drive visits."""
 
@@ -96,9 +98,22 @@ def sizes(quick: bool) -> Iterator[Row]:
         )
 
 
-def covered(seed: int) -> tuple[float, bool]:
-    """Share of the visited range in which the band of a network holds, and whether it is warned."""
-    problem = unknown_in(smcpn.network("v", hidden=(6, 6), within=WITHIN), seed)
+class Covered(NamedTuple):
+    """Coverage of the band of an unknown function over the visited range of one record.
+
+    `chance` is the probability of one below `HELD` if the posterior is right: its own draws have
+    it. Errors at neighbouring places are nearly one, so that this is not rare.
+    """
+
+    share: float
+    warned: bool
+    chance: float
+
+
+def covered(of: tuple[int, int]) -> Covered:
+    """Return how far the band of a network holds, for a record and a seed of the run."""
+    number, seed = of
+    problem = unknown_in(smcpn.network("v", hidden=(6, 6), within=WITHIN), number)
     found = smcpn.identify(problem, seed=seed, progress=False)
     y = problem.records[0].y
     places = np.linspace(y.min(), y.max(), 101)
@@ -106,22 +121,29 @@ def covered(seed: int) -> tuple[float, bool]:
     columns = [found.problem.names.index("f" + of) for of in function.priors]
     rng = np.random.default_rng(0)
     drawn = rng.choice(len(found.weights), DRAWS, p=found.weights / found.weights.sum())
-    low, high = np.quantile(
-        function.values(places, found.values[drawn][:, columns]), [0.025, 0.975], axis=0
-    )
-    truth = law(places)
-    return float(((low <= truth) & (truth <= high)).mean()), bool(found.warnings)
+    functions = function.values(places, found.values[drawn][:, columns])
+    low, high = np.quantile(functions, [0.025, 0.975], axis=0)
+    truth, *shares = ((low <= f) & (f <= high) for f in (law(places), *functions))
+    chance = np.mean([share.mean() < HELD for share in shares])
+    return Covered(float(truth.mean()), bool(found.warnings), float(chance))
 
 
 def networks(quick: bool) -> Iterator[Row]:
     """Coverage of the 95 % band of a small network over the visited range, record by record."""
-    found = list(each(covered, range(3 if quick else 12)))
-    for seed, (share, warned) in enumerate(found):
-        note = "warned" if warned else ""
-        yield Row(
-            f"network, record {seed}: coverage", share, ">= 0.88", share >= HELD or warned, note
-        )
-    yield Row("network: mean coverage", float(np.mean([share for share, _ in found])))
+    runs = [(number, number) for number in range(3 if quick else 12)]
+    again = [] if quick else [(AMBIGUOUS, seed) for seed in range(20, 24)]
+    found = list(each(covered, runs + again))
+    for (number, seed), one in zip(runs + again, found, strict=True):
+        name, note = f"network, record {number}, seed {seed}: coverage", "warned" * one.warned
+        yield Row(name, one.share, ">= 0.88", one.share >= HELD or one.warned, note)
+    records = found[: len(runs)]
+    shares = np.array([one.share for one in records])
+    error = shares.std(ddof=1) / np.sqrt(len(shares))
+    note = f"standard error {error:.3f}"
+    yield at_least("network: mean coverage of the records", float(shares.mean()), 0.93, note)
+    chances = sum(one.chance for one in records)
+    name = "network: records below 0.88, over what right bands are expected to have"
+    yield Row(name, float((shares < HELD).sum() / chances), note=f"{chances:.1f} expected")
 
 
 STUDIES: dict[str, Study] = {"families": operations, "sizes": sizes, "networks": networks}

@@ -1,6 +1,7 @@
 """Posteriors of several modes that all explain the data: is each held at its weight.
 
-An oral dose whose two rates may be exchanged, and a sine whose frequency is seen by samples.
+An oral dose whose two rates may be exchanged, a sine whose frequency is seen by samples, and an
+oscillator whose faster modes the steps of most draws from the prior do not resolve.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from scipy import stats
 import smcpn
 from benchmarks.reference.answer import Answer
 from benchmarks.reference.importance import sample
+from benchmarks.reference.quadrature import quadrature
 from benchmarks.reference.solutions import gaussian, oral
 from benchmarks.reference.target import Target, log_sum
 from benchmarks.rows import Row, Study, at_least
@@ -167,4 +169,73 @@ def aliasing(quick: bool) -> Iterator[Row]:
     yield from counted("default", found, 0.05, 40)
 
 
-STUDIES: dict[str, Study] = {"flip-flop": flip_flop, "aliasing": aliasing}
+@smcpn.ode
+def oscillator(x, v, *, z, w):
+    """Damped oscillator of angular frequency w."""
+    return v, -(w**2) * x - z * v
+
+
+RELEASED = 60
+"""Samples, two in a second."""
+RELEASED_NOISE = 0.1
+DAMPED_PRIOR: Mapping[str, Any] = {
+    "z": stats.lognorm(0.7, scale=0.05),
+    "w": stats.lognorm(1.0, scale=3.0),
+}
+
+
+def released(t: Array, v: Mapping[str, Array]) -> Array:
+    """Positions (T, N) after a release at one, at rest."""
+    w = np.sqrt(np.maximum(v["w"] ** 2 - v["z"] ** 2 / 4, 1e-12))
+    t = t[:, None]
+    return np.exp(-v["z"] / 2 * t) * (np.cos(w * t) + v["z"] / (2 * w) * np.sin(w * t))
+
+
+def released_data() -> tuple[Array, Array]:
+    """Times and samples."""
+    t = 0.5 * np.arange(float(RELEASED))
+    clean = released(t, {"w": np.array([2.0]), "z": np.array([0.05])})[:, 0]
+    return t, clean + RELEASED_NOISE * np.random.default_rng(4).normal(size=RELEASED)
+
+
+def released_problem(seed: int = 0) -> smcpn.Problem:
+    """Damping and frequency; the data are the same for any seed."""
+    t, y = released_data()
+    return smcpn.Problem(
+        oscillator, smcpn.Record(t=t, y=y), observe="x", noise=RELEASED_NOISE,
+        prior=dict(DAMPED_PRIOR), initial=[1.0, 0.0],
+    )  # fmt: skip
+
+
+def released_answer(seed: int = 0) -> Answer:
+    """By quadrature, with a node or two in each standard deviation of the narrowest modes."""
+    t, y = released_data()
+
+    def log_likelihood(v: Mapping[str, Array]) -> Array:
+        return gaussian(y, released(t, v), RELEASED_NOISE)
+
+    target = Target(DAMPED_PRIOR, log_likelihood)
+    return quadrature(target, {"z": (-1.0, 1.5, 51), "w": (-4.0, 4.0, 80_001)})
+
+
+ALIASED_STEPS = Known(
+    "aliased steps",
+    released_problem,
+    released_answer,
+    modes={f"w about {w:.2f}": partial(_about, w) for w in (2.0, 4 * np.pi - 2.0, 4 * np.pi + 2.0)},
+    same_data=True,
+)
+
+
+def aliased_steps(quick: bool) -> Iterator[Row]:
+    """Over seeds of the run: faster modes call for more steps than most of the prior does."""
+    yield from counted(
+        "default", outcomes(ALIASED_STEPS, default, range(8 if quick else 40)), 0.05, 40
+    )
+
+
+STUDIES: dict[str, Study] = {
+    "flip-flop": flip_flop,
+    "aliasing": aliasing,
+    "aliased-steps": aliased_steps,
+}

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import lazy_loader
 
+from smcpn.cases.splits import SPLITS
 from smcpn.errors import InputError, one_of
 
 if TYPE_CHECKING:
     from smcpn.cases.case import Case
-
-PAPER, OFFICIAL = SPLITS = ("paper", "official")
-"""The training and test samples of the PN-SMC paper, or of the benchmark."""
 
 
 def _study(module: str, function: str) -> Callable[..., Case]:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from smcpn.cases import PAPER, SPLITS
 from smcpn.cases.case import Case, PublishedScore
+from smcpn.cases.splits import PAPER, SPLITS
 from smcpn.datasets import BoucWen, bouc_wen
 from smcpn.datasets.bouc_wen import GENERATED, OFFICIAL_NOISE, TRUE_PARAMETERS
 from smcpn.datasets.models import bouc_wen as equation

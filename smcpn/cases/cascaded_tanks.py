@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from smcpn.cases import OFFICIAL
 from smcpn.cases.case import Case
+from smcpn.cases.splits import OFFICIAL
 from smcpn.datasets import cascaded_tanks
 from smcpn.datasets.cascaded_tanks import SATURATION
 from smcpn.datasets.models import cascaded_tanks as equation

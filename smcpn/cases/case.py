@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smcpn.cases import PAPER
+from smcpn.cases.splits import PAPER
 from smcpn.io.parse import StreamFormat
 from smcpn.likelihood.registry import default_solver
 from smcpn.likelihood.stiffness import chosen_solver

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from smcpn.cases import PAPER
 from smcpn.cases.case import Case
+from smcpn.cases.splits import PAPER
 from smcpn.datasets import lynx_hare
 from smcpn.datasets.models import lotka_volterra
 from smcpn.errors import one_of

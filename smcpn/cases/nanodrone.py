@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from scipy import stats
 
-from smcpn.cases import OFFICIAL
 from smcpn.cases.case import Case
+from smcpn.cases.splits import OFFICIAL
 from smcpn.datasets import nanodrone
 from smcpn.datasets.models import quadrotor
 from smcpn.datasets.nanodrone import INTERVAL

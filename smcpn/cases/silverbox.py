@@ -6,8 +6,8 @@ from typing import Any
 
 from scipy import stats
 
-from smcpn.cases import PAPER, SPLITS
 from smcpn.cases.case import Case, PublishedScore
+from smcpn.cases.splits import PAPER, SPLITS
 from smcpn.datasets import Silverbox, silverbox
 from smcpn.datasets.models import (
     duffing,

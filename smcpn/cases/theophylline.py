@@ -6,8 +6,8 @@ from typing import Any
 
 from scipy import stats
 
-from smcpn.cases import OFFICIAL
 from smcpn.cases.case import Case
+from smcpn.cases.splits import OFFICIAL
 from smcpn.datasets import Theophylline, theophylline
 from smcpn.datasets.models import oral_dose
 from smcpn.errors import one_of

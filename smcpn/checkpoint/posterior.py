@@ -11,6 +11,7 @@ from smcpn.checkpoint.container import DAMAGED, POSTERIOR, DamagedFileError, rea
 from smcpn.checkpoint.earlier import is_earlier, posterior_as_now
 from smcpn.checkpoint.problem import StoredProblem, StoredRecord
 from smcpn.errors import InputError, NotStorableError
+from smcpn.files import file_path
 from smcpn.io.plain import Group
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.results.nuts import NutsPosterior
@@ -22,14 +23,15 @@ KINDS = {"posterior": Posterior, "chains": NutsPosterior}
 """Posteriors by the part of the file that holds one."""
 
 
-def write_posterior(path: Path, posterior: Posterior) -> None:
-    """Write the file of a posterior under its lock.
+def save_posterior(posterior: Posterior, path: str | Path) -> Path:
+    """Write the file of a posterior under its lock, and return its path.
 
     Raises
     ------
     InputError
         If the file cannot be written, or the problem cannot be stored.
     """
+    path = file_path("path", path)
     if not path.parent.is_dir():
         raise InputError(f"{path}: the folder does not exist, make it first", argument="path")
     try:
@@ -40,6 +42,7 @@ def write_posterior(path: Path, posterior: Posterior) -> None:
     part = "chains" if isinstance(posterior, NutsPosterior) else "posterior"
     parts = {"problem": problem, part: posterior, **numbered(records, "records")}
     save(path, POSTERIOR, encoded(POSTERIOR, parts))
+    return path
 
 
 def read_posterior(path: Path) -> Posterior:

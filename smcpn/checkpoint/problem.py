@@ -21,10 +21,9 @@ from smcpn.checkpoint.functions import StoredFunction, functions_of, stored_func
 from smcpn.errors import InputError, NotStorableError, shown
 from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution
-from smcpn.model.entries import entry_names
 from smcpn.model.expression import ExpressionTable
 from smcpn.model.graphs import Model
-from smcpn.model.ode import ODE, graphs_of
+from smcpn.model.ode import ODE, entry_names, graphs_of
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, assembled, check_record
 from smcpn.model.record import CONTEXT, Record

@@ -32,6 +32,7 @@ from smcpn.run_state import RunState
 from smcpn.smc.start import Modes
 from smcpn.smc.state import SamplerState
 from smcpn.stored import Fingerprint, Line, Names, Stored, Whole
+from smcpn.version import __version__
 
 PROCESSOR = "processor"
 """What kernels are compiled for, by name and fingerprint of its features, among the versions."""
@@ -39,8 +40,6 @@ PROCESSOR = "processor"
 
 def versions() -> dict[str, str]:
     """Return the versions of the packages that a result is computed with, and the processor."""
-    from smcpn import __version__
-
     return {
         "smcpn": __version__,
         "python": platform.python_version(),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from smcpn.cases import CASES
-from smcpn.cli.options import Json, Quiet, ReportFile, Verbose, Workers, check_written
+from smcpn.cli.options import Json, Quiet, ReportFile, Taken, Verbose, check_written, taking
 from smcpn.cli.terminal import remark, say
 from smcpn.config.document import SUFFIX
 from smcpn.errors import InputError
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 File = Annotated[Path, typer.Argument(help="A checkpoint, as run.h5.", metavar="FILE")]
 
 
+@taking(Taken.of("run.identify", "identify", "threads", "executor"))
 def resume(
     file: File,
     data: Annotated[
         Path | None,
         typer.Option(help="CSV of samples that follow the last record.", metavar="CSV"),
     ] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads; all by default.")] = None,
-    executor: Workers = None,
     report: ReportFile = None,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
+    **options: Any,
 ) -> None:
     """Continue an interrupted run to its posterior, or extend a finished one by more data.
 
@@ -57,7 +57,7 @@ def resume(
         if data is not None:
             more = following_record(data, stored_problem(read_run(file).header, file))
         talks = not (as_json or quiet or verbose)
-        posterior = resumed(file, data=more, threads=threads, executor=executor, progress=talks)
+        posterior = resumed(file, data=more, progress=talks, **options)
     say(json_text(as_dict(posterior)) if as_json else posterior.summary())
     written = None if report is None else posterior.report(report)
     if written is not None and not quiet:

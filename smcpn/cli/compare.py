@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from smcpn.cli.options import RUN, Json, ReportFile, Seed, Verbose, check_written
+from smcpn.cli.options import Json, ReportFile, Starts, Taken, Verbose, check_written, taking
 from smcpn.cli.terminal import remark, say
 from smcpn.config import load_system
 from smcpn.errors import InputError
 
 
+@taking(Taken.of("run.identify", "identify", "seed"))
 def compare(
     systems: Annotated[
         list[str],
@@ -20,19 +21,11 @@ def compare(
             metavar="SYSTEM...",
         ),
     ],
-    starts: Annotated[
-        int | None,
-        typer.Option(
-            help="Searches from draws of the prior; by default those of smcpn identify, from the "
-            "likeliest of 64.",
-            min=1,
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    seed: Seed = None,
+    starts: Starts = None,
     report: ReportFile = None,
     as_json: Json = False,
     verbose: Verbose = 0,
+    **options: Any,
 ) -> None:
     """Rank models of the same data by their evidence and by their errors on tests.
 
@@ -47,7 +40,7 @@ def compare(
     from smcpn.cli.comparing import as_dict, as_text, compared, written
     from smcpn.io.sink import json_text
 
-    found = compared(systems, cases, starts, seed)
+    found = compared(systems, cases, starts, options["seed"])
     say(json_text(as_dict(found)) if as_json else as_text(found))
     if report is not None:
         remark(f"report: {written(found, report)}")

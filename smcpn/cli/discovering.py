@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import smcpn
+from smcpn.cli.discover import Question
 from smcpn.cli.options import SEED
 from smcpn.cli.outcome import peak_memory_mb
 from smcpn.cli.records import Source, check_measured
@@ -17,69 +18,47 @@ from smcpn.columns import align
 from smcpn.discovery.results.discovery import Discovery
 from smcpn.discovery.results.models import DiscoveredModel
 from smcpn.discovery.results.peers import PeerTable
-from smcpn.errors import InputError, listed, nearest
+from smcpn.errors import InputError, listed
 from smcpn.io.files import ColumnError
 from smcpn.model.record import Record
 from smcpn.simulation.particles import Simulation
 from smcpn.smc.diagnosis import SamplerWarning
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The options of ``smcpn discover``; ``states`` and ``inputs`` to the columns they are in."""
+def records_of(question: Question, files: Iterable[Path]) -> list[Record]:
+    """Read files.
 
-    files: tuple[Path, ...]
-    states: Mapping[str, str]
-    inputs: Mapping[str, str]
-    library: str
-    known: Mapping[str, str]
-    constraints: tuple[str, ...]
-    observe: list[str] | None
-    time: str | None
-    dt: float | None
-    columns: list[str] | None
-    form: dict[str, str | None]
-    tests: tuple[Path, ...]
-    compare: bool
-    settings: Mapping[str, Any]
-
-    @property
-    def outputs(self) -> dict[str, str]:
-        """Columns of the states that are measured."""
-        if self.observe is None:
-            return dict(self.states)
-        for name in self.observe:
-            if name not in self.states:
-                raise InputError(
-                    f"--observe names '{name}', which is no state: {nearest(name, self.states)}",
-                    argument="observe",
-                )
-        return {name: self.states[name] for name in self.observe}
-
-    def records(self, files: tuple[Path, ...]) -> list[Record]:
-        """Read files.
-
-        Raises
-        ------
-        InputError
-            If one cannot be read, or lacks a column.
-        """
-        outputs = self.outputs
-        source = Source(self.inputs, outputs, self.time, self.dt, self.columns, **self.form)
-        try:
-            return [
-                check_measured(record, list(outputs))
-                for file in files
-                for record in source.records(file)
-            ]
-        except ColumnError as error:
-            if self.observe is None and error.argument in outputs.values():
-                state = next(one for one, name in outputs.items() if name == error.argument)
-                raise InputError(
-                    f"{error}: name its column, --states {state}=COLUMN, or leave the state out of "
-                    "--observe, where it is not measured"
-                ) from error
-            raise
+    Raises
+    ------
+    InputError
+        If one cannot be read, or lacks a column.
+    """
+    outputs = question.outputs
+    source = Source(
+        question.input_columns,
+        outputs,
+        question.time,
+        question.dt,
+        question.column_names,
+        question.time_unit,
+        question.experiment,
+        question.delimiter,
+        question.decimal,
+    )
+    try:
+        return [
+            check_measured(record, list(outputs))
+            for file in files
+            for record in source.records(file)
+        ]
+    except ColumnError as error:
+        if question.observe is None and error.argument in outputs.values():
+            state = next(one for one, name in outputs.items() if name == error.argument)
+            raise InputError(
+                f"{error}: name its column, --states {state}=COLUMN, or leave the state out of "
+                "--observe, where it is not measured"
+            ) from error
+        raise
 
 
 @dataclass(frozen=True)
@@ -93,28 +72,19 @@ class Outcome:
     wall_s: float
 
 
-def discovered(asked: Asked) -> Outcome:
-    """Find the equations of the files, and simulate the tests."""
+def discovered(question: Question, arguments: Mapping[str, Any], compare: bool) -> Outcome:
+    """Find the equations of the files by `smcpn.discover`, and simulate the tests."""
     begin = time.perf_counter()
-    records, tests = asked.records(asked.files), asked.records(asked.tests)
+    records, tests = records_of(question, question.files), records_of(question, question.test or ())
     began = time.perf_counter()
-    settings: dict[str, Any] = {"seed": SEED, **asked.settings}
+    settings: dict[str, Any] = {"seed": SEED, **arguments}
     with warnings.catch_warnings():
         # What is printed says the same, once.
         warnings.simplefilter("ignore", SamplerWarning)
-        found = smcpn.discover(
-            records,
-            library=asked.library,
-            states=list(asked.states),
-            inputs=list(asked.inputs),
-            known=dict(asked.known) or None,
-            constraints=asked.constraints,
-            observe=asked.observe,
-            **settings,
-        )
+        found = smcpn.discover(records, **settings)
     search = time.perf_counter() - began
     simulations = {test.name: found.simulate(test) for test in tests}
-    peers = found.compare("pysindy") if asked.compare else None
+    peers = found.compare("pysindy") if compare else None
     return Outcome(found, simulations, peers, search, time.perf_counter() - begin)
 
 

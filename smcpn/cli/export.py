@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from smcpn.cli.checkpoint import File, as_sentences
-from smcpn.cli.options import Steps, check_options, whole_or_auto
+from smcpn.cli.options import Taken, taking
 from smcpn.cli.terminal import say
 from smcpn.errors import InputError
 from smcpn.files import file_path, write_output
 
 
+@taking(Taken.of("solver", "EKF0", "steps"))
 def export(
     file: File,
     c: Annotated[
@@ -27,25 +28,24 @@ def export(
     latex: Annotated[
         Path | None, typer.Option(help="Parameter table as LaTeX.", metavar="FILE")
     ] = None,
-    steps: Steps = None,
+    **options: Any,
 ) -> None:
     """Write the model of a run with its mean parameters, or its table, for other programs.
 
     Example: smcpn export run.h5 --c oscillator --fmu oscillator.fmu
     """
-    resolution = whole_or_auto("steps", steps)
-    check_options(steps=resolution)
     if c is None and fmu is None and csv is None and latex is None:
         raise InputError("nothing is to be written: give --c, --fmu, --csv or --latex")
     from smcpn.run.resume import load
 
+    steps = options["steps"] or "auto"
     with as_sentences():
         posterior = load(file_path("FILE", file))
     if c is not None:
-        for path in posterior.to_c(c, steps=resolution or "auto"):
+        for path in posterior.to_c(c, steps=steps):
             say(path)
     if fmu is not None:
-        say(posterior.to_fmu(fmu, steps=resolution or "auto"))
+        say(posterior.to_fmu(fmu, steps=steps))
     if csv is not None:
         say(posterior.to_csv(csv))
     if latex is not None:

@@ -14,8 +14,7 @@ from smcpn.codegen.clock import CLOCK
 from smcpn.columns import align
 from smcpn.estimate.laplace import laplace
 from smcpn.results.laplace import Laplace
-from smcpn.results.posterior import Posterior
-from smcpn.results.robust import Robust
+from smcpn.results.posterior import Posterior, Robust
 from smcpn.results.scores import (
     Score,
     particles_scored,

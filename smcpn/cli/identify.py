@@ -12,30 +12,19 @@ import typer
 
 from smcpn.cli.options import (
     OUTPUT,
-    RUN,
     Counted,
-    Cpu,
     Hold,
     Json,
-    Likelihood,
-    Method,
     Model,
-    Order,
-    Particles,
     Quiet,
     ReportFile,
-    Seed,
-    SolverName,
     Split,
-    Start,
-    StateParticles,
-    Steps,
     System,
+    Taken,
     Verbose,
-    Workers,
-    check_options,
     check_written,
-    whole_or_auto,
+    option,
+    taking,
 )
 from smcpn.cli.terminal import remark, say
 from smcpn.codegen.clock import CLOCK
@@ -44,51 +33,31 @@ from smcpn.errors import InputError
 from smcpn.signals import exit_code
 
 
+@taking(
+    Taken.of(
+        "run.identify", "identify", "particles", "seed", "method", "start", "state_particles",
+        "likelihood", "solver", "checkpoint", "executor", "cpu",
+    ),
+    Taken.of("solver", "EKF0", "steps", "order"),
+)  # fmt: skip
 def identify(
     system: System,
     hold: Hold = None,
     model: Model = None,
     split: Split = None,
-    particles: Particles = None,
-    seed: Seed = None,
-    method: Method = None,
-    start: Start = None,
-    state_particles: StateParticles = None,
-    likelihood: Likelihood = None,
-    solver: SolverName = None,
-    steps: Steps = None,
-    order: Order = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            help="Keep the run in this HDF5 file, and go on from it.",
-            metavar="FILE",
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    executor: Workers = None,
-    cpu: Cpu = None,
     report: ReportFile = None,
     picture: Annotated[
         Path | None,
-        typer.Option(
-            help="Draw the first test and its prediction.",
-            metavar="FILE.png|svg|pdf",
-            rich_help_panel=OUTPUT,
-        ),
+        option(OUTPUT, "Draw the first test and its prediction.", metavar="FILE.png|svg|pdf"),
     ] = None,
     compare: Annotated[
-        bool,
-        typer.Option(
-            "--compare",
-            help="Compare all likelihoods in the report (compiles some).",
-            rich_help_panel=OUTPUT,
-        ),
+        bool, option(OUTPUT, "Compare all likelihoods in the report (compiles some).", "--compare")
     ] = False,
     robust: Counted = False,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
+    **options: Any,
 ) -> None:
     """Identify a system and score the posterior on its test records.
 
@@ -101,21 +70,6 @@ def identify(
     Example: smcpn identify silverbox --executor loky:8
     """
     begin, before = time.perf_counter(), replace(CLOCK)
-    options: dict[str, Any] = {
-        "particles": particles,
-        "seed": seed,
-        "method": method,
-        "start": start,
-        "state_particles": whole_or_auto("state_particles", state_particles),
-        "likelihood": likelihood,
-        "solver": solver,
-        "order": order,
-        "steps": whole_or_auto("steps", steps),
-        "checkpoint": checkpoint,
-        "executor": executor,
-        "cpu": cpu,
-    }
-    check_options(**options)
     _check_files(report, picture, compare)
     case = load_system(system, hold=hold, model=model, split=split)
     report, picture = report or case.report, picture or case.picture
@@ -127,7 +81,7 @@ def identify(
     try:
         outcome = identified(case, options, begin, before, talks, robust)
     except KeyboardInterrupt:
-        if checkpoint is not None or case.settings.checkpoint is not None:
+        if options["checkpoint"] is not None or case.settings.checkpoint is not None:
             raise
         remark("smcpn: interrupted, nothing is kept: --checkpoint FILE keeps a run to go on with")
         raise typer.Exit(exit_code(signal.SIGINT)) from None

@@ -1,39 +1,156 @@
-"""Options that several commands share, and what they complete to."""
+"""Options of commands: those of a public function, and those that several commands share.
+
+`taking` gives a command the options of functions that it calls, from their signatures.
+"""
 
 from __future__ import annotations
 
+import inspect
 import logging
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from smcpn.cases import CASES, SPLITS
-from smcpn.cli.names import CPUS, HOLDS, LEAST, LIKELIHOODS, METHODS, PARTICLES, STARTS
+from smcpn.cli.signature import Parameter, parameters_of
 from smcpn.cli.terminal import VisibleFormatter
 from smcpn.config.document import SUFFIX, USUAL_NAME
-from smcpn.errors import InputError, one_of, whole_number
-from smcpn.solver import EKF0, SOLVERS
 
 if TYPE_CHECKING:
     from smcpn.cases import Case
     from smcpn.settings import Settings
 
 SEED = 1
-SYSTEM, RUN, OUTPUT, MESSAGES = "System", "Run", "Output", "Messages"
-"""Titles under which ``--help`` lists options."""
+PANELS = SYSTEM, DATA, RUN, OUTPUT, MESSAGES = "System", "Samples", "Run", "Output", "Messages"
+"""Titles under which ``--help`` lists options, in this order."""
 LEVELS = {0: logging.WARNING, 1: logging.INFO}
 """Least level that is printed, by the number of ``-v``; beyond it everything is."""
-WORDS = {
-    "likelihood": LIKELIHOODS,
-    "method": METHODS,
-    "solver": (*SOLVERS, "auto"),
-    "start": STARTS,
-    "cpu": CPUS,
+METAVARS = {
+    "budget": "'1.5 ms'",
+    "executor": "loky:N|dask:ADDRESS|mpi",
+    "forget": "'5 s'",
+    "start": "auto",
 }
-"""What options take that are one word of several."""
+"""What is written after an option, where its words do not say it."""
+FEW = 3
+"""Words that are listed after an option; more are in its help."""
+
+
+def option(
+    panel: str, help: str, *names: str, metavar: str | None = None, words: Iterable[str] = ()
+) -> Any:
+    """Return an option of a command, which the help lists under a title.
+
+    Parameters
+    ----------
+    panel : str
+        The title.
+    help : str
+    *names : str
+        As they are typed; by default that of the argument. A flag that has one cannot be negated.
+    metavar : str, optional
+        What is written after it; the words by default.
+    words : iterable of str
+        What it completes to.
+    """
+    words = tuple(words)
+    return typer.Option(
+        *names,
+        help=help,
+        metavar=metavar or "|".join(words) or None,
+        rich_help_panel=panel,
+        autocompletion=completing(words) if words else None,
+    )
+
+
+class Taken(NamedTuple):
+    """Options of a function that a command takes."""
+
+    parameters: Sequence[Parameter]
+
+    @classmethod
+    def of(cls, module: str, function: str, *names: str) -> Taken:
+        """Return options of a function by their names, see `parameters_of`."""
+        known = parameters_of(module, function)
+        return cls([known[name] for name in names])
+
+
+def taking(*groups: Taken) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator of commands that gives them the options of functions.
+
+    They are read, and refused where they are out of range, before the command is called with them
+    as ``**options``; those that are not given are None. An argument that is annotated with a
+    dataclass becomes its fields.
+
+    Parameters
+    ----------
+    *groups : Taken
+    """
+    taken = {one.name: one for group in groups for one in group.parameters}
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        own = inspect.signature(command, eval_str=True).parameters
+        grouped: dict[str, Any] = {
+            name: one.annotation for name, one in own.items() if is_dataclass(one.annotation)
+        }
+        expanded: list[inspect.Parameter] = []
+        for name, one in own.items():
+            if name in grouped:
+                expanded += inspect.signature(one.annotation, eval_str=True).parameters.values()
+            elif one.kind is one.VAR_KEYWORD:
+                expanded += map(_as_option, taken.values())
+            else:
+                expanded.append(one)
+
+        expanded = [one.replace(kind=one.KEYWORD_ONLY) for one in sorted(expanded, key=_panel)]
+
+        @wraps(command)
+        def call(**given: Any) -> Any:
+            for name, parameter in taken.items():
+                if given[name] is not None:
+                    given[name] = parameter.read(given[name])
+            for name, kind in grouped.items():
+                given[name] = kind(**{one.name: given.pop(one.name) for one in fields(kind)})
+            return command(**given)
+
+        shown: Any = call
+        shown.__signature__ = inspect.Signature(expanded)
+        call.__annotations__ = {one.name: one.annotation for one in expanded}
+        return call
+
+    return decorate
+
+
+def _panel(parameter: inspect.Parameter) -> int:
+    """Return the number of the title under which an option is listed; -1 for an argument."""
+    title = getattr(parameter.annotation.__metadata__[0], "rich_help_panel", None)
+    return PANELS.index(title) if title in PANELS else -1
+
+
+def _as_option(parameter: Parameter) -> inspect.Parameter:
+    """Return an option of a function as one of a command, which is None where it is not given."""
+    name, words = parameter.name, parameter.words
+    default = SEED if name == "seed" else parameter.default
+    text = parameter.help
+    if len(words) > FEW:
+        text += f": {', '.join(words)}"
+    elif isinstance(default, (int, float)) and not isinstance(default, bool):
+        text += f"; {default} by default"
+    metavar = METAVARS.get(name) or ("NAME" if len(words) > FEW else "|".join(words))
+    if parameter.automatic or parameter.typed is Path:
+        metavar = "N|auto" if parameter.automatic else "FILE"
+    shown = option(RUN, f"{text}.", f"--{name.replace('_', '-')}", metavar=metavar, words=words)
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[parameter.typed | None, shown],
+    )
 
 
 def complete_system(incomplete: str) -> list[str]:
@@ -75,45 +192,6 @@ def silence(quiet: bool) -> bool:
     return quiet
 
 
-def whole_or_auto(name: str, text: str | None) -> int | str | None:
-    """Return the value of an option that is a whole number or "auto".
-
-    Raises
-    ------
-    InputError
-        If it is neither a whole number nor "auto".
-    """
-    if text is None or text == "auto":
-        return text
-    try:
-        return int(text)
-    except ValueError:
-        sentence = f"--{name.replace('_', '-')} is '{text}': give a whole number or 'auto'"
-        raise InputError(sentence, argument=name) from None
-
-
-def check_options(
-    *,
-    order: int | None = None,
-    steps: int | str | None = None,
-    **options: Any,
-) -> None:
-    """Refuse options out of range, before files are looked for and the engine is imported.
-
-    Raises
-    ------
-    InputError
-        As `smcpn.settings.Settings` does.
-    """
-    given = {name: value for name, value in options.items() if value is not None}
-    for name in WORDS.keys() & given.keys():
-        one_of(name, given[name], WORDS[name])
-    for name in LEAST.keys() & given.keys():
-        whole_number(name, given[name], LEAST[name])
-    grid = {"order": order, "steps": steps}
-    EKF0(**{name: value for name, value in grid.items() if value is not None})  # type: ignore[arg-type]
-
-
 def check_written(report: Path | None, picture: Path | None = None) -> None:
     """Refuse files that cannot be written before any work is done for them.
 
@@ -146,102 +224,36 @@ System = Annotated[
         metavar="SYSTEM",
     ),
 ]
-Model = Annotated[
-    str | None,
-    typer.Option(help="A variant of a case study, e.g. duffing-offsets.", rich_help_panel=SYSTEM),
-]
+Model = Annotated[str | None, option(SYSTEM, "A variant of a case study, e.g. duffing-offsets.")]
 Split = Annotated[
     str | None,
-    typer.Option(
-        help="Whose training and test samples of a case study; the paper's by default.",
-        metavar="|".join(SPLITS),
-        autocompletion=completing(SPLITS),
-        rich_help_panel=SYSTEM,
+    option(
+        SYSTEM,
+        "Whose training and test samples of a case study; the paper's by default.",
+        words=SPLITS,
     ),
 ]
 Hold = Annotated[
     str | None,
-    typer.Option(
-        help="Input between samples.",
-        metavar="|".join(HOLDS),
-        autocompletion=completing(HOLDS),
-        rich_help_panel=SYSTEM,
+    option(
+        SYSTEM,
+        "Input between samples.",
+        words=parameters_of("model.record", "Record")["hold"].words,
     ),
 ]
-Likelihood = Annotated[
+Delimiter = Annotated[
+    str | None, option(DATA, "What separates columns of a text, where the guess is wrong.")
+]
+Decimal = Annotated[
     str | None,
-    typer.Option(
-        help=f"How data and solver meet: {', '.join(LIKELIHOODS)}.",
-        metavar="NAME",
-        autocompletion=completing(LIKELIHOODS),
-        rich_help_panel=RUN,
-    ),
+    option(DATA, "Decimal mark of a text, where the guess is wrong.", metavar=".|,"),
 ]
-SolverName = Annotated[
-    str | None,
-    typer.Option(
-        "--solver",
-        help=f"How the ODE is solved: {', '.join(SOLVERS)}; 'auto' looks whether it is stiff.",
-        metavar="NAME",
-        autocompletion=completing(("auto", *SOLVERS)),
-        rich_help_panel=RUN,
-    ),
-]
-Method = Annotated[
-    str | None,
-    typer.Option(
-        help=f"How particles get from the prior to the posterior: {', '.join(METHODS)}.",
-        metavar="NAME",
-        autocompletion=completing(METHODS),
-        rich_help_panel=RUN,
-    ),
-]
-Start = Annotated[
-    str | None,
-    typer.Option(
-        help="'auto' begins near the posterior, at the modes that searches find.",
-        metavar="auto",
-        rich_help_panel=RUN,
-    ),
-]
-Particles = Annotated[
+Starts = Annotated[
     int | None,
-    typer.Option(help=f"Number of particles; {PARTICLES} by default.", rich_help_panel=RUN),
-]
-Seed = Annotated[
-    int | None,
-    typer.Option(help=f"Same seed, same result; {SEED} by default.", rich_help_panel=RUN),
-]
-Steps = Annotated[
-    str | None,
-    typer.Option(help="Solver steps per sample, or 'auto'.", metavar="N|auto", rich_help_panel=RUN),
-]
-StateParticles = Annotated[
-    str | None,
     typer.Option(
-        help="Particles of each filter of the particle likelihood, or 'auto'.",
-        metavar="N|auto",
-        rich_help_panel=RUN,
-    ),
-]
-Order = Annotated[
-    int | None,
-    typer.Option(help="Order of the solver's prior.", metavar="1-11", rich_help_panel=RUN),
-]
-Workers = Annotated[
-    str | None,
-    typer.Option(
-        "--executor",
-        help="Who evaluates large batches of particles; the result is the same.",
-        metavar="loky:N|dask:ADDRESS|mpi",
-        rich_help_panel=RUN,
-    ),
-]
-Cpu = Annotated[
-    str | None,
-    typer.Option(
-        help="Compile for this processor, or for any of some ten years: for mixed clusters.",
-        metavar="|".join(CPUS),
+        help="Searches from draws of the prior; by default those of smcpn identify, from the "
+        "likeliest of 64.",
+        min=1,
         rich_help_panel=RUN,
     ),
 ]
@@ -267,18 +279,13 @@ Verbose = Annotated[
         show_default=False,
     ),
 ]
-Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object.", rich_help_panel=OUTPUT)
-]
-ReportFile = Annotated[
-    Path | None,
-    typer.Option(help="Write an HTML report.", metavar="FILE", rich_help_panel=OUTPUT),
-]
+Json = Annotated[bool, option(OUTPUT, "Print one JSON object.", "--json")]
+ReportFile = Annotated[Path | None, option(OUTPUT, "Write an HTML report.", metavar="FILE")]
 Counted = Annotated[
     bool,
-    typer.Option(
+    option(
+        OUTPUT,
+        "Count autocorrelated residuals: robust standard deviations, and bands as wide.",
         "--robust",
-        help="Count autocorrelated residuals: robust standard deviations, and bands as wide.",
-        rich_help_panel=OUTPUT,
     ),
 ]

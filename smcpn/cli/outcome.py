@@ -16,8 +16,7 @@ from smcpn.cli.options import settings_of
 from smcpn.codegen.clock import CLOCK, KernelClock
 from smcpn.columns import align
 from smcpn.likelihood.registry import LIKELIHOODS
-from smcpn.results.posterior import Posterior
-from smcpn.results.robust import Robust
+from smcpn.results.posterior import Posterior, Robust
 from smcpn.results.scores import (
     Score,
     particles_scored,

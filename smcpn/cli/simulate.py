@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any
 
 from smcpn.cli.options import (
     OUTPUT,
@@ -13,13 +11,12 @@ from smcpn.cli.options import (
     SEED,
     Hold,
     Model,
-    Seed,
     Split,
-    Steps,
     System,
-    check_options,
+    Taken,
     check_written,
-    whole_or_auto,
+    option,
+    taking,
 )
 from smcpn.cli.terminal import remark, say
 from smcpn.columns import csv_line
@@ -30,6 +27,7 @@ if TYPE_CHECKING:
     from smcpn.model.problem import Problem
 
 
+@taking(Taken.of("run.identify", "identify", "seed"), Taken.of("solver", "EKF0", "steps"))
 def simulate(
     system: System,
     hold: Hold = None,
@@ -37,35 +35,25 @@ def simulate(
     split: Split = None,
     given: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            RUN,
+            "A parameter that is learned; the median of its prior by default.",
             "--set",
-            help="A parameter that is learned; the median of its prior by default.",
             metavar="NAME=VALUE",
-            rich_help_panel=RUN,
         ),
     ] = None,
     prior: Annotated[
         bool,
-        typer.Option(
-            "--prior",
-            help="Say what draws of the prior allow, and whether the record is among it.",
-            rich_help_panel=RUN,
+        option(
+            RUN, "Say what draws of the prior allow, and whether the record is among it.", "--prior"
         ),
     ] = False,
-    draws: Annotated[
-        int | None,
-        typer.Option(help="Draws of the prior; 1000 by default.", rich_help_panel=RUN),
-    ] = None,
-    seed: Seed = None,
-    steps: Steps = None,
+    draws: Annotated[int | None, option(RUN, "Draws of the prior; 1000 by default.")] = None,
     picture: Annotated[
         Path | None,
-        typer.Option(
-            help="Draw the record in the band of the prior.",
-            metavar="FILE.png|svg|pdf",
-            rich_help_panel=OUTPUT,
-        ),
+        option(OUTPUT, "Draw the record in the band of the prior.", metavar="FILE.png|svg|pdf"),
     ] = None,
+    **options: Any,
 ) -> None:
     """Simulate the first training record with its process noise, without measurement noise: CSV.
 
@@ -75,14 +63,15 @@ def simulate(
 
     Example: smcpn simulate mysystem --prior --picture prior.png
     """
-    resolution = whole_or_auto("steps", steps)
-    check_options(seed=seed, steps=resolution)
     check_written(None, picture)
     values = dict(_assigned(text) for text in given or ())
     _refuse_unused("--prior is given: leave it out", prior, {"--set": given})
     _refuse_unused("--prior is not: add it", not prior, {"--draws": draws, "--picture": picture})
     problem = load_system(system, hold=hold, model=model, split=split).problem
-    number, chosen = SEED if seed is None else seed, resolution or "auto"
+    number, chosen = (
+        SEED if options["seed"] is None else options["seed"],
+        options["steps"] or "auto",
+    )
     if prior:
         _say_prior(problem, draws, chosen, number, picture)
     else:

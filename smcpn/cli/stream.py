@@ -4,207 +4,100 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
 
-from smcpn.cli.names import EVERY_SECONDS, FORMATS, STANDARD
 from smcpn.cli.options import (
+    DATA,
     MESSAGES,
     OUTPUT,
     RUN,
-    SYSTEM,
+    Decimal,
+    Delimiter,
     Hold,
-    Likelihood,
-    Order,
-    Particles,
-    Seed,
-    StateParticles,
-    Steps,
     System,
+    Taken,
     Verbose,
-    check_options,
-    completing,
-    whole_or_auto,
+    option,
+    taking,
 )
 from smcpn.config import load_system
 from smcpn.errors import InputError, whole_number
 from smcpn.files import file_path
 from smcpn.io.dialect import check_marks
 
-SAMPLES = "Samples"
-"""Title under which ``--help`` lists options."""
-
-Source = Annotated[
-    str,
-    typer.Option(
-        "--from",
-        help="Where samples come from.",
-        metavar="FILE|-|URL",
-        rich_help_panel=SAMPLES,
-    ),
-]
-Follow = Annotated[
-    bool,
-    typer.Option("--follow", help="Read the file as it grows.", rich_help_panel=SAMPLES),
-]
-Format = Annotated[
-    str | None,
-    typer.Option(
-        help="Recognised line by line if left out.",
-        metavar="|".join(FORMATS),
-        autocompletion=completing(FORMATS),
-        rich_help_panel=SAMPLES,
-    ),
-]
-Columns = Annotated[
-    str | None,
-    typer.Option(help="Columns of CSV without a header.", metavar="t,u,y", rich_help_panel=SAMPLES),
-]
-Delimiter = Annotated[
-    str | None,
-    typer.Option(help="What separates columns, where the guess is wrong.", rich_help_panel=SAMPLES),
-]
-Decimal = Annotated[
-    str | None,
-    typer.Option(
-        help="Decimal mark, where the guess is wrong.", metavar=".|,", rich_help_panel=SAMPLES
-    ),
-]
-Announce = Annotated[
-    bool,
-    typer.Option(
-        "--announce",
-        help='Send {"resume_after": t} to a TCP server.',
-        rich_help_panel=SAMPLES,
-    ),
-]
-GiveUp = Annotated[
-    float | None,
-    typer.Option(help="End after this many seconds without data.", rich_help_panel=SAMPLES),
-]
-CaFile = Annotated[
-    str | None,
-    typer.Option(help="Certificates that TLS believes.", metavar="FILE", rich_help_panel=SAMPLES),
-]
-Credentials = Annotated[
-    str | None,
-    typer.Option(
-        help="User and password for a broker, a line each; or SMCPN_USER, SMCPN_PASSWORD.",
-        metavar="FILE",
-        rich_help_panel=SAMPLES,
-    ),
-]
-Limit = Annotated[
-    int | None,
-    typer.Option(help="Stop after this many samples.", rich_help_panel=SAMPLES),
-]
-Lookahead = Annotated[
-    int | None,
-    typer.Option(help="Samples that a band-limited input waits for.", rich_help_panel=SYSTEM),
-]
-Budget = Annotated[
-    str | None,
-    typer.Option(
-        help="Time per sample; unlimited if left out.",
-        metavar="'1.5 ms'",
-        rich_help_panel=RUN,
-    ),
-]
-RealTime = Annotated[
-    bool,
-    typer.Option(
-        "--real-time",
-        help="Updates come before all else on this machine; Linux, for those who may.",
-        rich_help_panel=RUN,
-    ),
-]
-Forget = Annotated[
-    str | None,
-    typer.Option(
-        help="Forget old samples, for parameters that drift.",
-        metavar="'5 s'",
-        rich_help_panel=RUN,
-    ),
-]
-CheckpointFile = Annotated[
-    str | None,
-    typer.Option(
-        help="Written as it runs; resumed if it exists.",
-        metavar="FILE",
-        rich_help_panel=RUN,
-    ),
-]
-CheckpointEvery = Annotated[
-    float, typer.Option(help="Seconds between checkpoints.", rich_help_panel=RUN)
-]
-Lines = Annotated[
-    str, typer.Option(help="Where lines go.", metavar="FILE|-", rich_help_panel=OUTPUT)
-]
-Quantiles = Annotated[bool, typer.Option(help="Write quantiles.", rich_help_panel=OUTPUT)]
-Events = Annotated[
-    str | None,
-    typer.Option(
-        help="Events as JSON lines; '-' is standard error.",
-        metavar="FILE|-",
-        rich_help_panel=MESSAGES,
-    ),
-]
-Watch = Annotated[
-    bool,
-    typer.Option("--watch", help="Live view in the terminal.", rich_help_panel=MESSAGES),
-]
-Serve = Annotated[
-    str | None,
-    typer.Option(
-        help="Live page for browsers; on this machine only if no host is named.",
-        metavar="[HOST:]PORT",
-        rich_help_panel=MESSAGES,
-    ),
-]
+FORMATS = ("csv", "json")
+STANDARD = "-"
+EVERY_SECONDS = 60.0
+ONLINE = ("budget", "forget", "lookahead")
+"""Options that `smcpn.Online` has and `smcpn.identify` has not."""
 
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """The options of ``smcpn stream``, as `stream` describes them."""
+    """Where samples come from and results go, as typed."""
 
-    model: System
-    source: Source = STANDARD
-    to: Lines = STANDARD
-    checkpoint: CheckpointFile = None
-    checkpoint_every: CheckpointEvery = EVERY_SECONDS
-    budget: Budget = None
-    forget: Forget = None
-    particles: Particles = None
-    seed: Seed = None
-    likelihood: Likelihood = None
-    steps: int | str | None = None
-    order: Order = None
-    state_particles: int | str | None = None
-    hold: Hold = None
-    lookahead: Lookahead = None
-    format: Format = None
-    columns: Columns = None
+    source: Annotated[
+        str, option(DATA, "Where samples come from.", "--from", metavar="FILE|-|URL")
+    ] = STANDARD
+    follow: Annotated[bool, option(DATA, "Read the file as it grows.", "--follow")] = False
+    format: Annotated[
+        str | None, option(DATA, "Recognised line by line if left out.", words=FORMATS)
+    ] = None
+    columns: Annotated[
+        str | None, option(DATA, "Columns of CSV without a header.", metavar="t,u,y")
+    ] = None
     delimiter: Delimiter = None
     decimal: Decimal = None
-    follow: Follow = False
-    announce: Announce = False
-    give_up: GiveUp = None
-    ca_file: CaFile = None
-    credentials: Credentials = None
-    limit: Limit = None
-    events: Events = None
-    quantiles: Quantiles = True
-    watch: Watch = False
-    serve: Serve = None
-    real_time: RealTime = False
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Options that replace settings of the case where they are not None."""
-        names = ("particles", "seed", "likelihood", "order", "steps", "state_particles")
-        return {name: getattr(self, name) for name in names}
+    announce: Annotated[
+        bool, option(DATA, 'Send {"resume_after": t} to a TCP server.', "--announce")
+    ] = False
+    give_up: Annotated[float | None, option(DATA, "End after this many seconds without data.")] = (
+        None
+    )
+    ca_file: Annotated[
+        str | None, option(DATA, "Certificates that TLS believes.", metavar="FILE")
+    ] = None
+    credentials: Annotated[
+        str | None,
+        option(
+            DATA,
+            "User and password for a broker, a line each; or SMCPN_USER, SMCPN_PASSWORD.",
+            metavar="FILE",
+        ),
+    ] = None
+    limit: Annotated[int | None, option(DATA, "Stop after this many samples.")] = None
+    hold: Hold = None
+    real_time: Annotated[
+        bool,
+        option(
+            RUN,
+            "Updates come before all else on this machine; Linux, for those who may.",
+            "--real-time",
+        ),
+    ] = False
+    checkpoint: Annotated[
+        str | None, option(RUN, "Written as it runs; resumed if it exists.", metavar="FILE")
+    ] = None
+    checkpoint_every: Annotated[float, option(RUN, "Seconds between checkpoints.")] = EVERY_SECONDS
+    to: Annotated[str, option(OUTPUT, "Where lines go.", metavar="FILE|-")] = STANDARD
+    quantiles: Annotated[bool, option(OUTPUT, "Write quantiles.")] = True
+    events: Annotated[
+        str | None,
+        option(MESSAGES, "Events as JSON lines; '-' is standard error.", metavar="FILE|-"),
+    ] = None
+    watch: Annotated[bool, option(MESSAGES, "Live view in the terminal.", "--watch")] = False
+    serve: Annotated[
+        str | None,
+        option(
+            MESSAGES,
+            "Live page for browsers; on this machine only if no host is named.",
+            metavar="[HOST:]PORT",
+        ),
+    ] = None
 
     def check(self) -> None:
         """Check the options, before files are looked for.
@@ -214,15 +107,14 @@ class StreamOptions:
         InputError
             For numbers out of range, a folder that does not exist, one file for two things.
         """
-        for option, seconds in (
+        for name, seconds in (
             ("--checkpoint-every", self.checkpoint_every),
             ("--give-up", self.give_up),
         ):
             if seconds is not None and not 0 < seconds < math.inf:
-                raise InputError(f"{option} is {seconds:g}: give seconds above 0")
+                raise InputError(f"{name} is {seconds:g}: give seconds above 0")
         if self.limit is not None:
             whole_number("--limit", self.limit, 1)
-        check_options(**self.settings)
         check_marks(self.delimiter, self.decimal)
         named = {
             "--from": self.source,
@@ -237,13 +129,20 @@ class StreamOptions:
         }
         if len(set(paths.values())) < len(paths):
             raise InputError(f"two of {', '.join(paths)} are the same file: name another one")
-        for option in ("--to", "--checkpoint", "--events"):
-            if option in paths and not os.path.isdir(os.path.dirname(paths[option])):
-                raise InputError(f"{option} is '{named[option]}', whose folder does not exist")
+        for name in ("--to", "--checkpoint", "--events"):
+            if name in paths and not os.path.isdir(os.path.dirname(paths[name])):
+                raise InputError(f"{name} is '{named[name]}', whose folder does not exist")
 
 
-def stream_model(options: StreamOptions) -> int:
+def stream_model(system: str, options: StreamOptions, taken: Mapping[str, Any]) -> int:
     """Identify while the samples come, and return the exit code.
+
+    Parameters
+    ----------
+    system : str
+    options : StreamOptions
+    taken : mapping of str to Any
+        Options of `smcpn.Online`; None leaves one to the system, or to its default.
 
     Raises
     ------
@@ -255,45 +154,18 @@ def stream_model(options: StreamOptions) -> int:
         # What a model does when it is loaded may change the folder.
         path = file_path("--checkpoint", options.checkpoint)
         options = replace(options, checkpoint=str(path))
-    case = load_system(options.model, hold=options.hold)
+    case = load_system(system, hold=options.hold)
     from smcpn.cli.streaming import streamed
 
-    return streamed(case, options)
+    return streamed(case, options, taken)
 
 
-def stream(
-    system: System,
-    source: Source = STANDARD,
-    follow: Follow = False,
-    format: Format = None,
-    columns: Columns = None,
-    delimiter: Delimiter = None,
-    decimal: Decimal = None,
-    announce: Announce = False,
-    give_up: GiveUp = None,
-    ca_file: CaFile = None,
-    credentials: Credentials = None,
-    limit: Limit = None,
-    hold: Hold = None,
-    lookahead: Lookahead = None,
-    particles: Particles = None,
-    seed: Seed = None,
-    likelihood: Likelihood = None,
-    steps: Steps = None,
-    order: Order = None,
-    state_particles: StateParticles = None,
-    budget: Budget = None,
-    real_time: RealTime = False,
-    forget: Forget = None,
-    checkpoint: CheckpointFile = None,
-    checkpoint_every: CheckpointEvery = EVERY_SECONDS,
-    to: Lines = STANDARD,
-    quantiles: Quantiles = True,
-    events: Events = None,
-    watch: Watch = False,
-    serve: Serve = None,
-    verbose: Verbose = 0,
-) -> None:
+@taking(
+    Taken.of("run.identify", "identify", "particles", "seed", "likelihood", "state_particles"),
+    Taken.of("solver", "EKF0", "steps", "order"),
+    Taken.of("online.online", "Online", *ONLINE),
+)
+def stream(system: System, options: StreamOptions, verbose: Verbose = 0, **taken: Any) -> None:
     """Identify while the samples come: CSV or JSON lines in, a JSON line per sample out.
 
     Options replace what a configuration says.
@@ -302,36 +174,4 @@ def stream(
 
     Example: tail -f log.csv | smcpn stream mysystem --to posterior.jsonl
     """
-    options = StreamOptions(
-        model=system,
-        source=source,
-        to=to,
-        checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every,
-        budget=budget,
-        forget=forget,
-        particles=particles,
-        seed=seed,
-        likelihood=likelihood,
-        steps=whole_or_auto("steps", steps),
-        order=order,
-        state_particles=whole_or_auto("state_particles", state_particles),
-        hold=hold,
-        lookahead=lookahead,
-        format=format,
-        columns=columns,
-        delimiter=delimiter,
-        decimal=decimal,
-        follow=follow,
-        announce=announce,
-        give_up=give_up,
-        ca_file=ca_file,
-        credentials=credentials,
-        limit=limit,
-        events=events,
-        quantiles=quantiles,
-        watch=watch,
-        serve=serve,
-        real_time=real_time,
-    )
-    raise typer.Exit(stream_model(options))
+    raise typer.Exit(stream_model(system, options, taken))

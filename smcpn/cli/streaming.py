@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
 import signal
 import sys
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smcpn.cases import Case
 from smcpn.checkpoint.container import CheckpointWarning, begun, lock
 from smcpn.cli.options import settings_of
-from smcpn.cli.stream import StreamOptions
+from smcpn.cli.stream import ONLINE, StreamOptions
 from smcpn.cli.terminal import remark
 from smcpn.errors import InputError
 from smcpn.files import opened_output, reason_of
@@ -36,17 +37,12 @@ from smcpn.signals import Stop, stop_on_signals
 if TYPE_CHECKING:
     from smcpn.live.page import LivePage
 
-OF_STREAM = (
-    "solver", "likelihood", "particles", "seed", "ess", "max_moves", "moves", "resampling",
-    "state_particles", "threads",
-)  # fmt: skip
-"""Settings that a stream has too."""
 SWITCH_SECONDS = 1e-4
 """How long another thread may keep the identifying one waiting; Python's own choice is 5 ms, three
 samples at 610 Hz."""
 
 
-def streamed(case: Case, options: StreamOptions) -> int:
+def streamed(case: Case, options: StreamOptions, taken: Mapping[str, Any]) -> int:
     """Identify while the samples come, and return the exit code.
 
     Raises
@@ -54,7 +50,8 @@ def streamed(case: Case, options: StreamOptions) -> int:
     InputError
         For a source or a checkpoint that cannot be used.
     """
-    settings = settings_of(case, **options.settings)
+    own = {name: taken.get(name) for name in ONLINE}
+    settings = settings_of(case, **{k: v for k, v in taken.items() if k not in own})
     source = _source(options, case)
     with ExitStack() as cleanup:
         cleanup.enter_context(_quick_switching())
@@ -78,7 +75,7 @@ def streamed(case: Case, options: StreamOptions) -> int:
         if options.serve is not None:
             page = cleanup.enter_context(closing(_page(options.serve, case)))
             report = _both(report, page.event)
-        live = _live(options, case.problem, settings, report)
+        live = _live(options.checkpoint, case.problem, settings, own, report)
         observers = [one for one in (watch, page) if one is not None]
         run = _run(options, live, case.problem, source, stop, report, observers)
         with closing(run.sink):
@@ -153,23 +150,24 @@ def _run(
     )
 
 
-def _live(options: StreamOptions, problem: Problem, settings: Settings, report: Report) -> Online:
+def _live(
+    checkpoint: str | None,
+    problem: Problem,
+    settings: Settings,
+    own: Mapping[str, Any],
+    report: Report,
+) -> Online:
     """Load the checkpoint where there is one; begin anew otherwise."""
     unused = _unused(settings)
     if unused:
         report(Event("settings", unused))
-    if options.checkpoint is None or not begun(Path(options.checkpoint)):
-        given = {name: value for name, value in settings.given.items() if name in OF_STREAM}
-        return Online(
-            problem,
-            budget=options.budget,
-            forget=options.forget,
-            lookahead=options.lookahead,
-            **given,
-        )
+    if checkpoint is None or not begun(Path(checkpoint)):
+        taken = inspect.signature(Online).parameters
+        given = {name: value for name, value in settings.given.items() if name in taken}
+        return Online(problem, **own, **given)
     with _as_events(report):
-        live = Online.load(options.checkpoint)
-    message = f"'{options.checkpoint}' read: {live.sample} samples to t = {live.t:g}"
+        live = Online.load(checkpoint)
+    message = f"'{checkpoint}' read: {live.sample} samples to t = {live.t:g}"
     report(Event("checkpoint", message, t=live.t, count=live.sample))
     return live
 

@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
+from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import KernelArgumentError, LaneKernel, Rows, address
-from smcpn.codegen.weights import FRAME, WEIGHT_ROWS, weigh
+from smcpn.codegen.native import loaded
+from smcpn.codegen.target import Target, target
+from smcpn.codegen.weights import FRAME, WEIGHT_ROWS, write_weigh
 
 Array = NDArray[np.float64]
 
 BRIEF = 1e-4
 """Seconds of a call below which other threads wait for it: one that reads a source takes Python's
 lock whenever it is given up, and holds it for longer than that."""
+
+
+@cache
+def _weigh(_: Target) -> tuple[Any, Any]:
+    engine = loaded("weights", write_weigh)
+    address = engine.get_function_address("weigh")
+    return ctypes.CFUNCTYPE(None, *([ctypes.c_int64] * 4))(address), engine
+
+
+def weigh(log_weights: Array, weights: Array | None = None) -> tuple[Array, Array]:
+    """Effective sample size, and log of the mean weight, of rows of log-weights (m, N); (m,).
+
+    Parameters
+    ----------
+    weights : ndarray, (m, N), optional
+        Becomes the weights, relative to the largest of each row.
+    """
+    weigh, _ = _weigh(target())
+    rows = np.ascontiguousarray(log_weights, dtype=float)
+    (m, n), kept = rows.shape, weights is not None
+    sums, weights = np.empty((m, 2)), np.empty((1, n)) if weights is None else weights
+    source, into, to = (array.ctypes.data for array in (rows, weights, sums))
+    for k in range(m):
+        weigh(source + 8 * n * k, n, into + 8 * n * k * kept, to + 16 * k)
+    return sums[:, 0].copy(), sums[:, 1].copy()
 
 
 class Population:

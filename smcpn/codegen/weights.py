@@ -1,16 +1,15 @@
 """Importance weights in compiled code: their sums, and what one sample does to a population.
 
-`weigh` and `write_update` share the function that makes weights of log-weights, so that samples
-which are assimilated one by one and those of a block give the same bytes. It is written without
-leave to reorder arithmetic, and its exponential is `smcpn.codegen.functions`'s.
+`smcpn.codegen.update.weigh` and `write_update` share the function that makes weights of
+log-weights, so that samples which are assimilated one by one and those of a block give the same
+bytes. It is written without leave to reorder arithmetic, and its exponential is
+`smcpn.codegen.functions`'s.
 """
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.functions import absolute, exp, log, sqrt
 from smcpn.codegen.loops import ARGUMENTS, Function, Plan, number
-from smcpn.codegen.target import Target, target
 from smcpn.codegen.terms import DOUBLE, INTEGER, Term, doubles, vector, where
 
 Array = NDArray[np.float64]
@@ -264,30 +262,3 @@ def _advance_over(made: Function, advance: ir.Function, frame: dict[str, Any]) -
         return builder.inttoptr(value, kind) if kind.is_pointer and value.type == INTEGER else value
 
     builder.call(advance, [argument(name, kind) for name, kind in ARGUMENTS.items()])
-
-
-@cache
-def _weigh(_: Target) -> tuple[Any, Any]:
-    from smcpn.codegen.native import loaded
-
-    engine = loaded("weights", write_weigh)
-    address = engine.get_function_address("weigh")
-    return ctypes.CFUNCTYPE(None, *([ctypes.c_int64] * 4))(address), engine
-
-
-def weigh(log_weights: Array, weights: Array | None = None) -> tuple[Array, Array]:
-    """Effective sample size, and log of the mean weight, of rows of log-weights (m, N); (m,).
-
-    Parameters
-    ----------
-    weights : ndarray, (m, N), optional
-        Becomes the weights, relative to the largest of each row.
-    """
-    weigh, _ = _weigh(target())
-    rows = np.ascontiguousarray(log_weights, dtype=float)
-    (m, n), kept = rows.shape, weights is not None
-    sums, weights = np.empty((m, 2)), np.empty((1, n)) if weights is None else weights
-    source, into, to = (array.ctypes.data for array in (rows, weights, sums))
-    for k in range(m):
-        weigh(source + 8 * n * k, n, into + 8 * n * k * kept, to + 16 * k)
-    return sums[:, 0].copy(), sums[:, 1].copy()

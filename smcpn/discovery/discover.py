@@ -18,7 +18,7 @@ from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.equations.text import read_library
 from smcpn.discovery.results.discovery import Discovery
 from smcpn.discovery.results.models import DiscoveredModel
-from smcpn.discovery.results.residuals import lacking, remarks
+from smcpn.discovery.results.residuals import lacking, omitting, remarks
 from smcpn.discovery.search.regression import SLABS
 from smcpn.discovery.search.search import Found, search
 from smcpn.discovery.shrinkage.shrinkage import SHRINKAGE, Shrinkage, shrinkage
@@ -93,26 +93,28 @@ def discover(
         How equations are looked for: a search for probable supports, each of which has its evidence
         by Laplace's method at its own maximum.
     prior : {"spike-and-slab", "laplace", "horseshoe"}, LaplacePrior or HorseshoePrior
-        Of the coefficients. With the first a term stands in an equation or not. With the others no
-        coefficient is zero and most are small: where others have the probability of a term, these
-        have the level of the widest credible interval of its coefficient that leaves out zero.
-        Their posterior is sampled by sequential Monte Carlo with the likelihood of whole
-        trajectories, from the best model of the search.
+        Of the coefficients, of which some are zero, or all are shrunk. With the first a term stands
+        in an equation or not. With the others no coefficient is zero and most are small: where
+        others have the probability of a term, these have the level of the widest credible interval
+        of its coefficient that leaves out zero. Their posterior is sampled by sequential Monte
+        Carlo with the likelihood of whole trajectories, from the best model of the search.
     slabs : sequence of float
         Prior standard deviations of a coefficient that is not zero, in units of
         rms(dx/dt) / rms(term); the evidence is averaged over them.
     solver, likelihood : optional
         Of the trajectories of draws, as of `identify`, with a prior that shrinks.
-    particles, replicates : int, optional
-        Draws, 1000 by default, and independent runs, which are pooled, with a prior that shrinks.
+    particles : int, optional
+        Draws from the posterior of a prior that shrinks, 1000 by default.
+    replicates : int, optional
+        Independent runs with a prior that shrinks, which are pooled.
     seed : int
         The same seed gives the same bytes, for any ``threads``.
     threads : int, optional
         Threads of the kernels of trajectories, with a prior that shrinks; all processors by
         default.
     executor : concurrent.futures.Executor or str, optional
-        Who evaluates large batches of trajectories, with a prior that shrinks, as of `identify`.
-        The result does not depend on it.
+        Who evaluates large batches of trajectories, with a prior that shrinks; the result does not
+        depend on it. As of `identify`.
     progress : bool, optional
         A line of status on standard error, as of `maximise`.
 
@@ -184,9 +186,10 @@ def discover(
     settings |= {"constraints": listed(constraints)} if constraints else {}
     if result.posterior is not None:
         settings |= {"solver": repr(result.posterior.solver), "particles": particles or PARTICLES}
-    doubts = (*result.warnings, *lacking(result, found.lack), *remarks(result))
-    result = replace(result, settings=settings, warnings=doubts)
-    return result if shrinks or found.lack is None else result.with_doubt(found.lack.adequacy)
+    told = (*lacking(result, found.lack), *omitting(result, found.omitted), *remarks(result))
+    result = replace(result, settings=settings, warnings=(*result.warnings, *told))
+    doubts = [one.adequacy for one in (found.lack, found.omitted) if one is not None]
+    return result if shrinks else result.with_doubt(min(doubts, default=1.0))
 
 
 def _check_method(method: str) -> None:

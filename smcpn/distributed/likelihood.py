@@ -23,11 +23,9 @@ TRIAL_SAMPLES = 64
 """Samples over which the cost of a particle is measured, and workers prove themselves."""
 WITNESSES = 2
 """Particles that a worker which joins evaluates as the driver did."""
-GRADIENTS = 7.0
-"""That the No-U-Turn sampler takes for a draw, by which the cost of a chain is foreseen."""
 
 
-CONTRACTS: dict[str, type[_Distributed]] = {}
+CONTRACTS: dict[str, type[DistributedBatches]] = {}
 """What evaluates a contract by workers; each registers itself under its name."""
 
 
@@ -49,7 +47,7 @@ def evaluated_by(workers: Workers | None) -> Callable[[Any], Any]:
     return at_home if workers is None else partial(distributed, workers=workers)
 
 
-class _Distributed:
+class DistributedBatches:
     """A likelihood at home, and what sends its batches away where that pays.
 
     Parameters
@@ -153,7 +151,7 @@ class _Distributed:
             return Witness(batch, batch.of(self._home.detached()))
 
 
-class Distributed(_Distributed):
+class Distributed(DistributedBatches):
     """The `Likelihood` contract, of which workers evaluate large batches."""
 
     contract = "exact"
@@ -190,7 +188,7 @@ class DistributedDiffused(Distributed):
         return self._of(self._home.at_diffusion(factor))
 
 
-class DistributedTangents(_Distributed):
+class DistributedTangents(DistributedBatches):
     """`Tangents`, of which workers evaluate large batches."""
 
     contract = "tangents"
@@ -224,7 +222,7 @@ class DistributedTangents(_Distributed):
         return self._home.lanes if along else max(1, self._home.lanes // batch.rows[0].shape[1])
 
 
-class DistributedSweeps(_Distributed):
+class DistributedSweeps(DistributedBatches):
     """`Sweeps`, of which workers evaluate large batches.
 
     The passes over samples are run there; what comes before and after them is done here.
@@ -247,7 +245,7 @@ class DistributedSweeps(_Distributed):
         return self._evaluated(batch, self.n_samples, trial, share * self.n_samples)
 
 
-class DistributedEstimate(_Distributed):
+class DistributedEstimate(DistributedBatches):
     """The `EstimatedLikelihood` contract, of which workers evaluate large batches.
 
     Parameters and keys travel; the filters are run there.
@@ -305,20 +303,3 @@ class DistributedEstimate(_Distributed):
         samples = min(TRIAL_SAMPLES, self.n_samples)
         trial = Batch("estimate", (values, keys), (), (samples,))
         return trial, samples * self.state_particles
-
-
-class DistributedChains(_Distributed):
-    """Chains of the No-U-Turn sampler, each of which is run by a worker."""
-
-    contract = "chains"
-
-    def sampled(self, seeds: NDArray[np.uint64], tune: int, draws: int) -> Arrays:
-        """Run a chain from each seed; return what `arrays_of` does."""
-        batch = Batch("sampled", (seeds,), (), (tune, draws))
-        d = len(self._home.coordinates.centre)
-        trial = Batch("value", (np.linspace(0.0, 1.0, WITNESSES)[:, None] * np.ones(d),))
-        return self._evaluated(batch, GRADIENTS * (tune + draws), trial, 1.0)
-
-    def _form(self, batch: Batch) -> Form:
-        # One chain takes as long as all, each with a worker of its own.
-        return ()

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import smcpn
 from smcpn.codegen.clock import counted_apart
 from smcpn.codegen.target import Target
 from smcpn.distributed.parts import Message, Store
 from smcpn.errors import InputError
+from smcpn.version import __version__
 
 Arrays = tuple[NDArray[Any], ...]
 Form = tuple[tuple[np.dtype[Any], tuple[int, ...]], ...]
@@ -149,7 +149,7 @@ Versions = tuple[tuple[str, str], ...]
 def versions() -> Versions:
     """Name and version of what computes here."""
     found = ((name, metadata.version(name)) for name in ("numpy", "numba", "llvmlite"))
-    return (("smcpn", smcpn.__version__), ("Python", platform.python_version()), *found)
+    return (("smcpn", __version__), ("Python", platform.python_version()), *found)
 
 
 @dataclass(frozen=True)

@@ -15,19 +15,20 @@ from smcpn.distributed.likelihood import evaluated_by
 from smcpn.distributed.workers import Workers, workers_of
 from smcpn.errors import InputError
 from smcpn.estimate.curvature import trusted_curvature
-from smcpn.estimate.linearise import linearise_networks, maximum_of_networks, networks_of, start_of
+from smcpn.estimate.linearise import linearise_networks, networks_of, start_of
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import averaged_over_scales, with_marginal_scales
-from smcpn.estimate.maximise import Starts, highest_end, maximise
+from smcpn.estimate.maximise import Starts, highest_end, maximise, more_starts
 from smcpn.estimate.multistart import ENOUGH, FIRST_LOOK, SHOOTING
 from smcpn.estimate.search import AUTOMATIC, INTERRUPTED, chosen_search
+from smcpn.estimate.weights import best_of_networks, search_of_networks
 from smcpn.likelihood.derivatives import at_home
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.model.problem import Problem
 from smcpn.model.scaled_columns import learned_scales
-from smcpn.results.laplace import Laplace, Mode
+from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import POSTERIOR, Maximum
-from smcpn.smc.start import Modes
+from smcpn.smc.start import Mode, Modes
 from smcpn.solver import Solver
 from smcpn.status import status
 
@@ -65,7 +66,8 @@ def laplace(
     """Approximate a posterior by the Gaussian about its mode.
 
     Where the model has networks, it is the posterior of the problem that is linear in their weights
-    about a maximum, see `linearise_networks`, which is searched for from a draw of the prior.
+    about a maximum, see `linearise_networks`: of those that searches from draws of the prior find,
+    that of highest evidence.
 
     Parameters
     ----------
@@ -100,30 +102,73 @@ def laplace(
                     f"{'starts' if stages is None else 'stages'} is given for a model with "
                     "networks: give laplace the smcpn.maximise(problem, ...) that begins there"
                 )
-            if isinstance(likelihood, LogLikelihood):
-                likelihood, solver = likelihood.likelihood, likelihood.solver
-            maximum = maximum_of_networks(problem, likelihood, solver, seed or 0, threads, workers)
+            return _of_networks(problem, likelihood, solver, seed or 0, threads, workers)
         else:
-            maximum = maximise(
-                problem, likelihood, solver=solver, starts=starts, stages=stages, search=search,
-                iterations=iterations, seed=seed, threads=threads, executor=workers,
+            maximum = _uninterrupted(
+                maximise(
+                    problem, likelihood, solver=solver, starts=starts, stages=stages,
+                    search=search, iterations=iterations, seed=seed, threads=threads,
+                    executor=workers,
+                )
             )  # fmt: skip
-        if maximum is not problem and maximum.reason == INTERRUPTED:
-            raise KeyboardInterrupt("the search was interrupted: smcpn.maximise keeps where it was")
         if maximum.target != POSTERIOR:
             raise InputError(
                 "the maximum is one of the likelihood, which is no mode of the posterior: "
                 "call smcpn.maximise with target='posterior'"
             )
         if networks_of(maximum.problem):
-            linear = linearise_networks(maximum)
-            return laplace(
-                linear, likelihood, solver=solver, starts=start_of(linear, maximum),
-                search=SHOOTING, threads=threads, executor=workers,
-            )  # fmt: skip
+            return _linear_about(maximum, likelihood, solver, threads, workers)
         found = _gaussian_at_top(_evaluated(maximum, evaluated_by(workers)))
         found = _doubted(replace(found, modes=tuple(_modes(found))))
     return replace(found, maximum=_evaluated(found.maximum, at_home))
+
+
+def _of_networks(
+    problem: Problem,
+    likelihood: str | LogLikelihood | None,
+    solver: Solver | str | None,
+    seed: int,
+    threads: int | None,
+    workers: Workers | None,
+) -> Laplace:
+    """Return the approximation of a problem with networks, linear in weights that are searched."""
+    if isinstance(likelihood, LogLikelihood):
+        likelihood, solver = likelihood.likelihood, likelihood.solver
+    search = search_of_networks(problem, likelihood, solver, threads, workers)
+    return best_of_networks(
+        problem,
+        lambda draw: _uninterrupted(search(draw)),
+        lambda maximum: _linear_about(maximum, likelihood, solver, threads, workers),
+        seed,
+    )
+
+
+def _linear_about(
+    maximum: Maximum,
+    likelihood: str | LogLikelihood | None,
+    solver: Solver | str | None,
+    threads: int | None,
+    workers: Workers | None,
+) -> Laplace:
+    """Return the approximation of the problem that is linear in its weights about a maximum."""
+    linear = linearise_networks(maximum)
+    return laplace(
+        linear, likelihood, solver=solver, starts=start_of(linear, maximum), search=SHOOTING,
+        threads=threads, executor=workers,
+    )  # fmt: skip
+
+
+def _uninterrupted(maximum: Maximum) -> Maximum:
+    """Return a maximum whose search was not interrupted.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If it was.
+    """
+    if maximum.reason == INTERRUPTED:
+        raise KeyboardInterrupt("the search was interrupted: smcpn.maximise keeps where it was")
+    return maximum
 
 
 def _evaluated(maximum: Maximum, where: Callable[[Any], Any]) -> Maximum:
@@ -148,8 +193,11 @@ def modes_near(density: LogDensity, starts: Array) -> Modes:
     climb = with_marginal_scales(chosen_search(AUTOMATIC, density.log_likelihood), density)
     found = climb(density, starts, [list(range(starts.shape[1]))], FIRST_LOOK)
     top = _gaussian_at(highest_end(density, climb.name, found))
-    top = replace(top, modes=tuple(_modes(top, _gaussian_at)))
-    return top.start if top.modes else Modes.none(len(starts))
+    modes = _modes(top, _gaussian_at)
+    searches = top.maximum
+    if not modes:
+        return Modes.none(len(starts))
+    return Modes.about(modes, len(searches.starts), searches.ends, searches.doubt)
 
 
 def _modes(highest: Laplace, gaussian: Callable[[Maximum], Laplace] | None = None) -> list[Mode]:
@@ -193,7 +241,8 @@ def _doubted(found: Laplace) -> Laplace:
         return found
     doubt = (
         f"of {len(maximum.starts)} searches {maximum.ended}: one alone led to a mode that holds "
-        f"{max(shares):.0%} of the posterior, and others like it may be missed"
+        f"{max(shares):.0%} of the posterior, and others like it may be missed: take "
+        f"starts={more_starts(len(maximum.starts))}"
     )
     return replace(
         found, maximum=replace(maximum, doubt=doubt, warnings=(*maximum.warnings, doubt))

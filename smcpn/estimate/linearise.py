@@ -6,33 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import checked
-from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError
-from smcpn.estimate.maximise import maximise
 from smcpn.functions.linearised_network import LinearisedNetwork
 from smcpn.functions.network import Network
-from smcpn.likelihood.classical import Classical
-from smcpn.likelihood.steps import first_solver
-from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import Maximum
 from smcpn.simulation.visited import visited_by_records
-from smcpn.solver import RK4, Solver
 
 Array = NDArray[np.float64]
 
 MARGIN = 0.5
 """By which functions are told apart beyond the visited range and ``within``, on either side."""
-WORK, FEWEST = 9000, 15
-"""Weights times iterations of the search for them, and iterations at least.
-
-That of sixty weights has settled after some hundred; of hundreds of weights each is dear.
-"""
-DRAWS = 3
-"""Draws of the prior from which it is begun, one after the other, until one leads to a path."""
-VANISHED = 1e-3
-"""Scale of a network, over its typical size, below which another draw is tried."""
 
 
 def networks_of(problem: Problem) -> dict[str, Network]:
@@ -122,50 +107,6 @@ def start_of(problem: Problem, maximum: Maximum) -> Array:
             parameters = zip(one.function.priors, one.function.maximum, strict=True)
             values |= {name + of: value for of, value in parameters}
     return np.array([[values[name] for name in problem.names]])
-
-
-def maximum_of_networks(
-    problem: Problem,
-    likelihood: str | None,
-    solver: Solver | str | None,
-    seed: int,
-    threads: int | None,
-    workers: Workers | None = None,
-) -> Maximum:
-    """Search for a maximum of a problem with networks, as far as a linearisation needs it.
-
-    That is about the function, which has settled long before the weights; the problem that is
-    linear about it has a mode of its own, by the solver that is wanted. So errors of integration
-    need not be counted here, and steps are chosen once.
-    """
-    solver = chosen_solver(problem, solver, likelihood)
-    if Classical.takes_noise(problem.model) and problem.diffusion is None:
-        steps = 1 if solver.adaptive else int(first_solver(problem, solver, likelihood).steps)
-        solver, likelihood = RK4(steps), None
-
-    iterations = max(FEWEST, WORK // len(problem.names))
-
-    def searched(seed: int) -> Maximum:
-        return maximise(
-            problem, likelihood, solver=solver, starts=1, search="lifted", iterations=iterations,
-            seed=seed, threads=threads, executor=workers,
-        )  # fmt: skip
-
-    found = searched(seed)
-    for other in range(1, DRAWS):
-        if found.found and not _vanished(found):
-            break
-        again = searched(seed + other)
-        found = again if again.found or not found.found else found
-    return found
-
-
-def _vanished(maximum: Maximum) -> bool:
-    """True if a network has become zero, where the density of its weights has no bound."""
-    return any(
-        name + ".scale" in maximum.names and maximum[name + ".scale"] < VANISHED * network.size
-        for name, network in networks_of(maximum.problem).items()
-    )
 
 
 def _check_priors(problem: Problem, networks: dict[str, Network]) -> None:

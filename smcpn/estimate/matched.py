@@ -70,15 +70,18 @@ class Matched(NamedTuple):
         Whether only parameters with these slopes can explain the samples. It is False where the
         prior allows the states to turn by half a period or more between two samples: such a motion
         may lead through the same samples with other slopes.
+    turning : float
+        Share of the prior by which they turn so.
     """
 
     starts: Array
     alone: bool
+    turning: float
 
     @classmethod
     def none(cls, parameters: int) -> Matched:
         """Return no start."""
-        return cls(np.empty((0, parameters)), False)
+        return cls(np.empty((0, parameters)), False, 0.0)
 
 
 def matched_starts(density: LogDensity) -> Matched:
@@ -102,7 +105,9 @@ def matched_starts(density: LogDensity) -> Matched:
     matching = None
     with suppress(InputError):  # too few samples, or a state that nothing tells
         matching = Matching(density, beginning(problem, SAMPLES), model, observe, known)
-    return none if matching is None else Matched(matching.tops(), matching.alone)
+    if matching is None:
+        return none
+    return Matched(matching.tops(), matching.alone, matching.turning)
 
 
 def _observed(model: Model) -> tuple[list[int], Array, Array] | None:
@@ -196,20 +201,34 @@ class Matching:
 
     @property
     def alone(self) -> bool:
-        """True if no other parameters match as well, by eigenvalues of f_x for prior draws.
+        """True if no other parameters match as well."""
+        return not self._clocked and bool((self._turns < 0.5).all())
 
-        A nonlinear system that turns once more between samples of all its states comes to others.
+    @property
+    def turning(self) -> float:
+        """Share of the prior by which states turn by half a period between two samples."""
+        return float(np.mean(self._turns >= 0.5))
+
+    @cached_property
+    def _turns(self) -> Array:
+        """Most turns between two samples for each draw from the prior, by the eigenvalues of f_x.
+
+        They are nan where f_x is not finite. A nonlinear system that turns once more between
+        samples of all its states comes to others.
         """
-        if self._clocked or not self._periodic:
-            return not self._clocked
-        some = np.linspace(0, len(self._x) - 1, POINTS).astype(int)
         values = self.prior.natural(self._draws[:TURNING])
+        turns = np.zeros(len(values))
+        if self._clocked or not self._periodic:
+            return turns
+        some = np.linspace(0, len(self._x) - 1, POINTS).astype(int)
         x = np.broadcast_to(self._x[some], (len(values), POINTS, self._n))
         by = self._rate.with_derivatives(x, self._u[some], self._t[some], values)[1]
         by = by[..., : self._n]
-        if not np.isfinite(by).all():
-            return False
-        return bool(np.abs(np.linalg.eigvals(by).imag).max() * self._interval < np.pi)
+        known = np.isfinite(by).all(axis=(1, 2, 3))
+        turns[~known] = np.nan
+        fastest = np.abs(np.linalg.eigvals(by[known]).imag).max(axis=(1, 2))
+        turns[known] = fastest * self._interval / (2.0 * np.pi)
+        return turns
 
     def tops(self) -> Array:
         """Return the highest points of different hills, (S, d), the highest first."""

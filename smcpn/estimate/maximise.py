@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import cache
@@ -22,26 +22,31 @@ from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import with_marginal_scales
 from smcpn.estimate.matched import Matched, matched_starts
 from smcpn.estimate.multistart import (
+    AGREEING,
+    DensityBy,
     check_search,
     explained,
+    finest_affordable,
+    least_solver,
     left_unexplained,
     searched,
     searched_in_rounds,
     searched_on,
+    unresolved,
     without_artefacts,
 )
 from smcpn.estimate.search import AUTOMATIC, EDGE, INTERRUPTED, Found, check_method, chosen_search
-from smcpn.estimate.shift import following, judged
+from smcpn.estimate.shift import finer_for_all, following, judged
 from smcpn.likelihood.derivatives import at_home
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.information import uninformed
 from smcpn.likelihood.registry import likelihood_name
-from smcpn.likelihood.steps import enough_steps, finer_solver
+from smcpn.likelihood.steps import LEFT_OUT, enough_steps, finer_solver, spanning_solver
 from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.distribution import support
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, check_problem
-from smcpn.results.ends import TWICE_BELOW
+from smcpn.results.ends import TWICE_BELOW, as_high
 from smcpn.results.maximum import POSTERIOR, Maximum, StartResult
 from smcpn.solver import Solver
 from smcpn.status import status
@@ -51,8 +56,11 @@ Array = NDArray[np.float64]
 Starts = int | Mapping[str, Any] | Sequence[Any] | Array | None
 MANY = 20
 """Searches that are advised where so few leave a doubt."""
+BUILDS_UP = 0.1
+"""Local error that is left to most draws from the prior, over what is allowed where a run begins:
+it builds up over the samples."""
 DOUBLED = 2
-"""Most times that steps are doubled for a search that has not converged."""
+"""Most times that steps are doubled for a search that has not converged, or to search again."""
 
 
 def given_starts(density: LogDensity, starts: Starts, rng: np.random.Generator) -> Array:
@@ -180,9 +188,10 @@ def maximise(
     likelihood : str or LogLikelihood, optional
         As of `identify`; a `LogLikelihood` of the problem brings its solver.
     solver : EKF0, EKF1 or RK4, optional
-        As of `identify`. ``steps="auto"`` begins with what the prior calls for, and refines until
-        twice as many steps would shift the maximum by less than .1 posterior sd, and no search is
-        higher that does not converge.
+        As of `identify`. ``steps="auto"`` searches with what 19 of 20 draws from the prior call
+        for, where that is affordable, takes the fewest steps that keep the modes found, and refines
+        until twice as many would shift none that matters by more than .1 posterior sd, and no
+        search is higher that does not converge.
     starts : int, mapping, or array, optional
         A number of draws from the prior; or values by name, one or (S,) each, with the prior
         median for the rest; or values (S, d) or (d,). By default as many draws as it takes to find
@@ -204,10 +213,12 @@ def maximise(
         `scipy.optimize.minimize` suit any likelihood; the last two are Newton's, with exact
         Hessians.
     search : {"auto", "shooting", "lifted"}
-        ``"shooting"`` searches with one trajectory from the initial state on. ``"lifted"`` first
-        searches over path and parameters together, where the path may leave the model a little at
-        every sample, and less and less; it finds maxima of records that are chaotic or many periods
-        long. By default the highest end of both, the second only if the first leaves a doubt.
+        By one trajectory from the initial state on, by a path that may leave the model, or by both
+        where the first leaves a doubt. ``"shooting"`` searches with one trajectory from the initial
+        state on. ``"lifted"`` first searches over path and parameters together, where the path may
+        leave the model a little at every sample, and less and less; it finds maxima of records that
+        are chaotic or many periods long. By default the highest end of both, the second only if the
+        first leaves a doubt.
     iterations : int
         Most iterations of a stage.
     seed : int, optional
@@ -262,41 +273,108 @@ def maximise(
                 return function
             return LogLikelihood(problem, function.likelihood, solver, threads).evaluated(where)
 
+        def at(solver: Solver) -> LogDensity:
+            return LogDensity(by(solver), target, say)
+
         rng = np.random.default_rng(seed)
         points = None if starts is None else given_starts(density, starts, rng)
         d = len(problem.names)
         matched = matched_starts(density) if points is None else Matched.none(d)
-        if automatic and len(matched.starts):
-            there = problem.prior.natural(matched.starts[:1])[0]
-            function = by(enough_steps(problem, function.solver, there, function.likelihood))
-            density = LogDensity(function, target, say)
-        climb = with_marginal_scales(chosen_search(method, function), density)
+        hidden, refine = "", automatic and not function.solver.adaptive
+        if automatic:
+            solver, hidden = _searched_by(density, matched)
+            density = at(solver)
+        climb = with_marginal_scales(chosen_search(method, density.log_likelihood), density)
         maximum: Maximum | None = None
-        try:
+
+        def ends(density: LogDensity) -> list[Found]:
             if points is None:
-                found = searched_in_rounds(climb, density, plan, iterations, search, rng, matched)
-            else:
-                found = searched(climb, density, points, plan, iterations, search)
-            finer = finer_solver(problem, function.solver)
+                return searched_in_rounds(climb, density, plan, iterations, search, rng, matched)
+            return searched(climb, density, points, plan, iterations, search)
+
+        try:
+            density, found = _searched(density, ends, at, refine)
+            finer = finer_solver(problem, density.log_likelihood.solver)
             if len(found) > 1 and finer is not None:
-                found = without_artefacts(density, found, LogDensity(by(finer), target, say))
+                found = without_artefacts(density, found, at(finer))
+            if refine:
+                least = least_solver(density, found, function.solver, at)
+                if least != density.log_likelihood.solver:
+                    density = at(least)
+                    found = searched_on(climb, density, plan[-1:], iterations, search, found)
             maximum = judged(highest_end(density, climb.name, found), not automatic, by)
             doubled = 0
-            while automatic and (solver := _next_solver(maximum, doubled)) is not None:
-                doubled += following(maximum) is None
-                density = LogDensity(by(solver), target, say)
+            while automatic:
+                solver = following(maximum) or _finer_for_lesser(maximum, density, by)
+                if solver is None:
+                    solver, doubled = _finer_for_unfinished(maximum, doubled), doubled + 1
+                if solver is None:
+                    break
+                density = at(solver)
                 # From where they were: more steps change a maximum that is nearly right.
                 found = searched_on(climb, density, plan[-1:], iterations, search, found)
                 maximum = judged(highest_end(density, climb.name, found), not automatic, by)
         except KeyboardInterrupt:
             maximum = _interrupted(density, climb.name, maximum)
     maximum = replace(maximum, function=maximum.function.evaluated(at_home))
-    doubt = _doubt(maximum, density)
-    more = (f"{doubt}: take starts={more_starts(len(maximum.starts))}",) if doubt else ()
+    doubt = _doubt(maximum, density) or hidden
+    more = (doubt,) if doubt else ()
     found_out = (*problem.warnings, *maximum.warnings, *_uninformed(maximum), *more)
     maximum = replace(maximum, doubt=doubt, warnings=found_out)
     compiling = CLOCK.compile_seconds - compiled
     return replace(maximum, seconds=time.perf_counter() - began - compiling)
+
+
+def _searched(
+    density: LogDensity, ends: Callable[[LogDensity], list[Found]], at: DensityBy, refine: bool
+) -> tuple[LogDensity, list[Found]]:
+    """Search, and again by finer steps where these make or unmake a mode, twice at most.
+
+    Parameters
+    ----------
+    ends : callable
+        From a log density to the ends of the searches that climb it.
+    at : callable
+        The log density by other solvers.
+    refine : bool
+        Whether steps may be doubled.
+    """
+    found = ends(density)
+    for _ in range(DOUBLED if refine else 0):
+        solver = density.log_likelihood.solver
+        finer = finer_solver(density.log_likelihood.problem, solver)
+        if finer is None or finest_affordable(density) < 2.0:
+            break
+        if not unresolved(density, found, at(finer)):
+            break
+        density = at(finer)
+        found = ends(density)
+    return density, found
+
+
+def _searched_by(density: LogDensity, matched: Matched) -> tuple[Solver, str]:
+    """Return steps to search with, and how they may hide a mode; empty where nothing says so.
+
+    Where slopes of the outputs tell all, they are enough where these lead; elsewhere for most of
+    the prior, because steps that are too long hide a mode that they do not resolve.
+    """
+    function = density.log_likelihood
+    problem, solver, likelihood = function.problem, function.solver, function.likelihood
+    hidden = ""
+    if not matched.alone:
+        most = finest_affordable(density)
+        solver, share = spanning_solver(problem, solver, likelihood, most, BUILDS_UP)
+        if min(share, matched.turning) > LEFT_OUT:
+            hidden = (
+                f"by {matched.turning:.0%} of the prior states turn unseen between two samples, "
+                f"and for {share:.0%} of it {solver.resolution} is too coarse and more would take "
+                f"too long to search with, so that a mode there may be missed: narrow the "
+                "prior, or give steps that resolve it"
+            )
+    if len(matched.starts):
+        there = problem.prior.natural(matched.starts[:1])[0]
+        solver = enough_steps(problem, solver, there, likelihood)
+    return solver, hidden
 
 
 def _interrupted(density: LogDensity, method: str, maximum: Maximum | None) -> Maximum:
@@ -364,8 +442,8 @@ def more_starts(searches: int) -> int:
     return max(MANY, 2 * searches)
 
 
-def _next_solver(maximum: Maximum, doubled: int) -> Solver | None:
-    """Return the solver with which ``steps="auto"`` goes on; None where steps are enough.
+def _finer_for_unfinished(maximum: Maximum, doubled: int) -> Solver | None:
+    """Return a solver twice as fine where a higher search did not converge; None if none is.
 
     Steps that are enough at the maximum may be what keeps a higher search from its end: it creeps
     along where the solution by such steps diverges. They are doubled twice at most for it.
@@ -375,10 +453,24 @@ def _next_solver(maximum: Maximum, doubled: int) -> Solver | None:
     doubled : int
         How often that was so.
     """
-    solver = following(maximum)
-    if solver is None and doubled < DOUBLED and _unfinished(maximum) is not None:
+    if doubled < DOUBLED and _unfinished(maximum) is not None:
         return finer_solver(maximum.problem, maximum.solver)
-    return solver
+    return None
+
+
+def _finer_for_lesser(
+    maximum: Maximum, density: LogDensity, by: Callable[[Solver], LogLikelihood]
+) -> Solver | None:
+    """Return a solver twice as fine where it would shift a lesser mode; None if it would not."""
+    lesser: list[StartResult] = []
+    for one in sorted(maximum.starts, key=lambda one: -one.log_density):
+        last = lesser[-1].log_density if lesser else maximum.log_density
+        if one.success and not as_high(one.log_density, last):
+            lesser.append(one)
+    ends = [one.values for one in lesser if one.log_density > maximum.log_density - TWICE_BELOW]
+    if not ends:
+        return None
+    return finer_for_all(density, density.prior.unconstrained(np.stack(ends)), by)
 
 
 def _unfinished(maximum: Maximum) -> StartResult | None:
@@ -393,20 +485,25 @@ def _unfinished(maximum: Maximum) -> StartResult | None:
 
 
 def _doubt(maximum: Maximum, density: LogDensity) -> str:
-    """Say why a higher mode may have been missed; empty where nothing tells.
+    """Say why a higher mode may have been missed, and what to do; empty where nothing tells.
 
-    Lifted paths that end where the data are explained are believed, though they be one alone.
+    Lifted paths that end where the data are explained are believed, though they be one alone. More
+    starts are advised only where searches do not agree.
     """
     if not maximum.found:
         return ""
+    remedy = f": take starts={more_starts(len(maximum.starts))}"
     if (higher := _unfinished(maximum)) is not None:
         return (
             f"a search that did not converge ({higher.reason}) reached a log {maximum.target} of "
             f"{higher.log_density:.6g}, higher than the {maximum.log_density:.6g} of the maximum "
-            "that others converged to"
+            f"that others converged to{remedy}"
         )
     if unexplained := left_unexplained(density, maximum.theta):
-        return unexplained
+        if maximum.independent > 1 and maximum.agreeing >= AGREEING * len(maximum.starts):
+            agreeing = f"{maximum.agreeing} of {len(maximum.starts)} searches ended there"
+            return f"{unexplained}, and {agreeing}: look at the model, its units and its inputs"
+        return f"{unexplained}, so that a better fit was missed or the model is wrong{remedy}"
     several = len(maximum.starts) > 1 and maximum.found
     if not several or maximum.independent > 1:
         return ""
@@ -420,7 +517,7 @@ def _doubt(maximum: Maximum, density: LogDensity) -> str:
     )
     return (
         f"of {len(maximum.starts)} searches {maximum.ended}: {once} led to the highest end, and a "
-        "higher mode may be missed"
+        f"higher mode may be missed{remedy}"
     )
 
 

@@ -11,7 +11,7 @@ ends remain in doubt, searches over path and parameters together look again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,12 +23,16 @@ from smcpn.estimate.lifted.measurements import difference_variances
 from smcpn.estimate.lifted.starts import lifted_ends
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.matched import Matched
-from smcpn.estimate.search import AUTOMATIC, LIMIT, Found, Search
+from smcpn.estimate.search import AUTOMATIC, DIVERGES, LIMIT, Found, Search
 from smcpn.model.problem import Problem
 from smcpn.results.ends import TWICE_BELOW, as_high, heights
 from smcpn.results.maximum import StartResult
+from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
+
+DensityBy = Callable[[Solver], LogDensity]
+"""From a solver to the log density by it."""
 
 SHOOTING, LIFTED = "shooting", "lifted"
 KINDS = (AUTOMATIC, SHOOTING, LIFTED)
@@ -43,8 +47,9 @@ NEIGHBOURS, NEAR = 8, 256
 """A draw that is more likely than so many around it, or one in so many of all, is taken for a hill
 of its own: of many draws several lie on each side of a wide hill."""
 EACH, MANY_EACH = 16, 1024
-"""Further draws for each search of the second round, and of those that follow, which look for hills
-so narrow that few searches have led there."""
+"""Further draws for each search of the second round, and of those that follow, or of both where
+states may turn unseen between samples, which look for hills so narrow that few searches lead
+there."""
 ENOUGH = 24
 """Searches from which it counts that each height was found twice: of basins that a tenth of the
 draws lead to, one in twelve is missed by so many."""
@@ -53,6 +58,9 @@ MOST = 96
 WORK, EVALUATIONS = 20_000_000, 2000
 """Solver steps that the searches, or the draws that they begin at, may take together, or
 evaluations where these are more: a run weighs a thousand particles a few times."""
+TURNS = 4
+"""Times as much work where states may turn unseen between samples, for there may be as many modes
+as turns."""
 ROUGH = 0.5
 """Share of the searches that end alone, from which a density has too many hills for so few."""
 SAME_PLACE = 1e-3
@@ -115,7 +123,7 @@ def further_starts(density: LogDensity, rng: np.random.Generator, count: int, dr
     candidates = density.prior.sample(rng, draws)
     values = density.value(candidates)
     order = np.argsort(-values, kind="stable")
-    most = count if draws >= MANY_EACH * count else count // 2
+    most = count if draws >= MANY_EACH * count else max(count // 2, 1)
     tops = _hilltops(density, candidates, values, order, most)
     others = np.setdiff1d(np.flatnonzero(np.isfinite(values)), tops)[: count - len(tops)]
     return candidates[np.concatenate([tops, others])]
@@ -176,9 +184,10 @@ def searched_in_rounds(
     found = climb(density, np.concatenate([hills, matched.starts]), stages, look)
     found[first:] = [replace(one, lifted=True) for one in found[first:]]
     told = matched.alone and _told_by_slopes(density, found)
-    while not (told or settled(found)) and (count := _further_searches(density, found)):
-        each = EACH if len(found) < ENOUGH else MANY_EACH
-        draws = max(EACH * count, min(each * count, int(_affordable(density))))
+    times = TURNS if matched.turning > 0.0 else 1
+    while not (told or settled(found)) and (count := _further_searches(density, found, times)):
+        each = MANY_EACH if len(found) >= ENOUGH or times > 1 else EACH
+        draws = max(EACH * count, min(each * count, int(times * _affordable(density))))
         starts = further_starts(density, rng, count, draws)
         if not len(starts):
             break
@@ -188,19 +197,25 @@ def searched_in_rounds(
     return _finished(climb, density, stages, iterations - look, found)
 
 
-def _further_searches(density: LogDensity, found: Sequence[Found]) -> int:
+def _further_searches(density: LogDensity, found: Sequence[Found], times: int) -> int:
     """Return how many searches follow: up to `ENOUGH` at once, then as many as there were.
 
-    Fewer where these would cost more than the run that they serve; none beyond `MOST`.
+    Fewer where these would cost more than the run that they serve, or so many times as much; none
+    beyond `MOST`.
     """
     each = density.evaluations * (1 + len(density.names)) / len(found)
     missing = ENOUGH - len(found) if len(found) < ENOUGH else min(len(found), MOST - len(found))
-    return max(0, min(missing, int(_affordable(density) / each) - len(found)))
+    return max(0, min(missing, int(times * _affordable(density) / each) - len(found)))
 
 
 def _affordable(density: LogDensity) -> float:
     """Return how many evaluations cost little beside the run that the searches serve."""
     return max(WORK / max(density.log_likelihood.steps, 1), EVALUATIONS)
+
+
+def finest_affordable(density: LogDensity) -> float:
+    """Return how many times as many steps leave the searches as many evaluations as they need."""
+    return WORK / (EVALUATIONS * max(density.log_likelihood.steps, 1))
 
 
 def settled(found: Sequence[Found]) -> bool:
@@ -289,14 +304,27 @@ def searched_on(
     for height in (_of_ends(found, of_search), there):
         known = np.where(np.isnan(height), -np.inf, height)
         near |= known >= known.max() - NEGLIGIBLE
-    again = searched(climb, density, ends[near], stages, iterations, search)
     place = np.cumsum(near) - 1
-    return [
-        one.followed_by(again[place[end]])
-        if near[end]
-        else replace(one, log_density=float(there[end]))
-        for one, end in zip(found, of_search, strict=True)
-    ]
+
+    def of_all(again: Sequence[Found]) -> list[Found]:
+        return [
+            one.followed_by(again[int(place[end])]) if near[end] else _stays(one, float(there[end]))
+            for one, end in zip(found, of_search, strict=True)
+        ]
+
+    if search == LIFTED:
+        return of_all(searched(climb, density, ends[near], stages, iterations, search))
+    again = climb(density, ends[near], stages, iterations)
+    # A lesser mode that one search in many ends in would be lost to the end of a lifted path.
+    if search == AUTOMATIC and not undoubted(density, of_all(again)):
+        again = _lifted(climb, density, ends[near], stages, iterations, again)
+    return of_all(again)
+
+
+def _stays(one: Found, log_density: float) -> Found:
+    """Return an end with its log density by other steps; a failure where these diverge."""
+    reason = one.reason if np.isfinite(log_density) else DIVERGES
+    return replace(one, log_density=log_density, reason=reason)
 
 
 def _lifted(
@@ -387,7 +415,7 @@ def left_unexplained(density: LogDensity, theta: Array) -> str:
     assert over_noise is not None
     return (
         f"residuals of the best fit are {np.sqrt(2.0 * over_noise):.2g} times the noise that the "
-        "samples show, so that a better fit was missed or the model is wrong"
+        "samples show"
     )
 
 
@@ -443,6 +471,42 @@ def _of_ends(found: Sequence[Found], of_search: NDArray[np.int64]) -> Array:
     return np.array([found[k].log_density for k in first])
 
 
+def least_solver(
+    density: LogDensity, found: Sequence[Found], coarse: Solver, at: DensityBy
+) -> Solver:
+    """Return the fewest steps, from ``coarse`` on, by which all modes are as high as they are.
+
+    Parameters
+    ----------
+    density : LogDensity
+        The one that was searched, by as many steps or more.
+    coarse : Solver
+    at : callable
+        The log density by other solvers.
+    """
+    converged = [one for one in found if one.success]
+    ends, _ = distinct_ends(density, converged or found)
+    here = density.value(ends)
+    modes = here >= here.max() - NEGLIGIBLE
+    fine, solver = density.log_likelihood.solver, coarse
+    while int(solver.steps) < int(fine.steps):
+        with np.errstate(invalid="ignore"):
+            moved = np.abs(at(solver).value(ends[modes]) - here[modes])
+        if moved.max() <= AS_HIGH:
+            return solver
+        solver = solver.with_steps(2 * int(solver.steps))
+    return fine
+
+
+def unresolved(density: LogDensity, found: Sequence[Found], finer: LogDensity) -> bool:
+    """True if finer steps make or unmake a mode that matters: there may be more of these."""
+    ends, _ = distinct_ends(density, found)
+    here, there = density.value(ends), finer.value(ends)
+    with np.errstate(invalid="ignore"):
+        matter = np.maximum(here, there) > max(here.max(), there.max()) - TWICE_BELOW
+        return bool((np.abs(here - there) > FAR)[matter].any())
+
+
 def without_artefacts(
     density: LogDensity, found: Sequence[Found], finer: LogDensity
 ) -> list[Found]:
@@ -481,6 +545,8 @@ def _unsearched(density: LogDensity, starts: Array) -> list[Found]:
 
 NOT_LIFTED = "no path led from the start"
 ARTEFACT = "the likelihood there is one of the solver's steps alone"
+AS_HIGH = 0.05
+"""Nats by which finer steps may shift a mode, before the shift of the posterior is judged."""
 FAR = 10.0
 """Nats by which finer steps may move an end that is believed, or must lower one that is not."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,13 +40,9 @@ def judged(maximum: Maximum, given: bool, by: LogLikelihoodBy) -> Maximum:
     maximum = replace(maximum, shift=None, wall=None)
     if not maximum.found:
         return maximum
-    function, theta = maximum.function, maximum.theta[None, :]
-    density = LogDensity(function, maximum.target)
-    if function.expands:
-        value, score, precision = density.expansion(theta)
-    else:
-        (value, score), precision = density.value_and_gradient(theta), -density.hessian(theta)
-    root = bounded_root(precision[0], density.scale)
+    density = LogDensity(maximum.function, maximum.target)
+    around = _expanded(density, maximum.theta[None, :])
+    root = around.roots[0]
     if not np.isfinite(root).all():
         return maximum
     wall = _wall(maximum, root, given, by)
@@ -54,16 +51,55 @@ def judged(maximum: Maximum, given: bool, by: LogLikelihoodBy) -> Maximum:
     finer = finer_solver(maximum.problem, maximum.solver)
     if finer is None:
         return maximum
-    there, score_there = LogDensity(by(finer), maximum.target).value_and_gradient(theta)
-    shift: DiscretisationShift = shift_of_gaussian(
-        maximum.names,
-        maximum.solver,
-        finer,
-        root @ root.T,
-        (score_there - score)[0],
-        float(there[0] - value[0]),
-    )
+    (shift,) = _shifts(density, LogDensity(by(finer), maximum.target), around)
     return replace(maximum, shift=shift, warnings=maximum.warnings + shift.warnings)
+
+
+def finer_for_all(density: LogDensity, theta: Array, by: LogLikelihoodBy) -> Solver | None:
+    """Return a solver twice as fine where it would shift one of the modes (E, d); None if not."""
+    solver = density.log_likelihood.solver
+    finer = finer_solver(density.log_likelihood.problem, solver)
+    if finer is None:
+        return None
+    around = _expanded(density, theta)
+    shifts = _shifts(density, LogDensity(by(finer), density.target), around)
+    largest = max((shift.size for shift in shifts), default=0.0)
+    return finer if largest > AUTOMATIC_SHIFT else None
+
+
+class _Expanded(NamedTuple):
+    """Points (E, d) with log density (E,), gradient (E, d) and roots of the covariance there.
+
+    Roots (E, d, d) are not finite where the precision is not.
+    """
+
+    theta: Array
+    value: Array
+    score: Array
+    roots: Array
+
+
+def _expanded(density: LogDensity, theta: Array) -> _Expanded:
+    """Precision is minus the Hessian, or the information where first derivatives give it."""
+    if density.log_likelihood.expands:
+        value, score, precision = density.expansion(theta)
+    else:
+        (value, score), precision = density.value_and_gradient(theta), -density.hessian(theta)
+    roots = np.stack([bounded_root(one, density.scale) for one in precision])
+    return _Expanded(theta, value, score, roots)
+
+
+def _shifts(density: LogDensity, finer: LogDensity, around: _Expanded) -> list[DiscretisationShift]:
+    """Shift of each point by the finer solver; of none without a finite root."""
+    there, score_there = finer.value_and_gradient(around.theta)
+    solvers = density.log_likelihood.solver, finer.log_likelihood.solver
+    return [
+        shift_of_gaussian(density.names, *solvers, root @ root.T, score, float(change))
+        for root, score, change in zip(
+            around.roots, score_there - around.score, there - around.value, strict=True
+        )
+        if np.isfinite(root).all()
+    ]
 
 
 def _wall(maximum: Maximum, root: Array, given: bool, by: LogLikelihoodBy) -> Wall | None:

@@ -81,7 +81,7 @@ def _variance(records: Sequence[Record], j: int) -> float:
     counted = sum(np.isfinite(record.y[:, j]).sum() for record in records)
     if not squares or counted <= WINDOW:
         raise InputError(
-            f"output {j + 1} has {counted} samples, which do not tell its noise: give "
+            f"output {j} has {counted} samples, which do not tell its noise: give "
             f"at least {WINDOW + 1}, or leave it out",
             argument="records",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import casadi as ca
 import numpy as np
@@ -46,6 +46,7 @@ class Network(UnknownFunction):
     activation: str = "tanh"
     within: tuple[tuple[float, float], ...] = ()
     size: float = 1.0
+    gaussian_given_scales: ClassVar[bool] = False
 
     @property
     @override

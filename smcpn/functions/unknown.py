@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import casadi as ca
 import numpy as np
@@ -144,6 +144,9 @@ class UnknownFunction(ABC):
     def stretches(self) -> Mapping[str, Stretch]:
         """Parameters that each length multiplies, where it does nothing else."""
         return {}
+
+    gaussian_given_scales: ClassVar[bool] = True
+    """True if the posterior of its parameters given their scales may be near to a Gaussian."""
 
     @property
     def remark(self) -> str:

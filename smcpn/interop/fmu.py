@@ -19,9 +19,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import NAMESPACE_URL, uuid5
 
-import smcpn
 from smcpn.errors import InputError
 from smcpn.interop.c_source import ModelSource
+from smcpn.version import __version__
 
 COMPILERS = ("cc", "gcc", "clang")
 LIBRARIES = {"linux": ("linux", "so"), "darwin": ("darwin", "dylib"), "win32": ("windows", "dll")}
@@ -141,7 +141,7 @@ def archived(source: ModelSource) -> bytes:
     description = source.rendered(
         "modelDescription.xml",
         token=token,
-        version=smcpn.__version__,
+        version=__version__,
         step=repr(source.interval / source.steps),
         variables=list(variables(source)),
     )

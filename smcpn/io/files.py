@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from smcpn.columns import counted
 from smcpn.errors import InputError, listed, nearest
 from smcpn.io.plain import NotPlainError
-from smcpn.io.reading_process import LostError, ReadingProcess
+from smcpn.io.reading_process import Answer, LostError, ReadingProcess, serve
 from smcpn.io.table import TextTable
 from smcpn.model.measured import DATED, Measured
 
@@ -338,7 +338,8 @@ READ_APART: dict[str, Callable[[Path, Layout], list[Columns]]] = {
 """Readers by the suffix of the file whose libraries a damaged file may crash."""
 SECONDS, BYTES_A_SECOND = 2.0, 1e6
 """Processor time to read a file with any, and more of a large one."""
-_PROCESS = ReadingProcess("smcpn.io.foreign")
+_PROCESS = ReadingProcess("smcpn.io.files")
+"""This file, run as a program."""
 
 
 def read_apart(path: Path, layout: Layout) -> list[Columns]:
@@ -365,6 +366,24 @@ def read_apart(path: Path, layout: Layout) -> list[Columns]:
         Columns(None if layout.time is None else next(rest), next(rest), next(rest), **one)
         for one in told["experiments"]
     ]
+
+
+def _answered(request: dict[str, Any]) -> Answer:
+    """Return the experiments of a file that `read_apart` asks for, or why it is refused."""
+    path = Path(request["path"])
+    names = {name: _as_tuple(value) for name, value in request["layout"].items()}
+    try:
+        found = READ_APART[path.suffix.lower()](path, Layout(**names))
+    except InputError as error:
+        kind = "column" if isinstance(error, ColumnError) else "refused"
+        return {kind: str(error), "argument": error.argument}, []
+    experiments = [{"label": one.label, "units": dict(one.units)} for one in found]
+    arrays = [array for one in found for array in (one.t, one.u, one.y) if array is not None]
+    return {"experiments": experiments}, arrays
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 READERS: dict[str, Callable[[Path, Layout], list[Columns]]] = {
@@ -593,3 +612,7 @@ def _objects(error: Exception) -> str:
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
+
+
+if __name__ == "__main__":
+    serve(_answered)

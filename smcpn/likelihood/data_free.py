@@ -39,8 +39,8 @@ from smcpn.likelihood.covariance import (
     Slopes,
     entries,
 )
+from smcpn.likelihood.difference import difference
 from smcpn.likelihood.gaussian_filter import FilterStep, FilterSymbols, Innovation, Mean
-from smcpn.model.difference import difference
 from smcpn.pn.iwp import pascal
 from smcpn.pn.layout import Block, Entry
 

@@ -361,8 +361,6 @@ class MarginalRowWriter(RowWriter):
         self.gains = self._gains = np.column_stack(
             [self._shared.gain, 1.0 / self._shared.innovation]
         )
-        # After 0, 1, ... steps.
-        self._known = np.append(0.0, self._shared.variance[: len(self._shared.gain)])
 
     @override
     def start(self, head: Record) -> Array:
@@ -405,7 +403,7 @@ class MarginalRowWriter(RowWriter):
             memory=memory,
             constants=constants,
             constant_values=np.array(
-                [self.steps, self._length, self._shared.variance[self.steps - 1]], dtype=float
+                [self.steps, self._length, self._shared.variance_after(self.steps)], dtype=float
             ),
             entries=part,
             table=np.arange(1, self.steps + 1)[:, None] / self.steps,
@@ -428,16 +426,12 @@ class MarginalRowWriter(RowWriter):
 
     def _variance(self, count: NDArray[np.int64], growth: Array, memory: Array) -> Array:
         """Variance of a state at the samples, after ``count`` steps, at unit diffusion."""
-        known, last = self._known, len(self._known) - 1
         if self._restarts:
             added = np.empty(len(count))
             added[0] = memory[0]
-            np.multiply(growth, self._shared.variance[np.diff(count) - 1], out=added[1:])
+            np.multiply(growth, self._shared.variance_after(np.diff(count)), out=added[1:])
             return np.add.accumulate(added)
-        if count[-1] <= last:
-            return known[count]
-        growing = known[last] + (known[last] - known[last - 1]) * (count - last)
-        return np.where(count <= last, known[np.minimum(count, last)], growing)
+        return self._shared.variance_after(count)
 
     def _intervals(self, window: Window, lengths: Array, samples: Array) -> Array:
         """Input, time, derivatives of the input and step length after each sample."""
@@ -486,7 +480,7 @@ class DelayedRowWriter(MarginalRowWriter):
         # Residuals of short steps are small: together they are those of the whole interval.
         samples[:, -1] = 1.0 / np.maximum(number * (window.begin + np.arange(len(samples))), 1)
         intervals, memory = self._line.intervals(window, memory)
-        variance = np.full(len(intervals), self._shared.variance[number - 1])
+        variance = np.full(len(intervals), self._shared.variance_after(number))
         between = np.ascontiguousarray(np.column_stack([intervals, variance]))
         return WindowRows(inputs, self._gains, samples, between), memory
 

@@ -36,9 +36,9 @@ MOST_STEPS = 4_000_000
 """Solver steps over all records beyond which ``steps="auto"`` gives up."""
 COARSER = 4
 """Steps over those of a first approach, where they are given."""
-LASTING, LEFT_OUT = 2, 0.05
-"""Most times that the steps of a stream are doubled before it begins, and the share of draws from
-the prior for which they may still be too few."""
+LASTING, LEFT_OUT = 4, 0.05
+"""Steps of a stream over those that one draw from the prior in two calls for, at most, and the
+share of draws for which steps may be too few."""
 
 
 @dataclass(frozen=True)
@@ -382,18 +382,38 @@ def first_solver(problem: Problem, solver: Solver, likelihood: str | None = None
 def lasting_solver(problem: Problem, solver: Solver, likelihood: str | None = None) -> Solver:
     """Choose the steps of a stream, which cannot go back to its first samples with finer ones.
 
-    They are those of `first_solver`, doubled twice at most while they are too few for more than
-    one draw from the prior in twenty: the posterior may be there. A stream takes as many in every
-    interval.
+    They are those of `first_solver`, or up to four times as many where the prior calls for them,
+    see `spanning_solver`. A stream takes as many in every interval.
     """
     chosen = first_solver(problem, solver, likelihood)
     if not solver.automatic or chosen.adaptive:
         return chosen
-    found, values = without_data(problem, chosen, likelihood), pilot_values(problem)
-    for _ in range(LASTING):
-        finer = finer_solver(problem, chosen)
-        errors = local_errors(problem, found, values, int(chosen.steps))
-        if finer is None or np.mean(errors > 1.0) <= LEFT_OUT:
-            break
-        chosen = finer
-    return chosen.divided(None)
+    return spanning_solver(problem, chosen, likelihood, LASTING, 1.0)[0].divided(None)
+
+
+def spanning_solver(
+    problem: Problem, solver: Solver, likelihood: str | None, most: float, allowed: float
+) -> tuple[Solver, float]:
+    """Return steps that are enough for 19 of 20 draws from the prior, and the share they fail.
+
+    The posterior may be there, and what a solver does not resolve has no likelihood by it. Where
+    more steps help no further draw, they are the fewest that help as many.
+
+    Parameters
+    ----------
+    most : float
+        Times as many steps, at most.
+    allowed : float
+        Local error of a draw, in units of what `pilot_steps` allows.
+    """
+    if solver.adaptive:
+        return solver, 0.0
+    found, values = without_data(problem, solver, likelihood), pilot_values(problem)
+    tried: list[tuple[Solver, float]] = []
+    finer: Solver | None = solver
+    while finer is not None:
+        errors = local_errors(problem, found, values, int(finer.steps))
+        tried.append((finer, float(np.mean(errors > allowed))))
+        enough = tried[-1][1] <= LEFT_OUT or 2 * int(finer.steps) > most * int(solver.steps)
+        finer = None if enough else finer_solver(problem, finer)
+    return min(tried, key=lambda one: one[1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -14,7 +15,6 @@ from smcpn.model.distribution import Distribution, support
 from smcpn.model.entries import by_scalar, is_name
 from smcpn.model.noise import Symbols
 from smcpn.model.ode import ODE
-from smcpn.model.process_noise import ProcessNoise
 
 ARGUMENT = "process_noise"
 _DEVIATION = (
@@ -23,6 +23,27 @@ _DEVIATION = (
 _CORRELATION = "give a number between -1 and 1, or a parameter's name"
 LEAST_EIGENVALUE = 1e-12
 """Of a matrix of correlations that are all numbers."""
+
+
+@dataclass(frozen=True)
+class ProcessNoise:
+    """Columns G(x, u, t; theta) of dx = f dt + G dW, in the sense of Ito.
+
+    Attributes
+    ----------
+    columns : casadi.SX, (n, m)
+        One for each of m independent Wiener processes; zeros are left out of its sparsity.
+    x : casadi.SX, (n, 1)
+        Symbols of the states.
+    """
+
+    columns: ca.SX
+    x: ca.SX
+
+    @cached_property
+    def additive(self) -> bool:
+        """True if G does not depend on the state."""
+        return not ca.depends_on(self.columns, self.x)
 
 
 @dataclass(frozen=True)

@@ -9,23 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from smcpn.errors import InputError, listed, nearest, shown
-
-if TYPE_CHECKING:
-    from smcpn.model.ode import ODE
+from smcpn.model.ode import ODE
 
 _NAME = re.compile(r"(?P<whole>[^\W\d]\w*)(?:\[\d+\]|\.\w+)*")
 FEW = 4
 """Names that a message lists."""
-
-
-def entry_names(name: str, size: int) -> tuple[str, ...]:
-    """Names of the entries of a vector."""
-    return tuple(f"{name}[{k}]" for k in range(size))
 
 
 class ByName(dict[str, float]):

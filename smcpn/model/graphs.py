@@ -16,14 +16,13 @@ from smcpn.errors import InputError, listed, real_number, shown
 from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution
-from smcpn.model.disturbance import Disturbance
+from smcpn.model.disturbance import Disturbance, ProcessNoise
 from smcpn.model.expression import ExpressionTable
 from smcpn.model.function_call import FunctionCalls
 from smcpn.model.gaussian_noise import as_gaussian, noise_graphs
 from smcpn.model.initial import initial_states
 from smcpn.model.noise import OutputDensity, Symbols, as_density, output_density
 from smcpn.model.ode import ODE, TIME
-from smcpn.model.process_noise import ProcessNoise
 from smcpn.model.symbol_array import SymbolArray
 from smcpn.model.trace import argument_names, check_same, function_name, trace
 

@@ -15,7 +15,6 @@ import numpy as np
 from smcpn.arguments import checked
 from smcpn.errors import InputError, listed, nearest, one_of, real_number, shown, whole_number
 from smcpn.functions.unknown import UnknownFunction
-from smcpn.model.entries import entry_names
 from smcpn.model.expression import MAX_ROWS, ExpressionTable
 from smcpn.model.function_call import FunctionCalls, TracedFunction
 from smcpn.model.symbol_array import SymbolArray
@@ -426,6 +425,11 @@ class Arguments:
             functions={name: one.traced(vectors) for name, one in self.calls.items()},
             sizes=self.sizes,
         )
+
+
+def entry_names(name: str, size: int) -> tuple[str, ...]:
+    """Names of the entries of a vector."""
+    return tuple(f"{name}[{k}]" for k in range(size))
 
 
 def _checked_sizes(given: Any) -> dict[str, int]:

@@ -17,15 +17,11 @@ columns per Wiener process are kept, to a covariance with an error of order h^5 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from math import factorial, sqrt
-from typing import TYPE_CHECKING
 
 import casadi as ca
 
-if TYPE_CHECKING:
-    from smcpn.model.graphs import Model
+from smcpn.model.graphs import Model
 
 HIGHEST_POWER = 3
 """Of A h in a column, where no power of A ends the series: the error of Q is of order h^5."""
@@ -33,27 +29,6 @@ MOST_COLUMNS = 3
 """Per Wiener process, where no power of A ends the series."""
 ROUNDING = 1e-13
 """Share of a row below which what the rows before it leave is rounding."""
-
-
-@dataclass(frozen=True)
-class ProcessNoise:
-    """Columns G(x, u, t; theta) of dx = f dt + G dW, in the sense of Ito.
-
-    Attributes
-    ----------
-    columns : casadi.SX, (n, m)
-        One for each of m independent Wiener processes; zeros are left out of its sparsity.
-    x : casadi.SX, (n, 1)
-        Symbols of the states.
-    """
-
-    columns: ca.SX
-    x: ca.SX
-
-    @cached_property
-    def additive(self) -> bool:
-        """True if G does not depend on the state."""
-        return not ca.depends_on(self.columns, self.x)
 
 
 def step_factor(

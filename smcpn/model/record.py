@@ -15,6 +15,7 @@ from typing_extensions import override
 from smcpn.arguments import check_fields, checked, whole
 from smcpn.card import Card, WithCard
 from smcpn.errors import InputError, real_number, shown
+from smcpn.late_binding import late_bound
 from smcpn.units import duration, time_unit
 
 if TYPE_CHECKING:
@@ -183,6 +184,7 @@ class Record(WithCard):
         experiment: str,
     ) -> list[Record]: ...
     @classmethod
+    @late_bound
     def from_dataframe(
         cls,
         df: Any,
@@ -232,17 +234,7 @@ class Record(WithCard):
         >>> record = smcpn.Record.from_dataframe(  # doctest: +SKIP
         ...     df, inputs="force", outputs=["x", "v"], time="date", to={"date": "h"})
         """
-        from smcpn.model.dataframe import Columns
-        from smcpn.model.measured import Wanted, told_unit
-
-        wanted = Wanted.of(outputs, inputs, time, dt, t_unit, hold, to)
-        every, experiments = Columns(df).measured(wanted, experiment)
-        found = [
-            wanted.record("df", f"{name} [{label}]" if label else name, every.of(rows))
-            for label, rows in experiments
-        ]
-        told_unit(found, wanted.states_unit)
-        return found[0] if experiment is None else found
+        ...
 
     def __getstate__(self) -> dict[str, Any]:
         # What is in a file is sent by its name, and times that follow from dt not at all.
@@ -300,11 +292,10 @@ class Record(WithCard):
         """Figure of inputs and outputs."""
         return self.plot()
 
+    @late_bound
     def plot(self) -> Figure:
         """Plot inputs and outputs over time."""
-        from smcpn.report.record import record_figure
-
-        return record_figure(self)
+        ...
 
     def __repr__(self) -> str:
         spacing = (
@@ -655,10 +646,10 @@ def _first(mask: NDArray[np.bool_]) -> int:
 
 
 def by_name(records: Sequence[Record]) -> dict[str, Record]:
-    """Return records by their names; numbers tell apart those that have the same."""
+    """Return records by their names; numbers from 0 tell apart the same ones."""
     names = [record.name for record in records]
     if len(set(names)) < len(names):
-        names = [f"{name}, record {k}" for k, name in enumerate(names, 1)]
+        names = [f"{name}, record {k}" for k, name in enumerate(names)]
     return dict(zip(names, records, strict=True))
 
 

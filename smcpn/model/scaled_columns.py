@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.functions.network import Network
 from smcpn.functions.unknown import Stretch
 from smcpn.model.coordinates import Identity
 from smcpn.model.distribution import INTERQUARTILE_RANGE, draw
@@ -134,9 +133,10 @@ class ScaledColumns:
 def learned_scales(problem: Problem) -> ScaledColumns | None:
     """Return the scales that a prior learns; None without any, or if the model depends on one.
 
-    None too for a model with networks, whose weights are far from Gaussian given their scale.
+    None too for a function whose parameters are far from Gaussian given their scale, as a network.
     """
-    if any(isinstance(one.function, Network) for one in problem.ode.functions.values()):
+    functions = [one.function for one in problem.ode.functions.values()]
+    if not all(one.gaussian_given_scales for one in functions):
         return None
     columns = ScaledColumns(problem)
     if not len(columns.scales) or not columns.usable:

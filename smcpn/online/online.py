@@ -6,14 +6,27 @@ import math
 import sys
 import time
 from os import PathLike
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import numpy as np
 
-from smcpn.arguments import FILE_NAME, POSITIVE, THREADS
+from smcpn.arguments import (
+    ANYTHING,
+    FILE_NAME,
+    THREADS,
+    Count,
+    FileName,
+    Particles,
+    Positive,
+    Seed,
+    Share,
+    StateParticles,
+    checked,
+    whole,
+)
 from smcpn.checkpoint.stream import StoredStream, read_stream, write_stream
 from smcpn.codegen.threads import processors
-from smcpn.errors import InputError, real_number, shown, whole_number
+from smcpn.errors import InputError, real_number, shown
 from smcpn.estimate.first_samples import SearchesOfFirstSamples
 from smcpn.io.axis import Arrivals, TimeAxis
 from smcpn.likelihood.gradient import LogLikelihood
@@ -67,10 +80,9 @@ class Online:
         then go on in the background while later samples come. Without a budget they are
         made at once, however long they take.
     forget : float or str, optional
-        APPROXIMATE: length of the window of samples that count, in the record's unit of time or as
-        ``"5 s"``, for
-        parameters that drift; see `smcpn.online.window`. Parameters of the initial state then
-        fall back to their prior.
+        Length of the window of samples that count, for parameters that drift. APPROXIMATE; in the
+        record's unit of time or as ``"5 s"``, see `smcpn.online.window`. Parameters of the initial
+        state then fall back to their prior.
     lookahead : int, optional
         Samples by which the posterior stays behind, so that a band-limited input is known around
         a sample: 64 are exact and the default. Other holds need none.
@@ -120,26 +132,27 @@ class Online:
     ...     state = live.update(u, y)
     """
 
+    @checked
     def __init__(
         self,
-        problem: Problem,
+        problem: Annotated[Problem, ANYTHING],
         *,
-        solver: Solver | None = None,
+        solver: Annotated[Solver | str | None, ANYTHING] = None,
         likelihood: str | None = None,
-        particles: int = 1000,
-        seed: int | None = None,
-        budget: float | str | None = None,
-        forget: float | str | None = None,
-        lookahead: int | None = None,
-        ess: float = 0.5,
-        max_moves: int = 20,
-        moves: MoveStrategy | None = None,
+        particles: Particles = 1000,
+        seed: Seed | None = None,
+        budget: Annotated[float | str | None, ANYTHING] = None,
+        forget: Annotated[float | str | None, ANYTHING] = None,
+        lookahead: Annotated[int, whole(0, 1 << 18)] | None = None,
+        ess: Share = 0.5,
+        max_moves: Count = 20,
+        moves: Annotated[MoveStrategy | str | None, ANYTHING] = None,
         resampling: str = "systematic",
-        state_particles: int | str | None = None,
-        samples_between_false_alarms: float = SAMPLES_BETWEEN_FALSE_ALARMS,
-        threads: int | None = None,
-        memory: int = MEMORY,
-        folder: str | None = None,
+        state_particles: StateParticles | None = None,
+        samples_between_false_alarms: Positive = SAMPLES_BETWEEN_FALSE_ALARMS,
+        threads: Count | None = None,
+        memory: Count = MEMORY,
+        folder: FileName | None = None,
     ) -> None:
         check_problem(problem)
         settings = Settings(
@@ -155,17 +168,13 @@ class Online:
             state_particles=cast(Any, state_particles),
             threads=threads,
         ).resolved(problem)
-        if lookahead is not None:
-            lookahead = whole_number("lookahead", lookahead, 0, MEMORY)
         options = {
             "budget": _duration("budget", budget, "s"),
             "forget": _duration("forget", forget, problem.records[0].t_unit),
             "lookahead": lookahead,
-            "samples_between_false_alarms": POSITIVE(
-                "samples_between_false_alarms", samples_between_false_alarms
-            ),
-            "memory": whole_number("memory", memory, 1),
-            "folder": None if folder is None else str(FILE_NAME("folder", folder)),
+            "samples_between_false_alarms": samples_between_false_alarms,
+            "memory": memory,
+            "folder": None if folder is None else str(folder),
         }
         self._configure(problem, settings, options, threads)
 

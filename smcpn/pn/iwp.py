@@ -86,13 +86,21 @@ class SharedGains:
         Gain of each step; the last row stays in force.
     innovation : ndarray, (G,)
         Variance of the residual h f - m_1 at unit diffusion.
-    variance : ndarray, (n,)
-        Variance of the state's value after each of the n steps, at unit diffusion.
+    variance : ndarray, (1 + G,)
+        Variance of the state's value after 0, 1, ... of these steps, at unit diffusion.
     """
 
     gain: Array
     innovation: Array
     variance: Array
+
+    def variance_after(self, steps: Any) -> Array:
+        """Return the variance of the state's value after numbers of steps, as many as they are."""
+        last = len(self.variance) - 1
+        growing = self.variance[last] + (self.variance[last] - self.variance[last - 1]) * (
+            steps - last
+        )
+        return np.where(steps <= last, self.variance[np.minimum(steps, last)], growing)
 
 
 def shared_gains(order: int, n_steps: int) -> SharedGains:
@@ -103,7 +111,7 @@ def shared_gains(order: int, n_steps: int) -> SharedGains:
     order : int
         Order nu of the process.
     n_steps : int
-        Number of steps; the recursion stops where it is stationary.
+        Most steps; the recursion stops where it is stationary.
 
     Notes
     -----
@@ -125,8 +133,7 @@ def shared_gains(order: int, n_steps: int) -> SharedGains:
         variances.append(float(factor[0] @ factor[0]))
         if _stationary(gains, variances):
             break
-    variance = _continued(np.array(variances), n_steps)
-    return SharedGains(np.array(gains), np.array(innovations), variance)
+    return SharedGains(np.array(gains), np.array(innovations), np.append(0.0, variances))
 
 
 def _stationary(gains: list[Array], variances: list[float]) -> bool:
@@ -138,12 +145,3 @@ def _stationary(gains: list[Array], variances: list[float]) -> bool:
         np.ptp(recent, axis=0).max() <= STATIONARY * np.abs(recent).max()
         and np.ptp(growth) <= 10 * STATIONARY * max(variances[-1], growth.max())
     )
-
-
-def _continued(variances: Array, length: int) -> Array:
-    """Extend by the constant growth of the last step."""
-    if len(variances) == length:
-        return variances
-    rest = np.arange(1, length - len(variances) + 1)
-    growth = variances[-1] - variances[-2]
-    return np.concatenate([variances, variances[-1] + growth * rest])

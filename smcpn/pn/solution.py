@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from smcpn.arguments import NUMBERS, Count, Numbers, checked
 from smcpn.codegen.routine import routine
 from smcpn.errors import InputError, shown
+from smcpn.late_binding import late_bound
 from smcpn.model.ode import ODE
 from smcpn.pn import backward
 from smcpn.pn.backward import Run, refined
@@ -227,6 +228,7 @@ class Solution:
         whitened = np.linalg.solve(np.swapaxes(upper, 1, 2), errors[known][..., None])
         return float(np.square(whitened).sum(axis=(1, 2)).mean())
 
+    @late_bound
     def plot(self) -> Any:
         """Draw mean and 95 % band of every state, and the band's half width below.
 
@@ -234,12 +236,7 @@ class Solution:
         -------
         matplotlib.figure.Figure
         """
-        from smcpn.report.trajectories import solution_figure
-
-        times = np.union1d(np.linspace(self.grid[0], self.grid[-1], 1000), self.grid)
-        mean, covariance = self(times)
-        sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
-        return solution_figure(self.ode.states, times, mean, sd)
+        ...
 
     @cached_property
     def _coordinates_at_t(self) -> tuple[Array, Array, Array]:

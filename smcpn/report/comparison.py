@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from matplotlib.figure import Figure
 
 from smcpn.report.style import ACCENT, DARK, figure, plain, styled
-
-if TYPE_CHECKING:
-    from smcpn.results.compare import ModelComparison
+from smcpn.results.compare import ModelComparison
 
 LONGEST = 24
 """Characters of a name that fit beside the bars."""
 
 
 @styled
-def comparison_figure(compared: ModelComparison, figure_of_merit: str) -> Figure:
-    """Bars of how far each model is behind the best one, in nats of a figure of merit.
-
-    Parameters
-    ----------
-    compared : ModelComparison
-    figure_of_merit : str
-        As of `ModelComparison.relative`; models that lack it have no bar.
-    """
-    behind = compared.relative(figure_of_merit)
+def comparison_figure(compared: ModelComparison) -> Figure:
+    """Bars of how far each model is behind the best one, in nats of the figure that decides."""
+    behind = compared.relative(compared.deciding)
     drawing = figure(0.7 + 0.28 * len(behind))
     axes = drawing.subplots()
     places = np.arange(len(behind))
@@ -40,6 +29,6 @@ def comparison_figure(compared: ModelComparison, figure_of_merit: str) -> Figure
     axes.set_yticks(places, [plain(name) for name in short])
     axes.set_ylim(len(behind) - 0.4, -0.6)
     axes.set_xlim(0.0, 1.2 * max(float(values.max(initial=0.0)), 1.0))
-    axes.set_xlabel(f"{figure_of_merit.replace('_', '-')} behind the best")
+    axes.set_xlabel(f"{compared.deciding.replace('_', '-')} behind the best")
     axes.tick_params(left=False)
     return drawing

@@ -62,7 +62,7 @@ def write_comparison(
         models=_models(comparison),
         behind=gallery.picture(
             "models",
-            lambda: comparison_figure(comparison, comparison.deciding),
+            lambda: comparison_figure(comparison),
             "How far each model is behind the best one.",
         ),
         scores=_scores(simulations),

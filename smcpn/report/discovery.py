@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from smcpn.discovery.results.discovery import Discovery
 from smcpn.discovery.results.notation import WrittenTerm, with_uncertainty
 from smcpn.discovery.results.printed import LEAST_INCLUSION, averaged_terms
 from smcpn.model.record import Record
@@ -23,9 +24,6 @@ from smcpn.report.style import (
     plain,
     styled,
 )
-
-if TYPE_CHECKING:
-    from smcpn.discovery.results.discovery import Discovery
 
 Array = NDArray[np.float64]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from smcpn.discovery.results.discovery import Discovery
 from smcpn.discovery.results.models import ModelTable
 from smcpn.discovery.results.notation import as_probability
 from smcpn.discovery.results.printed import LEAST_INCLUSION, equation_lines
@@ -14,12 +15,18 @@ from smcpn.errors import InputError, listed
 from smcpn.model.record import Record
 from smcpn.report.discovery import LABELS, inclusion_figure, path_figure, residuals_figure
 from smcpn.report.html import record_rows, versions
-from smcpn.report.page import Gallery, Picture, Table, rendered, write_page
+from smcpn.report.page import (
+    Gallery,
+    Picture,
+    Table,
+    check_destination,
+    figure_folder,
+    rendered,
+    write_page,
+)
 from smcpn.report.plots import Plot, path_plots, simulation_figure
 from smcpn.simulation.particles import Simulation
-
-if TYPE_CHECKING:
-    from smcpn.discovery.results.discovery import Discovery
+from smcpn.status import status
 
 TEMPLATE = "discovery.html"
 LEARNED = 2
@@ -31,14 +38,24 @@ LISTED = 60
 def write_discovery(
     found: Discovery,
     path: str | Path,
-    tests: Mapping[str, Record | Simulation],
+    tests: Mapping[str, Record | Simulation] | None,
+    *,
     title: str,
-    figures: Path | None = None,
+    figures: str | Path | None,
+    progress: bool | None,
 ) -> Path:
-    """Write the report; see `smcpn.Discovery.report`."""
-    gallery = Gallery(figures)
+    """Write the report of a discovery, as `smcpn.Discovery.report` says."""
+    file = check_destination(path)
+    gallery = Gallery(None if figures is None else figure_folder(figures))
+    with status(progress):
+        return write_page(file, _page(found, gallery, tests or {}, title))
+
+
+def _page(
+    found: Discovery, gallery: Gallery, tests: Mapping[str, Record | Simulation], title: str
+) -> str:
     simulations = list(_simulated(found, tests))
-    page = rendered(
+    return rendered(
         TEMPLATE,
         title=title,
         description=_description(found),
@@ -72,7 +89,6 @@ def write_discovery(
         versions=versions(),
         data=_data(found, tests),
     )
-    return write_page(Path(path), page)
 
 
 def _description(found: Discovery) -> str:

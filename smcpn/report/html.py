@@ -18,30 +18,39 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import smcpn
 from smcpn.errors import InputError
 from smcpn.model.problem import Problem
-from smcpn.model.record import Record
+from smcpn.model.record import Record, by_name, trained_on
 from smcpn.report.functions import function_figure
-from smcpn.report.page import Gallery, Picture, Table, rendered, write_page
+from smcpn.report.page import (
+    Gallery,
+    Picture,
+    Table,
+    check_destination,
+    figure_folder,
+    rendered,
+    write_page,
+)
 from smcpn.report.parameters import check_truth, corner_figure, parameters_figure
 from smcpn.report.plots import Plot, innovation_plots, simulation_figure, states_figure
 from smcpn.report.residuals import error_budget_figure, frequency_figure, innovations_figure
 from smcpn.results.draws import WeightedDraws
-from smcpn.results.posterior import Posterior
-from smcpn.results.robust import Robust
+from smcpn.results.posterior import Posterior, Robust
 from smcpn.results.scores import Score, score_table, scores_of, with_tests
 from smcpn.results.summary import shortened
 from smcpn.simulation.particles import Simulation
 from smcpn.simulation.states import States
+from smcpn.status import status
 from smcpn.validation import Validation, frequency_response
 from smcpn.validation.reweighting import Reweighted, compare_likelihoods
+from smcpn.version import __version__
 
 TEMPLATE = "report.html"
 NOT_VALIDATED = (
     "Not done: the noise has a density that is not about the output, so that no innovation is "
     "normal. Compare simulations of the test records with what was measured."
 )
+Tests = Record | Sequence[Record] | Mapping[str, Record | Simulation] | None
 MOST_FITS = 4
 """Fits among the main figures."""
 PACKAGES = ("numpy", "scipy", "numba", "casadi", "matplotlib")
@@ -70,7 +79,7 @@ def settings(posterior: WeightedDraws) -> dict[str, str]:
 def versions() -> dict[str, str]:
     """Installed versions of Python and of the packages that compute."""
     found = {
-        "smcpn": smcpn.__version__,
+        "smcpn": __version__,
         "Python": platform.python_version(),
         "platform": platform.platform(terse=True),
     }
@@ -187,47 +196,78 @@ def _percent(share: float) -> str:
 def write_report(
     posterior: Posterior,
     path: str | Path,
+    tests: Tests,
+    *,
+    observe: Any,
+    published: Mapping[str, Any] | None,
+    truth: Mapping[str, Any] | None,
+    title: str | None,
+    likelihoods: Sequence[str],
+    robust: Robust | None,
+    figures: str | Path | None,
+    progress: bool | None,
+) -> Path:
+    """Write the report of a posterior, as `smcpn.Posterior.report` says."""
+    file = check_destination(path)
+    gallery = Gallery(None if figures is None else figure_folder(figures))
+    known, problem = check_truth(posterior, truth), posterior.problem
+    with status(progress) as say:
+        say("report: simulations")
+        simulations = {
+            name: test
+            if isinstance(test, Simulation)
+            else posterior.simulate(test, observe=observe)
+            for name, test in _named(tests, problem.records).items()
+        }
+        disturbed = problem.model.process_noise is not None
+        states = [posterior.states(one) for one in problem.records] if disturbed else []
+        say("report: validation")
+        page = _page(
+            posterior, gallery, simulations, _validated(posterior), published or {}, known, title,
+            likelihoods, robust, states,
+        )  # fmt: skip
+        return write_page(file, page)
+
+
+def _named(tests: Tests, learned: Sequence[Record]) -> Mapping[str, Record | Simulation]:
+    """Tests by name."""
+    if tests is None:
+        return trained_on(learned)
+    if isinstance(tests, Mapping):
+        return tests
+    return by_name([tests] if isinstance(tests, Record) else tests)
+
+
+def _validated(posterior: Posterior) -> Validation | None:
+    """Validation on the records learned from; None where the noise is not about the output."""
+    try:
+        return posterior.validate()
+    except InputError:
+        # A density that is neither about the output nor of counts has no innovations.
+        if posterior.problem.model.density is None:
+            raise
+        return None
+
+
+def _page(
+    posterior: Posterior,
+    gallery: Gallery,
     simulations: Mapping[str, Simulation],
     validation: Validation | None,
-    *,
     published: Mapping[str, Any],
-    truth: Mapping[str, float] | None = None,
-    title: str | None = None,
-    likelihoods: Sequence[str] = (),
-    robust: Robust | None = None,
-    states: Sequence[States] = (),
-    figures: Path | None = None,
-) -> Path:
-    """Write the report; see `smcpn.Posterior.report`.
-
-    Parameters
-    ----------
-    posterior : Posterior
-    path : str or Path
-    simulations : mapping of str to Simulation
-        Of the test records, by name.
-    validation : Validation, optional
-        On the records learned from; none where the noise is not about the output.
-    published, truth, title, likelihoods, robust
-        As of `smcpn.Posterior.report`.
-    states : sequence of States
-        Of the records learned from, where the problem has process noise.
-    figures : Path, optional
-        Folder of the figures as files.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written, or ``truth`` names no parameter.
-    """
-    known, gallery = check_truth(posterior, truth), Gallery(figures)
+    known: dict[str, float],
+    title: str | None,
+    likelihoods: Sequence[str],
+    robust: Robust | None,
+    states: Sequence[States],
+) -> str:
     scores = scores_of(simulations, posterior.problem.observe)
     columns, *score_rows = score_table(scores, published)
     compared = compare_likelihoods(
         posterior.problem, posterior.solver, posterior.likelihood,
         posterior.theta, posterior.log_weights, likelihoods,
     )  # fmt: skip
-    page = rendered(
+    return rendered(
         TEMPLATE,
         title=title or posterior.problem.ode.name,
         description=posterior.problem.ode.doc.strip().split("\n\n")[0].replace("``", ""),
@@ -252,7 +292,6 @@ def write_report(
         versions=versions(),
         data=_fingerprints(posterior, simulations),
     )
-    return write_page(Path(path), page)
 
 
 def _function_sections(

@@ -33,8 +33,8 @@ def record_figure(
     Figure
         An axes for each of the first `MOST` inputs and of the first `MOST` outputs.
     """
-    inputs = inputs or [f"input {j + 1}" for j in range(record.n_inputs)]
-    outputs = outputs or [f"output {j + 1}" for j in range(record.n_outputs)]
+    inputs = inputs or [f"input {j}" for j in range(record.n_inputs)]
+    outputs = outputs or [f"output {j}" for j in range(record.n_outputs)]
     measured = zip(outputs, record.y.T[:MOST], strict=False)
     curves = [
         (DARK, with_unit(plain(n), record.unit_of(j)), y) for j, (n, y) in enumerate(measured)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -11,8 +9,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from smcpn.report.style import DARK, LIGHT, figure, plain, styled, with_unit
-from smcpn.simulation.state_space import Bode
-from smcpn.simulation.step_response import StepResponse
+from smcpn.simulation.state_space import StateSpace
 from smcpn.units import frequency_unit
 
 Array = NDArray[np.float64]
@@ -22,9 +19,7 @@ QUARTERS = [1, 1.5, 3, 4.5, 9, 10]
 
 
 @styled
-def bode_figure(
-    bode: Bode, inputs: Sequence[str], outputs: Sequence[str], title: str = ""
-) -> Figure:
+def bode_figure(linear: StateSpace, frequencies: Array | None) -> Figure:
     """Magnitude and phase over frequency, a pair of axes for every output and input.
 
     Returns
@@ -32,6 +27,7 @@ def bode_figure(
     Figure
         Two rows of axes an output, magnitude in decibels above phase in degrees, a column an input.
     """
+    bode = linear.bode(frequencies)
     q, m = bode.response.shape[1:]
     drawing = figure(0.6 + 2.9 * q)
     panels = drawing.subplots(
@@ -51,10 +47,10 @@ def bode_figure(
                     axes.set_ylabel(label)
         panels[2 * i + 1, 0].yaxis.set_major_locator(MaxNLocator(nbins=4, steps=QUARTERS))
         for j in range(m):
-            panels[2 * i, j].set_title(f"{plain(inputs[j])} to {plain(outputs[i])}")
+            panels[2 * i, j].set_title(f"{plain(linear.inputs[j])} to {plain(linear.outputs[i])}")
     for axes in panels[-1]:
         axes.set_xlabel(with_unit("frequency", frequency_unit(bode.t_unit)))
-    drawing.suptitle(plain(title), fontsize=9.0)
+    drawing.suptitle(plain(linear.heading), fontsize=9.0)
     handles, labels = panels[0, 0].get_legend_handles_labels()
     drawing.legend(handles, labels, loc="outside lower left", ncols=2)
     drawing.align_ylabels(list(panels[:, 0]))
@@ -72,10 +68,9 @@ def draw_band(axes: Axes, x: Array, curve: Array, lower: Array, upper: Array) ->
 
 
 @styled
-def step_figure(
-    step: StepResponse, inputs: Sequence[str], outputs: Sequence[str], title: str = ""
-) -> Figure:
+def step_figure(linear: StateSpace, duration: float | None) -> Figure:
     """Response over time, a row of axes for every output and a column for every input."""
+    step = linear.step(duration)
     q, m = step.response.shape[1:]
     drawing = figure(0.6 + 2.0 * q)
     panels = drawing.subplots(q, m, sharex=True, sharey="row", squeeze=False)
@@ -84,11 +79,11 @@ def step_figure(
         for j in range(m):
             axes, at = panels[i, j], (slice(None), i, j)
             draw_band(axes, step.t, step.response[at], lower[at], upper[at])
-            axes.set_title(f"{plain(inputs[j])} to {plain(outputs[i])}")
+            axes.set_title(f"{plain(linear.inputs[j])} to {plain(linear.outputs[i])}")
         panels[i, 0].set_ylabel("step response")
     for axes in panels[-1]:
         axes.set_xlabel(with_unit("time", step.t_unit))
-    drawing.suptitle(plain(title), fontsize=9.0)
+    drawing.suptitle(plain(linear.heading), fontsize=9.0)
     handles, labels = panels[0, 0].get_legend_handles_labels()
     drawing.legend(handles, labels, loc="outside lower left", ncols=2)
     return drawing

@@ -17,19 +17,6 @@ POINTS = 1500
 """Samples drawn at most, evenly spread on the logarithmic axis."""
 
 
-AT_THE_END = (
-    "There is a posterior of the whole record only: method='ibis' shows it after every sample."
-)
-"""What is said of a run that has no path over the samples."""
-
-
-def run_caption(populations: Populations) -> str:
-    """Return what `run_figure` shows, in a sentence."""
-    if len(populations.path_samples) > 1:
-        return "How the sampler went through the record."
-    return f"How the particles got to the posterior. {AT_THE_END}"
-
-
 @styled
 def run_figure(populations: Populations) -> Figure:
     """Draw the way of the sampler: over the samples, or over the powers of the likelihood."""

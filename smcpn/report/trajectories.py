@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from smcpn.model.record import Record
+from smcpn.errors import whole_number
+from smcpn.pn.solution import Solution
 from smcpn.report.style import (
     ACCENT,
     DARK,
@@ -29,6 +30,8 @@ from smcpn.report.style import (
     styled,
     with_unit,
 )
+from smcpn.simulation.particles import Simulation
+from smcpn.simulation.prior_drawn import PriorPrediction
 
 Array = NDArray[np.float64]
 
@@ -42,50 +45,35 @@ FAR = 5.0
 """Measured ranges from which the band of a prior hides what was measured."""
 
 
+def simulation_figure(simulation: Simulation, output: int | None = None) -> Figure:
+    """Measured and simulated outputs, or one of them and closer where the error is largest.
+
+    Raises
+    ------
+    InputError
+        If there is no such output.
+    """
+    outputs = simulation.mean.shape[1]
+    if output is None and outputs > 1:
+        return simulation.picture()
+    return _output_figure(simulation, whole_number("output", output or 0, 0, outputs - 1))
+
+
 @styled
-def simulation_figure(
-    record: Record,
-    output: int,
-    mean: Array,
-    upper: Array,
-    scores: tuple[float, float, float],
-    diverged: float = 0.0,
-    kind: str = "free simulation",
-    name: str = "output",
-    learned: Learned = (),
-) -> Figure:
+def _output_figure(simulation: Simulation, output: int) -> Figure:
     """Measured and simulated output with the 95 % predictive band, the error, and a zoom.
 
-    Parameters
-    ----------
-    record : Record
-    output : int
-        Column of its outputs.
-    mean, upper : ndarray, (T,)
-        Simulated output, and the upper end of its band, which is symmetric.
-    scores : tuple of float
-        Fit in %, RMSE, and share of the samples inside the band.
-    diverged : float
-        Share of the simulations that diverged, and are not shown.
-    kind : str
-        What was simulated, for the title.
-    name : str
-        Of the output.
-    learned : sequence of (int, int)
-        Samples [a, b) that were learned from, which are shaded where others were not.
-
-    Returns
-    -------
-    Figure
-        Four axes: the whole record, the error below it, and the samples about the largest error,
-        outputs and errors next to each other. The first two where the record is not much longer,
-        one without measurements.
+    There are four axes: the whole record, the error below it, and the samples about the largest
+    error, outputs and errors next to each other. The first two where the record is not much
+    longer, one without measurements.
     """
-    t, half, unit = record.t, upper - mean, record.unit_of(output)
-    label, error = with_unit(plain(name), unit), with_unit("error", unit)
-    title = f"{plain(record.name)}: {kind}"
-    if diverged:
-        title += f" ({100 * diverged:.2g} % diverged)"
+    record, mean, learned = simulation.record, simulation.mean[:, output], simulation.learned
+    t, half, unit = record.t, simulation.upper[:, output] - mean, record.unit_of(output)
+    label = with_unit(plain(simulation.names_of_outputs[output]), unit)
+    error = with_unit("error", unit)
+    title = f"{plain(record.name)}: {simulation.kind}"
+    if simulation.diverged:
+        title += f" ({100 * simulation.diverged:.2g} % diverged)"
     y = record.y[:, output] if record.n_outputs else np.full(len(t), np.nan)
     if not np.isfinite(y).any():
         drawing = figure(2.6)
@@ -104,10 +92,10 @@ def simulation_figure(
     _plot_error(below, t, y - mean, half, error)
     for axes in (whole, below):
         _shade(axes, t, learned)
-    fit, rmse, coverage = scores
+    rmse = f"{simulation.rmse_of_mean[output]:.3g}{f' {plain(unit)}' if unit else ''}"
     whole.set_title(
-        f"{title}, fit {fit:.2f} %, RMSE {rmse:.3g}{f' {plain(unit)}' if unit else ''}, "
-        f"{100 * coverage:.1f} % inside the 95 % band"
+        f"{title}, fit {simulation.fit[output]:.2f} %, RMSE {rmse}, "
+        f"{100 * simulation.coverage[output]:.1f} % inside the 95 % band"
     )
     whole.tick_params(labelbottom=False)
     below.set_xlabel(over_time(record))
@@ -128,36 +116,16 @@ def simulation_figure(
 
 
 @styled
-def outputs_figure(
-    record: Record,
-    names: Sequence[str],
-    mean: Array,
-    upper: Array,
-    fit: Array,
-    kind: str = "free simulation",
-    learned: Learned = (),
-) -> Figure:
+def outputs_figure(simulation: Simulation) -> Figure:
     """Every measured and simulated output with the 95 % predictive band, the error below each.
-
-    Parameters
-    ----------
-    record : Record
-    names : sequence of str
-        Of the outputs.
-    mean, upper : ndarray, (T, q)
-        Simulated outputs, and the upper ends of their bands, which are symmetric.
-    fit : ndarray, (q,)
-        In %.
-    kind : str
-        What was simulated, for the title.
-    learned : sequence of (int, int)
-        As of `simulation_figure`.
 
     Returns
     -------
     Figure
         Two axes for each of the first `MOST_OUTPUTS` outputs; one where nothing was measured.
     """
+    record, names, learned = simulation.record, simulation.names_of_outputs, simulation.learned
+    mean, upper, fit = simulation.mean, simulation.upper, simulation.fit
     t, shown = record.t, min(len(names), MOST_OUTPUTS)
     units = [record.unit_of(j) for j in range(shown)]
     y = record.y if record.n_outputs else np.full(mean.shape, np.nan)
@@ -182,49 +150,31 @@ def outputs_figure(
     first = max(drawing.axes, key=lambda one: len(one.get_legend_handles_labels()[1]))
     drawing.legend(
         *first.get_legend_handles_labels(), loc="outside upper left", ncols=columns(4),
-        title=f"{plain(record.name)}: {kind}{rest}", alignment="left",
+        title=f"{plain(record.name)}: {simulation.kind}{rest}", alignment="left",
     )  # fmt: skip
     drawing.align_ylabels(drawing.axes)
     return drawing
 
 
 @styled
-def prior_figure(
-    record: Record,
-    names: Sequence[str],
-    shown: Sequence[int],
-    band: Array,
-    paths: Array,
-    coverage: Array,
-    diverged: float,
-    kind: str,
-) -> Figure:
+def prior_figure(prediction: PriorPrediction, output: int | None) -> Figure:
     """Measured outputs in the 95 % band of what a prior predicts, with some of its paths.
-
-    Parameters
-    ----------
-    record : Record
-    names : sequence of str
-        Of the outputs.
-    shown : sequence of int
-        Outputs to show, the first `MOST_OUTPUTS` of them.
-    band : ndarray, (3, T, q)
-        Lower end, median and upper end.
-    paths : ndarray, (k, T, q)
-    coverage : ndarray, (q,)
-        Share of the measured samples inside the band.
-    diverged : float
-        Share of the draws that diverged, and are not shown.
-    kind : str
-        What was simulated, for the title.
 
     Returns
     -------
     Figure
-        An axes for each output, and beside it one of the measured range where the band goes far
-        beyond.
+        An axes for each of the first `MOST_OUTPUTS` outputs, or for the one that is named, and
+        beside it one of the measured range where the band goes far beyond.
+
+    Raises
+    ------
+    InputError
+        If there is no such output.
     """
-    shown, t = shown[:MOST_OUTPUTS], record.t
+    record, names, band = prediction.record, prediction.names_of_outputs, prediction.band
+    last = len(names) - 1
+    every = range(len(names)) if output is None else [whole_number("output", output, 0, last)]
+    shown, t = every[:MOST_OUTPUTS], record.t
     y = record.y if record.n_outputs else np.full(band.shape[1:], np.nan)
     ranges = [_measured_range(y[:, j], band[:, :, j]) for j in shown]
     wide = any(one is not None for one in ranges)
@@ -232,20 +182,22 @@ def prior_figure(
     grid = drawing.subplots(len(shown), 1 + wide, sharex=True, squeeze=False)
     for j, own, row in zip(shown, ranges, grid, strict=True):
         for axes in row:
-            _plot_prior(axes, t, y[:, j], band[:, :, j], paths[:, :, j])
+            _plot_prior(axes, t, y[:, j], band[:, :, j], prediction.paths[:, :, j])
             axes.set(ylabel=with_unit(plain(names[j]), record.unit_of(j)), xlabel=over_time(record))
             axes.yaxis.set_major_locator(MaxNLocator(5))
             axes.tick_params(labelbottom=True)
-        inside = f": {100 * coverage[j]:.1f} % inside the band" if np.isfinite(coverage[j]) else ""
+        share = prediction.coverage[j]
+        inside = f": {100 * share:.1f} % inside the band" if np.isfinite(share) else ""
         row[0].set_title(f"{plain(names[j])}{inside}")
         if own is not None:
             row[1].set(ylim=own, title="the measured range")
         elif wide:
             row[1].remove()
+    diverged = prediction.diverged
     left = f" ({100 * diverged:.2g} % of the draws diverged)" if diverged else ""
     drawing.legend(
         *grid[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=columns(4),
-        title=f"{plain(record.name)}: {kind}{left}", alignment="left",
+        title=f"{plain(record.name)}: {prediction.kind}{left}", alignment="left",
     )  # fmt: skip
     return drawing
 
@@ -324,15 +276,12 @@ def worst_window(error: Array) -> slice:
 
 
 @styled
-def solution_figure(states: Sequence[str], t: Array, mean: Array, sd: Array) -> Figure:
-    """Mean and 95 % band of every state of a probabilistic ODE solution, and the sd below.
-
-    Parameters
-    ----------
-    states : sequence of str
-    t : ndarray, (T,)
-    mean, sd : ndarray, (T, n)
-    """
+def solution_figure(solution: Solution) -> Figure:
+    """Mean and 95 % band of every state of a probabilistic ODE solution, and the sd below."""
+    states = solution.ode.states
+    t = np.union1d(np.linspace(solution.grid[0], solution.grid[-1], 1000), solution.grid)
+    mean, covariance = solution(t)
+    sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
     drawing = figure(1.2 * len(states) + 1.6, WIDTH)
     axes = drawing.subplots(len(states) + 1, 1, sharex=True)
     for i, (name, axis) in enumerate(zip(states, axes[:-1], strict=True)):

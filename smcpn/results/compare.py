@@ -12,6 +12,7 @@ from smcpn.arguments import checked
 from smcpn.card import Card, WithCard
 from smcpn.columns import align, counted
 from smcpn.errors import InputError, listed, one_of, shown
+from smcpn.late_binding import late_bound
 from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import POSTERIOR, Maximum
@@ -159,11 +160,10 @@ class ModelComparison(WithCard):
         """See `WithCard.picture`."""
         return self.plot()
 
+    @late_bound
     def plot(self) -> Figure:
         """Plot how far each model is behind the best, by the figure that decides."""
-        from smcpn.report.comparison import comparison_figure
-
-        return comparison_figure(self, self.deciding)
+        ...
 
     def summary(self) -> str:
         """The table as text; a figure is followed by its difference from the best."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from smcpn.arguments import Count, Numbers, Probability, checked
 from smcpn.errors import InputError, one_of
 from smcpn.functions.unknown import UnknownFunction
+from smcpn.late_binding import late_bound
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.simulation.learned import from_the_start
@@ -98,6 +99,7 @@ class IdentifiedFunction:
     def _visited(self) -> Visited:
         return Visited(self.arguments, self.places)
 
+    @late_bound
     def plot(self, truth: Callable[..., Any] | None = None) -> Figure:
         """Plot mean, 95 % band, some draws, and where the data end; see `Posterior.plot_function`.
 
@@ -106,9 +108,7 @@ class IdentifiedFunction:
         InputError
             If it has more than two variables, or ``truth`` does not take its points.
         """
-        from smcpn.report.functions import function_figure
-
-        return function_figure(self, truth)
+        ...
 
 
 @checked

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from smcpn.likelihood.gradient import LogLikelihood
+from smcpn.model.prior import Prior
 from smcpn.results.draws import weighted_quantile
 from smcpn.smc.particles import normalise
 from smcpn.smc.proposals import squared_distances
-from smcpn.smc.start import WIDTH, MixtureStart, Modes
-
-if TYPE_CHECKING:
-    from smcpn.results.laplace import Laplace
+from smcpn.smc.start import WIDTH, MixtureStart, Mode, Modes
 
 Array = NDArray[np.float64]
 
@@ -155,28 +155,51 @@ class GaussianCheck:
         return f", by which about the mode {', '.join(told)}" if told else ""
 
 
-def gaussian_check(found: Laplace, seed: int = 0) -> GaussianCheck | None:
+def gaussian_check(
+    function: LogLikelihood,
+    mode: Mode,
+    modes: Sequence[Mode],
+    gaussian: tuple[Mapping[str, float], Mapping[str, float]],
+    seed: int = 0,
+) -> GaussianCheck | None:
     """Return how far a posterior is from a Gaussian about its mode, other modes left out.
 
     A Gaussian that is too narrow has no draws where it is wrong, so that their weights look well:
-    these draws reach beyond. None where there is no Gaussian, where it is one given scales, and in
-    so many dimensions that too few of the draws count.
+    these draws reach beyond. None in so many dimensions that too few of the draws count.
+
+    Parameters
+    ----------
+    function : LogLikelihood
+    mode : Mode
+        Its Gaussian is not one given scales.
+    modes : sequence of Mode
+        All that are known.
+    gaussian : tuple of mapping
+        Mean and standard deviation of each value, were the posterior the Gaussian.
+    seed : int
     """
-    if not found.success or found.given_scales is not None:
-        return None
-    check = _check_by(found, DRAWS, seed)
-    return _check_by(found, MORE, seed) if check is not None and check.is_doubted else check
+    check = _check_by(function, mode, modes, gaussian, DRAWS, seed)
+    if check is None or not check.is_doubted:
+        return check
+    return _check_by(function, mode, modes, gaussian, MORE, seed)
 
 
-def _check_by(found: Laplace, draws: int, seed: int) -> GaussianCheck | None:
-    prior = found.problem.prior
-    mode = Modes(np.ones(1), found.mode[None, :], found.factor[None, :, :], 1, found.log_evidence)
-    proposals = [MixtureStart(prior, mode, width=width) for width in (1.0, WIDTH)]
+def _check_by(
+    function: LogLikelihood,
+    mode: Mode,
+    modes: Sequence[Mode],
+    gaussian: tuple[Mapping[str, float], Mapping[str, float]],
+    draws: int,
+    seed: int,
+) -> GaussianCheck | None:
+    prior, names = function.problem.prior, function.problem.names
+    alone = Modes.about([mode], 1)
+    proposals = [MixtureStart(prior, alone, width=width) for width in (1.0, WIDTH)]
     rng = np.random.default_rng(seed)
     theta = np.concatenate([one.sample(rng, draws // 2) for one in proposals])
     log_proposal = np.logaddexp.reduce([one.log_density(theta) for one in proposals], axis=0)
-    means = np.stack([found.mode, *(one.theta for one in found.modes)])
-    factors = np.stack([found.factor, *(one.factor for one in found.modes)])
+    means = np.stack([mode.theta, *(one.theta for one in modes)])
+    factors = np.stack([mode.factor, *(one.factor for one in modes)])
     squares, *others = squared_distances(theta, means, factors)
     # A draw that another mode explains says nothing of the Gaussian about this one.
     log_proposal[np.min(others, axis=0, initial=np.inf) < squares - ROUNDING] = np.inf
@@ -185,7 +208,7 @@ def _check_by(found: Laplace, draws: int, seed: int) -> GaussianCheck | None:
         return None
     with np.errstate(over="ignore"):
         values = prior.natural(theta)
-    log_density = found.maximum.function(values) + prior.log_density(theta)
+    log_density = function(values) + prior.log_density(theta)
     log_weights = np.where(np.isfinite(log_density), log_density - log_proposal, -np.inf)
     if not np.isfinite(log_weights).any():
         return None
@@ -193,25 +216,25 @@ def _check_by(found: Laplace, draws: int, seed: int) -> GaussianCheck | None:
     (by_draws, spread), (of_gaussian, its_spread) = (
         _moments(values, each) for each in (weights, for_gaussian)
     )
-    means, sds = found.gaussian_moments
+    means, sds = gaussian
     with np.errstate(all="ignore"):
         shifts, ratios = by_draws - of_gaussian, spread / its_spread
-    low, high = _central(found, theta, weights, for_gaussian).tolist()
-    moved = dict(zip(found.names, zip(shifts.tolist(), ratios.tolist(), strict=True), strict=True))
+    low, high = _central(prior, mode, theta, weights, for_gaussian).tolist()
+    moved = dict(zip(names, zip(shifts.tolist(), ratios.tolist(), strict=True), strict=True))
     return GaussianCheck(
         draws=draws,
         ess=_effective(weights),
         gaussian_ess=_effective(for_gaussian),
         mean={name: means[name] + shift for name, (shift, _) in moved.items()},
-        gaussian_mean={name: means[name] for name in found.names},
+        gaussian_mean={name: means[name] for name in names},
         sd={name: sds[name] * ratio for name, (_, ratio) in moved.items()},
-        gaussian_sd={name: sds[name] for name in found.names},
-        low=dict(zip(found.names, low, strict=True)),
-        high=dict(zip(found.names, high, strict=True)),
+        gaussian_sd={name: sds[name] for name in names},
+        low=dict(zip(names, low, strict=True)),
+        high=dict(zip(names, high, strict=True)),
     )
 
 
-def _central(found: Laplace, theta: Array, weights: Array, for_gaussian: Array) -> Array:
+def _central(prior: Prior, mode: Mode, theta: Array, weights: Array, for_gaussian: Array) -> Array:
     """Ends of the central 95 % of each value, (2, d), the Gaussian's moved by the draws'.
 
     They are moved in the unconstrained coordinates, so that none leaves the support of its prior.
@@ -220,9 +243,9 @@ def _central(found: Laplace, theta: Array, weights: Array, for_gaussian: Array) 
         np.stack([weighted_quantile(column, each, CENTRAL) for column in theta.T], axis=1)
         for each in (weights, for_gaussian)
     )
-    exact = found.mode + special.ndtri(CENTRAL)[:, None] * np.sqrt(np.diag(found.covariance))
+    exact = mode.theta + special.ndtri(CENTRAL)[:, None] * np.sqrt(np.diag(mode.covariance))
     with np.errstate(over="ignore"):
-        values = found.problem.prior.natural(exact + by_draws - of_gaussian)
+        values = prior.natural(exact + by_draws - of_gaussian)
     return np.sort(values, axis=0)
 
 

@@ -10,13 +10,12 @@ from smcpn.arguments import Count, FileName, Numbers, checked
 from smcpn.files import file_path, write_output
 from smcpn.interop.c_source import ModelSource, write_c
 from smcpn.interop.fmu import archived
+from smcpn.results.draws import WeightedDraws
 from smcpn.simulation.linearise import OperatingPoint, linearised
 from smcpn.simulation.state_space import StateSpace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from smcpn.results.posterior import Posterior
 
 DRAWS = 400
 """Draws of a linear model, by default."""
@@ -27,8 +26,8 @@ class HandedOver(ABC):
     """A result whose model other tools take over."""
 
     @abstractmethod
-    def _particles(self) -> Posterior:
-        """The posterior that all of this is done with."""
+    def _particles(self) -> WeightedDraws:
+        """The draws that all of this is done with."""
 
     def linearise(
         self,

@@ -27,7 +27,7 @@ from smcpn.results.posterior import Posterior
 from smcpn.results.summary import bounds_reached, parameter_rows, shortened, warned
 from smcpn.results.tables import ParameterTable
 from smcpn.smc.particles import normalise
-from smcpn.smc.start import Modes
+from smcpn.smc.start import Mode, Modes, shares_of
 from smcpn.solver import Solver
 
 if TYPE_CHECKING:
@@ -107,39 +107,6 @@ class LaplaceComparison:
             f"Laplace {self.laplace_log_evidence:.2f}"
         )
         return "\n".join([align([header, *rows], left=(0,)), "", evidence])
-
-
-@dataclass(frozen=True)
-class Mode:
-    """A mode of a posterior, and the Gaussian about it.
-
-    Attributes
-    ----------
-    theta : ndarray, (d,)
-        Unconstrained coordinates.
-    covariance : ndarray, (d, d)
-        Inverse of minus the Hessian of the log density there.
-    log_evidence : float
-        Log of the integral of that Gaussian, scaled to the height of the density.
-    given_scales : ScaledGaussian or None
-        Where scales of the prior are learned, the Gaussian given them; theta and covariance are
-        mean and covariance over the scales then.
-    """
-
-    theta: Array
-    covariance: Array
-    log_evidence: float
-    given_scales: ScaledGaussian | None = None
-
-    @property
-    def factor(self) -> Array:
-        """Lower Cholesky factor of the covariance, (d, d)."""
-        return np.asarray(np.linalg.cholesky(self.covariance), dtype=np.float64)
-
-    def squared_distance(self, theta: Array) -> float:
-        """Squared distance of a point (d,), in standard deviations of the Gaussian."""
-        offset = np.linalg.solve(self.factor, theta - self.theta)
-        return float(offset @ offset)
 
 
 @checked
@@ -256,7 +223,10 @@ class Laplace(WithCard, Analysed, WithFunctions):
         Evaluated when it is first asked for, as by the warnings: a start of `identify` needs none.
         None where draws cannot tell: given learned scales, or in many dimensions.
         """
-        return gaussian_check(self)
+        if not self.success or self.given_scales is not None:
+            return None
+        function, gaussian = self.maximum.function, self.gaussian_moments
+        return gaussian_check(function, self.as_mode(), self.modes, gaussian)
 
     @property
     def _replaced(self) -> tuple[str, ...]:
@@ -288,8 +258,7 @@ class Laplace(WithCard, Analysed, WithFunctions):
     @property
     def shares(self) -> Array:
         """Share of each of `modes` in the sum of their evidences."""
-        logs = np.array([mode.log_evidence for mode in self.modes])
-        return np.asarray(special.softmax(logs), dtype=np.float64)
+        return shares_of(self.modes)
 
     @cached_property
     def exchanges(self) -> tuple[Exchange, ...]:
@@ -338,17 +307,8 @@ class Laplace(WithCard, Analysed, WithFunctions):
         """
         if not self.modes:
             raise InputError(f"there is no Laplace approximation: {self.reason}")
-        scaled = [mode.given_scales.given for mode in self.modes if mode.given_scales is not None]
-        return Modes(
-            shares=self.shares,
-            means=np.stack([mode.theta for mode in self.modes]),
-            factors=np.stack([mode.factor for mode in self.modes]),
-            searches=len(self.maximum.starts),
-            log_evidence=float(np.logaddexp.reduce([mode.log_evidence for mode in self.modes])),
-            informations=np.array([one.information for one in scaled]),
-            pulls=np.array([one.pull for one in scaled]),
-            ends=np.array(self.maximum.ends),
-            doubt=self.maximum.doubt,
+        return Modes.about(
+            self.modes, len(self.maximum.starts), self.maximum.ends, self.maximum.doubt
         )
 
     @property

@@ -101,8 +101,8 @@ class Maximum(WithCard, Analysed):
     wall : Wall or None
         Of the solver, at which the posterior ends.
     doubt : str
-        Why a higher mode may have been missed; empty where several searches agree, or the mode
-        explains the data.
+        Why a higher mode may have been missed, and what to do; empty where several searches
+        agree, or the mode explains the data.
     warnings : tuple of str
         Problems found in the search, one sentence each, `doubt` among them.
     """

@@ -143,7 +143,7 @@ def mode_lines(names: Sequence[str], modes: Sequence[PosteriorMode]) -> list[str
     if len(modes) < 2:
         return []
     shown = modes[:FEW_MODES]
-    rows = [["", *(f"mode {k + 1} ({100 * one.weight:.3g} %)" for k, one in enumerate(shown))]]
+    rows = [["", *(f"mode {k} ({100 * one.weight:.3g} %)" for k, one in enumerate(shown))]]
     rows += [
         [name, *(f"{one.mean[j]:.5g} +- {one.sd[j]:.2g}" for one in shown)]
         for j, name in enumerate(names)

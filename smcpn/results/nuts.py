@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from smcpn.arguments import Count, Seed, checked
 from smcpn.interop.arviz import exported, observed
-from smcpn.results.posterior import Posterior
-from smcpn.results.robust import Robust
+from smcpn.late_binding import late_bound
+from smcpn.results.posterior import Posterior, Robust
 from smcpn.results.tables import dataframe
 from smcpn.stored import Stored, Whole, any_number, counts, finite, truths
 
@@ -141,12 +141,10 @@ class NutsPosterior(Posterior):
         """What `plot_run` shows, in a sentence."""
         return "The parameter with the fewest effective draws, and its ranks, in each chain."
 
+    @late_bound
     def plot_run(self) -> Figure:
         """Plot the chains of the parameter with the fewest effective draws, and their ranks."""
-        from smcpn.report.chains import chains_figure
-
-        j = int(np.argmin(self.ess_bulk))
-        return chains_figure(self.names[j], self.chains[:, :, j], self.statistics.divergent)
+        ...
 
     def robust(self, *, seed: Seed = 0, threads: Count | None = None) -> Robust:
         """As `Posterior.robust`; the posterior in it consists of particles, not of chains."""

@@ -1,32 +1,48 @@
-"""The result of `smcpn.identify`: a `Posterior`, its simulations, validation, figures, report."""
+"""The result of `smcpn.identify`, a `Posterior`, and what its `robust` returns, a `Robust`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from smcpn.arguments import Count, FileName, Index, Seed, checked
+from smcpn.card import Card, WithCard
+from smcpn.columns import align, warning_lines
 from smcpn.errors import InputError
-from smcpn.files import file_path
 from smcpn.interop.arviz import to_arviz
-from smcpn.model.record import Record, by_name, trained_on
+from smcpn.late_binding import late_bound
+from smcpn.likelihood.registry import build_likelihood
+from smcpn.model.record import Record
 from smcpn.results.draws import WeightedDraws
 from smcpn.results.handed_over import HandedOver
-from smcpn.results.robust import Robust, robust_of
+from smcpn.results.summary import shortened
 from smcpn.simulation.initialisation import simulate_started
 from smcpn.simulation.particles import Simulation, simulate_particles
 from smcpn.simulation.sampled import StateFilter, predict_particles
 from smcpn.simulation.states import States, states_of_particles
-from smcpn.status import status
+from smcpn.smc.power import at_power
 from smcpn.validation import Validation, frequency_response, validate
-from smcpn.validation.sandwich import Sandwich, sandwich
+from smcpn.validation.innovations import Innovations, innovations
+from smcpn.validation.residual_level import ResidualLevel, residual_level
+from smcpn.validation.sandwich import ALARM, Sandwich, sandwich
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Array = NDArray[np.float64]
+
+AT_THE_END = (
+    "There is a posterior of the whole record only: method='ibis' shows it after every sample."
+)
+"""Sentence on a run that has no path over the samples."""
+NOTABLE = 2.0
+"""Factor between robust and plain standard deviation that is remarked on."""
 DRAWN = 8
 """Parameters up to which a notebook shows their densities."""
 
@@ -233,6 +249,7 @@ class Posterior(WeightedDraws, HandedOver):
         """Export to ArviZ as an equally weighted sample; see `smcpn.interop.arviz.to_arviz`."""
         return to_arviz(self, self.problem, seed)
 
+    @late_bound
     def save(self, path: FileName) -> Path:
         """Write everything of this posterior to an HDF5 file, and return its path.
 
@@ -251,11 +268,7 @@ class Posterior(WeightedDraws, HandedOver):
         >>> posterior.save("p.h5")  # doctest: +SKIP
         >>> smcpn.load("p.h5").summary()  # doctest: +SKIP
         """
-        from smcpn.checkpoint.posterior import write_posterior
-
-        file = file_path("path", path)
-        write_posterior(file, self)
-        return file
+        ...
 
     def _particles(self) -> Posterior:
         return self
@@ -329,11 +342,10 @@ class Posterior(WeightedDraws, HandedOver):
         """Godambe's covariance of the unconstrained coordinates, see `robust`."""
         return sandwich(self.problem, self.solver, self.likelihood, self.theta, self.log_weights)
 
+    @late_bound
     def plot_parameters(self, truth: Mapping[str, Any] | None = None) -> Figure:
         """Plot prior against posterior, in units of the ``truth`` where it is known."""
-        from smcpn.report.parameters import parameters_figure
-
-        return parameters_figure(self, truth)
+        ...
 
     def picture(self) -> Figure | None:
         """See `WithCard.picture`: the parameters, or the prediction where none has a density."""
@@ -341,28 +353,26 @@ class Posterior(WeightedDraws, HandedOver):
             return self.simulate(self.problem.records[0]).picture()
         return self.plot_parameters()
 
+    @late_bound
     def plot_corner(self, truth: Mapping[str, Any] | None = None) -> Figure:
         """Plot every pair of parameters."""
-        from smcpn.report.parameters import corner_figure
+        ...
 
-        return corner_figure(self, truth)
-
+    @late_bound
     def plot_run(self) -> Figure:
         """Plot effective sample size, rejuvenations and log-evidence over the samples.
 
         A run that has a posterior at the end only shows its weights and moves instead:
         ``identify(..., method="ibis")`` has one after every sample.
         """
-        from smcpn.report.sampler import run_figure
-
-        return run_figure(self)
+        ...
 
     @property
     def run_caption(self) -> str:
-        """What `plot_run` shows, in a sentence."""
-        from smcpn.report.sampler import run_caption
-
-        return run_caption(self)
+        """Sentence on the figure of `plot_run`."""
+        if len(self.path_samples) > 1:
+            return "How the sampler went through the record."
+        return f"How the particles got to the posterior. {AT_THE_END}"
 
     def plot_prediction(
         self, record: Record, observe: Any = None, output: Index | None = None
@@ -372,9 +382,7 @@ class Posterior(WeightedDraws, HandedOver):
 
     def plot_innovations(self, output: Index = 0) -> Figure:
         """Plot the normalised innovations of the records learned from, and their correlations."""
-        from smcpn.report.residuals import innovations_figure
-
-        return innovations_figure(self.validate(), output)
+        return self.validate().plot(output)
 
     def plot_frf(
         self, record: Record | None = None, observe: Any = None, output: Index = 0
@@ -393,18 +401,15 @@ class Posterior(WeightedDraws, HandedOver):
         InputError
             If the record has no frequency response.
         """
-        from smcpn.report.residuals import frequency_figure
-
         chosen = self.problem.records[0] if record is None else record
         simulated = self.simulate(chosen, observe=observe).mean
-        return frequency_figure(frequency_response(chosen, simulated, output))
+        return frequency_response(chosen, simulated, output).plot()
 
     def plot_error_budget(self, output: Index = 0) -> Figure:
         """Plot the solver's share of the innovation variance, and what finer steps change."""
-        from smcpn.report.residuals import error_budget_figure
+        return self.validate().plot_error_budget(output)
 
-        return error_budget_figure(self.validate(), output)
-
+    @late_bound
     def report(
         self,
         path: str | Path,
@@ -457,43 +462,202 @@ class Posterior(WeightedDraws, HandedOver):
         InputError
             If the file cannot be written, or a test does not fit the problem.
         """
-        from smcpn.report.html import write_report
-        from smcpn.report.page import check_destination, figure_folder
-        from smcpn.report.parameters import check_truth
-
-        check_destination(path)
-        folder = None if figures is None else figure_folder(figures)
-        check_truth(self, truth)
-        with status(progress) as say:
-            say("report: simulations")
-            simulations = {
-                name: test if isinstance(test, Simulation) else self.simulate(test, observe=observe)
-                for name, test in _named(tests, self.problem.records).items()
-            }
-            disturbed = self.problem.model.process_noise is not None
-            states = [self.states(one) for one in self.problem.records] if disturbed else []
-            say("report: validation")
-            try:
-                validation = self.validate()
-            except InputError:
-                # A density that is neither about the output nor of counts has no innovations.
-                if self.problem.model.density is None:
-                    raise
-                validation = None
-            return write_report(
-                self, path, simulations, validation, published=published or {},
-                truth=truth, title=title, likelihoods=likelihoods, robust=robust, states=states,
-                figures=folder,
-            )  # fmt: skip
+        ...
 
 
-def _named(
-    tests: Record | Sequence[Record] | Mapping[str, Record | Simulation] | None,
-    learned: Sequence[Record],
-) -> Mapping[str, Record | Simulation]:
-    """Return what a report scores, by name."""
-    if tests is None:
-        return trained_on(learned)
-    if isinstance(tests, Mapping):
-        return tests
-    return by_name([tests] if isinstance(tests, Record) else tests)
+@checked
+@dataclass(frozen=True, repr=False)
+class Robust(WithCard):
+    """Standard deviations that hold for errors that hang together, and a posterior as wide.
+
+    Attributes
+    ----------
+    names : tuple of str
+    mean, plain_sd : mapping of str to float
+        Of the posterior, which takes the noise as white.
+    factor : mapping of str to float
+        Robust over plain standard deviation, by the sandwich of `smcpn.validation.sandwich`; 1 for
+        what is not judged.
+    covariance : ndarray, (d, d)
+        The sandwich, of the unconstrained coordinates.
+    not_judged : tuple of str
+        Parameters known from too few samples, such as an initial state: the plain sd stays.
+    learning_rate : float
+        Power of the likelihood in `posterior`. The mean over directions of the ratio of sandwich to
+        plain variance is its inverse, so that over the record the parameters' part of the band of
+        predictions is as wide as the sandwich makes it.
+    drift_p : float
+        p-value of parameters that are the same in all parts of the record. From a quarter on
+        standard deviations stay what they are.
+    degrees_of_freedom : float
+        Of Student's t, by which standard deviations are widened where the record is few lengths
+        of correlation of its outputs long: `sd` times 1.96 is half the 95 % interval.
+    samples : int
+        Measured samples of all records.
+    posterior : Posterior
+        Particles of prior x likelihood^learning_rate, to simulate and draw with. One power serves
+        all directions: single standard deviations are those of `sd`.
+    levels : tuple of ResidualLevel
+        Variance of the residuals by amplitude, of each output; none where noise is not Gaussian.
+    """
+
+    names: tuple[str, ...]
+    mean: dict[str, float]
+    plain_sd: dict[str, float]
+    factor: dict[str, float]
+    covariance: Array = field(repr=False)
+    not_judged: tuple[str, ...]
+    learning_rate: float
+    drift_p: float
+    degrees_of_freedom: float
+    samples: int
+    posterior: Posterior = field(repr=False)
+    levels: tuple[ResidualLevel, ...] = field(repr=False)
+
+    def simulate(
+        self,
+        record: Record,
+        *,
+        observe: Any = None,
+        steps: int | str = "auto",
+        initialise: Index = 0,
+        like: Record | None = None,
+        particles: Count | None = None,
+    ) -> Simulation:
+        """Simulate a record with every particle of `posterior`; parameters as of its `simulate`.
+
+        The noise in the band is that of the residuals learned from, where the output had the same
+        amplitude, and nowhere less than the noise of the posterior.
+        """
+        run = self.posterior.simulate(
+            record, observe=observe, steps=steps, initialise=initialise, like=like,
+            particles=particles,
+        )  # fmt: skip
+        if observe is not None or not self.levels or not record.n_outputs:
+            return run
+        residual = np.column_stack([one.at(run.mean[:, j]) for j, one in enumerate(self.levels)])
+        return run.with_noise(np.maximum(residual, run.noise_variance))
+
+    def card(self) -> Card:
+        """See `WithCard.card`."""
+        header = ["parameter", "mean", "sd", "robust sd", "factor", ""]
+        ode = self.posterior.problem.ode
+        return Card(f"Robust posterior of '{ode.name}'", [header, *shortened(self.rows(), ode)],
+                    [f"{self.effective}, learning rate {self.learning_rate:.3g}"])  # fmt: skip
+
+    def picture(self) -> Figure | None:
+        """See `WithCard.picture`."""
+        return self.posterior.picture()
+
+    @property
+    def sd(self) -> dict[str, float]:
+        """Robust standard deviation of each parameter."""
+        robust = [self.factor[name] * self.plain_sd[name] for name in self.names]
+        return self.posterior.problem.by_name(robust, 0.0)
+
+    @property
+    def n_effective(self) -> float:
+        """Uncorrelated samples that would tell as much as those measured."""
+        return self.learning_rate * self.samples
+
+    @property
+    def remark(self) -> str:
+        """Sentence where robust and plain sd differ by more than a factor of two, else ""."""
+        other = {n: f for n, f in self.factor.items() if not 1 / NOTABLE <= f <= NOTABLE}
+        if not other:
+            return ""
+        listed = ", ".join(f"{name} {value:.2g}" for name, value in other.items())
+        return (
+            f"parts of the record ask for other parameters than the whole (p = {self.drift_p:.1g}):"
+            f" the model misses something, and standard deviations are these times those above: "
+            f"{listed}"
+        )
+
+    @property
+    def effective(self) -> str:
+        """Effective number of samples as text."""
+        return f"{self.n_effective:.0f} of {self.samples} samples"
+
+    @property
+    def drift(self) -> str:
+        """Whether parameters are the same in all parts of the record, as text."""
+        if np.isnan(self.drift_p):
+            return "not tested: too few samples for so many parameters"
+        told = f"p = {self.drift_p:.2g} of parameters that are the same all along the record"
+        if not self.drift_p < ALARM:
+            return f"{told}: standard deviations stay"
+        return f"{told}; Student's t of {self.degrees_of_freedom:.3g} degrees of freedom"
+
+    def rows(self) -> list[list[str]]:
+        """Name, mean, plain and robust sd, their ratio, and what is not judged, as text."""
+        return [
+            [name, f"{self.mean[name]:.5g}", f"{self.plain_sd[name]:.2g}", f"{sd:.2g}",
+             f"{self.factor[name]:.2f}", "not judged" if name in self.not_judged else ""]
+            for name, sd in self.sd.items()
+        ]  # fmt: skip
+
+    def summary(self) -> str:
+        """Table of plain and robust standard deviations, and the figures, as text."""
+        header = ["parameter", "mean", "sd", "robust sd", "factor", ""]
+        lines = [
+            align([header, *self.rows()], left=(0, 5)),
+            "",
+            f"effective        {self.effective}, learning rate {self.learning_rate:.3g}",
+            f"drift            {self.drift}",
+        ]
+        if self.not_judged:
+            lines.append(
+                f"not judged       {', '.join(self.not_judged)}: known from too few samples"
+            )
+        return "\n".join([*lines, *warning_lines([self.remark] if self.remark else [])])
+
+
+def _innovations(posterior: Posterior) -> tuple[Innovations, ...]:
+    """Innovations at the posterior centre; none of noise with a density."""
+    problem = posterior.problem
+    if problem.model.density is not None:
+        return ()
+    centre = problem.prior.natural((posterior.weights @ posterior.theta)[None, :])[0]
+    return innovations(problem, posterior.solver, centre, None, posterior.likelihood)
+
+
+def _levels(posterior: Posterior) -> tuple[ResidualLevel, ...]:
+    parts = _innovations(posterior)
+    return tuple(
+        residual_level(
+            [part.mean[:, j] for part in parts],
+            [part.record.y[:, j] - part.mean[:, j] for part in parts],
+        )
+        for j in range(len(posterior.problem.observe) if parts else 0)
+    )
+
+
+def robust_of(posterior: Posterior, threads: int | None, seed: int) -> Robust:
+    """Return the sandwich of a posterior, and particles of its likelihood at a learning rate."""
+    found = posterior.sandwich
+    problem, names = posterior.problem, posterior.names
+    weighed = posterior
+    if found.learning_rate < 1.0:
+        likelihood = build_likelihood(problem, posterior.solver, threads, posterior.likelihood)
+        populations = at_power(
+            problem.prior, likelihood, found.learning_rate, posterior.theta,
+            posterior.log_weights, np.random.default_rng(seed),
+        )  # fmt: skip
+        weighed = replace(
+            posterior, learning_rate=found.learning_rate, seed=seed, **vars(populations)
+        )
+    measured = [np.isfinite(record.y).any(axis=1) for record in problem.records]
+    return Robust(
+        names=names,
+        mean=posterior.mean,
+        plain_sd=posterior.sd,
+        factor=dict(zip(names, found.factor.tolist(), strict=True)),
+        covariance=found.covariance,
+        not_judged=tuple(n for n, known in zip(names, found.judged, strict=True) if not known),
+        learning_rate=found.learning_rate,
+        drift_p=found.drift_p,
+        degrees_of_freedom=found.degrees_of_freedom,
+        samples=int(sum(one.sum() for one in measured)),
+        posterior=weighed,
+        levels=_levels(posterior),
+    )

@@ -19,8 +19,8 @@ from smcpn.validation.verdict import LOOK_AGAIN, USABLE, Verdict
 BAND, LEAST_COVERAGE, CHANCE = 0.95, 0.9, 0.01
 """Of the samples of a test, the share that should be inside the band and the one below which a
 verdict has something against it, unless as few come with this probability in any of the tests."""
-FEW_TESTS = 2
-"""Most tests whose scores stand in a verdict."""
+FEW_TESTS, WORST = 2, 3
+"""Most tests whose scores stand in a verdict, and of more those that are named."""
 COUNTING = 1e-3
 """Least weight of a particle that counts in a range, relative to the mean weight."""
 
@@ -146,19 +146,38 @@ def scores_of(simulations: Mapping[str, Simulation], outputs: Sequence[str]) -> 
 def with_tests(verdict: Verdict, scores: Mapping[str, Score]) -> Verdict:
     """Return a verdict that knows of the scores on test records."""
     measured = {name: one for name, one in scores.items() if np.isfinite(one.fit)}
-    told = tuple(
-        f"on {name} fit {one.fit:.3g} %, {100 * one.coverage:.3g} % inside the 95 % band"
-        for name, one in [*measured.items()][:FEW_TESTS]
-    )
-    missed = [name for name, one in measured.items() if _misses(one, len(measured))]
+    told = _told(measured)
+    missed = {name: one for name, one in measured.items() if _misses(one, len(measured))}
     if not missed:
         return replace(verdict, tests=told)
+    where = listed(missed)
+    if len(measured) > FEW_TESTS:
+        inside = {name: 100 * one.coverage for name, one in missed.items()}
+        where = f"{len(missed)} of {len(measured)} tests, worst {_worst(inside)}"
     reason = (
-        f"the band holds less of {listed(missed)} than it says: the model misses something there, "
+        f"the 95 % band holds less than it says of {where}: the model misses something there, "
         "and robust() or --robust counts some of it"
     )
     level = LOOK_AGAIN if verdict.level == USABLE else verdict.level
     return replace(verdict, level=level, tests=told, reasons=(*verdict.reasons, reason))
+
+
+def _told(measured: Mapping[str, Score]) -> tuple[str, ...]:
+    """Say how well each of a few tests is met, or the range over many and the worst of them."""
+    if len(measured) <= FEW_TESTS:
+        return tuple(
+            f"on {name} fit {one.fit:.3g} %, {100 * one.coverage:.3g} % inside the 95 % band"
+            for name, one in measured.items()
+        )
+    fits = {name: one.fit for name, one in measured.items()}
+    low, high = min(fits.values()), max(fits.values())
+    return (f"on {len(fits)} tests fit {low:.3g} to {high:.3g} %, worst {_worst(fits)}",)
+
+
+def _worst(percent: Mapping[str, float]) -> str:
+    """Return the tests with the least figures, and these, as text."""
+    least = sorted(percent, key=lambda name: percent[name])[:WORST]
+    return ", ".join(f"{name} ({percent[name]:.3g} %)" for name in least)
 
 
 def _misses(score: Score, tests: int) -> bool:

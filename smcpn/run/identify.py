@@ -8,9 +8,9 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
-from os import PathLike
 from typing import Any, cast
 
+from smcpn.arguments import Count, FileName, Particles, Seconds, Seed, Share, StateParticles
 from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.target import compiling_for
@@ -46,23 +46,23 @@ def identify(
     *,
     solver: Solver | str | None = None,
     likelihood: str | None = None,
-    particles: int = 1000,
-    seed: int | None = None,
-    ess: float = 0.5,
-    block: int = 64,
-    max_moves: int = MoveSettings.max_moves,
+    particles: Particles = 1000,
+    seed: Seed | None = None,
+    ess: Share = 0.5,
+    block: Count = 64,
+    max_moves: Count = MoveSettings.max_moves,
     moves: MoveStrategy | str | None = None,
     method: str | None = None,
     start: Laplace | str | None = None,
-    state_particles: int | str | None = None,
+    state_particles: StateParticles | None = None,
     resampling: str = "systematic",
-    replicates: int = 1,
-    threads: int | None = None,
+    replicates: Count = 1,
+    threads: Count | None = None,
     executor: Executor | str | None = None,
     cpu: str = "native",
     progress: bool | Callable[[Progress], None] | None = None,
-    checkpoint: str | PathLike[str] | None = None,
-    checkpoint_every: float = 60.0,
+    checkpoint: FileName | None = None,
+    checkpoint_every: Seconds = 60.0,
     existing: str = "resume",
 ) -> Posterior:
     """Return the posterior of the parameters of a problem, by sequential Monte Carlo.
@@ -78,18 +78,19 @@ def identify(
     Parameters
     ----------
     problem : Problem
-    solver : EKF0, EKF1, AdaptiveEKF1, RK4 or "auto"
-        `EKF0` and `EKF1` count the numerical error of the integration in the posterior, `RK4`
-        does not. By default ``"auto"``: ``EKF0(order=3, steps="auto")``, or `AdaptiveEKF1` where
-        draws from the prior show that the problem is stiff, or what goes with ``likelihood``.
-        Automatic steps begin coarse; the particles are carried over to finer ones until that shifts
-        no direction by .1 posterior sd, nor the log-evidence by .1 (`Posterior.shift`).
+    solver : {EKF0, EKF1, AdaptiveEKF1, RK4, "auto"}
+        How the ODE is solved, where ``"auto"`` looks whether it is stiff. `EKF0` and `EKF1` count
+        the numerical error of the integration in the posterior, `RK4` does not. By default
+        ``"auto"``: ``EKF0(order=3, steps="auto")``, or `AdaptiveEKF1` where draws from the prior
+        show that the problem is stiff, or what goes with ``likelihood``. Automatic steps begin
+        coarse; the particles are carried over to finer ones until that shifts no direction by .1
+        posterior sd, nor the log-evidence by .1 (`Posterior.shift`).
     likelihood : {"marginal", "filtering", "dalton", "fenrir", "adaptive", "classical", "kalman", \
-"kalman-iterated"}, optional
-        By default the one of the solver: marginal for `EKF0`, filtering for `EKF1`, adaptive for
-        `AdaptiveEKF1`, classical for `RK4`; kalman where the problem has process noise, which the
-        others do not take. Filtering, dalton and fenrir learn the solution from the data too, so
-        that coarse steps and chaos do less harm.
+"kalman-iterated", "particle", "particle-bootstrap"}, optional
+        How data and solver meet. By default the one of the solver: marginal for `EKF0`, filtering
+        for `EKF1`, adaptive for `AdaptiveEKF1`, classical for `RK4`; kalman where the problem has
+        process noise, which the others do not take. Filtering, dalton and fenrir learn the solution
+        from the data too, so that coarse steps and chaos do less harm.
     particles : int
         Number of particles.
     seed : int, optional
@@ -110,33 +111,34 @@ def identify(
         default above 20 parameters if neither ``max_moves`` is given nor the likelihood an
         estimate.
     method : {"auto", "ibis", "tempering", "diffusion-tempering"}
-        Search for the modes and temper from there; assimilate one sample after the other, the
-        whole record at rising exponents, or the whole record at a falling diffusion, which a
-        likelihood with local maxima calls for. By default ``"auto"``, or ``"tempering"`` with a
-        ``start``. Auto weighs the record two to five times, where IBIS takes twenty or, on a long
-        record, hundreds; it is IBIS itself where there is no gradient to search with, until that
-        has cost what tempering from the prior does. Only ``"ibis"`` has a posterior after every
-        sample; what its particles lose at the first samples and later ones make likely, searches
-        give back at the end, and at numbers of samples that double. `Posterior.method` tells what
-        was done.
+        How particles get from the prior to the posterior: search for the modes and temper from
+        there; assimilate one sample after the other, the whole record at rising exponents, or the
+        whole record at a falling diffusion, which a likelihood with local maxima calls for. By
+        default ``"auto"``, or ``"tempering"`` with a ``start``. Auto weighs the record two to five
+        times, where IBIS takes twenty or, on a long record, hundreds; it is IBIS itself where there
+        is no gradient to search with, until that has cost what tempering from the prior does. Only
+        ``"ibis"`` has a posterior after every sample; what its particles lose at the first samples
+        and later ones make likely, searches give back at the end, and at numbers of samples that
+        double. `Posterior.method` tells what was done.
     start : Laplace or "auto", optional
-        Draw the particles near the posterior and temper from there, in place of from the prior, as
-        ``method="auto"`` does: few rejuvenations, the same posterior and evidence. They come from a
-        mixture of a multivariate t at each mode of a Laplace approximation of the same problem, and
-        a tenth from the prior; ``"auto"`` makes ``smcpn.laplace(problem, seed=seed)`` first, 24 to
-        96 searches, or fewer where they would cost more than the run. Where the Pareto k of the
-        importance weights says that the mixture is not near enough to the posterior, the run begins
-        again at modes three times as wide; or at the prior, and a warning says so, if a few
-        particles from there end where no mode is. An approximation brings its solver and
-        likelihood, where none is given.
+        Begin near the posterior, at the modes that searches find: draw the particles there and
+        temper them, in place of from the prior, as ``method="auto"`` does: few rejuvenations, the
+        same posterior and evidence. They come from a mixture of a multivariate t at each mode of a
+        Laplace approximation of the same problem, and a tenth from the prior; ``"auto"`` makes
+        ``smcpn.laplace(problem, seed=seed)`` first, 24 to 96 searches, or fewer where they would
+        cost more than the run. Where the Pareto k of the importance weights says that the mixture
+        is not near enough to the posterior, the run begins again at modes three times as wide; or
+        at the prior, and a warning says so, if a few particles from there end where no mode is. An
+        approximation brings its solver and likelihood, where none is given.
     state_particles : int or "auto", optional
-        Of the particle filter that each particle has with ``likelihood="particle"``, which is
-        SMC^2. By default ``"auto"``: 32, doubled while the variance of the log-likelihood at the
-        mean of the particles is above one half. The posterior is exact for any number. The
-        particles come from the posterior of the Kalman likelihood, and are carried over at rising
-        exponents; with ``method="ibis"`` they follow the samples from the prior on, and a variance
-        of one will do.
+        Particles of each filter of the particle likelihood: each particle has a filter with
+        ``likelihood="particle"``, which is SMC^2. By default ``"auto"``: 32, doubled while the
+        variance of the log-likelihood at the mean of the particles is above one half. The posterior
+        is exact for any number. The particles come from the posterior of the Kalman likelihood, and
+        are carried over at rising exponents; with ``method="ibis"`` they follow the samples from
+        the prior on, and a variance of one will do.
     resampling : {"systematic", "ssp", "stratified", "residual", "multinomial"}
+        How particles are drawn again where their weights have become uneven.
     replicates : int
         Independent populations of ``particles`` each, combined by their evidence; they give the
         error of the log-evidence and R-hat.
@@ -148,8 +150,8 @@ def identify(
         ``"loky:8"``, ``"dask:tcp://host:8786"``, ``"mpi"``. The particles stay here. It pays
         where a batch costs more than some tenth of a second; see the page on scaling out.
     cpu : {"native", "portable"}
-        Compile for this processor, or for any of some ten years (x86-64-v3), which workers with
-        others need, and a run that goes on elsewhere to the same bytes. The environment variable
+        Compile for this processor, or for any of some ten years (x86-64-v3): workers with others
+        need that, and a run that goes on elsewhere to the same bytes. The environment variable
         ``SMCPN_CPU=portable`` says so of everything that a process compiles.
     progress : bool or callable, optional
         A progress line on standard error; by default where that is a terminal. A function is

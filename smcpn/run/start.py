@@ -101,13 +101,13 @@ def warnings_of_start(run: Run, populations: Populations) -> tuple[str, ...]:
         return refused + _lost(modes, populations.log_evidence)
     if any(isinstance(one.function, LinearisedNetwork) for one in functions):
         # It is about one maximum that these functions are linear.
-        return _disagreement(run, populations)
+        doubt = (modes.doubt,) if modes.doubt else ()
+        return doubt + _disagreement(run, populations)
     few = (
         f"searches for the modes to start from: {modes.searches}, and what these missed only "
         "draws from the prior can find; pass start=smcpn.laplace(problem, starts=20)",
     )
-    more = more_starts(modes.searches)
-    doubt = (f"{modes.doubt}: pass start=smcpn.laplace(problem, starts={more})",)
+    doubt = (f"the run began at start=smcpn.laplace(problem), where {modes.doubt}",)
     told = few if modes.searches < SEARCHES else doubt if modes.doubt else ()
     return told + _surpassed(run, modes, populations) + _disagreement(run, populations)
 

@@ -18,8 +18,9 @@ from smcpn.model.graphs import Model
 from smcpn.model.observed import scalar_outputs
 from smcpn.model.ode import ODE
 from smcpn.model.problem import labelled
+from smcpn.simulation.responses import Matrices
 from smcpn.simulation.simulate import known_model
-from smcpn.simulation.state_space import Matrices, StateSpace
+from smcpn.simulation.state_space import StateSpace
 
 Array = NDArray[np.float64]
 

@@ -14,7 +14,8 @@ from typing_extensions import override
 from smcpn.arguments import Index, checked
 from smcpn.card import Card, WithCard
 from smcpn.columns import counted
-from smcpn.errors import InputError, listed, whole_number
+from smcpn.errors import InputError, listed
+from smcpn.late_binding import late_bound
 from smcpn.model.observed import scalar_outputs
 from smcpn.model.problem import Model, Problem, check_record, labelled
 from smcpn.model.record import Record
@@ -156,21 +157,17 @@ class Simulation(WithCard):
             [*left, *self.warnings],
         )
 
+    @late_bound
     def picture(self) -> Any:
-        """Figure of every output and its error."""
-        from smcpn.report.trajectories import outputs_figure
-
-        return outputs_figure(
-            self.record, self.names_of_outputs, self.mean, self.upper, self.fit, self.kind,
-            self.learned,
-        )  # fmt: skip
+        """Draw every output and its error."""
+        ...
 
     @property
     def names_of_outputs(self) -> tuple[str, ...]:
-        """Names of the outputs, or their numbers where these are not known."""
+        """Names of the outputs, or their numbers from 0 where these are not known."""
         count = self.mean.shape[1]
         alone = ("output",) if count == 1 else ()
-        return self.outputs or alone or tuple(f"output {j + 1}" for j in range(count))
+        return self.outputs or alone or tuple(f"output {j}" for j in range(count))
 
     def with_noise(self, variance: Array) -> Simulation:
         """Return the same with another noise variance at each sample, (T, q).
@@ -198,6 +195,7 @@ class Simulation(WithCard):
             coverage = within / measured.sum(axis=0)
         return replace(self, sd=sd, noise_variance=variance, coverage=coverage)
 
+    @late_bound
     def plot(self, output: Index | None = None) -> Any:
         """Plot measured and simulated outputs with a 95 % band, and the errors.
 
@@ -215,18 +213,7 @@ class Simulation(WithCard):
         InputError
             If there is no such output.
         """
-        from smcpn.report.trajectories import simulation_figure
-
-        outputs = self.mean.shape[1]
-        if output is None and outputs > 1:
-            return self.picture()
-        output = whole_number("output", output or 0, 0, outputs - 1)
-
-        scores = self.fit[output], self.rmse_of_mean[output], self.coverage[output]
-        return simulation_figure(
-            self.record, output, self.mean[:, output], self.upper[:, output], scores,
-            self.diverged, self.kind, self.names_of_outputs[output], self.learned,
-        )  # fmt: skip
+        ...
 
 
 def simulate_particles(

@@ -14,6 +14,7 @@ from smcpn.arguments import Index, checked
 from smcpn.card import Card
 from smcpn.columns import align, counted, warning_lines
 from smcpn.errors import InputError, shown, whole_number
+from smcpn.late_binding import late_bound
 from smcpn.model.graphs import Model
 from smcpn.model.problem import Problem, check_record
 from smcpn.model.record import Record
@@ -143,6 +144,7 @@ class PriorPrediction(Simulation):
     def picture(self) -> Any:
         return self.plot()
 
+    @late_bound
     def plot(self, output: Index | None = None) -> Any:
         """Plot the 95 % band of the prior, some paths from it, and the record.
 
@@ -162,16 +164,7 @@ class PriorPrediction(Simulation):
         InputError
             If there is no such output.
         """
-        from smcpn.report.trajectories import prior_figure
-
-        count = self.mean.shape[1]
-        shown = range(count)
-        if output is not None:
-            shown = [whole_number("output", output, 0, count - 1)]
-        return prior_figure(
-            self.record, self.names_of_outputs, shown, self.band, self.paths, self.coverage,
-            self.diverged, self.kind,
-        )  # fmt: skip
+        ...
 
 
 def simulate_prior(

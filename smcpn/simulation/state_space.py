@@ -5,18 +5,27 @@ x' = A (x - x0) + B (u - u0),    y = y0 + C (x - x0) + D (u - u0)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from smcpn.arguments import Numbers, Positive, Probability, checked
+from smcpn.arguments import Numbers, Positive, checked
 from smcpn.card import Card, WithCard
 from smcpn.columns import align, counted
 from smcpn.errors import InputError
-from smcpn.simulation.step_response import StepResponse, duration_of, step_responses, step_times
+from smcpn.late_binding import late_bound
+from smcpn.simulation.responses import (
+    Bode,
+    Matrices,
+    StepResponse,
+    duration_of,
+    frequency_responses,
+    step_responses,
+    step_times,
+)
 from smcpn.units import frequency_unit
 
 if TYPE_CHECKING:
@@ -32,29 +41,6 @@ AT_RESONANCE = 21
 """Further ones at every resonance, within five half-widths."""
 HIGHEST = 1e100
 """Bound of frequencies in Hz, beyond which numbers end."""
-LARGEST = 20_000_000
-"""Entries of the matrices that are solved with at once."""
-
-
-@dataclass(frozen=True)
-class Matrices:
-    """A, B, C, D of N draws: (N, n, n), (N, n, m), (N, q, n), (N, q, m); and where they hold.
-
-    Attributes
-    ----------
-    state, output : ndarray, (N, n), (N, q)
-        Operating point of each draw.
-    delay : ndarray, (N, m)
-        Dead time of each input.
-    """
-
-    A: Array
-    B: Array
-    C: Array
-    D: Array
-    state: Array
-    output: Array
-    delay: Array
 
 
 @dataclass(frozen=True)
@@ -77,64 +63,6 @@ class Pole:
     damping: float
     frequency_interval: tuple[float, float]
     damping_interval: tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Bode:
-    """Frequency response from every input to every output, with that of every draw.
-
-    Attributes
-    ----------
-    frequency : ndarray, (F,)
-        Hz, or cycles a unit of time.
-    response : complex ndarray, (F, q, m)
-        C (2 pi i f I - A)^-1 B + D at the mean parameters, times exp(-2 pi i f tau) for an input
-        with dead time tau.
-    draws : complex ndarray, (N, F, q, m)
-    delay, draws_delay : ndarray, (m,), (N, m)
-        Dead time of each input, at the mean parameters and of every draw.
-    t_unit : str
-        Unit of time.
-    """
-
-    frequency: Array
-    response: Complex
-    draws: Complex = field(repr=False)
-    delay: Array
-    draws_delay: Array = field(repr=False)
-    t_unit: str = "s"
-
-    @property
-    def magnitude(self) -> Array:
-        """20 log10 of the magnitude at the mean parameters, dB; -inf of a response that is 0."""
-        return _decibel(self.response)
-
-    @property
-    def phase(self) -> Array:
-        """Phase at the mean parameters in degrees, unwrapped."""
-        rest, turned = self._degrees(self.response[None], self.delay[None])
-        return (rest - turned)[0]
-
-    def magnitude_interval(self, level: Probability = 0.95) -> tuple[Array, Array]:
-        """Lower and upper end of the central ``level`` of the draws, each (F, q, m), dB."""
-        return _interval(_decibel(self.draws), level)
-
-    def phase_interval(self, level: Probability = 0.95) -> tuple[Array, Array]:
-        """Lower and upper end of the central ``level`` of the draws, each (F, q, m), degrees."""
-        rest, turned = self._degrees(self.draws, self.draws_delay)
-        centre, _ = self._degrees(self.response[None], self.delay[None])
-        # A whole turn is no difference.
-        turns = np.round(np.median(rest - centre, axis=1, keepdims=True) / 360.0)
-        return _interval(rest - 360.0 * turns - turned, level)
-
-    def _degrees(self, response: Complex, delay: Array) -> tuple[Array, Array]:
-        """Phases without their dead times, unwrapped, and by how much these turn them back.
-
-        Apart, because a dead time may turn by circles from one frequency to the next.
-        """
-        rest = np.angle(response * np.conj(_shifted(self.frequency, delay)))
-        turned = 360.0 * self.frequency[:, None, None] * delay[:, None, None, :]
-        return np.degrees(np.unwrap(rest, axis=1)), turned
 
 
 @checked
@@ -252,13 +180,14 @@ class StateSpace(WithCard):
             )
         return Bode(
             chosen,
-            _responses(self._at_mean(), chosen)[0],
-            _responses(self.draws, chosen),
+            frequency_responses(self._at_mean(), chosen)[0],
+            frequency_responses(self.draws, chosen),
             self.delay,
             self.draws.delay,
             self.t_unit,
         )
 
+    @late_bound
     def plot_bode(self, frequencies: Numbers | None = None) -> Figure:
         """Plot magnitude and phase from every input to every output, with their 95 % bands.
 
@@ -272,9 +201,7 @@ class StateSpace(WithCard):
         InputError
             As `bode`.
         """
-        from smcpn.report.responses import bode_figure
-
-        return bode_figure(self.bode(frequencies), self.inputs, self.outputs, self._heading)
+        ...
 
     def step(self, duration: Positive | None = None) -> StepResponse:
         """Return the response to a step of one in each input, at the mean parameters and of draws.
@@ -304,6 +231,7 @@ class StateSpace(WithCard):
             )
         return StepResponse(t, response, step_responses(self.draws, t), self.t_unit)
 
+    @late_bound
     def plot_step(self, duration: Positive | None = None) -> Figure:
         """Plot the step response from every input to every output, with its 95 % band.
 
@@ -317,9 +245,7 @@ class StateSpace(WithCard):
         InputError
             As `step`.
         """
-        from smcpn.report.responses import step_figure
-
-        return step_figure(self.step(duration), self.inputs, self.outputs, self._heading)
+        ...
 
     def _at_mean(self) -> Matrices:
         """The model at the mean parameters as the only draw."""
@@ -328,7 +254,8 @@ class StateSpace(WithCard):
 
     @override
     def card(self) -> Card:
-        return Card(self._heading, self._pole_rows(), [*self._point(), "all: print(x.summary())"])
+        """See `WithCard.card`."""
+        return Card(self.heading, self._pole_rows(), [*self._point(), "all: print(x.summary())"])
 
     @override
     def picture(self) -> Figure | None:
@@ -342,10 +269,11 @@ class StateSpace(WithCard):
             if matrix.size
         ]
         table = align(self._pole_rows(), left=())
-        return "\n".join([self._heading, *self._point(), "", table, "", *matrices])
+        return "\n".join([self.heading, *self._point(), "", table, "", *matrices])
 
     @property
-    def _heading(self) -> str:
+    def heading(self) -> str:
+        """The model and its operating point in a line."""
         where = "an equilibrium" if self.at_rest else "a point that is no equilibrium"
         return (
             f"'{self.name}' linearised at {where}: {counted(len(self.states), 'state')}, "
@@ -426,44 +354,3 @@ def _matched(poles: Complex, centre: Complex) -> Complex:
         _, places = optimize.linear_sum_assignment(np.abs(centre[:, None] - one[None, :]))
         into[:] = one[places]
     return matched
-
-
-def _responses(linear: Matrices, frequencies: Array) -> Complex:
-    """(C (s I - A)^-1 B + D) exp(-s tau), (N, F, q, m), in pieces of the draws.
-
-    Raises
-    ------
-    InputError
-        At a pole without damping.
-    """
-    n, s = linear.A.shape[-1], 2j * np.pi * frequencies
-    size = max(1, LARGEST // (n * n * len(s)))
-    parts: list[Complex] = []
-    for a in range(0, len(linear.A), size):
-        A, B, C, D = (one[a : a + size, None] for one in (linear.A, linear.B, linear.C, linear.D))
-        right = np.broadcast_to(B, (len(B), len(s), *B.shape[2:])).astype(complex)
-        try:
-            states = np.linalg.solve(s[:, None, None] * np.eye(n) - A, right)
-        except np.linalg.LinAlgError:
-            raise InputError(
-                "frequencies has that of a pole without damping, where the response is infinite: "
-                "leave it out",
-                argument="frequencies",
-            ) from None
-        parts.append((C @ states + D) * _shifted(frequencies, linear.delay[a : a + size]))
-    return np.concatenate(parts)
-
-
-def _shifted(frequencies: Array, delay: Array) -> Complex:
-    """exp(-2 pi i f tau) for dead times (N, m), (N, F, 1, m)."""
-    return np.exp(-2j * np.pi * frequencies[:, None, None] * delay[:, None, None, :])
-
-
-def _decibel(response: Complex) -> Array:
-    with np.errstate(divide="ignore"):
-        return 20.0 * np.log10(np.abs(response))
-
-
-def _interval(draws: Array, level: float) -> tuple[Array, Array]:
-    lower, upper = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return lower, upper

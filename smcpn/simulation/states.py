@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from smcpn.arguments import checked
 from smcpn.codegen.kernel import Rows
 from smcpn.errors import InputError
+from smcpn.late_binding import late_bound
 from smcpn.likelihood.expected import steps_of, written_rows
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.lanes import Grid
@@ -108,11 +109,10 @@ class States:
         names = ("mean", "sd", "filtered_mean", "filtered_sd", "draws")
         return {"t": self.record.t} | {name: getattr(self, name) for name in names}
 
+    @late_bound
     def plot(self) -> Figure:
         """Plot every state with its 95 % band, beside what was measured of it."""
-        from smcpn.report.states import states_figure
-
-        return states_figure(self)
+        ...
 
 
 class Mixture:

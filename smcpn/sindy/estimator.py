@@ -23,10 +23,10 @@ from smcpn.sindy.feature_library import (
     Input,
     PolynomialLibrary,
     Terms,
+    translated,
 )
 from smcpn.sindy.parameters import Parameters
 from smcpn.sindy.trajectories import Trajectories, matrix, sample_times
-from smcpn.sindy.translation import translated
 
 Array = NDArray[np.float64]
 

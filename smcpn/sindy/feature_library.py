@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from smcpn.arguments import Count, checked, whole
 from smcpn.columns import counted
-from smcpn.discovery.equations.library import MOST_DEGREE, MOST_TERMS, Library, Variables
-from smcpn.discovery.equations.term import Factor, Term
+from smcpn.discovery.equations.candidates import MOST_TERMS
+from smcpn.discovery.equations.library import MOST_DEGREE, Library
+from smcpn.discovery.equations.term import Factor, Term, Variables
+from smcpn.discovery.equations.text import read_library
 from smcpn.errors import InputError, shown
 from smcpn.sindy.parameters import Parameters
 from smcpn.sindy.trajectories import matrix
@@ -280,8 +282,6 @@ class _Several(FeatureLibrary):
 
     def _parts(self) -> list[FeatureLibrary]:
         # That module imports this one for the libraries that it translates to.
-        from smcpn.sindy.translation import translated
-
         if isinstance(self.libraries, str) or not self.libraries:
             raise InputError(
                 f"libraries is {shown(self.libraries)}: give a list of libraries",
@@ -471,3 +471,58 @@ def _check_number(count: int) -> None:
             "degree, or give it fewer inputs",
             argument="feature_library",
         )
+
+
+class Described(FeatureLibrary):
+    """Features of a library made by `smcpn.polynomials`, `smcpn.fourier` and `smcpn.terms`."""
+
+    def __init__(self, library: Library) -> None:
+        self.library = library
+
+    def features(self, inputs: Sequence[Input]) -> list[Feature]:
+        """Its terms, which are functions of variables by name."""
+        found = self.library.resolved(Variables(tuple(one.name for one in inputs)))
+        return [Feature(term.name, term) for term in found]
+
+
+TRANSLATED: dict[type[FeatureLibrary], tuple[str, ...]] = {
+    PolynomialLibrary: (
+        "degree", "include_interaction", "interaction_only", "include_bias",
+    ),
+    FourierLibrary: ("n_frequencies", "include_sin", "include_cos"),
+    CustomLibrary: ("library_functions", "function_names", "interaction_only", "include_bias"),
+    ConcatLibrary: ("libraries",),
+    TensoredLibrary: ("libraries", "inputs_per_library"),
+    GeneralizedLibrary: (
+        "libraries", "tensor_array", "inputs_per_library", "exclude_libraries",
+    ),
+}  # fmt: skip
+"""Libraries as pysindy has them, with the parameters that they are made from here."""
+RENAMED = {"library_functions": "functions"}
+"""Attributes of pysindy's libraries that are not called as the parameter."""
+
+
+def translated(library: Any) -> FeatureLibrary:
+    """Return a library of `smcpn.sindy` with the features of the one given.
+
+    Raises
+    ------
+    InputError
+        If it is none that can be translated.
+    """
+    if isinstance(library, FeatureLibrary):
+        return library
+    if isinstance(library, str):
+        library = read_library(library)
+    if isinstance(library, Library):
+        return Described(library)
+    name = type(library).__name__
+    of_pysindy = type(library).__module__.split(".")[0] == "pysindy"
+    kind = next((one for one in TRANSLATED if of_pysindy and one.__name__ == name), None)
+    if kind is not None:
+        return kind(**{one: getattr(library, RENAMED.get(one, one)) for one in TRANSLATED[kind]})
+    raise InputError(
+        f"feature_library is {shown(library)}: give a library of smcpn.sindy, such as "
+        "PolynomialLibrary(degree=3)",
+        argument="feature_library",
+    )

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.weights import weigh
+from smcpn.codegen.update import weigh
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import (
     DifferentiableLikelihood,
@@ -63,7 +63,7 @@ def effective_sample_size(log_weights: Array) -> Array:
 def ess_and_log_mean(log_weights: Array) -> tuple[Array, Array]:
     """`effective_sample_size` and `log_mean_exp`, with one exponential for both.
 
-    Compiled, as they are for one sample of a stream (`smcpn.codegen.weights`).
+    Compiled, as they are for one sample of a stream (`smcpn.codegen.update`).
     """
     shape = log_weights.shape
     ess, log_mean = weigh(log_weights.reshape(-1, shape[-1]))

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from smcpn.errors import InputError
 from smcpn.model.given_scales import GivenScales, ScaledGaussian
@@ -60,6 +61,45 @@ NARROWEST = 30.0
 posterior that is narrower than 1e-13 of the prior."""
 SCOUTING_MOVES = 10
 """Most moves of one of their rejuvenations: of 100 with 5 four in ten lose half of a posterior."""
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A mode of a posterior, and the Gaussian about it.
+
+    Attributes
+    ----------
+    theta : ndarray, (d,)
+        Unconstrained coordinates.
+    covariance : ndarray, (d, d)
+        Inverse of minus the Hessian of the log density there.
+    log_evidence : float
+        Log of the integral of that Gaussian, scaled to the height of the density.
+    given_scales : ScaledGaussian or None
+        Where scales of the prior are learned, the Gaussian given them; theta and covariance are
+        mean and covariance over the scales then.
+    """
+
+    theta: Array
+    covariance: Array
+    log_evidence: float
+    given_scales: ScaledGaussian | None = None
+
+    @property
+    def factor(self) -> Array:
+        """Lower Cholesky factor of the covariance, (d, d)."""
+        return np.asarray(np.linalg.cholesky(self.covariance), dtype=np.float64)
+
+    def squared_distance(self, theta: Array) -> float:
+        """Squared distance of a point (d,), in standard deviations of the Gaussian."""
+        offset = np.linalg.solve(self.factor, theta - self.theta)
+        return float(offset @ offset)
+
+
+def shares_of(modes: Sequence[Mode]) -> Array:
+    """Return the share of each mode in the sum of their evidences, (K,)."""
+    logs = np.array([mode.log_evidence for mode in modes])
+    return np.asarray(special.softmax(logs), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -129,6 +169,24 @@ class Modes(Stored):
             raise InputError("start: give informations (K, m, m) and pulls (K, m), or none of them")
         if k and not (np.isfinite(self.informations).all() and np.isfinite(self.pulls).all()):
             raise InputError("start: give informations and pulls that are finite")
+
+    @classmethod
+    def about(
+        cls, modes: Sequence[Mode], searches: int, ends: Sequence[float] = (), doubt: str = ""
+    ) -> Modes:
+        """Return the modes that searches have found, each with its share of the evidence."""
+        scaled = [mode.given_scales.given for mode in modes if mode.given_scales is not None]
+        return cls(
+            shares=shares_of(modes),
+            means=np.stack([mode.theta for mode in modes]),
+            factors=np.stack([mode.factor for mode in modes]),
+            searches=searches,
+            log_evidence=float(np.logaddexp.reduce([mode.log_evidence for mode in modes])),
+            informations=np.array([one.information for one in scaled]),
+            pulls=np.array([one.pull for one in scaled]),
+            ends=np.array(ends),
+            doubt=doubt,
+        )
 
     @classmethod
     def none(

@@ -6,13 +6,18 @@ J. S. Bendat and A. G. Piersol (2010), Random Data, 4th ed., sections 6.1 and 9.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, output_number
+from smcpn.late_binding import late_bound
 from smcpn.model.record import Record
 from smcpn.units import frequency_unit
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
 
@@ -63,6 +68,11 @@ class FrequencyResponse:
         """Root mean square of |simulated - measured| relative to that of |measured|."""
         difference = np.abs(self.simulated - self.measured)
         return float(np.sqrt(np.square(difference).sum() / np.square(np.abs(self.measured)).sum()))
+
+    @late_bound
+    def plot(self) -> Figure:
+        """Plot magnitude, phase and coherence, of the data and of the simulation."""
+        ...
 
 
 def frequency_response(record: Record, simulated: Array, output: int = 0) -> FrequencyResponse:

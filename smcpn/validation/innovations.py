@@ -63,15 +63,18 @@ class LargestError:
         Where it is, from 0.
     p : float
         Bound of Grubbs on the probability that the largest of so many normal errors is as large.
+    records : int
+        Number of records.
     """
 
     size: float
     record: int
     sample: int
     p: float
+    records: int = 1
 
     def __str__(self) -> str:
-        of = f" of record {self.record + 1}" if self.record else ""
+        of = f" of record {self.record}" if self.records > 1 else ""
         return f"sample {self.sample}{of}"
 
 
@@ -95,11 +98,11 @@ def largest_error(innovations: Sequence[Array]) -> LargestError:
     sample = place - int(ends[record - 1] if record else 0)
     spread = float(others.std(ddof=1)) if n > 2 else 0.0
     if spread == 0.0:
-        return LargestError(float("nan"), record, sample, 1.0)
+        return LargestError(float("nan"), record, sample, 1.0, len(ends))
     distance = float(everything[place] - others.mean())
     deviation = distance / (spread * np.sqrt(1.0 + 1.0 / len(others)))
     p = float(min(1.0, 2 * n * stats.t.sf(abs(deviation), n - 2)))
-    return LargestError(distance / spread, record, sample, p)
+    return LargestError(distance / spread, record, sample, p, len(ends))
 
 
 @dataclass(frozen=True)

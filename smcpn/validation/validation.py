@@ -16,6 +16,7 @@ from smcpn.arguments import Index, checked
 from smcpn.card import Card, WithCard
 from smcpn.columns import align
 from smcpn.errors import InputError
+from smcpn.late_binding import late_bound
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem, check_record
 from smcpn.model.record import Record
@@ -182,11 +183,15 @@ class Validation(WithCard):
     def picture(self) -> Figure | None:
         return self.plot() if self.outputs else None
 
+    @late_bound
     def plot(self, output: Index = 0) -> Figure:
         """Plot the normalised innovations of an output, and their correlations, with 99 % bands."""
-        from smcpn.report.residuals import innovations_figure
+        ...
 
-        return innovations_figure(self, output)
+    @late_bound
+    def plot_error_budget(self, output: Index = 0) -> Figure:
+        """Plot the solver's share of the innovation variance, and what finer steps change."""
+        ...
 
 
 def validate(

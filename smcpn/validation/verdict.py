@@ -35,8 +35,9 @@ class Verdict:
         What to look at, or why it is wrong, the weightiest first; empty where it is usable.
     fit : tuple of float
         Of each output, 100 (1 - rms error / std(y)) on the record.
-    reduced_chi2 : tuple of float
-        Of each output, mean square of the errors in standard deviations of the noise.
+    reduced_chi2 : tuple of float or None
+        Of each output, mean square of the errors in standard deviations of the noise; None where
+        the noise was learned, for it is about 1 then whatever the model.
     tests : tuple of str
         What there is to say of records that were not learned from.
     measure : str
@@ -46,15 +47,16 @@ class Verdict:
     level: str
     reasons: tuple[str, ...] = ()
     fit: tuple[float, ...] = ()
-    reduced_chi2: tuple[float, ...] = ()
+    reduced_chi2: tuple[float | None, ...] = ()
     tests: tuple[str, ...] = ()
     measure: str = "fit"
 
     @property
     def figures(self) -> str:
-        """Fit and reduced chi^2 of the outputs as text."""
+        """Fit of the outputs, and reduced chi^2 where their noise is known, as text."""
         fit = f"{self.measure} {_listed(self.fit, '.3g')} %" if self.fit else ""
-        chi2 = f"reduced chi^2 {_listed(self.reduced_chi2, '.3g')}" if self.reduced_chi2 else ""
+        known = any(one is not None for one in self.reduced_chi2)
+        chi2 = f"reduced chi^2 {_listed(self.reduced_chi2, '.3g')}" if known else ""
         on_record = ", ".join(part for part in (fit, chi2) if part)
         return "; ".join(part for part in (on_record, *self.tests) if part)
 
@@ -79,8 +81,8 @@ class Verdict:
         return [f"{'verdict':<{INDENT}}{self.head}", *(f"{'':<{INDENT}}- {one}" for one in told)]
 
 
-def _listed(values: Sequence[float], form: str) -> str:
-    return ", ".join(_figure(one, form) for one in values)
+def _listed(values: Sequence[float | None], form: str) -> str:
+    return ", ".join("noise learned" if one is None else _figure(one, form) for one in values)
 
 
 def _figure(value: float, form: str = ".2g") -> str:
@@ -118,7 +120,7 @@ def judge(
     others : sequence of str
         What else is to be looked at, such as the steps of the solver.
     names : sequence of str
-        Of the outputs; by default their numbers.
+        Of the outputs; by default their numbers from 0.
     first : sequence of str
         What is to be looked at before the errors are, such as a unit.
     fit : sequence of float
@@ -129,7 +131,7 @@ def judge(
     tests = number_of_tests(outputs, learned)
     noise, reasons, wrong, structured = list[str](), list[str](), False, False
     for number, (output, own) in enumerate(zip(outputs, learned, strict=True)):
-        name = names[number] if names else f"output {number + 1}"
+        name = names[number] if names else f"output {number}"
         label = "" if len(outputs) == 1 else f" of {name}"
         missed = structure(output, FALSE_ALARMS / tests)
         structured |= bool(missed)
@@ -146,9 +148,8 @@ def judge(
             reasons.append(f"{outlier(largest)}{label}")
     reasons = [*noise, *(suspected if structured else ()), *first, *reasons, *others]
     level = WRONG if wrong else LOOK_AGAIN if reasons else USABLE
-    return Verdict(
-        level, tuple(reasons), tuple(fit), tuple(output.reduced_chi2 for output in outputs)
-    )
+    chi2 = (None if own else one.reduced_chi2 for one, own in zip(outputs, learned, strict=True))
+    return Verdict(level, tuple(reasons), tuple(fit), tuple(chi2))
 
 
 def _times(output: Whiteness) -> str:

@@ -10,9 +10,7 @@ from typer.testing import CliRunner
 
 import smcpn
 from smcpn.cli.app import app
-from smcpn.cli.names import DISCOVERY_PRIORS
 from smcpn.cli.records import Source
-from smcpn.discovery.discover import SHRINKAGE, SPIKE_AND_SLAB
 
 T = 0.1 * np.arange(80)
 DECAY = np.exp(-0.5 * T) + 0.01 * np.random.default_rng(0).normal(size=80)
@@ -86,10 +84,6 @@ def test_what_does_not_fit_is_one_sentence(folder, arguments, message):
     assert done.exception.args[0].count("\n") == 0
     with pytest.raises(smcpn.InputError, match=message):
         raise done.exception
-
-
-def test_priors_in_the_help_are_those_there_are():
-    assert set(DISCOVERY_PRIORS) == {SPIKE_AND_SLAB, *SHRINKAGE}
 
 
 @pytest.mark.parametrize(

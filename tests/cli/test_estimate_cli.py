@@ -78,7 +78,7 @@ def test_a_failure_is_printed_as_one(small_case):
     ("arguments", "message"),
     [
         (["pendulum"], "no system 'pendulum'"),
-        (["bouc-wen", "--steps", "few"], "--steps is 'few'"),
+        (["bouc-wen", "--steps", "few"], "steps is 'few'"),
         (["bouc-wen", "--likelihood", "exact"], "likelihood is 'exact'"),
     ],
 )

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 
 import pytest
-from annotated_types import Ge
 
-from smcpn.cli import names
+import smcpn
+from smcpn.cli import stream
+from smcpn.cli.signature import parameters_of
 from smcpn.codegen.target import CPUS
+from smcpn.discovery.discover import SPIKE_AND_SLAB
+from smcpn.discovery.shrinkage.shrinkage import SHRINKAGE
 from smcpn.errors import InputError
 from smcpn.io.address import STANDARD
 from smcpn.io.parse import FORMATS
 from smcpn.io.stream import EVERY_SECONDS
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.model.record import HOLDS
-from smcpn.settings import AUTO, METHODS, Settings
+from smcpn.settings import AUTO, EXISTING, METHODS
+from smcpn.smc.resampling import SCHEMES
 
 HEAVY = ("numpy", "numba", "casadi", "scipy", "matplotlib", "h5py", "pint")
 SCRIPT = """
@@ -63,21 +68,34 @@ def test_identify_and_fit_import_no_compiler_of_python_and_no_figures():
     assert not {"numba", "h5py", "matplotlib", "pint"} & set(done.stdout.split())
 
 
-def test_names_in_the_help_are_those_of_the_registries():
+def test_words_in_the_help_are_those_of_the_registries():
+    words = {name: one.words for name, one in parameters_of("run.identify", "identify").items()}
     own = [name for name, kind in LIKELIHOODS.items() if kind.__module__.startswith("smcpn.")]
-    assert tuple(own) == names.LIKELIHOODS
-    assert (AUTO, *METHODS) == names.METHODS
-    assert names.HOLDS == HOLDS
-    assert names.FORMATS == FORMATS
-    assert names.STARTS == (AUTO,)
-    assert names.CPUS == CPUS
-    assert Settings().particles == names.PARTICLES
-    assert (names.STANDARD, names.EVERY_SECONDS) == (STANDARD, EVERY_SECONDS)
+    assert tuple(own) == words["likelihood"]
+    assert (AUTO, *METHODS) == words["method"]
+    assert set(words["solver"]) >= {"EKF0", "EKF1", "AdaptiveEKF1", "RK4", AUTO}
+    assert words["cpu"] == CPUS
+    assert words["existing"] == EXISTING
+    assert set(words["resampling"]) == set(SCHEMES)
+    assert words["start"] == (AUTO,)
+    assert set(parameters_of("model.record", "Record")["hold"].words) == set(HOLDS)
+    priors = parameters_of("discovery.discover", "discover")["prior"].words
+    assert priors == (SPIKE_AND_SLAB, *SHRINKAGE)
+    assert stream.FORMATS == FORMATS
+    assert (stream.STANDARD, stream.EVERY_SECONDS) == (STANDARD, EVERY_SECONDS)
 
 
-@pytest.mark.parametrize("name", names.LEAST)
-def test_least_numbers_are_those_of_the_settings(name):
-    constraints = Settings.model_fields[name].metadata
-    assert [c.ge for c in constraints if isinstance(c, Ge)] == [names.LEAST[name]]
-    with pytest.raises(InputError, match=f"{name} is {names.LEAST[name] - 1}: give a whole number"):
-        Settings(**{name: names.LEAST[name] - 1})
+@pytest.mark.parametrize(
+    ("module", "function"),
+    [("run.identify", "identify"), ("online.online", "Online"), ("discovery.discover", "discover")],
+)
+def test_a_signature_is_read_as_python_has_it(module, function):
+    """Each number is read as one, with its bounds and its default."""
+    real = inspect.signature(getattr(smcpn, function)).parameters
+    for name, one in parameters_of(module, function).items():
+        assert one.default in (None, real[name].default)
+        assert one.help
+        if "Count" in str(real[name].annotation):
+            assert one.typed is int
+            with pytest.raises(InputError, match=f"{name} is 0: give a whole number from 1"):
+                one.read(0)

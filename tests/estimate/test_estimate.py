@@ -16,7 +16,7 @@ import smcpn
 from smcpn import RK4, InputError, LogLikelihood, Prior
 from smcpn.estimate.batching import run_batched
 from smcpn.estimate.log_density import LogDensity
-from smcpn.estimate.multistart import NEGLIGIBLE, SHOOTING, searched_on
+from smcpn.estimate.multistart import NEGLIGIBLE, SHOOTING, further_starts, searched_on
 from smcpn.estimate.quasi_newton import search
 from smcpn.estimate.search import CONVERGED, SEARCHES, Found, Region, chosen_search
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT
@@ -368,6 +368,11 @@ def test_summary_says_how_it_was_found(decay):
                   "converged after", "12: 12 ended at log", "classical", "RK4(steps=4)",
                   "and 2 more"):  # fmt: skip
         assert words in text
+
+
+def test_one_further_search_begins_at_a_draw(decay):
+    rng = np.random.default_rng(0)
+    assert further_starts(LogDensity(decay), rng, count=1, draws=16).shape == (1, 3)
 
 
 @pytest.mark.parametrize("claimed", [False, True])

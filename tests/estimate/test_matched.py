@@ -14,7 +14,7 @@ import smcpn
 from smcpn import RK4
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.matched import Matching, _observed, matched_starts
-from smcpn.estimate.maximise import _doubt, _next_solver
+from smcpn.estimate.maximise import _doubt, _finer_for_unfinished
 from smcpn.estimate.search import LIMIT
 from tests.models import decay, exact_solution, fitzhugh_nagumo, lotka_volterra
 
@@ -150,7 +150,11 @@ def slow_decay(y: np.ndarray) -> smcpn.Maximum:
 
 def test_residuals_far_beyond_the_noise_are_doubted():
     t, noise = np.arange(100) * 0.1, 0.02 * np.random.default_rng(0).normal(size=100)
-    assert "times the noise that the samples show" in slow_decay(np.cos(t) + noise).doubt
+    wrong = slow_decay(np.cos(t) + noise)
+    # Searches agree on it, so that more of them do not help.
+    assert wrong.agreeing > 1
+    assert "times the noise that the samples show" in wrong.warnings[-1]
+    assert wrong.warnings[-1].endswith("ended there: look at the model, its units and its inputs")
     assert slow_decay(np.exp(-0.5 * t) + noise).warnings == ()
 
 
@@ -164,11 +168,11 @@ def test_a_higher_search_that_did_not_converge_is_doubted_and_calls_for_finer_st
     assert "did not converge" in _doubt(lesser, density)
     assert lesser.agreeing == maximum.agreeing
     steps = maximum.solver.steps
-    assert _next_solver(maximum, 0) is None
-    finer = _next_solver(lesser, 0)
+    assert _finer_for_unfinished(maximum, 0) is None
+    finer = _finer_for_unfinished(lesser, 0)
     assert finer is not None
     assert finer.steps == 2 * steps
-    assert _next_solver(lesser, 2) is None
+    assert _finer_for_unfinished(lesser, 2) is None
 
 
 def test_one_search_that_matches_slopes_is_believed():
@@ -194,3 +198,40 @@ def test_a_prior_that_reaches_an_alias_needs_more_searches(interval, alone):
     found = matched_starts(log_density(problem))
     assert len(found.starts)
     assert found.alone == alone
+
+
+@smcpn.ode
+def released(x, v, *, w, z):
+    """Damped oscillator of angular frequency w."""
+    return v, -(w**2) * x - z * v
+
+
+def sampled_twice_a_second() -> smcpn.Problem:
+    """Positions that an oscillation at 4 pi less its frequency explains as well."""
+    t = 0.5 * np.arange(60.0)
+    y = np.exp(-0.025 * t) * np.cos(2.0 * t) + 0.1 * np.random.default_rng(4).normal(size=60)
+    return smcpn.Problem(
+        released, smcpn.Record(t=t, y=y), observe="x", noise=0.1, initial=[1.0, 0.0],
+        prior={"w": stats.lognorm(1.0, scale=3.0), "z": stats.lognorm(0.7, scale=0.05)},
+    )  # fmt: skip
+
+
+def test_modes_that_the_first_steps_hide_are_found_and_kept_by_finer_ones():
+    problem = sampled_twice_a_second()
+    found = smcpn.laplace(problem, solver=RK4(), seed=0)
+    there = problem.prior.natural(np.stack([mode.theta for mode in found.modes]))
+    w = np.sort(there[:, 0])
+    np.testing.assert_allclose(w[:2], [2.0, 4 * np.pi - 2.0], atol=0.02)
+    assert found.maximum.doubt == ""
+    first = smcpn.LogLikelihood(problem, solver=RK4())
+    assert found.solver.steps > first.solver.steps
+    by_finer = smcpn.LogLikelihood(problem, solver=RK4(2 * found.solver.steps))(there)
+    by_found = smcpn.LogLikelihood(problem, solver=found.solver)(there)
+    np.testing.assert_allclose(by_finer, by_found, atol=0.1)
+
+
+def test_modes_that_no_affordable_steps_show_are_warned_of(monkeypatch):
+    monkeypatch.setattr("smcpn.estimate.maximise.finest_affordable", lambda density: 1.0)
+    found = smcpn.maximise(sampled_twice_a_second(), solver=RK4(), seed=0)
+    (warning,) = found.warnings
+    assert "a mode there may be missed: narrow the prior, or give steps" in warning

@@ -50,8 +50,10 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 
 def stream(**options) -> int:
-    known = {"model": "model.py", "source": "log.csv", "particles": 50, "steps": 2, "order": 2}
-    return stream_model(StreamOptions(**known | options))
+    known = {"source": "log.csv", "particles": 50, "steps": 2, "order": 2} | options
+    model = known.pop("model", "model.py")
+    own = {name: known.pop(name) for name in list(known) if name in vars(StreamOptions())}
+    return stream_model(model, StreamOptions(**own), known)
 
 
 def lines_of(path: Path) -> list[dict]:

@@ -206,7 +206,7 @@ def test_units_of_several_outputs_go_with_the_record(tmp_path):
     assert record.y_unit == "mg/L, %"
     assert [record[1:].unit_of(j) for j in range(2)] == ["mg/L", "%"]
     assert [axes.get_ylabel() for axes in record.plot().axes] == [
-        "output 1 (mg/L)", "output 2 (%)"]  # fmt: skip
+        "output 0 (mg/L)", "output 1 (%)"]  # fmt: skip
     given = smcpn.Record(y=record.y, dt=1.0, y_unit=["mg/L", "%"])
     assert (given.y_unit, given.unit_of(1)) == (record.y_unit, "%")
     assert smcpn.Record(y=record.y, dt=1.0, y_unit="m").unit_of(1) == "m"

@@ -10,7 +10,13 @@ from scipy.integrate import solve_ivp
 import smcpn
 from smcpn import EKF0, EKF1, RK4, Problem, Record
 from smcpn.likelihood.expected import predictions
-from smcpn.likelihood.steps import first_solver, local_errors, pilot_steps
+from smcpn.likelihood.steps import (
+    LEFT_OUT,
+    first_solver,
+    local_errors,
+    pilot_steps,
+    spanning_solver,
+)
 from tests.models import van_der_pol
 from tests.reference.solver import Reference
 
@@ -100,6 +106,18 @@ def test_a_median_that_diverges_leaves_the_guess_to_the_pilot_set():
     values = wide.prior.natural(wide.prior.sample(np.random.default_rng(0), 1001)[:64])
     assert chosen.steps == pilot_steps(wide, EKF0(), values)
     assert chosen.steps != 1
+
+
+def test_steps_that_span_the_prior_are_the_fewest_that_help(slow):
+    spread = problem(relaxation, {"rate": stats.lognorm(2.5, scale=2.0)})
+    first = first_solver(spread, RK4())
+    spanning, failed = spanning_solver(spread, first, None, 64, 1.0)
+    assert spanning.steps > first.steps
+    assert failed <= LEFT_OUT
+    assert spanning_solver(spread, first, None, 1, 1.0)[0] == first
+    # By these the solution is no number, however many the steps.
+    endless = problem(growth, {"a": stats.uniform(1e4, 1e4)})
+    assert spanning_solver(endless, RK4(2), None, 64, 1.0) == (RK4(2), 1.0)
 
 
 @pytest.mark.parametrize("solver", [EKF0(), RK4()])

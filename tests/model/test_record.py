@@ -159,6 +159,6 @@ def test_records_of_one_name_are_told_apart():
     other = Record(y=np.zeros(4), dt=1.0, name="other")
     assert list(by_name([record, other])) == ["rig", "other"]
     assert list(trained_on([record[:2], record[2:]])) == [
+        "rig, record 0 (trained on)",
         "rig, record 1 (trained on)",
-        "rig, record 2 (trained on)",
     ]

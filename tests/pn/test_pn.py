@@ -90,7 +90,7 @@ def test_shared_gains_against_the_plain_recursion(order):
     np.testing.assert_allclose(shared.gain, gains[:n], rtol=1e-10)
     np.testing.assert_allclose(gains[n:] - shared.gain[-1], 0.0, atol=1e-12)
     np.testing.assert_allclose(shared.innovation, innovations[:n], rtol=1e-10)
-    np.testing.assert_allclose(shared.variance, variances, rtol=1e-9)
+    np.testing.assert_allclose(shared.variance_after(np.arange(1, 601)), variances, rtol=1e-9)
     np.testing.assert_allclose(shared.gain[:, 1], 1.0, rtol=1e-12)
 
 

@@ -18,7 +18,6 @@ from scipy import stats
 
 import smcpn
 from smcpn.report.page import svg_text
-from smcpn.report.sampler import run_caption
 from smcpn.report.style import (
     DARK,
     LIGHT,
@@ -124,8 +123,8 @@ def test_a_run_without_a_path_shows_its_weights_and_moves(posterior):
     assert held[0] == alone.weights.max()
     assert held[-1] == pytest.approx(1.0)
     assert list(moves.get_lines()[0].get_xdata()) == [r.exponent for r in made]
-    assert "method='ibis' shows it after every sample" in run_caption(alone)
-    assert "through the record" in run_caption(posterior)
+    assert "method='ibis' shows it after every sample" in alone.run_caption
+    assert "through the record" in posterior.run_caption
 
 
 def test_a_prediction_shows_curves_band_error_and_zoom(posterior):

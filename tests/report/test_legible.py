@@ -14,7 +14,7 @@ from matplotlib.text import Text
 import smcpn
 from smcpn.report.residuals import frequency_figure
 from smcpn.report.style import narrow_column
-from smcpn.report.trajectories import outputs_figure, simulation_figure
+from smcpn.simulation.particles import Simulation
 from smcpn.validation.frequency import FrequencyResponse
 
 DATA = Path(__file__).parent.parent / "data"
@@ -92,15 +92,17 @@ def test_curves_of_any_size(size, mean, narrow):
     wave = np.sin(0.02 * np.arange(400))[:, None] * [1.0, -3.0]
     y = mean + size * (wave + 0.01 * np.random.default_rng(0).normal(size=wave.shape))
     record = smcpn.Record(y=y, dt=0.01, y_unit="Pa, mg/L", name="a record of some length of name")
-    upper, names = mean + size * (wave + 0.02), ["pressure", "p"]
-    learned = [(0, 150)]
+    shape = y.shape
+    simulation = Simulation(
+        record, mean + size * wave, np.full(shape, size / 100), *[np.zeros(shape)] * 4,
+        rmse=np.zeros((1, 2)), rmse_of_mean=np.full(2, 1e-3), fit=np.full(2, 99.0),
+        coverage=np.full(2, 0.95), weights=np.ones(1), steps=1, outputs=("pressure", "p"),
+        learned=((0, 150),),
+    )  # fmt: skip
     with narrow_column() if narrow else nullcontext():
-        one = simulation_figure(
-            record, 0, (mean + size * wave)[:, 0], upper[:, 0], (99.0, 1e-3, 0.95),
-            name="pressure", learned=learned,
-        )  # fmt: skip
+        one = simulation.plot(0)
         check(one)
-        check(outputs_figure(record, names, mean + size * wave, upper, np.full(2, 99.0)))
+        check(simulation.plot())
     whole = one.axes[0]
     assert whole.get_ylabel() == "pressure (Pa)"
     assert "learned from (the rest is predicted)" in whole.get_legend_handles_labels()[1]

@@ -44,7 +44,8 @@ def test_draws_measure_what_quadrature_does(heavy):
     q = (1.0 - PRIOR_SHARE) * 0.5 * about + PRIOR_SHARE * PRIOR.pdf(grid)
     share = 1.0 / float((p**2 / q).sum() * step)
     assert sd > 3 * scale
-    found = [gaussian_check(heavy, seed) for seed in range(30)]
+    of = heavy.maximum.function, heavy.as_mode(), heavy.modes, heavy.gaussian_moments
+    found = [gaussian_check(*of, seed) for seed in range(30)]
     shares = np.array([one.ess / one.draws for one in found])
     sds = np.array([one.sd["start"] for one in found])
     for value, exact in ((shares, share), (sds, sd)):
@@ -102,7 +103,7 @@ def test_few_effective_draws_tell_no_spread():
 
 
 def test_without_a_gaussian_there_is_no_check(heavy):
-    assert gaussian_check(replace(heavy, reason="no")) is None
+    assert replace(heavy, reason="no").check is None
 
 
 def at_a_boundary(prior) -> smcpn.Problem:

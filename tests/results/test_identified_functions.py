@@ -8,7 +8,6 @@ from scipy import stats
 
 import smcpn
 from smcpn.errors import InputError
-from smcpn.report.html import write_report
 from smcpn.results import functions
 from smcpn.results.maximum import StartResult
 from smcpn.simulation import visited
@@ -183,7 +182,7 @@ def test_figure_says_where_the_records_end(posterior):
 
 def test_report_has_a_section_for_each_function(posterior, tmp_path):
     run = posterior.simulate(record(41))
-    path = write_report(posterior, tmp_path / "out.html", {"longer": run}, None, published={})
+    path = posterior.report(tmp_path / "out.html", {"longer": run})
     text = path.read_text(encoding="utf-8")
     assert "<h2>Functions</h2>" in text
     assert "force(x) visited x from 0.247 to 1" in text

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from smcpn.errors import InputError
-from smcpn.results.robust import Robust
+from smcpn.results.posterior import Robust
 from tests.models import oscillator_posterior
 
 

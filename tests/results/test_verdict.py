@@ -250,7 +250,31 @@ def test_tests_that_the_band_misses_are_looked_at():
     bad = with_tests(usable, {"test": fine, "cold": missed})
     assert bad.level == "look again"
     assert "on cold fit 38 %, 87 % inside the 95 % band" in str(bad)
-    assert bad.reasons[0].startswith("the band holds less of cold than it says")
+    assert bad.reasons[0].startswith("the 95 % band holds less than it says of cold")
+
+
+def test_of_many_tests_the_worst_are_named():
+    usable = Verdict("usable", (), (90.0,), (1.0,))
+    tests = {
+        f"run {k}": Score(1.0, 1.0, 1.0, 1.0, "K", 90.0 - 5 * k, 0.95 - 0.05 * k, 200, 100, 0.0)
+        for k in range(7)
+    }
+    found = with_tests(usable, tests)
+    assert found.tests == (
+        "on 7 tests fit 60 to 90 %, worst run 6 (60 %), run 5 (65 %), run 4 (70 %)",
+    )
+    assert found.reasons[0].startswith(
+        "the 95 % band holds less than it says of 5 of 7 tests, "
+        "worst run 6 (65 %), run 5 (70 %), run 4 (75 %): the model"
+    )
+
+
+def test_reduced_chi2_is_printed_where_the_noise_is_known():
+    white = whiteness([WHITE], [np.empty((400, 0))])
+    assert judge([white], [True], fit=[90.0]).head == "usable, fit 90 %"
+    mixed = judge([white, white], [False, True])
+    assert mixed.reduced_chi2[1] is None
+    assert mixed.head == f"usable, reduced chi^2 {white.reduced_chi2:.3g}, noise learned"
 
 
 def test_ten_samples_of_which_eight_are_inside_tell_nothing_against_a_band():

@@ -8,7 +8,7 @@ import pytest
 import smcpn
 import smcpn.sindy as ps
 from smcpn.errors import InputError
-from smcpn.sindy.translation import translated
+from smcpn.sindy.feature_library import translated
 
 X = np.random.default_rng(1).uniform(0.5, 2.0, size=(7, 3))
 FUNCTIONS = [np.exp, lambda x: x**2, lambda x, y: x * np.sin(y)]

@@ -235,7 +235,7 @@ def test_verdict_weighs_all_outputs():
     assert str(judge([good], [False])) == "usable, reduced chi^2 1"
     verdict = judge([good, large], [False, False])
     assert verdict.level == "look again"
-    assert "the noise of output 2" in str(verdict)
+    assert "the noise of output 1" in str(verdict)
     assert judge([large], [True]).level == "usable"
     assert judge([good, bad], [True, True]).level == "wrong"
     assert judge([good], [False], ["steps=1 shifts k"]).level == "look again"

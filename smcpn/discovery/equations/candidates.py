@@ -10,12 +10,12 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.discovery.equations.library import MOST_TERMS, Library, Variables
-from smcpn.discovery.equations.term import Term
-from smcpn.errors import InputError, nearest, shown
+from smcpn.discovery.equations.term import Term, Variables
+from smcpn.errors import InputError, shown
 from smcpn.model.expression import ExpressionTable
-from smcpn.model.ode import TIME
 
+MOST_TERMS = 5000
+"""Of one library: a search over so many takes hours."""
 N_POINTS = 48
 """Random points at which terms are compared."""
 SAME = 1e-9
@@ -52,25 +52,23 @@ class Candidates:
 
     @classmethod
     def of(
-        cls,
-        library: Library | Mapping[str, Library],
-        states: Sequence[str],
-        inputs: Sequence[str] = (),
+        cls, terms: Mapping[tuple[int, ...], Sequence[Term]], variables: Variables
     ) -> Candidates:
-        """Apply a library to states and inputs, or one of its own to the equation of each state.
+        """Return the terms of equations, by the numbers of the states that they are of.
+
+        A term that is a multiple of a monomial, or of a term before it, is left out.
 
         Raises
         ------
         InputError
-            As `Library.candidates`, and if there is a library for what is no state.
+            If there are none or more than `MOST_TERMS`, one is zero or not finite everywhere, or
+            two different functions have one name.
         """
-        variables = _variables(states, inputs)
-        each = _library_of_each(library, variables)
         found = {
-            equation: [term.ordered(variables.timed) for term in one.resolved(variables)]
-            for equation, one in each.items()
+            equations: [one.ordered(variables.timed) for one in own]
+            for equations, own in terms.items()
         }
-        every = [term for terms in found.values() for term in terms]
+        every = [term for own in found.values() for term in own]
         distinct = list(dict.fromkeys(every))
         if not 0 < len(distinct) <= MOST_TERMS:
             raise InputError(
@@ -82,8 +80,8 @@ class Candidates:
         kept, stands_for = _first_multiples(function, distinct)
         number = {term: k for k, term in enumerate(distinct)}
         allowed = np.zeros((len(variables.states), len(kept)), dtype=bool)
-        for equations, terms in found.items():
-            for term in terms:
+        for equations, own in found.items():
+            for term in own:
                 allowed[list(equations), stands_for[number[term]]] = True
         distinct = [distinct[k] for k in kept]
         arguments = function.sx_in()
@@ -164,58 +162,6 @@ class Candidates:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state | {"_function": state["_function"].function("terms")})
-
-
-def _variables(states: Sequence[str], inputs: Sequence[str]) -> Variables:
-    for what, names in (("states", states), ("inputs", inputs)):
-        several = isinstance(names, Iterable) and not isinstance(names, str)
-        if not (several and all(isinstance(one, str) for one in names)):
-            raise InputError(
-                f'{what} is {shown(names)}: give a list of names, as ["x", "v"]', argument=what
-            )
-    names = [*states, *inputs]
-    if not states:
-        raise InputError("states is empty: name the states of the system", argument="states")
-    for name in names:
-        if not name.isidentifier() or name == TIME:
-            raise InputError(
-                f"a state or input is called {shown(name)}: give it a name of letters, digits "
-                f"and '_', and not '{TIME}', which is the time",
-                argument="states",
-            )
-        if names.count(name) > 1:
-            raise InputError(
-                f"'{name}' is twice among states and inputs: give each a name of its own",
-                argument="states",
-            )
-    return Variables(tuple(states), tuple(inputs))
-
-
-def _library_of_each(
-    library: Library | Mapping[str, Library], variables: Variables
-) -> dict[tuple[int, ...], Library]:
-    """Libraries by the equations that have their terms."""
-    states = variables.states
-    if isinstance(library, Library):
-        return {tuple(range(len(states))): library}
-    if not isinstance(library, Mapping) or not library:
-        raise InputError(
-            f"library is {shown(library)}: give one, as smcpn.polynomials(degree=3), or one for "
-            'each state whose equation is not known, as {"v": smcpn.polynomials(degree=3)}',
-            argument="library",
-        )
-    for state, one in library.items():
-        if state not in states:
-            raise InputError(
-                f"library names {shown(state)}, which is no state: {nearest(str(state), states)}",
-                argument="library",
-            )
-        if not isinstance(one, Library):
-            raise InputError(
-                f"library['{state}'] is {shown(one)}: give one, as smcpn.polynomials(degree=3)",
-                argument="library",
-            )
-    return {(states.index(state),): one for state, one in library.items()}
 
 
 def _graphs(terms: Iterable[Term], variables: Variables) -> ca.Function:

@@ -8,63 +8,22 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from smcpn.arguments import Count, Positive, checked, whole
-from smcpn.discovery.equations.term import Factor, Term
+from smcpn.discovery.equations.candidates import MOST_TERMS, Candidates
+from smcpn.discovery.equations.term import Factor, Term, Variables
 from smcpn.errors import InputError, listed, nearest, shown
 from smcpn.model.ode import TIME
 from smcpn.model.trace import argument_names, function_name
 
-if TYPE_CHECKING:
-    from smcpn.discovery.equations.candidates import Candidates
-
-MOST_TERMS = 5000
-"""Of one library: a search over so many takes hours."""
 MOST_DEGREE = 20
 SHORT_NAMES = {"absolute": "abs", "arcsin": "asin", "arccos": "acos", "arctan": "atan"}
-
-
-@dataclass(frozen=True)
-class Variables:
-    """Names that terms are functions of: the states, then the inputs."""
-
-    states: tuple[str, ...]
-    inputs: tuple[str, ...] = ()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """States and inputs."""
-        return self.states + self.inputs
-
-    @property
-    def timed(self) -> tuple[str, ...]:
-        """States, inputs and the time."""
-        return (*self.names, TIME)
-
-    def chosen(self, names: Sequence[str] | None) -> tuple[str, ...]:
-        """Return the variables that a library is restricted to; all where it is not.
-
-        Raises
-        ------
-        InputError
-            If a name is none of a variable.
-        """
-        if names is None:
-            return self.names
-        for name in names:
-            if name not in self.timed:
-                raise InputError(
-                    f"library variables name {shown(name)}, which is no state or input "
-                    f"({listed(self.names)}): {nearest(name, self.timed)}",
-                    argument="variables",
-                )
-        return tuple(dict.fromkeys(names))
 
 
 @checked
@@ -102,10 +61,7 @@ class Library:
             If names are given twice, a function cannot be traced, or there are more than
             `MOST_TERMS` terms.
         """
-        # `Candidates` imports this module for its own constructor.
-        from smcpn.discovery.equations.candidates import Candidates
-
-        return Candidates.of(self, states, inputs)
+        return candidates_of(self, states, inputs)
 
 
 @dataclass(frozen=True)
@@ -385,3 +341,71 @@ def _check_number(number: int) -> None:
             "restrict its variables",
             argument="library",
         )
+
+
+def candidates_of(
+    library: Library | Mapping[str, Library], states: Sequence[str], inputs: Sequence[str] = ()
+) -> Candidates:
+    """Apply a library to states and inputs, or one of its own to the equation of each state.
+
+    Raises
+    ------
+    InputError
+        As `Library.candidates`, and if there is a library for what is no state.
+    """
+    variables = _variables(states, inputs)
+    each = _library_of_each(library, variables)
+    terms = {equations: one.resolved(variables) for equations, one in each.items()}
+    return Candidates.of(terms, variables)
+
+
+def _variables(states: Sequence[str], inputs: Sequence[str]) -> Variables:
+    for what, names in (("states", states), ("inputs", inputs)):
+        several = isinstance(names, Iterable) and not isinstance(names, str)
+        if not (several and all(isinstance(one, str) for one in names)):
+            raise InputError(
+                f'{what} is {shown(names)}: give a list of names, as ["x", "v"]', argument=what
+            )
+    names = [*states, *inputs]
+    if not states:
+        raise InputError("states is empty: name the states of the system", argument="states")
+    for name in names:
+        if not name.isidentifier() or name == TIME:
+            raise InputError(
+                f"a state or input is called {shown(name)}: give it a name of letters, digits "
+                f"and '_', and not '{TIME}', which is the time",
+                argument="states",
+            )
+        if names.count(name) > 1:
+            raise InputError(
+                f"'{name}' is twice among states and inputs: give each a name of its own",
+                argument="states",
+            )
+    return Variables(tuple(states), tuple(inputs))
+
+
+def _library_of_each(
+    library: Library | Mapping[str, Library], variables: Variables
+) -> dict[tuple[int, ...], Library]:
+    """Libraries by the equations that have their terms."""
+    states = variables.states
+    if isinstance(library, Library):
+        return {tuple(range(len(states))): library}
+    if not isinstance(library, Mapping) or not library:
+        raise InputError(
+            f"library is {shown(library)}: give one, as smcpn.polynomials(degree=3), or one for "
+            'each state whose equation is not known, as {"v": smcpn.polynomials(degree=3)}',
+            argument="library",
+        )
+    for state, one in library.items():
+        if state not in states:
+            raise InputError(
+                f"library names {shown(state)}, which is no state: {nearest(str(state), states)}",
+                argument="library",
+            )
+        if not isinstance(one, Library):
+            raise InputError(
+                f"library['{state}'] is {shown(one)}: give one, as smcpn.polynomials(degree=3)",
+                argument="library",
+            )
+    return {(states.index(state),): one for state, one in library.items()}

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from smcpn.discovery.equations.candidates import Candidates
 from smcpn.discovery.equations.constraints import Freedom
 from smcpn.discovery.equations.known import Known, KnownPart
-from smcpn.discovery.equations.library import Library
+from smcpn.discovery.equations.library import Library, candidates_of
 from smcpn.errors import InputError, nearest, shown
 from smcpn.model.ode import ODE, TIME, derivative_states
 
@@ -77,7 +77,7 @@ class CandidateSystem:
             inputs = known.inputs if inputs is None else inputs
         if states is None:
             raise InputError("states is missing: name the states of the system", argument="states")
-        candidates = Candidates.of(library, states, inputs or ())
+        candidates = candidates_of(library, states, inputs or ())
         part = KnownPart.of(known, candidates.states, candidates.inputs)
         if isinstance(library, Mapping):
             _check_each_described(candidates, part, partial=isinstance(known, ODE))

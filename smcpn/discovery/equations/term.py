@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import casadi as ca
 
-from smcpn.errors import InputError
+from smcpn.errors import InputError, listed, nearest, shown
+from smcpn.model.ode import TIME
 from smcpn.model.trace import function_name, trace
 
 
@@ -100,3 +101,40 @@ class Term:
             return variables.index(factor.name) if known else len(variables), factor.name
 
         return Term(tuple(sorted(self.powers, key=place)))
+
+
+@dataclass(frozen=True)
+class Variables:
+    """Names that terms are functions of: the states, then the inputs."""
+
+    states: tuple[str, ...]
+    inputs: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """States and inputs."""
+        return self.states + self.inputs
+
+    @property
+    def timed(self) -> tuple[str, ...]:
+        """States, inputs and the time."""
+        return (*self.names, TIME)
+
+    def chosen(self, names: Sequence[str] | None) -> tuple[str, ...]:
+        """Return the variables that a library is restricted to; all where it is not.
+
+        Raises
+        ------
+        InputError
+            If a name is none of a variable.
+        """
+        if names is None:
+            return self.names
+        for name in names:
+            if name not in self.timed:
+                raise InputError(
+                    f"library variables name {shown(name)}, which is no state or input "
+                    f"({listed(self.names)}): {nearest(name, self.timed)}",
+                    argument="variables",
+                )
+        return tuple(dict.fromkeys(names))

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from smcpn.discovery.results.weighted_models import WeightedModels
 from smcpn.errors import InputError, listed, nearest, real_number, shown
 from smcpn.model.problem import Problem, check_record
 from smcpn.model.record import Record
 from smcpn.simulation.initialisation import WINDOW_STEPS, fitted_initial_states
 from smcpn.simulation.particles import Simulation, simulate_particles
 from smcpn.simulation.simulator import Simulator
-
-if TYPE_CHECKING:
-    from smcpn.discovery.results.discovery import Discovery
 
 Array = NDArray[np.float64]
 
@@ -34,7 +32,7 @@ LEFT = 10.0
 
 
 def forecast(
-    found: Discovery,
+    found: WeightedModels,
     record: Record,
     draws: int,
     initial: Mapping[str, float] | Sequence[float] | None,
@@ -71,7 +69,7 @@ def forecast(
     return replace(result, diverged=left_out + (1.0 - left_out) * result.diverged)
 
 
-def _problem(found: Discovery, record: Record, draws: int, seed: int) -> tuple[Problem, Array]:
+def _problem(found: WeightedModels, record: Record, draws: int, seed: int) -> tuple[Problem, Array]:
     """Make the problem of the terms that draws have, with their values (1 + draws, k).
 
     The first are those of the most probable model.
@@ -95,7 +93,7 @@ def _problem(found: Discovery, record: Record, draws: int, seed: int) -> tuple[P
     return problem, values[:, support]
 
 
-def _own_states(found: Discovery, record: Record, draws: int, seed: int) -> Array | None:
+def _own_states(found: WeightedModels, record: Record, draws: int, seed: int) -> Array | None:
     """States (1 + draws, n) with which a record learned from begins, where they were drawn."""
     number = next((k for k, one in enumerate(found.records) if one is record), None)
     if number is None or found.posterior is None:
@@ -109,7 +107,7 @@ def _observed(row: Array, states: Sequence[str]) -> str:
     return states[int(np.argmax(row))]
 
 
-def _guess(found: Discovery, record: Record) -> dict[str, float]:
+def _guess(found: WeightedModels, record: Record) -> dict[str, float]:
     """State from which that at the first sample is looked for."""
     own = [k for k, one in enumerate(found.records) if one is record]
     state = found.models[0].initial[own[0]] if own else np.median(found.path, axis=0)
@@ -165,7 +163,9 @@ def _window(record: Record, problem: Problem, given: int | None) -> int:
     return size
 
 
-def _fitted(found: Discovery, problem: Problem, window: Record, values: Array, seed: int) -> Array:
+def _fitted(
+    found: WeightedModels, problem: Problem, window: Record, values: Array, seed: int
+) -> Array:
     """Initial state (N, n) of each parameter vector, with what the noise leaves unknown of it.
 
     Each but the first is fitted to the samples with other noise added: under a flat prior, and as
@@ -199,7 +199,7 @@ def _steps(problem: Problem, record: Record, values: Array, start: Array) -> int
 
 
 def _staying(
-    found: Discovery, record: Record, simulator: Simulator, values: Array
+    found: WeightedModels, record: Record, simulator: Simulator, values: Array
 ) -> NDArray[np.bool_]:
     """True where a draw stays in the range of the data."""
     y = np.concatenate([one.y for one in (*found.records, record) if one.n_outputs])

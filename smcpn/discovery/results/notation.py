@@ -8,6 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
 DIGITS = 15
 """Most significant digits of a value: a float has no more."""
 SHORT = 6
@@ -141,3 +146,16 @@ def equation_text(
         break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
     return "\n".join(lines).replace("\0", " ")
+
+
+def output_names(observe: Array, states: Sequence[str]) -> tuple[str, ...]:
+    """Return what each row of ``observe @ x`` is: ``"x"``, ``"x + 2 y"``."""
+    names = []
+    for row in observe:
+        parts = [
+            f"{'-' if weight < 0 else '+'} {'' if abs(weight) == 1 else f'{abs(weight):g} '}{state}"
+            for weight, state in zip(row, states, strict=True)
+            if weight
+        ]
+        names.append(" ".join(parts).removeprefix("+ "))
+    return tuple(names)

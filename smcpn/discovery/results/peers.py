@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -15,12 +15,10 @@ from smcpn.columns import align
 from smcpn.discovery.equations.constraints import coefficient_name
 from smcpn.discovery.results.notation import as_probability, with_uncertainty
 from smcpn.discovery.results.printed import LEAST_INCLUSION
+from smcpn.discovery.results.weighted_models import WeightedModels
 from smcpn.errors import InputError, listed
 from smcpn.model.ode import TIME
 from smcpn.model.record import Record
-
-if TYPE_CHECKING:
-    from smcpn.discovery.results.discovery import Discovery
 
 Array = NDArray[np.float64]
 
@@ -53,7 +51,7 @@ class PeerTable:
         return align([["", "smcpn", *self.others], *body], left=(0,))
 
 
-def pysindy_table(found: Discovery) -> PeerTable:
+def pysindy_table(found: WeightedModels) -> PeerTable:
     """Compare with the optimizers of pysindy.
 
     Each equation is regressed on the terms it may have, less what is known of it; a constraint
@@ -88,11 +86,11 @@ def pysindy_table(found: Discovery) -> PeerTable:
     return _table(found, {name: _fitted(found, *how) for name, how in methods.items()})
 
 
-PEERS: dict[str, Callable[[Discovery], PeerTable]] = {"pysindy": pysindy_table}
+PEERS: dict[str, Callable[[WeightedModels], PeerTable]] = {"pysindy": pysindy_table}
 """Packages to compare with."""
 
 
-def _fitted(found: Discovery, differentiation: Any, optimizer: Callable[[], Any]) -> Array:
+def _fitted(found: WeightedModels, differentiation: Any, optimizer: Callable[[], Any]) -> Array:
     """Coefficients (n, p) by regression of slopes."""
     candidates = found.system.candidates
     parts = [_regression(found, *piece, differentiation) for piece in _pieces(found)]
@@ -113,7 +111,7 @@ def _fitted(found: Discovery, differentiation: Any, optimizer: Callable[[], Any]
     return result
 
 
-def _pieces(found: Discovery) -> Iterator[tuple[Array, Array, Array]]:
+def _pieces(found: WeightedModels) -> Iterator[tuple[Array, Array, Array]]:
     """Times, inputs and states of all samples in a row of which none is missing."""
     inverse = np.linalg.pinv(found.observe)
     some = False
@@ -138,7 +136,7 @@ def _complete(record: Record) -> Iterator[tuple[int, int]]:
 
 
 def _regression(
-    found: Discovery, t: Array, u: Array, x: Array, differentiation: Any
+    found: WeightedModels, t: Array, u: Array, x: Array, differentiation: Any
 ) -> tuple[Array, Array]:
     """Terms (T, p), and slopes (T, n) less what is known of them."""
     system = found.system
@@ -152,7 +150,7 @@ def _regression(
     return system.candidates.values(smooth, u, t), slopes - known
 
 
-def _table(found: Discovery, others: Mapping[str, Array]) -> PeerTable:
+def _table(found: WeightedModels, others: Mapping[str, Array]) -> PeerTable:
     candidates, coefficients = found.system.candidates, found.coefficients
     names, own, places = [], [], []
     for i, j in np.argwhere(candidates.allowed).tolist():

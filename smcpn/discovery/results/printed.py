@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import casadi as ca
 import numpy as np
@@ -12,10 +11,9 @@ from numpy.typing import NDArray
 
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.results.notation import WrittenTerm, as_probability, equation_text
+from smcpn.discovery.results.weighted_models import WeightedModels
 from smcpn.model.ode import TIME
-
-if TYPE_CHECKING:
-    from smcpn.discovery.results.discovery import Discovery
+from smcpn.validation.verdict import Verdict
 
 Array = NDArray[np.float64]
 
@@ -30,7 +28,7 @@ LONGEST_KNOWN = 60
 WIDTH = 100
 
 
-def summary(found: Discovery) -> str:
+def summary(found: WeightedModels, verdict: Verdict) -> str:
     """Return the text that ``print`` shows."""
     lines = [*equation_lines(found), ""]
     noise = [f"{name} {sd:.3g}" for name, sd in zip(found.outputs, found.noise, strict=True)]
@@ -40,11 +38,11 @@ def summary(found: Discovery) -> str:
     if posterior is not None:
         lines.append(_entry("prior", _shrinkage(posterior.shrinkage)))
         evidence = f"log {posterior.log_evidence:.2f} +- {posterior.log_evidence_se:.2g}"
-        return "\n".join([*lines, _entry("evidence", evidence), *doubts, *found.verdict.lines])
+        return "\n".join([*lines, _entry("evidence", evidence), *doubts, *verdict.lines])
     best, count = found.models[0].probability, len(found.models)
     which = "one found" if count == 1 else f"{count} found, the best with probability "
     lines.append(_entry("models", which + ("" if count == 1 else as_probability(best))))
-    return "\n".join([*lines, *doubts, "", str(found.models), "", *found.verdict.lines])
+    return "\n".join([*lines, *doubts, "", str(found.models), "", *verdict.lines])
 
 
 def _shrinkage(shares: Array) -> str:
@@ -62,12 +60,12 @@ def _entry(name: str, text: str) -> str:
                          subsequent_indent=" " * indent, break_long_words=False)  # fmt: skip
 
 
-def equation_lines(found: Discovery) -> list[str]:
+def equation_lines(found: WeightedModels) -> list[str]:
     """Write the equations, and say what they leave out."""
     return [*averaged_equations(found), *_left_out(found)]
 
 
-def _left_out(found: Discovery) -> list[str]:
+def _left_out(found: WeightedModels) -> list[str]:
     """Say how many terms the printed equations lack."""
     every = averaged_terms(found)
     shown = [printed_terms(one, LEAST[found.measure]) for one in every]
@@ -81,13 +79,13 @@ def _left_out(found: Discovery) -> list[str]:
     return [f"({count} other term{'s' if count > 1 else ''}, {found.measure} {bound})"]
 
 
-def averaged_equations(found: Discovery) -> list[str]:
+def averaged_equations(found: WeightedModels) -> list[str]:
     """Write the equations with coefficients averaged over all models, and probabilities."""
     least = LEAST[found.measure]
     return _equations(found.system, [printed_terms(one, least) for one in averaged_terms(found)])
 
 
-def equations_of_model(found: Discovery, rank: int) -> list[str]:
+def equations_of_model(found: WeightedModels, rank: int) -> list[str]:
     """Write the equations of one model."""
     system, model = found.system, found.models[rank]
     free, covariance = np.zeros(len(model.support)), np.zeros((len(model.support),) * 2)
@@ -99,7 +97,7 @@ def equations_of_model(found: Discovery, rank: int) -> list[str]:
     )
 
 
-def averaged_terms(found: Discovery) -> list[list[WrittenTerm]]:
+def averaged_terms(found: WeightedModels) -> list[list[WrittenTerm]]:
     """All terms that each equation may have, those the most probable first."""
     system = found.system
     mean, sd = _of_all(system, *found.moments)
@@ -190,16 +188,3 @@ def _is_in_brackets(text: str) -> bool:
         if depth == 0:
             return text[0] == "(" and place == len(text) - 1
     return False
-
-
-def output_names(observe: Array, states: Sequence[str]) -> tuple[str, ...]:
-    """Return what each row of ``observe @ x`` is: ``"x"``, ``"x + 2 y"``."""
-    names = []
-    for row in observe:
-        parts = [
-            f"{'-' if weight < 0 else '+'} {'' if abs(weight) == 1 else f'{abs(weight):g} '}{state}"
-            for weight, state in zip(row, states, strict=True)
-            if weight
-        ]
-        names.append(" ".join(parts).removeprefix("+ "))
-    return tuple(names)

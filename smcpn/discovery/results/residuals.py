@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.discovery.results.weighted_models import WeightedModels
 from smcpn.discovery.search.adequacy import LackOfFit
+from smcpn.discovery.search.omitted import OmittedFunction
 from smcpn.errors import listed
 from smcpn.estimate.smoothed_outputs import LEAST_NOISE
 from smcpn.validation.innovations import whiteness
 from smcpn.validation.verdict import WARNED, Verdict, judge
-
-if TYPE_CHECKING:
-    from smcpn.discovery.results.discovery import Discovery
 
 Array = NDArray[np.float64]
 
@@ -26,13 +24,17 @@ NOISE_FREE = 2.0 * LEAST_NOISE
 AMBIGUOUS = 0.5
 LACKING = 0.02
 """Probability of as much as the data ask for with right equations, below which it is said."""
+BELIEVED = 0.5
+"""Probability of a library that holds the truth below which a function that it omits is named."""
+MOST_LOG_ODDS = np.log(1e6)
+"""Of a function, that are printed: no approximation holds so far."""
 LEAST_SIGNAL = 50.0
 """Sum of squares of the path about its mean, in units of the noise, of an output that moves."""
 _FUNCTIONS = {"time": "slow functions of time", "states": "other functions of the states",
               "signs": "jumps where a state changes its sign"}  # fmt: skip
 
 
-def verdict_of(found: Discovery) -> Verdict:
+def verdict_of(found: WeightedModels) -> Verdict:
     """Judge what the most probable model leaves of the data, and whether there are warnings."""
     errors = [
         record.y - path @ found.observe.T
@@ -52,12 +54,12 @@ def verdict_of(found: Discovery) -> Verdict:
     return replace(judged, fit=tuple(fit.tolist()), reduced_chi2=())
 
 
-def correlation(found: Discovery) -> Array:
+def correlation(found: WeightedModels) -> Array:
     """Correlation (q,) of successive residuals about the fitted path, over all records."""
     return _correlation(found)[0]
 
 
-def _correlation(found: Discovery) -> tuple[Array, NDArray[np.int64]]:
+def _correlation(found: WeightedModels) -> tuple[Array, NDArray[np.int64]]:
     """Correlation and number of pairs, (q,) each."""
     products, squares = np.zeros((2, len(found.observe)))
     pairs = np.zeros(len(found.observe), dtype=np.int64)
@@ -70,7 +72,7 @@ def _correlation(found: Discovery) -> tuple[Array, NDArray[np.int64]]:
     return np.where(squares > 0, products / np.where(squares > 0, squares, 1.0), 0.0), pairs
 
 
-def lacking(found: Discovery, lack: LackOfFit | None) -> list[str]:
+def lacking(found: WeightedModels, lack: LackOfFit | None) -> list[str]:
     """Say that the data ask for more than the equations, if they do."""
     if lack is None or lack.p >= LACKING:
         return []
@@ -81,7 +83,21 @@ def lacking(found: Discovery, lack: LackOfFit | None) -> list[str]:
     ]
 
 
-def _still(found: Discovery) -> list[str]:
+def omitting(found: WeightedModels, omitted: OmittedFunction | None) -> list[str]:
+    """Say which function the library does not have, if the data are for one."""
+    if omitted is None or omitted.adequacy >= BELIEVED:
+        return []
+    states = found.system.candidates.states
+    equations = "equation" if len(omitted.equations) == 1 else "equations"
+    odds = float(f"{np.exp(min(omitted.log_odds, MOST_LOG_ODDS)):.2g}")
+    return [
+        f"{omitted.function.text(states)} in the {equations} of "
+        f"{listed(states[k] for k in omitted.equations)} is more probable than terms of the "
+        f"library alone (odds {odds:,.0f} to 1): add it, or a function like it, to the library"
+    ]
+
+
+def _still(found: WeightedModels) -> list[str]:
     """Say which outputs, or combinations of them, do not move by more than their noise."""
     outputs = found.path @ found.observe.T
     spread = np.nanstd(np.concatenate([record.y for record in found.records]), axis=0)
@@ -107,7 +123,7 @@ def _still(found: Discovery) -> list[str]:
     return []
 
 
-def remarks(found: Discovery) -> list[str]:
+def remarks(found: WeightedModels) -> list[str]:
     """Say what is doubtful, one sentence each."""
     said = _still(found)
     values, pairs = _correlation(found)

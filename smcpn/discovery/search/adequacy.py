@@ -65,7 +65,7 @@ class LackOfFit(NamedTuple):
 
     @property
     def adequacy(self) -> float:
-        """Probability that the library holds the truth, at most, where before the data it was .9.
+        """Probability that the library holds the truth, at most.
 
         Of a p-value below 1/e no alternative has a larger Bayes factor than 1 / (-e p log p)
         (Sellke, Bayarri, Berger 2001, The American Statistician 55, 62-71).
@@ -73,8 +73,15 @@ class LackOfFit(NamedTuple):
         if self.p >= np.exp(-1.0):
             return 1.0
         p = max(self.p, LEAST_P)
-        factor = -np.e * p * np.log(p)
-        return float(factor / (factor + LACKING * (1.0 - factor)))
+        return adequacy(LACKING / (-np.e * p * np.log(p)))
+
+
+def adequacy(odds: float) -> float:
+    """Probability that the library holds the truth, from the odds after the data that it does not.
+
+    It is 1 where they are no larger than before the data: nothing is then said against the library.
+    """
+    return 1.0 / (1.0 + max(odds - LACKING, 0.0))
 
 
 def lack_of_fit(steps: GaussNewton, point: Point) -> LackOfFit | None:

@@ -12,7 +12,7 @@ from scipy.linalg import solve_triangular
 from smcpn.discovery.search.paths import LibraryPaths
 from smcpn.discovery.search.regression import BetaBinomial, SpikeAndSlab, Support
 from smcpn.discovery.search.selection import best_support
-from smcpn.estimate.lifted.smoothing import smoothed
+from smcpn.estimate.lifted.smoothing import Linear, smoothed
 from smcpn.estimate.smoothed_outputs import Start
 
 Array = NDArray[np.float64]
@@ -132,6 +132,11 @@ class GaussNewton:
         return 1.0 / np.sqrt(np.sum(self._basis**2, axis=0))
 
     @property
+    def speed(self) -> Array:
+        """Root mean square of the rate of each state, (n,), as the data are smoothed."""
+        return sizes(self._start.rate)
+
+    @property
     def least(self) -> float:
         """Mean square of whitened residuals of an output, at least, the largest of all."""
         return float(np.max(self._least / self.variances))
@@ -154,8 +159,11 @@ class GaussNewton:
         numpy.linalg.LinAlgError, ValueError
             If the path is not determined, or not finite.
         """
-        error = self._error(point, share)
         linear = self.paths.linear(point.path, point.theta, self.variances)
+        return self._regression(linear, point, self._error(point, share))
+
+    def _regression(self, linear: Linear, point: Point, error: Array) -> Linearised:
+        """Smooth a linear model, with a model error (T, n)."""
         by = (linear.b.reshape(point.path.size, len(self._basis)) @ self._to_theta).reshape(
             linear.b.shape
         )
@@ -207,13 +215,34 @@ class GaussNewton:
         columns = np.flatnonzero(point.support)
         paths = self.paths.restricted(columns)
         linear = paths.linear(point.path, point.theta[columns], self.variances)
-        lasting = np.diff(paths.times, prepend=paths.times[:1])
-        lasting[paths.begins] = 0.0
-        before = np.concatenate([added[:1], added[:-1]])
-        by = 0.5 * lasting[:, None, None] * (linear.a @ before + added)
-        slopes = np.zeros((*linear.slopes.shape[:2], linear.b.shape[2] + by.shape[2]))
-        linear = linear._replace(b=np.concatenate([linear.b, by], axis=2), slopes=slopes)
-        return smoothed(linear, self._error(point, self.share)).residuals
+        return smoothed(_with_rates(linear, paths, added), self._error(point, self.share)).residuals
+
+    def extended(
+        self, point: Point, added: Array, basis: Array, prior: BetaBinomial
+    ) -> SpikeAndSlab:
+        """Regression at a point on all coefficients and on those of rates that are added.
+
+        Parameters
+        ----------
+        point : Point
+        added : ndarray, (T, n, e)
+        basis : ndarray, (d + e, d + e)
+            Triangular, as that of the coefficients.
+        prior : BetaBinomial
+            Of supports of d + e columns.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError, ValueError
+            If the path is not determined, or not finite.
+        """
+        linear = self.paths.linear(point.path, point.theta, self.variances)
+        more, result = np.zeros(added.shape[2], dtype=np.int64), copy(self)
+        result.signs, result.prior = np.append(self.signs, more), prior
+        result._set_basis(basis)
+        point = Point(point.path, np.append(point.theta, more), np.append(point.support, more > 0))
+        linear = _with_rates(linear, self.paths, added)
+        return result._regression(linear, point, self._error(point, self.share)).regression
 
     def evidence(self, linear: Linearised) -> float:
         """Log evidence of the best support on the linear model near that of its point."""
@@ -281,6 +310,12 @@ class GaussNewton:
         return found + 0.5 * float(counts @ np.log(common / mean))
 
 
+def sizes(values: Array) -> Array:
+    """Root mean square of columns, one where that is zero."""
+    size = np.sqrt(np.mean(values**2, axis=0))
+    return np.where(size > 0.0, size, 1.0)
+
+
 def orthonormal(columns: Array) -> Array:
     """Return the upper triangular factor R, (d, d), of columns (N, d) = Q R.
 
@@ -294,6 +329,16 @@ def orthonormal(columns: Array) -> Array:
     own = np.diag(factor)
     np.fill_diagonal(factor, np.where(np.abs(own) < least, least, own))
     return factor
+
+
+def _with_rates(linear: Linear, paths: LibraryPaths, added: Array) -> Linear:
+    """Add rates (T, n, e), as trapezoids between samples, with coefficients of their own."""
+    lasting = np.diff(paths.times, prepend=paths.times[:1])
+    lasting[paths.begins] = 0.0
+    before = np.concatenate([added[:1], added[:-1]])
+    by = 0.5 * lasting[:, None, None] * (linear.a @ before + added)
+    slopes = np.zeros((*linear.slopes.shape[:2], linear.b.shape[2] + by.shape[2]))
+    return linear._replace(b=np.concatenate([linear.b, by], axis=2), slopes=slopes)
 
 
 def _correlation_time(values: Array) -> float:

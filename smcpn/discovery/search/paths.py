@@ -87,6 +87,11 @@ class LibraryPaths:
                 outputs = np.log(outputs)
         return np.where(self._present, self._y - outputs, 0.0)
 
+    def columns(self, path: Array) -> tuple[Array, Array]:
+        """Derivatives of the rate by the coefficients, (T, n, d), and its known part, (T, n)."""
+        inputs = np.concatenate([record.u for record in self._records])
+        return self.rate.columns(path, inputs, self.times)
+
     @property
     def times(self) -> Array:
         """Of the samples of all records, (T,)."""

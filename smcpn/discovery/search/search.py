@@ -25,8 +25,9 @@ from scipy.special import softmax
 
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.search.adequacy import LackOfFit, lack_of_fit
-from smcpn.discovery.search.gauss_newton import GaussNewton, Linearised, Point, orthonormal
+from smcpn.discovery.search.gauss_newton import GaussNewton, Linearised, Point, orthonormal, sizes
 from smcpn.discovery.search.linearisation import LibraryRate
+from smcpn.discovery.search.omitted import OmittedFunction, omitted_function
 from smcpn.discovery.search.paths import LibraryPaths
 from smcpn.discovery.search.regression import SLABS, Support
 from smcpn.discovery.search.selection import best_support, most_probable, sampled_inclusion
@@ -138,6 +139,8 @@ class Found:
         Standard deviation of the model error of a sample, as a share of the noise.
     lack : LackOfFit or None
         What the data ask for most beside the best model, where that can be told.
+    omitted : OmittedFunction or None
+        The function that the library does not have and the data are most for, where there is one.
     """
 
     models: tuple[FoundModel, ...]
@@ -147,6 +150,7 @@ class Found:
     slab: Array
     error: float
     lack: LackOfFit | None
+    omitted: OmittedFunction | None
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -283,8 +287,8 @@ class _Problem:
         measured = logarithms(records) if relative else records
         variances = noise_variances(measured) if noise is None else np.square(noise)
         start = first_path(measured, observe, variances, LibraryRate(system).equations(), relative)
-        scale = _sizes(start.path)
-        rate = LibraryRate(system.scaled(scale, _sizes(np.concatenate([r.u for r in records]))))
+        scale = sizes(start.path)
+        rate = LibraryRate(system.scaled(scale, sizes(np.concatenate([r.u for r in records]))))
         scaled = Start(start.path / scale, start.rate / scale, start.deviation / scale)
         groups = np.asarray(system.candidates.degrees)[system.places[:, 1]]
         return cls(
@@ -292,24 +296,13 @@ class _Problem:
             system.freedom.signs, noise is not None, relative, least_variances(measured),
         )  # fmt: skip
 
-    @property
-    def inputs(self) -> tuple[Array, Array]:
-        """Inputs (T, m) and times (T,) of all records."""
-        records = self.records
-        return np.concatenate([r.u for r in records]), np.concatenate([r.t for r in records])
-
-
-def _sizes(values: Array) -> Array:
-    """Root mean square of columns, one where that is zero."""
-    size = np.sqrt(np.mean(values**2, axis=0))
-    return np.where(size > 0.0, size, 1.0)
-
 
 def _begun(problem: _Problem, slabs: tuple[float, ...]) -> tuple[GaussNewton, Point]:
     """Steps, and the point where they begin: the smoothed path, no term, but ridge Jacobians."""
     start, rate, records = problem.start, problem.rate, problem.records
-    columns, fixed = rate.columns(start.path, *problem.inputs)
-    speed, samples = _sizes(start.rate), len(start.path)
+    paths = LibraryPaths(records, rate, problem.observe, start.path, problem.relative)
+    columns, fixed = paths.columns(start.path)
+    speed, samples = sizes(start.rate), len(start.path)
     columns /= speed[:, None] * np.sqrt(samples)
     slopes = (start.rate - fixed) / (speed * np.sqrt(samples))
     # What a term is on average is no reason against it: states may be far from zero.
@@ -318,7 +311,6 @@ def _begun(problem: _Problem, slabs: tuple[float, ...]) -> tuple[GaussNewton, Po
     penalised = np.concatenate([columns, np.diag(np.sqrt(RIDGE) * spread)])
     aims = np.concatenate([slopes.ravel(), np.zeros(len(spread))])
     theta = np.asarray(np.linalg.lstsq(penalised, aims, rcond=None)[0], dtype=float)
-    paths = LibraryPaths(records, rate, problem.observe, start.path, problem.relative)
     steps = GaussNewton(
         paths, start, problem.variances, problem.least, orthonormal(columns), problem.groups, slabs,
         problem.signs, problem.told,
@@ -486,15 +478,16 @@ def _result(problem: _Problem, steps: GaussNewton, counted: _Counted) -> Found:
     return Found(
         models, np.minimum(probabilities @ np.array(supports), 1.0),
         np.sqrt(best.steps.variances), best.point.path * problem.scale, steps.slab * unit,
-        steps.share, _lack(best),
+        steps.share, *_doubted(best, problem.scale),
     )  # fmt: skip
 
 
-def _lack(best: _End) -> LackOfFit | None:
+def _doubted(best: _End, scale: Array) -> tuple[LackOfFit | None, OmittedFunction | None]:
     """Lack of fit of a model; None where it leaves the data at every sample anyway."""
-    if best.steps.share >= 1.0:
-        return None
+    steps, point = best.steps, best.point
+    if steps.share >= 1.0:
+        return None, None
     try:
-        return lack_of_fit(best.steps, best.point)
+        return lack_of_fit(steps, point), omitted_function(steps, point, scale)
     except NOT_FINITE:
-        return None
+        return None, None

@@ -298,7 +298,7 @@ class _Layout:
         spread: Array | None,
     ) -> _Layout:
         ode, many = system.equation(), len(records) > 1
-        noise = tuple(f"noise of output {j + 1}" for j in range(len(outputs)))
+        noise = tuple(f"noise of {name}" for name in outputs)
         near: dict[str, Any] = _normals(system.coefficients, start.coefficients, NEAR * units)
         for name, sd in zip(noise, start.noise, strict=True):
             near[name] = stats.lognorm(NEAR, scale=sd)

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.distributed.likelihood import distributed
-from smcpn.distributed.tasks import Arrays
+from smcpn.distributed.likelihood import WITNESSES, DistributedBatches, distributed
+from smcpn.distributed.tasks import Arrays, Batch, Form
 from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError
 from smcpn.estimate.batching import BatchedEvaluation
@@ -32,6 +32,8 @@ NAME = "theta"
 """Of the coordinates of a draw among the variables of nutpie."""
 
 
+GRADIENTS = 7.0
+"""That a draw takes, by which the cost of a chain is foreseen."""
 TICK_SECONDS = 0.002
 """How often the chains are looked at."""
 STATISTICS: dict[str, tuple[str, Any]] = {
@@ -161,6 +163,23 @@ class NativeChains:
         models = [_NativeModel(self.density, self.coordinates) for _ in seeds]
         settings = ChainSettings(int(draws), int(tune), seeds, self.threads)
         return _run(models, settings, self.say or (lambda text: None))
+
+
+class DistributedChains(DistributedBatches):
+    """Chains of the No-U-Turn sampler, each of which is run by a worker."""
+
+    contract = "chains"
+
+    def sampled(self, seeds: NDArray[np.uint64], tune: int, draws: int) -> Arrays:
+        """Run a chain from each seed; return what `arrays_of` does."""
+        batch = Batch("sampled", (seeds,), (), (tune, draws))
+        d = len(self._home.coordinates.centre)
+        trial = Batch("value", (np.linspace(0.0, 1.0, WITNESSES)[:, None] * np.ones(d),))
+        return self._evaluated(batch, GRADIENTS * (tune + draws), trial, 1.0)
+
+    def _form(self, batch: Batch) -> Form:
+        # One chain takes as long as all, each with a worker of its own.
+        return ()
 
 
 class _Positions:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
-from smcpn.codegen.weights import weigh
+from smcpn.codegen.update import weigh
 from smcpn.likelihood.classical import ClassicalRowWriter, outputs_at, runge_kutta_program
 from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.growing import GrowingRows, RowWidths, StreamRows

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import smcpn
-from smcpn.discovery.equations.candidates import Candidates
+from smcpn.discovery.equations.library import candidates_of
 
 X = np.array([[0.3, -1.2], [2.0, 0.7], [-0.4, 1.5]])
 U = np.array([[0.5], [-1.0], [2.0]])
@@ -109,7 +109,7 @@ def test_what_is_no_multiple_stays(functions: dict[str, Callable[..., object]]) 
 def test_a_library_for_each_equation() -> None:
     """Terms are shared where one is a multiple of another's."""
     own = {"x": smcpn.terms(np.square), "v": smcpn.polynomials(2, variables=["x"])}
-    found = Candidates.of(own, ["x", "v"])
+    found = candidates_of(own, ["x", "v"])
     assert found.names == ("square(v)", "1", "x", "x^2")
     assert found.allowed.tolist() == [[True, False, False, True], [False, True, True, True]]
 
@@ -186,8 +186,8 @@ def test_candidates_are_pickled() -> None:
         (lambda: smcpn.polynomials(2).candidates(["x", "x"]), "twice among states and inputs"),
         (lambda: smcpn.polynomials(2).candidates(["x"], ["t"]), "which is the time"),
         (lambda: smcpn.polynomials(2).candidates(["x y"]), "letters, digits"),
-        (lambda: Candidates.of("poly", ["x"]), "library is 'poly'"),  # pyright: ignore
-        (lambda: Candidates.of({"w": smcpn.polynomials(1)}, ["x"]), "no state"),
+        (lambda: candidates_of("poly", ["x"]), "library is 'poly'"),  # pyright: ignore
+        (lambda: candidates_of({"w": smcpn.polynomials(1)}, ["x"]), "no state"),
         (
             lambda: (smcpn.terms(a=lambda x: x**2) + smcpn.terms(a=lambda x: x**3)).candidates(
                 ["x"]

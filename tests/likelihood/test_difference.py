@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from smcpn.model.difference import difference
+from smcpn.likelihood.difference import difference
 
 pytestmark = pytest.mark.numerics
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -10,9 +10,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, shown
-from smcpn.model.measured import DATED, Measured, Wanted
+from smcpn.model.measured import DATED, Measured, Names, Wanted, told_unit
+from smcpn.model.record import Record
 
 Array = NDArray[np.float64]
+
+
+def records_of(
+    kind: type[Record],
+    df: Any,
+    *,
+    outputs: Names,
+    inputs: Names,
+    time: str | None,
+    dt: float | None,
+    t_unit: str | None,
+    hold: str,
+    to: Mapping[str, str] | None,
+    name: str,
+    experiment: str | None,
+) -> Record | list[Record]:
+    """Return the record of some columns of a dataframe, as `smcpn.Record.from_dataframe` says."""
+    wanted = Wanted.of(outputs, inputs, time, dt, t_unit, hold, to)
+    every, experiments = Columns(df).measured(wanted, experiment)
+    found = [
+        wanted.record("df", f"{name} [{label}]" if label else name, every.of(rows))
+        for label, rows in experiments
+    ]
+    told_unit(found, wanted.states_unit)
+    return found[0] if experiment is None else found
 
 
 class Columns:
