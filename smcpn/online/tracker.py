@@ -99,6 +99,8 @@ class StreamIbis(Ibis):
 
     likelihood: StreamLikelihood
     particles: Reweighted
+    # No property as of `Sampler`: it is read ten times for every sample.
+    sample: int = 0
     last_ess = float("nan")
     innovation, prediction = np.empty(0), np.empty((2, 0))
 
@@ -113,7 +115,7 @@ class StreamIbis(Ibis):
         held = vars(self).get("_held")
         if held is None or state.system is not held.system:
             self.particles = Reweighted(state.system)
-        self._held = state
+        self._held, self.sample = state, state.sample
         self._recent.clear()
 
     def _put_together(self) -> None:
@@ -129,11 +131,6 @@ class StreamIbis(Ibis):
     def system(self) -> ParticleSystem:
         """The particles."""
         return self.particles.system
-
-    @property
-    def sample(self) -> int:
-        """Number of samples assimilated whole."""
-        return self._held.sample + len(self._recent)
 
     @cached_property
     def fewest(self) -> float:
@@ -177,6 +174,7 @@ class StreamIbis(Ibis):
         if ess < self._least or self.sample + 1 == self._due:
             return False
         self.particles, self.last_ess = Reweighted(self.particles.base, population), ess
+        self.sample += 1  # pyright: ignore[reportIncompatibleMethodOverride]
         self._recent.append((ess, self._held.log_evidence_at_resampling + log_mean))
         if len(self._recent) >= TRACED:
             self._put_together()
