@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import betaln
 
 from smcpn.discovery.search.adequacy import LACKING, adequacy
-from smcpn.discovery.search.gauss_newton import GaussNewton, Point, orthonormal
+from smcpn.discovery.search.gauss_newton import GaussNewton, Point, orthonormal, sizes
 from smcpn.discovery.search.regression import BetaBinomial, SpikeAndSlab, Support
 from smcpn.discovery.search.selection import flipped, most_probable
 
@@ -139,7 +139,7 @@ def _functions(path: Array, scale: Array) -> Iterator[Function]:
             yield Function("abs({0})", (j,), 0.0, size)
             yield Function("{0}*abs({0})", (j,), 0.0, x * size)
         for share in HALVES:
-            half = share * float(np.sqrt(np.mean(x**2)))
+            half = share * float(sizes(x))
             unit = half * float(scale[j])
             yield Function("{0}/({2:.2g} + abs({0}))", (j,), unit, x / (half + size))
             for k in range(n) if n <= MOST_STATES else ():
