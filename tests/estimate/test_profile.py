@@ -64,7 +64,8 @@ def test_what_the_data_do_not_tell_is_flat_to_the_ends_of_its_prior():
     one = flat()["a"]
     assert one.interval == "not bounded by the data"
     assert one.drop.max() < 1e-6
-    assert one.values[0] < 0.01 and one.values[-1] > 0.99
+    assert one.values[0] < 0.01
+    assert one.values[-1] > 0.99
     assert one.open_ends.count("the end of its prior") == 2
     np.testing.assert_allclose(one.others.sum(axis=1), one.others[0].sum(), atol=1e-6)
     assert "not bounded by the data" in flat().summary()
@@ -90,9 +91,8 @@ def test_another_mode_on_the_way_is_told():
     )  # fmt: skip
     found = smcpn.maximise(problem, solver=smcpn.RK4(4), starts=[[7.5]], target="likelihood")
     (warning,) = smcpn.profile(found).warnings
-    assert warning.startswith("the profile of w leads 2 higher") and warning.endswith(
-        "with more starts"
-    )
+    assert warning.startswith("the profile of w leads 2 higher")
+    assert warning.endswith("with more starts")
 
 
 @pytest.mark.parametrize(
