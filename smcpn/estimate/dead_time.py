@@ -55,7 +55,7 @@ SLOWEST, FASTEST, DAMPED = 0.2, 3.0, (0.03, 30.0)
 ROUNDING = 1e-14
 """Share of a sum of squares that rounding leaves."""
 INSIDE = 1e-9
-"""Distance of a start from the bounds."""
+"""Distance of the ends of the grid from the bounds of a search."""
 POOR = 50.0
 """Fit in percent below which a linear model says little."""
 
@@ -299,16 +299,15 @@ class _Family:
     def _with(self, found: _SumsOfSquares, delays: Array) -> _SumsOfSquares:
         """Search for the poles at dead times, from the better of the next ones known."""
         poles, sums = list[Array](), list[float]()
-        tolerance = {"xtol": 1e-4, "ftol": 1e-3 / len(self._y), "gtol": None}
-        low, high = self._bounds.T
+        (low, high), least = self._bounds.T, 1e-3 / len(self._y)
         for one in delays:
             away = np.abs(found.delays - one)
             near = away.argmin(), np.where(found.searched, away, np.inf).argmin()
             at = np.array([one])
             start = min((found.poles[k] for k in near), key=lambda x: self._sums(at, x)[0])
             end = optimize.least_squares(
-                lambda x, at=at: self._errors(at, x)[0],
-                np.clip(start, low + 2 * INSIDE, high - 2 * INSIDE), bounds=(low + INSIDE, high - INSIDE), **tolerance,
+                lambda x, at=at: self._errors(at, x)[0], np.clip(start, low, high),
+                bounds=(low - INSIDE, high + INSIDE), xtol=1e-4, ftol=least, gtol=None,
             )  # fmt: skip
             poles.append(end.x)
             sums.append(float(self._sums(at, end.x)[0]))
