@@ -92,9 +92,7 @@ def test_another_mode_on_the_way_is_told():
     found = smcpn.maximise(problem, solver=smcpn.RK4(4), starts=[[7.5]], target="likelihood")
     (warning,) = smcpn.profile(found).warnings
     assert warning.startswith("the profile of w leads 2 higher")
-    assert warning.endswith(
-        "with more starts"
-    )
+    assert warning.endswith("with more starts")
 
 
 @pytest.mark.parametrize(
