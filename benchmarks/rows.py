@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,14 @@ Study = Callable[[bool], Iterable[Row]]
 """From whether it has to be quick to its rows."""
 
 
+def studies_of(package: str, parts: Iterable[str]) -> dict[str, Study]:
+    """Return the studies of a package of benchmarks by name, those of ``STUDIES`` in each part."""
+    found: dict[str, Study] = {}
+    for part in parts:
+        found |= import_module(f"benchmarks.{package}.{part}").STUDIES
+    return found
+
+
 def at_most(name: str, value: float, limit: float, note: str = "") -> Row:
     """Return the row of a figure that should not exceed a limit; nan misses it."""
     return Row(name, value, f"<= {limit:g}", bool(value <= limit), note)
@@ -70,6 +79,12 @@ def near(name: str, value: float, expected: float, tolerance: float, note: str =
     """Return the row of a figure with a known answer."""
     met = bool(abs(value - expected) <= tolerance)
     return Row(name, value, f"{expected:.10g} +- {tolerance:g}", met, note)
+
+
+def unjudged(row: Row, why: str) -> Row:
+    """Return a figure without its target, as where a quick form is too small to judge it."""
+    note = "; ".join(part for part in (row.note, f"no target: {why}") if part)
+    return replace(row, target="", met=None, note=note)
 
 
 def absent(name: str, why: str) -> Row:
@@ -161,12 +176,12 @@ def as_json(rows: Iterable[Row]) -> str:
 
 
 def _plain(row: Row) -> dict[str, Any]:
-    value = row.value
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not np.isfinite(value):
-        value = None
-    return asdict(row) | {"value": value}
+    plain = {
+        name: value.item() if isinstance(value, np.generic) else value
+        for name, value in asdict(row).items()
+    }
+    value = plain["value"]
+    return plain | ({"value": None} if isinstance(value, float) and not np.isfinite(value) else {})
 
 
 def table(rows: Iterable[Row]) -> str:

@@ -134,6 +134,8 @@ ALL = (
     PLEIADES,
 )
 """The problems of the work-precision diagrams."""
+QUICK = (LOTKA_VOLTERRA, VAN_DER_POL_1E5)
+"""One that is not stiff, and one that is."""
 
 
 @cache

@@ -11,6 +11,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 # What draws a result, writes a file of it or reads it, by the method that it is called for.
 late_binding.FUNCTIONS |= {
+    "DelayEstimate.plot": "smcpn.report.profile:delay_figure",
     "Discovery.plot": "smcpn.report.discovery:path_figure",
     "Discovery.plot_inclusion": "smcpn.report.discovery:inclusion_figure",
     "Discovery.report": "smcpn.report.discovery_page:write_discovery",

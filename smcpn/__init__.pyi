@@ -8,6 +8,7 @@ from .discovery.discover import discover
 from .discovery.equations.library import Library, fourier, polynomials, terms
 from .discovery.results.discovery import Discovery
 from .errors import ExecutorError, InputError
+from .estimate.dead_time import DelayEstimate, estimate_delay
 from .estimate.laplace import laplace
 from .estimate.linearise import linearise_networks
 from .estimate.maximise import maximise
@@ -62,6 +63,7 @@ __all__ = [
     "AdaptiveEKF1",
     "Bernoulli",
     "CheckpointWarning",
+    "DelayEstimate",
     "Discovery",
     "ExecutorError",
     "HamiltonianMonteCarlo",
@@ -101,6 +103,7 @@ __all__ = [
     "compare",
     "datasets",
     "discover",
+    "estimate_delay",
     "fourier",
     "gaussian_process",
     "identify",

@@ -203,7 +203,7 @@ def _expanded(annotation: Any) -> Any:
 
 
 def _only_for_checkers(kind: Any) -> bool:
-    """Whether it is a protocol that cannot be asked for at run time."""
+    """True if it is a protocol that cannot be asked for at run time."""
     return getattr(kind, "_is_protocol", False) and not getattr(kind, "_is_runtime_protocol", False)
 
 

@@ -1,4 +1,4 @@
-"""What an object shows of itself: a few lines where it is printed, tables and a picture in HTML.
+"""Short forms of an object: a few lines where it is printed, tables and a picture in HTML.
 
 An interpreter prints ``repr``, a notebook shows ``_repr_html_``; both are made of one `Card`. The
 text stays below 25 lines and 2000 characters, however large the object.
@@ -94,7 +94,7 @@ class WithCard(ABC):
 
     @abstractmethod
     def card(self) -> Card:
-        """What is shown where the object is printed."""
+        """Card that is shown where the object is printed."""
 
     def picture(self) -> Figure | None:
         """The figure that a notebook shows below; none by default."""

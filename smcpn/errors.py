@@ -141,7 +141,7 @@ def real_number(
 
 
 def is_bool(value: Any) -> bool:
-    """Whether a value is a truth value, of Python or of numpy, which is not imported for it."""
+    """True if a value is a truth value, of Python or of numpy, which is not imported for it."""
     of_numpy = type(value).__module__ == "numpy" and str(getattr(value, "dtype", "")) == "bool"
     return isinstance(value, bool) or of_numpy
 

@@ -197,7 +197,7 @@ def opened_output(path: Path, append: bool = False) -> BinaryIO:
 
 
 def _is_whole(there: os.stat_result) -> bool:
-    """Whether it is a regular file of a single name."""
+    """True if it is a regular file of a single name."""
     return stat.S_ISREG(there.st_mode) and there.st_nlink == 1
 
 
@@ -225,7 +225,7 @@ def left_beside(path: Path, suffixes: tuple[str, ...]) -> list[Path]:
 
 
 def is_plain(path: Path) -> bool:
-    """Whether there is a file of this name that is no link, folder, pipe or device."""
+    """True if there is a file of this name that is no link, folder, pipe or device."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:

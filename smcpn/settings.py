@@ -296,7 +296,7 @@ class RunSettings(Settings, frozen=True):
 
     @property
     def follows_gradient(self) -> bool:
-        """Whether the moves need the gradient of the likelihood."""
+        """True if the moves need the gradient of the likelihood."""
         return self.moves is not None and self.moves.follows_gradient
 
     @property

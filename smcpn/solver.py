@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, asdict, dataclass, fields, replace
-from typing import Any, ClassVar, Self, cast
-
-from pydantic import GetCoreSchemaHandler
-from pydantic_core import CoreSchema
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from smcpn.arguments import Order, Steps, check_fields
 from smcpn.errors import InputError, one_of, real_number, shown, whole_number
-from smcpn.stored import by_document
 from smcpn.units import duration
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
 
 MAX_STEPS = 1024
 LEAST_TOLERANCE = 1e-11
@@ -71,6 +71,9 @@ class Solver:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        # Not before: every command imports the names of solvers, and few of them read a file.
+        from smcpn.stored import by_document
+
         return by_document(solver_of, solver_document, handler)
 
     def __repr__(self) -> str:
@@ -101,7 +104,7 @@ class Solver:
 
     @property
     def automatic(self) -> bool:
-        """Whether its steps, or its tolerance, are still to be chosen."""
+        """True if its steps, or its tolerance, are still to be chosen."""
         return self.steps == "auto"
 
     @property
@@ -315,12 +318,12 @@ class AdaptiveEKF1(Solver):
 
     @property
     def automatic(self) -> bool:
-        """See `Solver.automatic`."""
+        """True if its tolerance is still to be chosen."""
         return isinstance(self.tolerance, str) and self.tolerance == "auto"
 
     @property
     def resolution(self) -> str:
-        """See `Solver.resolution`."""
+        """Its tolerance, in words."""
         return f"tolerance={self.tolerance!r}"
 
     def refined(self, factor: int = 2) -> Self | None:
@@ -330,15 +333,15 @@ class AdaptiveEKF1(Solver):
         return replace(self, tolerance=tolerance) if tolerance >= LEAST_TOLERANCE else None
 
     def begun(self) -> Self:
-        """See `Solver.begun`."""
+        """The solver with the tolerance that a run begins with."""
         return replace(self, tolerance=FIRST_TOLERANCE) if self.automatic else self
 
     def with_steps(self, steps: int) -> Self:
-        """See `Solver.with_steps`: its steps are its own."""
+        """The solver itself: its steps are its own."""
         return self
 
     def unresolved(self) -> Self:
-        """See `Solver.unresolved`: the tolerance reaches a kernel as a number."""
+        """The solver without its tolerance, which reaches a kernel as a number."""
         return replace(self, tolerance=FIRST_TOLERANCE)
 
 

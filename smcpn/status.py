@@ -61,12 +61,12 @@ def tell(text: str) -> None:
 
 
 def is_watched() -> bool:
-    """Whether somebody sees lines that replace each other."""
+    """True if somebody sees lines that replace each other."""
     return in_notebook() or sys.stderr.isatty()
 
 
 def in_notebook() -> bool:
-    """Whether this runs in a kernel of Jupyter."""
+    """True if this runs in a kernel of Jupyter."""
     shell = sys.modules.get("IPython")
     running = None if shell is None else shell.get_ipython()
     return running is not None and type(running).__name__ == "ZMQInteractiveShell"

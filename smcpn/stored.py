@@ -38,7 +38,7 @@ class Stored:
 
 @dataclass
 class Reading:
-    """What the fields of a file are read with.
+    """Context in which the fields of a file are read: its arrays, sizes and other parts.
 
     Attributes
     ----------

@@ -67,7 +67,7 @@ SETTINGS = {
         oscillator,
         {"c": stats.lognorm(0.7, scale=0.3), "k": stats.uniform(0.5, 3.0)},
         dt=0.25, samples=40, initial="rest", noise=0.1, solver=EKF0(order=3, steps=4),
-        options={"path": "tempering"}, u=_multisine,
+        options={"method": "tempering"}, u=_multisine,
     ),
     "wide start": Setting(
         oscillator,

@@ -6,17 +6,14 @@
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from importlib.util import find_spec
 
-from benchmarks.rows import Study, command
+from benchmarks.rows import Study, command, studies_of
 
-PARTS: tuple[str, ...] = (
+PARTS = (
     "noise", "bystanders", "code", "caches", "kills", "files_mutated", "readers", "arguments",
     "commands", "configurations", "live", "outputs", "posteriors",
 )  # fmt: skip
-"""Modules of this package with a mapping ``STUDIES`` each."""
-
 
 NEEDED = ("pandas", "uvicorn", "starlette")
 """Packages beside those of smcpn itself."""
@@ -30,11 +27,8 @@ def missing() -> str:
 
 
 def studies() -> dict[str, Study]:
-    """All studies by name, in the order of the parts."""
-    found: dict[str, Study] = {}
-    for part in PARTS:
-        found |= import_module(f"benchmarks.attack.{part}").STUDIES
-    return found
+    """All studies by name; their modules need what may be `missing`."""
+    return studies_of("attack", PARTS)
 
 
 if __name__ == "__main__":

@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -26,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bytes.cases import CASES, FAILED, digest_of
+from benchmarks.commits import ROOT, checkout, outcome
 from benchmarks.rows import Row, command
 from smcpn.errors import InputError
 
-HERE = Path(__file__).parents[2]
 PARENT = "parent"
 LINE = "Bytes:"
 QUICK = (
@@ -64,7 +62,7 @@ def git(*arguments: str) -> str | None:
     """Output of git here, or None where it fails or there is none."""
     try:
         done = subprocess.run(
-            ["git", "-C", str(HERE), *arguments], capture_output=True, text=True, check=False
+            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False
         )
     except FileNotFoundError:
         return None
@@ -105,24 +103,13 @@ def digests_at(commit: str, names: Iterable[str]) -> dict[str, str]:
     InputError
         If they cannot be loaded there.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        archive = Path(folder) / "tree.tar"
-        git("archive", "--output", str(archive), commit, "smcpn", "tests/data")
-        shutil.unpack_archive(archive, folder, filter="data")
-        bench = Path(folder) / "benchmarks"
-        shutil.copytree(HERE / "benchmarks" / "bytes", bench / "bytes")
-        shutil.copy(HERE / "benchmarks" / "__init__.py", bench)
-        done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.bytes.cases", *names],
-            cwd=folder,
-            env=os.environ | {"PYTHONPATH": folder},
-            stdout=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-    if done.returncode:
-        raise InputError(f"the cases cannot be loaded with the package of {commit[:12]}")
-    return json.loads(done.stdout)
+    with checkout(commit) as source:
+        shutil.copytree(ROOT / "benchmarks/bytes", source / "benchmarks/bytes", dirs_exist_ok=True)
+        try:
+            return outcome(source, "-m", "benchmarks.bytes.cases", *names)
+        except subprocess.CalledProcessError as error:
+            sentence = f"the cases cannot be loaded with the package of {commit[:12]}"
+            raise InputError(sentence) from error
 
 
 @dataclass(frozen=True)

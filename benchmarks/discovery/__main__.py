@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 
 from benchmarks.executors import local, option
-from benchmarks.rows import Study, command
+from benchmarks.rows import command, studies_of
 
-PARTS: tuple[str, ...] = (
+STUDIES = studies_of("discovery", (
     "seeds",
     "lorenz",
     "grids",
@@ -23,17 +22,8 @@ PARTS: tuple[str, ...] = (
     "records",
     "shrinkage",
     "shim",
-)  # fmt: skip
-"""Modules of this package with a mapping ``STUDIES`` each, one a line."""
-
-
-def studies() -> dict[str, Study]:
-    """All studies by name, in the order of the parts."""
-    found: dict[str, Study] = {}
-    for part in PARTS:
-        found |= import_module(f"benchmarks.discovery.{part}").STUDIES
-    return found
+))  # fmt: skip
 
 
 if __name__ == "__main__":
-    sys.exit(command(__doc__, studies(), executor=option(local())))
+    sys.exit(command(__doc__, STUDIES, executor=option(local())))

@@ -2,7 +2,7 @@
 
 ``--figures FOLDER`` draws them as well
 (``docs/figures`` for the documentation). ``--quick`` takes few runs and a solver of order 2: it
-shows that everything runs, and its figures are not those of the paper.
+shows that everything runs: what the paper has of a hundred records is no target for two of them.
 
 Source: Tronarp, Bosch and Hennig, *Fenrir: Physics-Enhanced Regression for Initial Value Problems*
 (ICML 2022).
@@ -26,7 +26,7 @@ from benchmarks.papers.fenrir_pendulum import pendulum
 from benchmarks.papers.fenrir_published import SELECTION
 from benchmarks.papers.fenrir_seir import seir
 from benchmarks.papers.fenrir_selection import selection
-from benchmarks.rows import Row, command
+from benchmarks.rows import Row, command, unjudged
 from benchmarks.solver_figures import save
 
 EXPERIMENTS: dict[str, Callable[[Plan], Outcome]] = {
@@ -46,6 +46,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "order": {"type": int, "help": "of the solver, 3 by default; the paper has 5"},
     "figures": {"type": Path, "metavar": "FOLDER", "help": "draw the figures there"},
 }
+FEW = "few records, and a solver of order 2"
 QUICK = Plan(runs=2, order=2, lengths=21)
 
 
@@ -57,7 +58,8 @@ def main(arguments: list[str] | None = None) -> int:
         plan = _plan(quick, arguments)
         compile_all(SETTINGS_OF[name], plan.order)
         outcomes.append(EXPERIMENTS[name](plan))
-        return outcomes[-1].rows
+        rows = outcomes[-1].rows
+        return [unjudged(row, FEW) if row.target and quick else row for row in rows]
 
     def draw(options: argparse.Namespace) -> None:
         for outcome in outcomes if options.figures else ():

@@ -7,25 +7,15 @@ scaling to a thousand cores, by a simulation with constants that are measured he
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 
-from benchmarks.rows import Study, command
+from benchmarks.rows import command, studies_of
 
-PARTS: tuple[str, ...] = (
+STUDIES = studies_of("scale_out", (
     "agreement",
     "failures",
     "speed",
     "memory",
-)  # fmt: skip
-"""Modules of this package with a mapping ``STUDIES`` each, one a line."""
-
-
-def studies() -> dict[str, Study]:
-    """All studies by name, in the order of the parts."""
-    found: dict[str, Study] = {}
-    for part in PARTS:
-        found |= import_module(f"benchmarks.scale_out.{part}").STUDIES
-    return found
+))  # fmt: skip
 
 
 def main() -> int:
@@ -35,7 +25,7 @@ def main() -> int:
 
         print(table())
         return 0
-    return command(__doc__, studies())
+    return command(__doc__, STUDIES)
 
 
 if __name__ == "__main__":

@@ -15,15 +15,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.commits import ROOT, checkout
 from benchmarks.rows import Row, Study, at_most
 
-ROOT = Path(__file__).resolve().parents[2]
-BEFORE = "a883af8"
-"""The commit that first fits are compared with."""
 MODEL = '''\
 import numpy as np
 import smcpn
@@ -69,19 +66,6 @@ def seconds(
     return waited, used, done.stdout
 
 
-@contextmanager
-def former() -> Generator[Path]:
-    """A work tree of the commit before."""
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "before"
-        git = ["git", "-C", str(ROOT), "worktree"]
-        subprocess.run([*git, "add", "--detach", str(place), BEFORE], check=True)
-        try:
-            yield place
-        finally:
-            subprocess.run([*git, "remove", "--force", str(place)], check=True)
-
-
 def commands(quick: bool) -> Iterator[Row]:
     """Seconds of commands that compute nothing, the best of several."""
     asked = {
@@ -114,7 +98,7 @@ def first_fit(quick: bool) -> Iterator[Row]:
         first = seconds(command, place, place / "again")[1]
         if quick:
             return
-        with former() as package:
+        with checkout() as package:
             then = seconds(command, place, place / "former", package)[1]
         yield Row("processor time of the commit before over now", then / first)
 

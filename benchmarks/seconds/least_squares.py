@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from benchmarks.commits import ROOT, checkout, outcome
 from benchmarks.rows import Row, Study, at_least, at_most, told
-from benchmarks.seconds.before import ROOT, checkout, outcome
 
 STARTS, SHORT = 10, 6000
 FASTER, AT_MAXIMUM, MEGABYTES = 40.0, 7, 500.0

@@ -11,9 +11,9 @@ from unittest import mock
 import numpy as np
 
 from benchmarks import online
+from benchmarks.commits import ROOT, checkout, outcome
 from benchmarks.rows import Row, Study, at_least
 from benchmarks.seconds import calm
-from benchmarks.seconds.before import ROOT, checkout, outcome
 from smcpn.codegen.update import Update
 
 

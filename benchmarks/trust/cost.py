@@ -10,8 +10,8 @@ from unittest import mock
 
 import numpy as np
 
+from benchmarks.commits import ROOT, checkout, outcome
 from benchmarks.rows import Row, Study, at_most
-from benchmarks.seconds.before import ROOT, checkout, outcome
 from benchmarks.trust import waiting
 
 BEFORE = "09a768b"

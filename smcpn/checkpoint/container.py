@@ -279,7 +279,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def begun(path: Path) -> bool:
-    """Whether there is a version of a file that a run or a stream goes on from.
+    """True if there is a version of a file that a run or a stream goes on from.
 
     Raises
     ------
@@ -317,7 +317,7 @@ def remove(path: Path) -> None:
 
 
 def exists(path: Path) -> bool:
-    """Whether there is a version of a file, damaged or not."""
+    """True if there is a version of a file, damaged or not."""
     return os.path.exists(path) or os.path.exists(previous_of(path))
 
 

@@ -30,7 +30,7 @@ def inspect(path: Path) -> str:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether a file, or where it is damaged its previous version, is the checkpoint of a stream.
+    """True if a file, or where it is damaged its previous version, is the checkpoint of a stream.
 
     The first line of either says so.
     """

@@ -492,6 +492,6 @@ class StoredRecord(Stored):
 
 
 def _continues(record: Record, around: NDArray[np.float64]) -> bool:
-    """Whether an array can be input beyond the ends of a record."""
+    """True if an array can be input beyond the ends of a record."""
     fits = around.ndim == 2 and around.shape[1] == record.n_inputs and around.dtype == np.float64
     return fits and len(around) <= CONTEXT and bool(np.isfinite(around).all())

@@ -64,7 +64,7 @@ class Options(Stored):
 
 @dataclass(frozen=True)
 class Header(Stored):
-    """What stays the same while a stream goes on, but for its problem."""
+    """Part of a stream's checkpoint that stays the same, but for its problem."""
 
     settings: StoredSettings
     options: Options

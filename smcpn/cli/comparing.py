@@ -101,7 +101,7 @@ class Compared:
 
 
 def _alike(one: Simulation, other: Simulation) -> bool:
-    """Whether both are of the same measured values at the same times."""
+    """True if both are of the same measured values at the same times."""
     return np.array_equal(one.record.t, other.record.t) and np.array_equal(
         one.record.y, other.record.y, equal_nan=True
     )

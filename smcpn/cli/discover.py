@@ -30,7 +30,7 @@ from smcpn.errors import InputError, nearest
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of which files, as typed."""
+    """Question of a discovery, and its files, as typed."""
 
     files: Annotated[
         list[Path],

@@ -51,12 +51,12 @@ class Parameter:
 
     @property
     def automatic(self) -> bool:
-        """Whether it is a whole number, or the word "auto"."""
+        """True if it is a whole number, or the word "auto"."""
         return {int, str} <= set(_types(self.annotation))
 
     @property
     def typed(self) -> type:
-        """What the command line makes of its text: a number, the name of a file, or itself."""
+        """Type that the command line makes of its text: a number, the name of a file, or itself."""
         types = _types(self.annotation)
         if PathLike in types:
             return Path

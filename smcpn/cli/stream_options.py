@@ -20,7 +20,7 @@ ONLINE = ("budget", "forget", "lookahead")
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """Where samples come from and results go, as typed."""
+    """Source of samples and sinks of results, as typed."""
 
     source: Annotated[
         str, option(DATA, "Where samples come from.", "--from", metavar="FILE|-|URL")

@@ -270,7 +270,7 @@ def _priors(section: Section, ode: ODE) -> dict[str, Any]:
 
 
 def _by_scalar(section: Section, ode: ODE) -> dict[str, tuple[Section, str]]:
-    """Where the value of each name is: of parts of functions, and of lists, by its scalar.
+    """Place of the value of each name: of parts of functions, and of lists, by its scalar.
 
     A function is a table of its parameters, ``friction = {scale = ...}``; a vector has one value
     for all entries, or a list. The value of ``"k[3]"`` beside them goes before.

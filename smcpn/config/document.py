@@ -176,7 +176,7 @@ class ConfigurationError(InputError):
 
 
 def is_configuration(text: str) -> bool:
-    """Whether a text names a TOML file, or a folder that holds one of the usual name."""
+    """True if a text names a TOML file, or a folder that holds one of the usual name."""
     return text.endswith(SUFFIX) or (Path(text) / USUAL_NAME).is_file()
 
 

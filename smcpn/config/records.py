@@ -221,7 +221,7 @@ class Reader:
 
     @property
     def states_unit(self) -> bool:
-        """Whether the configuration says in which unit the model counts time."""
+        """True if the configuration says in which unit the model counts time."""
         entries = self.data.entries("train")
         clocks = [time for _, time in map(self._clock, entries) if time is not None]
         return any("t_unit" in one for one in (self.data, *entries)) or any(

@@ -137,7 +137,7 @@ USUAL_NAME = "problem"
 
 
 def is_script(text: str) -> bool:
-    """Whether a text names a Python file, as ``model.py`` or ``model.py:name``."""
+    """True if a text names a Python file, as ``model.py`` or ``model.py:name``."""
     return _SCRIPT.fullmatch(text) is not None
 
 

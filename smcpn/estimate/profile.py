@@ -106,7 +106,7 @@ class Profile:
 
     @property
     def open_ends(self) -> str:
-        """Where the profile ends without falling far enough, and why; empty where it falls."""
+        """Ends at which the profile has not fallen far enough, and why; empty where it falls."""
         told = [
             f"{self.drop[k]:.2g} lower at {self.values[k]:.4g}, {reached}"
             for k, end, reached in zip((0, -1), (self.low, self.high), self.reached, strict=True)
@@ -233,7 +233,7 @@ def _warnings(maximum: Maximum, rows: Sequence[Profile]) -> tuple[str, ...]:
 
 
 def _moved_by_finer_steps(maximum: Maximum, row: Profile) -> float:
-    """How far twice as many steps move a profile against its top; 0 where they cost too much."""
+    """Distance that twice as many steps move a profile against its top; 0 if they cost too much."""
     function = maximum.function
     finer = finer_solver(maximum.problem, maximum.solver)
     if finer is None:
@@ -278,7 +278,7 @@ class _Along:
             theta, values, level = theta[::-1], values[::-1], level[::-1]
             reached = (above.reached, below.reached)
         drop, top = level.max() - level, int(level.argmax())
-        ends = [_crossing(theta[top::-1, j], drop[top::-1]), _crossing(theta[top:, j], drop[top:])]
+        ends = [crossing(theta[top::-1, j], drop[top::-1]), crossing(theta[top:, j], drop[top:])]
         points = np.tile(self.top, (2, 1))
         points[:, j] = ends
         low, high = prior.natural(points)[:, j].tolist()
@@ -342,11 +342,10 @@ class _Along:
         return found.theta, found.log_density
 
 
-def _crossing(theta: Array, drop: Array) -> float:
-    """Where a profile has fallen by `DROP`, linear in the root of the drop; nan if it does not."""
-    below = np.flatnonzero(drop >= DROP)
-    if not len(below):
+def crossing(theta: Array, drop: Array) -> float:
+    """Return where a profile falls by `DROP` for the last time, linear in its root; or nan."""
+    k = int(np.flatnonzero(drop < DROP)[-1]) + 1
+    if k == len(drop):
         return float("nan")
-    k = int(below[0])
     (a, b), (before, after) = np.sqrt(drop[k - 1 : k + 1]), theta[k - 1 : k + 1]
     return float(before + (after - before) * (np.sqrt(DROP) - a) / (b - a))

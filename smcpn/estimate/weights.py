@@ -147,7 +147,7 @@ def _doubted(best: Laplace) -> Laplace:
 
 
 def _vanished(maximum: Maximum) -> bool:
-    """Whether a network has become zero, where the density of its weights has no bound."""
+    """True if a network has become zero, where the density of its weights has no bound."""
     return any(
         name + ".scale" in maximum.names and maximum[name + ".scale"] < VANISHED * network.size
         for name, network in networks_of(maximum.problem).items()
@@ -155,6 +155,6 @@ def _vanished(maximum: Maximum) -> bool:
 
 
 def _as_high(one: Maximum, other: Maximum) -> bool:
-    """Whether two ends are one maximum."""
+    """True if two ends are one maximum."""
     heights = one.log_density, other.log_density
     return as_high(*heights) and as_high(*reversed(heights))

@@ -37,7 +37,7 @@ class Background(Generic[Result]):
 
     @property
     def done(self) -> bool:
-        """Whether the task has ended."""
+        """True if the task has ended."""
         return self._done.is_set()
 
     def result(self) -> Result:

@@ -51,10 +51,6 @@ class ChangeTest:
     samples_between : float
         Of false alarms, on average at least.
 
-    Attributes
-    ----------
-    state : ChangeState
-
     References
     ----------
     Lorden, G. (1971). Procedures for reacting to a change in distribution. Annals of
@@ -63,24 +59,36 @@ class ChangeTest:
 
     def __init__(self, samples_between: float) -> None:
         self.threshold = log(samples_between)
-        self.state = ChangeState()
+        self.reset()
 
     def reset(self) -> None:
         """Begin anew."""
         self.state = ChangeState()
 
+    @property
+    def state(self) -> ChangeState:
+        """All that it goes on from."""
+        return ChangeState(self._score, self._since, self._raised)
+
+    @state.setter
+    def state(self, state: ChangeState) -> None:
+        # Numbers of their own change faster than a dataclass of them, once for every sample.
+        self._score, self._since, self._raised = state.score, state.since, state.raised
+
     def __call__(self, innovation: Array, sample: int, t: float) -> Alarm | None:
         """Take in the innovations of a sample, (q,), nan where missing."""
-        score, raised = self.state.score, self.state.raised
+        score = self._score
         for e in innovation.tolist():
             if e == e:
                 score += _GAIN * e * e - _LOSS
         if score <= 0.0:
-            self.reset()
+            self._score, self._since, self._raised = 0.0, None, False
             return None
-        since = self.state.since or (sample, t)
-        alarmed = score >= self.threshold and not raised
         # Bounded, so that the score comes back soon after the innovations did.
-        score = min(score, 2.0 * self.threshold)
-        self.state = ChangeState(score, since, raised or alarmed)
-        return Alarm(sample, t, *since, score) if alarmed else None
+        self._score = min(score, 2.0 * self.threshold)
+        if self._since is None:
+            self._since = sample, t
+        if score < self.threshold or self._raised:
+            return None
+        self._raised = True
+        return Alarm(sample, t, *self._since, self._score)

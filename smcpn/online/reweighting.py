@@ -80,7 +80,7 @@ class Reweighted:
         )
 
     def with_keys(self, keys: Keys) -> Reweighted:
-        """The same with further keys of random numbers."""
+        """Particles with further keys of random numbers."""
         return self if keys is self.base.keys else Reweighted(replace(self.system, keys=keys))
 
 
@@ -152,7 +152,7 @@ class Reweighting:
         return HiddenStates.of(self._likelihood, moments, system.weights)
 
     def _prepared(self, base: ParticleSystem, sample: int) -> Assimilating:
-        """What assimilates a sample, for the parameters and keys of a system."""
+        """Kernel that assimilates a sample, for the parameters and keys of a system."""
         update, theta, keys = self._update, base.theta, base.keys
         if update is None or self._changed(base) or sample not in update.samples:
             if update is None or self._changed(base):

@@ -124,7 +124,7 @@ class State:
 
     @property
     def approximate(self) -> str:
-        """What is approximate about the posterior; "" where it is exact."""
+        """Approximations in the posterior, in words; "" where it is exact."""
         return self._shared.approximate
 
     @property
@@ -134,12 +134,12 @@ class State:
 
     @property
     def late(self) -> bool:
-        """Whether the update took longer than the budget."""
+        """True if the update took longer than the budget."""
         return self.latency > self.budget
 
     @property
     def degraded(self) -> bool:
-        """Whether the effective sample size is below a tenth of the particles.
+        """True if the effective sample size is below a tenth of the particles.
 
         Summaries are then rough until the rejuvenation under way is done.
         """

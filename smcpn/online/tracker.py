@@ -23,6 +23,7 @@ from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.growing import GrowingLikelihood
@@ -66,8 +67,8 @@ class BlockTarget(Target):
         """Samples whose likelihood an evaluation computes."""
         return self.end
 
+    @override
     def evaluate(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
-        """See `Target.evaluate`."""
         values, n = self.prior.natural(theta), len(theta)
         likelihood = totalled(self.likelihood, keys)
         state, log_likelihood = likelihood.evaluate(values, self.sample)
@@ -98,12 +99,14 @@ class StreamIbis(Ibis):
 
     likelihood: StreamLikelihood
     particles: Reweighted
+    # No property as of `Sampler`: it is read ten times for every sample.
+    sample: int = 0
     last_ess = float("nan")
     innovation, prediction = np.empty(0), np.empty((2, 0))
 
     @property
     def state(self) -> SamplerState:
-        """See `Sampler`; the samples of `assimilate` are put into it when it is asked for."""
+        """State, into which the samples of `assimilate` are put when it is asked for."""
         self._put_together()
         return self._held
 
@@ -112,7 +115,7 @@ class StreamIbis(Ibis):
         held = vars(self).get("_held")
         if held is None or state.system is not held.system:
             self.particles = Reweighted(state.system)
-        self._held = state
+        self._held, self.sample = state, state.sample
         self._recent.clear()
 
     def _put_together(self) -> None:
@@ -128,11 +131,6 @@ class StreamIbis(Ibis):
     def system(self) -> ParticleSystem:
         """The particles."""
         return self.particles.system
-
-    @property
-    def sample(self) -> int:
-        """Number of samples assimilated whole."""
-        return self._held.sample + len(self._recent)
 
     @cached_property
     def fewest(self) -> float:
@@ -150,11 +148,11 @@ class StreamIbis(Ibis):
 
     @cached_property
     def _keyed(self) -> bool:
-        """Whether the likelihood is estimated, and needs keys."""
+        """True if the likelihood is estimated, and needs keys."""
         return isinstance(self.likelihood, GrowingEstimate)
 
+    @override
     def _use(self, likelihood: AnyLikelihood, finer: AnyLikelihood | None = None) -> None:
-        """See `Sampler._use`."""
         super()._use(likelihood, finer)
         vars(self).pop("_reweighting", None)
 
@@ -176,6 +174,7 @@ class StreamIbis(Ibis):
         if ess < self._least or self.sample + 1 == self._due:
             return False
         self.particles, self.last_ess = Reweighted(self.particles.base, population), ess
+        self.sample += 1  # pyright: ignore[reportIncompatibleMethodOverride]
         self._recent.append((ess, self._held.log_evidence_at_resampling + log_mean))
         if len(self._recent) >= TRACED:
             self._put_together()
@@ -331,7 +330,7 @@ class Tracker:
 
     @property
     def ready(self) -> bool:
-        """Whether it has caught up with the present."""
+        """True if it has caught up with the present."""
         return self._work is None or self._work.done
 
     @property
@@ -377,7 +376,7 @@ class Tracker:
 
     @property
     def frozen(self) -> bool:
-        """Whether it rejuvenates no more."""
+        """True if it rejuvenates no more."""
         return self._frozen
 
     def settle(self) -> None:

@@ -396,7 +396,7 @@ class Windows:
 
     @property
     def approximate(self) -> str:
-        """See `State.approximate`."""
+        """Approximations in the posterior, in words; "" where it is exact."""
         unit = self._problem.records[0].t_unit
         return (
             "" if self._forgetting is None else f"window {duration(self._forgetting.length, unit)}"

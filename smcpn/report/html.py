@@ -397,7 +397,7 @@ def _validation_pictures(gallery: Gallery, validation: Validation | None) -> lis
 
 
 def _run_pictures(gallery: Gallery, posterior: Posterior) -> list[Picture]:
-    """How the sampler went; nothing of a maximum, which has none."""
+    """Pictures of how the sampler went; none of a maximum, which has none."""
     if len(posterior.theta) == 1:
         return []
     return [gallery.picture("run", posterior.plot_run, posterior.run_caption)]

@@ -221,7 +221,7 @@ def figure_folder(path: str | Path) -> Path:
 
 
 def is_report(path: Path) -> bool:
-    """Whether a plain file is a report that `write_report` wrote."""
+    """True if a plain file is a report that `write_report` wrote."""
     if not is_plain(path):
         return False
     with path.open("rb") as file:

@@ -178,7 +178,7 @@ def _prior_draws(posterior: WeightedDraws) -> Array:
 
 
 def _left_out(shown: int, every: int) -> str:
-    """What a figure of some of the parameters says of the others."""
+    """Words of a figure of some of the parameters on the others."""
     more = f"; up to {MOST_PAIRED} where the page is wide" if is_narrow() else ""
     text = f"the {shown} of {every} parameters that are most correlated with another{more}"
     return textwrap.fill(text, 48 if is_narrow() else 120)

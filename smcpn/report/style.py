@@ -254,7 +254,7 @@ def over_time(record: Record) -> str:
 
 
 def as_points(values: Array) -> bool:
-    """Whether a line does not show the numbers: few, or most with NaN on either side."""
+    """True if a line does not show the numbers: few, or most with NaN on either side."""
     seen = np.concatenate([[False], np.isfinite(values), [False]])
     if seen.sum() <= FEW:
         return True

@@ -1,4 +1,4 @@
-"""What a maximum and a Laplace approximation share with a posterior: simulation, plots, report."""
+"""Analyses of a maximum and a Laplace approximation: simulation, plots, report."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from typing_extensions import override
 
 from smcpn.arguments import checked
 from smcpn.card import Card, WithCard
@@ -143,8 +144,8 @@ class ModelComparison(WithCard):
             return f"'{best}' and '{second}' are as good as each other by {by} ({nats:.2g} nats)"
         return f"'{best}' wins by {by}, {nats:.3g} nats before '{second}'{odds}: {words} evidence"
 
+    @override
     def card(self) -> Card:
-        """See `WithCard.card`."""
         figures = {"log-evidence": "log_evidence", "Laplace": "laplace_log_evidence",
                    "log-likelihood": "log_likelihood", "BIC": "bic"}  # fmt: skip
         rows = [
@@ -156,8 +157,8 @@ class ModelComparison(WithCard):
             [["model", "k", *figures], *rows], ["all of it: print(comparison.summary())"],
         )  # fmt: skip
 
+    @override
     def picture(self) -> Figure | None:
-        """See `WithCard.picture`."""
         return self.plot()
 
     @late_bound
@@ -245,7 +246,7 @@ def _results(name: str, given: Result | Sequence[Result]) -> list[Result]:
 
 
 def _same_measurements(one: Problem, other: Problem) -> bool:
-    """Whether times and measured values agree; inputs are a part of the model."""
+    """True if times and measured values agree; inputs are a part of the model."""
     return len(one.records) == len(other.records) and all(
         np.array_equal(a.t, b.t) and np.array_equal(a.y, b.y, equal_nan=True)
         for a, b in zip(one.records, other.records, strict=True)

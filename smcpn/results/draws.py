@@ -10,6 +10,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
+from typing_extensions import override
 
 from smcpn.arguments import Count, Probabilities, Seed, checked
 from smcpn.card import Card, WithCard
@@ -187,8 +188,8 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions, Judged):
         return posterior_modes(self.theta, self.values, self.weights)
 
     @property
+    @override
     def several_modes(self) -> tuple[PosteriorMode, ...]:
-        """See `Judged.several_modes`."""
         return self.modes if len(self.modes) > 1 else ()
 
     def _judged_draws(self) -> tuple[Array, Array]:
@@ -210,8 +211,8 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions, Judged):
         """Return a resample of the particles as a dataframe; see `Tabulated.to_dataframe`."""
         return dataframe(self.resample(), backend)
 
+    @override
     def card(self) -> Card:
-        """See `WithCard.card`."""
         rows = [[row.name, *row.figures, row.flag] for row in self.table()]
         run = [f"{name} {value}" for name, value in self.run_facts if value]
         return Card(
@@ -261,7 +262,7 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions, Judged):
 
     @property
     def computation(self) -> str:
-        """How the posterior was computed, as text: the method in detail, and its work."""
+        """The way the posterior was computed, as text: the method in detail, and its work."""
         return "\n".join(self._computation_lines())
 
     def _computation_lines(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Where searches for a maximum ended, in words."""
+"""Ends of the searches for a maximum, in words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOLD = 3
 
 
 def as_high(one: float, top: float) -> bool:
-    """Whether a log density is as high as another one or higher, up to what searches leave."""
+    """True if a log density is as high as another one or higher, up to what searches leave."""
     size = abs(top) if np.isfinite(top) else 0.0
     return bool(one > top - SAME - ROUNDED * size)
 

@@ -142,7 +142,7 @@ class Exchanges:
         )
 
     def _narrow(self, values: Array, weights: Array, j: int) -> bool:
-        """Whether the data tell much more than the prior of parameter j of weighted values."""
+        """True if the data tell much more than the prior of parameter j of weighted values."""
         low, _, high = self.problem.prior.natural(self.problem.prior.quartiles)[:, j]
         sd = np.sqrt(weights @ np.square(values - weights @ values))
         return bool(sd.max() < WIDE * (high - low) / INTERQUARTILE_RANGE)
@@ -178,7 +178,7 @@ class Exchanges:
         return tuple(map(Exchange, found))
 
     def _same(self, order: Order, point: Array) -> bool:
-        """Whether the outputs stay where they are, although they depend on what is exchanged."""
+        """True if the outputs stay where they are, although they depend on what is exchanged."""
         before = self._outputs(point)
         if not _distance(before, self._outputs(point[list(order)])) < SAME:
             return False

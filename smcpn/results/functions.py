@@ -254,7 +254,7 @@ class WithFunctions(ABC):
 
 
 def _leaving(function: UnknownFunction, visited: Visited) -> str:
-    """What a line says of records that leave the intervals of a function, or ""."""
+    """Words on records that leave the intervals of a function, or ""."""
     left = [
         (lower, upper)
         for (lower, upper), (low, high) in zip(function.intervals, visited.range, strict=False)

@@ -1,4 +1,4 @@
-"""How far a posterior is from the Gaussian about its mode, by weighted draws."""
+"""Distance of a posterior from the Gaussian about its mode, by weighted draws."""
 
 from __future__ import annotations
 
@@ -86,17 +86,17 @@ class GaussianCheck:
 
     @property
     def tells(self) -> bool:
-        """Whether so many draws are effective that their moments are worth more than a guess."""
+        """True if so many draws are effective that their moments are worth more than a guess."""
         return self.ess >= LEAST_TOLD
 
     @property
     def is_far(self) -> bool:
-        """Whether the Gaussian misses much of the posterior."""
+        """True if the Gaussian misses much of the posterior."""
         return self._beyond(1.0)
 
     @property
     def is_doubted(self) -> bool:
-        """Whether more draws may find that it does."""
+        """True if more draws may find that it does."""
         return self._beyond(DOUBTED)
 
     def _beyond(self, share: float) -> bool:
@@ -105,7 +105,7 @@ class GaussianCheck:
 
     @property
     def _differences(self) -> dict[str, float]:
-        """How far mean or spread of each value differ, 1 where a summary warns; the larger."""
+        """Differences of mean or spread of each value, 1 where a summary warns; the larger."""
         with np.errstate(all="ignore"):
             both = {
                 name: (

@@ -1,4 +1,4 @@
-"""What a result gives to other tools: its model linearised, as C source, as an FMU."""
+"""Forms of a result for other tools: its model linearised, as C source, as an FMU."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
+from typing_extensions import override
 
 from smcpn.arguments import Count, Probability, Seed, checked
 from smcpn.card import Card, WithCard
@@ -151,7 +152,7 @@ class Laplace(WithCard, Analysed, WithFunctions):
 
     @property
     def success(self) -> bool:
-        """Whether the posterior is concave at the mode, so that the Gaussian exists."""
+        """True if the posterior is concave at the mode, so that the Gaussian exists."""
         return not self.reason
 
     @property
@@ -218,7 +219,7 @@ class Laplace(WithCard, Analysed, WithFunctions):
 
     @cached_property
     def check(self) -> GaussianCheck | None:
-        """How far the posterior about the mode is from the Gaussian, by weighted draws.
+        """Distance of the posterior about the mode from the Gaussian, by weighted draws.
 
         Evaluated when it is first asked for, as by the warnings: a start of `identify` needs none.
         None where draws cannot tell: given learned scales, or in many dimensions.
@@ -418,8 +419,8 @@ class Laplace(WithCard, Analysed, WithFunctions):
         )  # fmt: skip
         return ParameterTable(rows)
 
+    @override
     def card(self) -> Card:
-        """See `WithCard.card`."""
         rows = [
             [row.name, f"{mode:.5g}", *row.figures, row.flag if self.success else ""]
             for row, mode in zip(self.table(), self.ordered.maximum.values, strict=True)
@@ -436,8 +437,8 @@ class Laplace(WithCard, Analysed, WithFunctions):
             self.verdict.lines,
         )  # fmt: skip
 
+    @override
     def picture(self) -> Figure | None:
-        """See `WithCard.picture`."""
         return self.posterior.picture() if self.success else None
 
     def summary(self) -> str:

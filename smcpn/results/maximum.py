@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.arguments import checked
 from smcpn.card import Card, WithCard
@@ -153,12 +154,12 @@ class Maximum(WithCard, Analysed):
 
     @property
     def success(self) -> bool:
-        """Whether that search converged."""
+        """True if that search converged."""
         return self.starts[self.best].success
 
     @property
     def found(self) -> bool:
-        """Whether some start does not diverge, so that there is a point."""
+        """True if some start does not diverge, so that there is a point."""
         return bool(np.isfinite(self.log_density))
 
     @property
@@ -220,8 +221,8 @@ class Maximum(WithCard, Analysed):
         """Return the one particle of a `Posterior`, to simulate, validate and plot with."""
         return equally_weighted(self, self.theta[None, :], float("nan"), None, self.warnings)
 
+    @override
     def card(self) -> Card:
-        """See `WithCard.card`."""
         rows = [[n, f"{v:.6g}"] for n, v in zip(self.names, self.values, strict=True)]
         return Card(
             f"Maximum of '{self.problem.ode.name}': {counted(len(self.names), 'parameter')}, "
@@ -231,8 +232,8 @@ class Maximum(WithCard, Analysed):
             self.verdict.lines,
         )
 
+    @override
     def picture(self) -> Figure | None:
-        """See `WithCard.picture`."""
         return self.simulate(self.problem.records[0]).picture() if self.found else None
 
     def summary(self) -> str:
@@ -284,7 +285,7 @@ class Maximum(WithCard, Analysed):
 
     @property
     def ended(self) -> str:
-        """Where the searches ended, in words; of the highest ends, how many are lifted paths'."""
+        """Ends of the searches in words; of the highest, how many are lifted paths'."""
         kind = "log posterior" if self.target == POSTERIOR else "log-likelihood"
         lifted = sum(one.lifted for one in self._highest)
         along = f" ({lifted} of the highest with the model relaxed on the way)" if lifted else ""

@@ -1,4 +1,4 @@
-"""What a run did to get from the prior to the posterior, as data and as one line."""
+"""Record of how a run got from the prior to the posterior, as data and as one line."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class MethodRecord(Stored):
 
     @property
     def details(self) -> str:
-        """The same with the statistics of the computation."""
+        """The line with the statistics of the computation."""
         said = [str(self)]
         if self.pareto_k == self.pareto_k:
             said.append(f"Pareto k {self.pareto_k:.2g}")
@@ -100,7 +100,7 @@ class MethodRecord(Stored):
 
     @property
     def _of_estimate(self) -> list[str]:
-        """What there is to say of an estimated likelihood."""
+        """Lines on an estimated likelihood."""
         if not self.state_particles:
             return []
         said = [f"{self.bridges} bridge{'s' * (self.bridges != 1)}"] if self.bridges else []

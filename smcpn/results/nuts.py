@@ -30,7 +30,7 @@ OFTEN = 0.01
 
 @dataclass(frozen=True)
 class ChainStatistics(Stored):
-    """What the No-U-Turn sampler did for each draw of C chains, (C, D) each.
+    """Statistics of the No-U-Turn sampler for each draw of C chains, (C, D) each.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class NutsPosterior(Posterior):
 
     @property
     def run_caption(self) -> str:
-        """What `plot_run` shows, in a sentence."""
+        """Caption of `plot_run`, in a sentence."""
         return "The parameter with the fewest effective draws, and its ranks, in each chain."
 
     @late_bound

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.arguments import Count, FileName, Index, Seed, checked
 from smcpn.card import Card, WithCard
@@ -348,7 +349,7 @@ class Posterior(WeightedDraws, HandedOver):
         ...
 
     def picture(self) -> Figure | None:
-        """See `WithCard.picture`: the parameters, or the prediction where none has a density."""
+        """Figure of the parameters, or of the prediction where none has a density."""
         if set(self.problem.ode.priors) >= set(self.names) or len(self.names) > DRAWN:
             return self.simulate(self.problem.records[0]).picture()
         return self.plot_parameters()
@@ -538,15 +539,15 @@ class Robust(WithCard):
         residual = np.column_stack([one.at(run.mean[:, j]) for j, one in enumerate(self.levels)])
         return run.with_noise(np.maximum(residual, run.noise_variance))
 
+    @override
     def card(self) -> Card:
-        """See `WithCard.card`."""
         header = ["parameter", "mean", "sd", "robust sd", "factor", ""]
         ode = self.posterior.problem.ode
         return Card(f"Robust posterior of '{ode.name}'", [header, *shortened(self.rows(), ode)],
                     [f"{self.effective}, learning rate {self.learning_rate:.3g}"])  # fmt: skip
 
+    @override
     def picture(self) -> Figure | None:
-        """See `WithCard.picture`."""
         return self.posterior.picture()
 
     @property
@@ -580,7 +581,7 @@ class Robust(WithCard):
 
     @property
     def drift(self) -> str:
-        """Whether parameters are the same in all parts of the record, as text."""
+        """True if parameters are the same in all parts of the record, as text."""
         if np.isnan(self.drift_p):
             return "not tested: too few samples for so many parameters"
         told = f"p = {self.drift_p:.2g} of parameters that are the same all along the record"

@@ -181,7 +181,7 @@ def _worst(percent: Mapping[str, float]) -> str:
 
 
 def _misses(score: Score, tests: int) -> bool:
-    """Whether more samples are outside the band than chance explains, one test among several.
+    """True if more samples are outside the band than chance explains, one test among several.
 
     Samples are taken as independent: ten of which eight are inside tell nothing.
     """

@@ -71,22 +71,22 @@ class ParameterRow:
 
     @property
     def prior_dominated(self) -> bool:
-        """Whether the data hardly narrowed the prior, and left it where it was."""
+        """True if the data hardly narrowed the prior, and left it where it was."""
         return not self.surprising and self.sd > PRIOR_DOMINATED * self.prior_sd
 
     @property
     def surprising(self) -> bool:
-        """Whether no draw from the prior reaches the posterior, as where a unit is mistaken."""
+        """True if no draw from the prior reaches the posterior, as where a unit is mistaken."""
         return self.low > self.prior_high or self.high < self.prior_low
 
     @property
     def torn(self) -> bool:
-        """Whether the mean is outside the 95 %, as of a second mode of little weight far off."""
+        """True if the mean is outside the 95 %, as of a second mode of little weight far off."""
         return self.mean < self.low or self.mean > self.high
 
     @property
     def on_ridge(self) -> bool:
-        """Whether it is hardly narrowed and known only together with its neighbour.
+        """True if it is hardly narrowed and known only together with its neighbour.
 
         The prior of every parameter of a ridge helps to place it on the ridge, so none of them need
         be as wide as its own prior: half of `PRIOR_DOMINATED` is enough.
@@ -234,7 +234,7 @@ def warned(warnings: Sequence[str]) -> list[str]:
 
 
 def long_vectors(names: Sequence[str], ode: ODE) -> dict[str, list[str]]:
-    """Those of the parameters that are entries of a vector with more than `LONG`, by vector."""
+    """Parameters that are entries of a vector with more than `LONG`, by vector."""
     known = set(names)
     vectors = {name: [one for one in ode.wholes[name] if one in known] for name in ode.sizes}
     return {name: entries for name, entries in vectors.items() if len(entries) > LONG}

@@ -11,6 +11,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 from smcpn.arguments import FILE_NAME, FileName
 from smcpn.card import Card, WithCard
 from smcpn.columns import counted, csv_line
@@ -31,8 +33,8 @@ _ESCAPED = {
 class ParameterTable(WithCard, list[ParameterRow]):
     """The parameter table, one `ParameterRow` a parameter, and its forms for other programs."""
 
+    @override
     def card(self) -> Card:
-        """See `WithCard.card`."""
         head = ["parameter", "prior", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""]
         rows = [[row.name, row.prior, *row.figures, row.flag] for row in self]
         return Card(f"Table of {counted(len(self), 'parameter')}", [head, *rows])

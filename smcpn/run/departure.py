@@ -1,4 +1,4 @@
-"""How far a posterior is from that of another likelihood, which only particle filters estimate.
+"""Distance of a posterior from that of a likelihood which only particle filters estimate.
 
 A Kalman likelihood is linearised about one path. Nothing that it computes says what that costs:
 between two wells it may lack ten nats, and keep its evidence to a hundredth. So filters estimate
@@ -96,7 +96,7 @@ def shift_by_filters(
 
 @dataclass(frozen=True)
 class Departure:
-    """How far a posterior would move under the likelihood that filters estimate.
+    """Distance that a posterior would move under the likelihood that filters estimate.
 
     Attributes
     ----------

@@ -25,7 +25,7 @@ class InterruptedRun:
 
     @property
     def sentence(self) -> str:
-        """How far it came, and what can be done with it."""
+        """Sentence on how far it came, and what can be done with it."""
         last = self.problem.n_samples
         done = [one.sample for one in self.state.samplers]
         if last in done:

@@ -44,7 +44,7 @@ def method_record(run: Run) -> MethodRecord:
 
 
 def _of_estimate(run: Run) -> dict[str, Any]:
-    """What a run has done with an estimated likelihood so far, as far as it has come to it."""
+    """Fields on an estimated likelihood, as far as a run has come to it."""
     begun = [sampler for sampler in run.samplers if sampler.state.state_particles]
     if not begun:
         return {}

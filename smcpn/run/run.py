@@ -154,7 +154,7 @@ class Run:
 
     @property
     def plan(self) -> Plan | None:
-        """How it gets to the posterior; None before the first part of a run that searches."""
+        """Plan of the way to the posterior; None before the first part of a run that searches."""
         return self.state.plan
 
     @property
@@ -258,7 +258,7 @@ class Run:
 
     @property
     def start(self) -> MixtureStart | None:
-        """Where the populations begin; None for the prior."""
+        """Density at which the populations begin; None for the prior."""
         modes = None if self.plan is None else self.plan.modes
         if (
             modes is None
@@ -315,7 +315,7 @@ class Run:
             self._follow(plan)
 
     def _leaves_scales_open(self, sampler: Sampler) -> bool:
-        """Whether few draws of a start with learned scales count for the posterior.
+        """True if few draws of a start with learned scales count for the posterior.
 
         The posterior of a scale has a long tail. Where few or none of the draws are in it their k
         does not tell, moves from them come into it late, and the evidence is stated too low.
@@ -328,7 +328,7 @@ class Run:
         return bool(effective < EFFECTIVE * self.settings.particles)
 
     def _covers_posterior(self) -> bool:
-        """Whether particles from the prior end nowhere but about the modes of the start."""
+        """True if particles from the prior end nowhere but about the modes of the start."""
         assert self.start is not None
         likelihood, rng = self._at(self._coarse), self.settings.generator(self.settings.replicates)
         try:
@@ -363,7 +363,7 @@ class Run:
         return coarse if coarse is not None and self._near(coarse, fine) else fine
 
     def _near(self, coarse: Solver, fine: Solver) -> bool:
-        """Whether both have about the same likelihood at the modes, where these are known."""
+        """True if both have about the same likelihood at the modes, where these are known."""
         assert self.plan is not None
         if self.exact is None or self.plan.modes is None or not len(self.plan.modes):
             return True
@@ -435,7 +435,7 @@ class Run:
         return name if near and LIKELIHOODS[name].takes_noise(self.problem.model) else None
 
     def _compared(self, sampler: Method, finer: Solver, some: slice) -> ParticleSystem:
-        """See `Sampler.compared`; particles with an estimate are compared by its approximation."""
+        """Particles for a comparison; those with an estimate are compared by its approximation."""
         assert self._comparable is not None
         likelihood = self._exact(self._comparable, finer)
         if not sampler.state.state_particles:
@@ -604,7 +604,7 @@ class Run:
 
     @property
     def _approaching(self) -> bool:
-        """Whether the solver in force is a first approach to the one that was given."""
+        """True if the solver in force is a first approach to the one that was given."""
         return not self.settings.solver.automatic and self.solver != self.settings.solver
 
     def _refine(self, finer: Solver, shift: DiscretisationShift, numbers: list[int]) -> None:

@@ -254,7 +254,7 @@ class StateSpace(WithCard):
 
     @override
     def card(self) -> Card:
-        """See `WithCard.card`."""
+        """Card with poles and the point of linearisation."""
         return Card(self.heading, self._pole_rows(), [*self._point(), "all: print(x.summary())"])
 
     @override

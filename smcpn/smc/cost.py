@@ -1,4 +1,4 @@
-"""What a run costs, counted in likelihood increments."""
+"""Cost of a run, counted in likelihood increments."""
 
 from __future__ import annotations
 

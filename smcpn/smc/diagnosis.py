@@ -60,7 +60,7 @@ def _of_acceptance(rejuvenations: Records) -> str:
 
 
 def _moved_enough(rejuvenation: Rejuvenation) -> bool:
-    """Whether moves are independent, and so many that it does not matter how few are accepted."""
+    """True if moves are independent, and so many that it does not matter how few are accepted."""
     return rejuvenation.proposal in PROPOSALS and rejuvenation.unmoved <= UNMOVED
 
 

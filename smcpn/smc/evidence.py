@@ -122,7 +122,7 @@ def importance_estimate(log_ratio: Array) -> EvidenceEstimate:
 
 
 def tells_error(log_ratio: Array) -> bool:
-    """Whether half of the draws of an estimate can tell the error of the other half, (n,)."""
+    """True if half of the draws of an estimate can tell the error of the other half, (n,)."""
     if not len(log_ratio) or ess_and_log_mean(log_ratio)[0] < 0.5 * TRUSTED_ESS:
         return False
     return pareto_k(log_ratio) < FINITE_VARIANCE

@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.arguments import Count, check_fields, whole
 from smcpn.errors import InputError
@@ -137,7 +138,7 @@ class Phase:
 
     @property
     def finite(self) -> NDArray[np.bool_]:
-        """Where neither parameters nor gradients have become infinite, (n,)."""
+        """True where neither parameters nor gradients have become infinite, (n,)."""
         finite = np.isfinite(np.hstack([self.theta, self.gradient]))
         return np.asarray(finite.all(axis=1), dtype=np.bool_)
 
@@ -192,7 +193,7 @@ class Trajectories:
     def moves(
         self, system: ParticleSystem, target: Target, rng: np.random.Generator, count: int
     ) -> Iterator[Move]:
-        """See `Kernel.moves`."""
+        """Move an equally weighted population ``count`` times; yield it after each move."""
         gradient = self._gradient(target, system.theta)
         z, density = self.metric.coordinates(system.theta), target.log_density(system)
         levels, renewed = [system.log_increment], np.zeros(2 + z.shape[1])
@@ -346,6 +347,7 @@ class GradientMoves(MoveStrategy):
         """Leapfrog steps of a trajectory at most."""
         return 1
 
+    @override
     def rejuvenate(
         self,
         system: ParticleSystem,
@@ -354,7 +356,6 @@ class GradientMoves(MoveStrategy):
         resample: Resample,
         previous: Rejuvenation | None,
     ) -> tuple[ParticleSystem, Rejuvenation]:
-        """See `MoveStrategy.rejuvenate`."""
         n, system = len(system), replace(system, lineage=chains_of(system, previous))
         chains = number_of_chains(self.length, n)
         rounds = Rounds(system, target, rng, MoveSettings())
@@ -372,8 +373,8 @@ class GradientMoves(MoveStrategy):
         kernel.tuning.end()
         return rounds.system, _recorded(rounds.record(kernel), kernel, target, chains)
 
+    @override
     def check(self, particles: int) -> None:
-        """See `MoveStrategy.check`."""
         number_of_chains(self.length, particles)
 
     def _tuning(self, previous: Rejuvenation | None, d: int) -> Tuning:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.likelihood.contract import EstimatedLikelihood
 from smcpn.smc.keyed import extended, stepwise
@@ -84,8 +85,8 @@ class Ibis(Sampler):
         found = look(self, self.searches, self.apart())
         self.take_back(found.anew, found.missed)
 
+    @override
     def _recomputed(self, index: Any) -> tuple[Array, Array, Array]:
-        """See `Sampler.recomputed`."""
         values = self.prior.natural(self.system.theta[index])
         likelihood = stepwise(self.likelihood, self.system.keys[index])
         state, log_likelihood = likelihood.evaluate(values, self.sample)
@@ -96,8 +97,8 @@ class Ibis(Sampler):
         return state, finite_or_excluded(log_likelihood), log_increment
 
     @property
+    @override
     def _keyed_samples(self) -> int:
-        """See `Sampler._keyed_samples`."""
         state = self.state
         return self.sample if state.exponent is None or state.refining else self.sample + 1
 

@@ -88,7 +88,7 @@ class IndependentKernel:
     def moves(
         self, system: ParticleSystem, target: Target, rng: np.random.Generator, count: int
     ) -> Iterator[Move]:
-        """See `Kernel.moves`."""
+        """Move an equally weighted population ``count`` times; yield it after each move."""
         n = len(system)
         ratio = target.log_density(system) - self.proposal.log_density(system.theta)
         theta = self.proposal.sample(rng, count * n)
@@ -151,13 +151,13 @@ class RandomWalkKernel:
 
     @property
     def name(self) -> str:
-        """See `Kernel.name`."""
+        """Name in the record of a rejuvenation."""
         return "random walk"
 
     def moves(
         self, system: ParticleSystem, target: Target, rng: np.random.Generator, count: int
     ) -> Iterator[Move]:
-        """See `Kernel.moves`."""
+        """Move an equally weighted population ``count`` times; yield it after each move."""
         place, log_volume = self.coordinates.forward(system.theta)
         density = target.log_density(system) - log_volume
         for _ in range(count):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.likelihood.contract import EstimatedLikelihood, Keys, Likelihood
 from smcpn.likelihood.rows import CHUNK
@@ -29,15 +30,15 @@ class Stepwise:
         return self.likelihood.n_samples
 
     def start(self, values: Array) -> Array:
-        """See `Likelihood.start`."""
+        """State before the first sample, (k, N)."""
         return self.likelihood.start(values)
 
     def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.advance`."""
+        """State s_{b-1} from s_{a-1}, and the increments l_a, ..., l_{b-1}, (b - a, N)."""
         return self.likelihood.advance_keyed(values, self.keys, state, a, b)
 
     def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.evaluate`."""
+        """State s_{b-1} and log p(y_0, ..., y_{b-1} | theta), (N,)."""
         return self.total(values, self.start(values), 0, b)
 
     def total(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
@@ -53,10 +54,10 @@ class Stepwise:
 
 
 class Whole(Stepwise):
-    """The same of all samples at once: its filters may look ahead, and leave no state."""
+    """Estimate of all samples at once: its filters may look ahead, and leave no state."""
 
+    @override
     def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.evaluate`."""
         return np.empty((0, len(values))), self.likelihood.estimate(values, self.keys, b)
 
 

@@ -70,21 +70,21 @@ class FirstSamples:
     n_samples: int
 
     def start(self, values: Array) -> Array:
-        """See `Likelihood.start`."""
+        """State before the first sample, (k, N)."""
         return self.likelihood.start(values)
 
     def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.advance`."""
+        """State s_{b-1} from s_{a-1}, and the increments l_a, ..., l_{b-1}, (b - a, N)."""
         return self.likelihood.advance(values, state, a, b)
 
     def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.evaluate`."""
+        """State s_{b-1} and log p(y_0, ..., y_{b-1} | theta), (N,)."""
         return self.likelihood.evaluate(values, b)
 
 
 @dataclass(frozen=True)
 class Look:
-    """What a look has found.
+    """Findings of a look.
 
     Attributes
     ----------
@@ -182,7 +182,7 @@ def _drawn(sampler: Sampler, start: MixtureStart, rng: np.random.Generator) -> T
 
 
 def _lacks(sampler: Sampler, near: MixtureStart, drawn: Tempering) -> bool:
-    """Whether particles lack a part of the evidence, or of a mode, that weighted draws have."""
+    """True if particles lack a part of the evidence, or of a mode, that weighted draws have."""
     log_weights, theta = drawn.system.log_increment, drawn.system.theta
     start = cast(MixtureStart, drawn.settings.start)
     variance = stratified_variance(log_weights, start.memberships(theta))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from smcpn.arguments import check_fields, whole
 from smcpn.smc.cross_fitting import folds
@@ -51,10 +52,11 @@ class MeasuredMoves(MoveStrategy):
     def __post_init__(self) -> None:
         check_fields(self, "length")
 
+    @override
     def check(self, particles: int) -> None:
-        """See `MoveStrategy.check`."""
         number_of_chains(self.length, particles)
 
+    @override
     def rejuvenate(
         self,
         system: ParticleSystem,
@@ -63,7 +65,6 @@ class MeasuredMoves(MoveStrategy):
         resample: Resample,
         previous: Rejuvenation | None,
     ) -> tuple[ParticleSystem, Rejuvenation]:
-        """See `MoveStrategy.rejuvenate`."""
         (n, d), trajectories = system.theta.shape, HamiltonianMonteCarlo(self.length)
         if d * (d + 1) // 2 > n:
             return trajectories.rejuvenate(system, target, rng, resample, previous)

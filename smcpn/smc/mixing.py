@@ -1,4 +1,4 @@
-"""How well moves mix: the share of the target not yet renewed, and effective draws of a move.
+"""Measures of mixing: the share of the target not yet renewed, effective draws of a move.
 
 A particle at theta leaves with probability a(theta) = E min(1, w(theta') / w(theta)), where
 w = target / proposal and theta' is a proposal: where w is large it stays for long. The mean

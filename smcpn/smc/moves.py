@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.arguments import check_fields, checked, whole
 from smcpn.errors import InputError, NotStorableError
@@ -144,8 +145,8 @@ class IndependentMetropolis(MoveStrategy):
     settings: MoveSettings = field(default_factory=lambda: MoveSettings(further=FURTHER))
     proposals: Sequence[type[Proposal]] = (DefensiveGaussian, StudentMixture)
 
+    @override
     def document(self) -> dict[str, Any]:
-        """See `MoveStrategy.document`."""
         if any(PROPOSALS.get(proposal.name) is not proposal for proposal in self.proposals):
             raise not_storable(self, "proposals")
         names = [proposal.name for proposal in self.proposals]
@@ -153,7 +154,7 @@ class IndependentMetropolis(MoveStrategy):
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
-        """See `MoveStrategy.of`.
+        """Moves of plain data, with the proposal that they name.
 
         Raises
         ------
@@ -166,6 +167,7 @@ class IndependentMetropolis(MoveStrategy):
         proposals = tuple(PROPOSALS[name] for name in document["proposals"])
         return cls(MoveSettings(**document["settings"]), proposals)
 
+    @override
     def rejuvenate(
         self,
         system: ParticleSystem,
@@ -174,7 +176,6 @@ class IndependentMetropolis(MoveStrategy):
         resample: Resample,
         previous: Rejuvenation | None,
     ) -> tuple[ParticleSystem, Rejuvenation]:
-        """See `MoveStrategy.rejuvenate`."""
         rounds = Rounds(system, target, rng, self.settings)
         theta, weights, fold = system.theta, system.weights, folds(*system.theta.shape)
         moved = fold[rounds.resample(resample, len(system))]
@@ -262,15 +263,16 @@ class RandomWalkMetropolis(MoveStrategy):
 
     settings: MoveSettings = field(default_factory=lambda: MoveSettings(moved=0.999, max_moves=30))
 
+    @override
     def document(self) -> dict[str, Any]:
-        """See `MoveStrategy.document`."""
         return {"settings": asdict(self.settings)}
 
     @classmethod
+    @override
     def of(cls, document: Mapping[str, Any]) -> Self:
-        """See `MoveStrategy.of`."""
         return cls(MoveSettings(**document["settings"]))
 
+    @override
     def rejuvenate(
         self,
         system: ParticleSystem,
@@ -279,7 +281,6 @@ class RandomWalkMetropolis(MoveStrategy):
         resample: Resample,
         previous: Rejuvenation | None,
     ) -> tuple[ParticleSystem, Rejuvenation]:
-        """See `MoveStrategy.rejuvenate`."""
         rounds = Rounds(system, target, rng, self.settings)
         straight = Straightening.fit(target.prior, system.theta, system.weights)
         kernel = RandomWalkKernel.fit(system.theta, system.weights, straight)
@@ -309,8 +310,8 @@ class WasteFree(MoveStrategy):
     length: Annotated[int, whole(2)] = 10
     kernel: KernelFit = RandomWalkKernel.fit
 
+    @override
     def document(self) -> dict[str, Any]:
-        """See `MoveStrategy.document`."""
         if self.kernel != RandomWalkKernel.fit:
             raise not_storable(self, "a kernel")
         return {"length": self.length}
@@ -318,10 +319,11 @@ class WasteFree(MoveStrategy):
     def __post_init__(self) -> None:
         check_fields(self, "length", "kernel")
 
+    @override
     def check(self, particles: int) -> None:
-        """See `MoveStrategy.check`."""
         number_of_chains(self.length, particles)
 
+    @override
     def rejuvenate(
         self,
         system: ParticleSystem,
@@ -330,7 +332,6 @@ class WasteFree(MoveStrategy):
         resample: Resample,
         previous: Rejuvenation | None,
     ) -> tuple[ParticleSystem, Rejuvenation]:
-        """See `MoveStrategy.rejuvenate`."""
         n = len(system)
         chains = number_of_chains(self.length, n)
         rounds = Rounds(system, target, rng, MoveSettings())

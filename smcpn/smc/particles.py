@@ -13,6 +13,7 @@ from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.codegen.update import weigh
 from smcpn.errors import InputError
@@ -178,7 +179,7 @@ class ParticleSystem(Stored):
 
     @property
     def crowded(self) -> bool:
-        """Whether less than `FEW_DISTINCT` of it is left where copies count once."""
+        """True if less than `FEW_DISTINCT` of it is left where copies count once."""
         return self.distinct < FEW_DISTINCT * self.ess
 
     def take(self, index: Any) -> ParticleSystem:
@@ -286,7 +287,7 @@ class Target:
 
     @property
     def gradient_cost(self) -> float:
-        """How many evaluations a gradient costs."""
+        """Evaluations that a gradient costs."""
         return differentiable(self.likelihood).gradient_cost()
 
     def with_estimate(self, likelihood: EstimatedLikelihood) -> Target:
@@ -364,8 +365,8 @@ class RecordTarget(Target):
         begin = self.start.log_density(theta)
         return begin, finite_or_excluded(log_likelihood + log_prior - begin)
 
+    @override
     def gradient(self, theta: Array) -> Array:
-        """See `Target.gradient`."""
         slope, prior = log_likelihood_gradient(self.prior, self.likelihood, theta)
         if self.start is None:
             return prior + self.exponent * slope
@@ -398,12 +399,12 @@ class RefinementTarget(Target):
         return 2 * self.sample
 
     @property
+    @override
     def state_particles(self) -> int:
-        """See `Target.state_particles`."""
         return getattr(self.finer, "state_particles", 0)
 
+    @override
     def with_estimate(self, likelihood: EstimatedLikelihood) -> Target:
-        """See `Target.with_estimate`."""
         return replace(self, finer=likelihood)
 
     def evaluate(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
@@ -419,7 +420,7 @@ class RefinementTarget(Target):
         return np.logaddexp(finite_or_excluded(log_likelihood), self.log_floor)
 
     def gradient(self, theta: Array) -> Array:
-        """See `Target.gradient`; of likelihoods of whole records, without a floor."""
+        """Gradients of likelihoods of whole records, without a floor."""
         if self.sample < self.likelihood.n_samples or self.log_floor > -np.inf:
             return super().gradient(theta)
         coarse, prior = log_likelihood_gradient(self.prior, self.likelihood, theta)

@@ -37,16 +37,16 @@ class PowerLikelihood:
         return self.likelihood.n_samples
 
     def start(self, values: Array) -> Array:
-        """See `Likelihood.start`."""
+        """State before the first sample, (k, N)."""
         return self.likelihood.start(values)
 
     def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.advance`."""
+        """State s_{b-1} from s_{a-1}, and the increments l_a, ..., l_{b-1}, (b - a, N)."""
         state, increments = self.likelihood.advance(values, state, a, b)
         return state, self.power * increments
 
     def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.evaluate`."""
+        """State s_{b-1} and log p(y_0, ..., y_{b-1} | theta), (N,)."""
         state, total = self.likelihood.evaluate(values, b)
         return state, self.power * total
 

@@ -1,4 +1,4 @@
-"""Whether importance weights can be trusted: the Pareto shape k of their largest values.
+"""Trust in importance weights: the Pareto shape k of their largest values.
 
 Weights whose tail has the shape k have 1 / k moments. An estimate from n draws converges at a
 useful rate below k = .7, and less is needed of few draws. A mode that the proposal does not reach

@@ -251,7 +251,7 @@ class Sampler(ABC):
 
     @abstractmethod
     def _recomputed(self, index: Any) -> tuple[Array, Array, Array]:
-        """See `recomputed`, with one likelihood."""
+        """Particles `recomputed` with one likelihood."""
 
     def recomputed(self, index: Any) -> tuple[Array, Array, Array]:
         """Likelihood of particles, evaluated from the first sample on.
@@ -585,7 +585,7 @@ class Sampler(ABC):
         )
 
     def _weights_tell_error(self) -> bool:
-        """Whether the weights can tell the error of the evidence; where not, proposals have to.
+        """True if the weights can tell the error of the evidence; where not, proposals have to.
 
         Those that lead from an approximate posterior to an estimate in several parts cannot: what
         the approximation excludes is known to a few draws from the prior, the exponents follow from
@@ -595,7 +595,7 @@ class Sampler(ABC):
 
     @property
     def _leaves_approximation(self) -> bool:
-        """Whether it is on the way from an approximate posterior to an estimate."""
+        """True if it is on the way from an approximate posterior to an estimate."""
         return self.finer is not None and not np.isnan(self.state.log_floor)
 
     def _evidence_variance(self) -> float:

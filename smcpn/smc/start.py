@@ -198,11 +198,11 @@ class Modes(Stored):
         return cls(*nothing, searches, least, ends=np.array(ends), doubt=doubt)
 
     def fits(self, d: int) -> bool:
-        """Whether they are of so many parameters."""
+        """True if they are of so many parameters."""
         return not len(self) or self.means.shape[1] == d
 
     def missed_by(self, log_evidence: float) -> bool:
-        """Whether a run that ended with a log-evidence has missed what the searches found."""
+        """True if a run that ended with a log-evidence has missed what the searches found."""
         return log_evidence < self.log_evidence - LOST
 
     def document(self) -> dict[str, Any]:

@@ -52,11 +52,11 @@ class Unchanged:
     """c = z."""
 
     def forward(self, z: Array) -> tuple[Array, Array]:
-        """See `Warp.forward`."""
+        """Return c and log dc/dz."""
         return z, np.zeros_like(z)
 
     def back(self, c: Array) -> Array:
-        """See `Warp.back`."""
+        """Return z."""
         return c
 
 
@@ -70,12 +70,12 @@ class AboveBound:
     width: float
 
     def forward(self, z: Array) -> tuple[Array, Array]:
-        """See `Warp.forward`."""
+        """Return c and log dc/dz."""
         c = self.width * _log_expm1(np.exp(z) / self.width)
         return c, z + np.logaddexp(0.0, -c / self.width)
 
     def back(self, c: Array) -> Array:
-        """See `Warp.back`."""
+        """Return z."""
         return np.log(self.width) + _log_softplus(np.maximum(c / self.width, -FARTHEST))
 
 
@@ -93,7 +93,7 @@ class WithinBounds:
     logarithm: bool
 
     def forward(self, z: Array) -> tuple[Array, Array]:
-        """See `Warp.forward`."""
+        """Return c and log dc/dz."""
         length, below, above = self.upper - self.lower, np.logaddexp(0, -z), np.logaddexp(0, z)
         # The distances from both ends keep all their digits.
         from_lower, from_upper = length * np.exp(-below), length * np.exp(-above)
@@ -110,7 +110,7 @@ class WithinBounds:
         return c, log_slope - whole + np.logaddexp(0, -low) + np.logaddexp(0, high)
 
     def back(self, c: Array) -> Array:
-        """See `Warp.back`."""
+        """Return z."""
         a, b = self._ends
         c = np.clip(c, a - FARTHEST * self.width, b + FARTHEST * self.width)
         low, high = (c - a) / self.width, (c - b) / self.width

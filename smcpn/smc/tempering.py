@@ -13,6 +13,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import DiffusedLikelihood, Keys, Likelihood
@@ -79,7 +80,7 @@ class Tempering(Sampler):
             self._assimilate_increment()
 
     def _evidence_variance(self) -> float:
-        """See `Sampler`; draws from a mixture, as long as none has moved, by its components."""
+        """Variance by the components of a mixture, as long as no draw from it has moved."""
         start, weights = self.settings.start, self.system.log_weights
         # From an approximate posterior on, the variance is that of the path behind it, and more.
         drawn = not self.rejuvenations and np.isnan(self.state.log_floor)
@@ -89,7 +90,7 @@ class Tempering(Sampler):
         return super()._evidence_variance()
 
     def _weights_tell_error(self) -> bool:
-        """See `Sampler`; those from a start do where their variance surely exists."""
+        """True if the weights of draws from a start surely have a variance."""
         told = super()._weights_tell_error()
         if not told or self.rejuvenations or not self._can_renew_evidence:
             return told
@@ -97,7 +98,7 @@ class Tempering(Sampler):
 
     @property
     def leaves_error_open(self) -> bool:
-        """Whether neither weights of a start nor proposals since told the error of the evidence."""
+        """True if neither weights of a start nor proposals since told the error of the evidence."""
         if not self.rejuvenations or not self._can_renew_evidence:
             return False
         told = any(np.isfinite(record.evidence.variance) for record in self.rejuvenations)
@@ -105,7 +106,7 @@ class Tempering(Sampler):
 
     @property
     def _can_renew_evidence(self) -> bool:
-        """Whether moves have proposals that tell the evidence without the weights of a start."""
+        """True if moves have proposals that tell the evidence without the weights of a start."""
         moves = self.settings.moves
         return self.settings.start is not None and isinstance(moves, IndependentMetropolis)
 
@@ -120,8 +121,8 @@ class Tempering(Sampler):
                 "use more particles, moves='random-walk', or a narrower prior"
             )
 
+    @override
     def _recomputed(self, index: Any) -> tuple[Array, Array, Array]:
-        """See `Sampler.recomputed`."""
         values = self.prior.natural(self.system.theta[index])
         nothing = np.zeros(len(values))
         if self.state.exponent is None and self.sample == 0:
@@ -149,8 +150,8 @@ class Tempering(Sampler):
         self._change(exponent=0.0)
 
     @property
+    @override
     def _keyed_samples(self) -> int:
-        """See `Sampler._keyed_samples`."""
         return self.sample if self.state.exponent is None else self.likelihood.n_samples
 
     def _record_keys(self) -> Keys:
@@ -175,7 +176,7 @@ class Tempering(Sampler):
 
 
 def _variance_exists(k: float, n: int) -> bool:
-    """Whether n weights whose tail has the shape k have a variance, beyond the error of k.
+    """True if n weights whose tail has the shape k have a variance, beyond the error of k.
 
     Of the draws of a start that misses a tail of the posterior some have, by chance, none there:
     the shape of their weights is low, and so is the evidence.
@@ -207,8 +208,8 @@ class DiffusionTempering(Sampler):
         if self.state.exponent is None and self.state.factors[-1] <= 1.0:
             self._finish()
 
+    @override
     def _recomputed(self, index: Any) -> tuple[Array, Array, Array]:
-        """See `Sampler.recomputed`."""
         values = self.prior.natural(self.system.theta[index])
         nothing = np.zeros(len(values))
         if not self.state.factors:

@@ -76,7 +76,7 @@ class Trace(Stored):
 
     @property
     def regular(self) -> bool:
-        """Whether it is what `extended` makes of so many samples from the first known one on."""
+        """True if it is what `extended` makes of so many samples from the first known one on."""
         known, stride = self.length - self.first, 1
         while -(-known // stride) > TRACED:
             stride *= 2

@@ -1,4 +1,4 @@
-"""Whether stored particles are what their parameters make them, on some drawn at random."""
+"""Test of stored particles, of which some at random are computed again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def drawn_again(log_weights: Array) -> NDArray[np.int64]:
 
 
 def is_consistent(sampler: Sampler) -> bool:
-    """Whether log-prior, log-likelihood, its increment and state follow from the parameters.
+    """True if log-prior, log-likelihood, its increment and state follow from the parameters.
 
     The run goes on to the same bytes, for its generator draws none of the particles.
     """
@@ -51,13 +51,13 @@ def is_consistent(sampler: Sampler) -> bool:
 
 
 def is_of_size(sampler: Sampler) -> bool:
-    """Whether the state has the size that the likelihood gives it."""
+    """True if the state has the size that the likelihood gives it."""
     state, _, _ = sampler.recomputed(slice(0, 1))
     return sampler.system.state.shape == (len(state), len(sampler.system))
 
 
 def near(ours: Array, theirs: Array) -> bool:
-    """Whether numbers agree, but for what other hardware may cause."""
+    """True if numbers agree, but for what other hardware may cause."""
     with np.errstate(invalid="ignore"):
         near = np.abs(ours - theirs) <= AGREEMENT * (1.0 + np.abs(theirs))
     # An infinite one would be within an infinite distance of any.
@@ -66,7 +66,7 @@ def near(ours: Array, theirs: Array) -> bool:
 
 
 def _near_states(ours: Array, theirs: Array) -> bool:
-    """Whether states (k, n) agree, each component measured by its own size over the particles."""
+    """True if states (k, n) agree, each component measured by its own size over the particles."""
     if not ours.size:
         return True
     with np.errstate(invalid="ignore"):

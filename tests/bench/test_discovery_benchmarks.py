@@ -6,7 +6,7 @@ from scipy.integrate import solve_ivp
 from scipy.stats import norm
 
 from benchmarks.discovery import grids, lorenz, planar, reliability
-from benchmarks.discovery.__main__ import studies
+from benchmarks.discovery.__main__ import STUDIES
 from benchmarks.discovery.answers import Answer, difference
 from benchmarks.discovery.peers import _as_ours, _names
 from benchmarks.discovery.records import HIDDEN
@@ -119,4 +119,4 @@ def test_trajectories_that_escape_are_left_out():
 
 
 def test_parts_have_studies():
-    assert {"lorenz", "grids", "reliability", "lynx-hare"} <= set(studies())
+    assert {"lorenz", "grids", "reliability", "lynx-hare"} <= set(STUDIES)

@@ -7,11 +7,15 @@ that is a spline, with process noise.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import smcpn
+from smcpn.checkpoint.container import POSTERIOR
+from tests.checkpoint.changed import changed, number, put, text
 
 FILES = Path(__file__).parent.parent / "data"
 MEANS = {
@@ -30,6 +34,46 @@ def test_a_posterior_of_0_2_0_is_what_it_was(name, tmp_path):
     again = smcpn.load(posterior.save(tmp_path / "again.h5"))
     assert again.mean == posterior.mean
     assert again.summary() == posterior.summary()
+
+
+def document(**changes):
+    def change(file):
+        held = json.loads(file["documents/posterior"][()]) | changes
+        put("documents/posterior", text(held))(file)
+
+    return change
+
+
+CHANGES = {
+    "theta is NaN": number("arrays/draws/theta", (7, 0), np.nan),
+    "no theta": put("arrays/draws/theta", None),
+    "an array more": put("arrays/draws/more", np.zeros(3)),
+    "a part more": put("arrays/more/theta", np.zeros(3)),
+    "no model": put("arrays/problem/model", None),
+    "no constants": put("arrays/problem/model/constant_values", None),
+    "no table": put("arrays/draws/rejuvenations", None),
+    "another table": put("arrays/draws/rejuvenations", np.zeros(3)),
+    "no document": put("documents/posterior", None),
+    "a list": put("documents/posterior", text([1])),
+    "a deep list": put("documents/posterior", np.bytes_(b"[" * 10_000)),
+    "no records": document(records=None),
+    "records are a number": document(records=[3]),
+    "a problem of names": document(problem={"ode": [], "model": 3}),
+    "chains without arrays": document(chains={"tune": 1, "tune_steps": 1}),
+    "an entry more": document(more=1),
+    "another likelihood": number("arrays/draws/log_likelihood", slice(None), -1.0),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_a_changed_posterior_of_0_2_0_is_refused(case, tmp_path):
+    path = tmp_path / "p.h5"
+    before = (FILES / "posterior-0.2.0.h5").read_bytes()
+    path.write_bytes(changed(POSTERIOR, before, CHANGES[case]))
+    with pytest.raises(smcpn.InputError) as caught:
+        smcpn.load(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
 
 
 def test_a_posterior_of_0_2_0_simulates():

@@ -84,6 +84,14 @@ def test_draws_of_a_laplace_approximation_are_saved(tmp_path):
     assert same(drawn, loaded)
 
 
+def test_the_posterior_of_a_stream_is_saved(tmp_path):
+    live = smcpn.Online(oscillator_problem(RECORD), solver=RK4(1), particles=30, seed=1)
+    for u, y in zip(RECORD.u[:20], RECORD.y[:20], strict=True):
+        live.update(u, y)
+    known = live.posterior()
+    assert same(known, smcpn.load(known.save(tmp_path / "p.h5")))
+
+
 def test_the_version_before_is_kept(posterior, content, tmp_path):
     path = tmp_path / "p.h5"
     posterior.save(path)

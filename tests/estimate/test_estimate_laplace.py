@@ -217,7 +217,7 @@ def test_a_started_sampler_goes_on_from_a_snapshot_to_the_same_bytes():
     whole, part = started(likelihood, 5, 3.0, 1.0), started(likelihood, 5, 3.0, 1.0)
     whole.run()
     part.advance(30)
-    assert part.exponent is not None
+    assert part.state.exponent is not None
     again = Tempering.resumed(likelihood.prior, likelihood, part.settings, part.snapshot())
     again.run()
     np.testing.assert_array_equal(again.system.theta, whole.system.theta)

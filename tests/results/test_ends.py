@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import smcpn
-from smcpn.estimate.multistart import _better
+from smcpn.estimate.multistart import _better, _stays
 from smcpn.estimate.search import CONVERGED, LIMIT, Found
 from smcpn.results.ends import as_high, heights, where_ended
 from tests.models import decay_problem
@@ -48,6 +48,13 @@ def test_of_two_ways_to_one_maximum_rounding_does_not_choose():
     assert not _better(shot, same).lifted
     assert _better(shot, higher).lifted
     assert _better(replace(shot, reason=LIMIT), same).lifted
+
+
+def test_a_far_end_that_diverges_by_other_steps_is_no_end():
+    point = np.zeros(1)
+    end = Found(point, -50.0, CONVERGED, 9, point[None], np.array([-50.0]))
+    assert _stays(end, -60.0).success
+    assert not _stays(end, -np.inf).success
 
 
 def test_a_height_found_once_is_doubted():

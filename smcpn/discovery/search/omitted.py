@@ -1,4 +1,4 @@
-"""Whether one function that the library does not have would be more probable than its terms alone.
+"""Test for one function, not in the library, that would be more probable than its terms alone.
 
 Terms that imitate a function, as x and x^3 do a sign, leave nothing that a test of what is added
 beside them could find: it is known by what it makes needless. So the library is compared with
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import betaln
 
 from smcpn.discovery.search.adequacy import LACKING, adequacy
-from smcpn.discovery.search.gauss_newton import GaussNewton, Point, orthonormal
+from smcpn.discovery.search.gauss_newton import GaussNewton, Point, orthonormal, sizes
 from smcpn.discovery.search.regression import BetaBinomial, SpikeAndSlab, Support
 from smcpn.discovery.search.selection import flipped, most_probable
 
@@ -139,7 +139,7 @@ def _functions(path: Array, scale: Array) -> Iterator[Function]:
             yield Function("abs({0})", (j,), 0.0, size)
             yield Function("{0}*abs({0})", (j,), 0.0, x * size)
         for share in HALVES:
-            half = share * float(np.sqrt(np.mean(x**2)))
+            half = share * float(sizes(x))
             unit = half * float(scale[j])
             yield Function("{0}/({2:.2g} + abs({0}))", (j,), unit, x / (half + size))
             for k in range(n) if n <= MOST_STATES else ():
@@ -149,7 +149,7 @@ def _functions(path: Array, scale: Array) -> Iterator[Function]:
 
 
 def _told(rates: Array, library: int) -> NDArray[np.bool_]:
-    """Whether functions differ from the library and those before them, shape (e,).
+    """True where functions differ from the library and those before them, shape (e,).
 
     Of rates (N, d + e) along a path, d of them of the library.
     """
@@ -193,7 +193,7 @@ class OneFunctionMore(BetaBinomial):
         return np.append(self._library.changes(inside), flips)
 
     def pair_changes(self, support: Support) -> Array:
-        """The same by adding two columns, (d + e, d + e), both of the library."""
+        """Changes by adding two columns, (d + e, d + e), both of the library."""
         changes = np.full((len(support),) * 2, -np.inf)
         inside = support[: self._size]
         changes[: self._size, : self._size] = self._library.pair_changes(inside)

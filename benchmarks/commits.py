@@ -1,4 +1,4 @@
-"""The package as it was before these rows, and scripts that run with either."""
+"""The tree of another commit, and scripts that run with the package of either."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import Any
 from smcpn.errors import InputError
 
 BEFORE = "a883af8"
-"""Commit that ratios are to."""
-ROOT = Path(__file__).parents[2]
+"""Commit that ratios of `benchmarks.seconds` are to."""
+ROOT = Path(__file__).parents[1]
 
 
 @contextmanager
