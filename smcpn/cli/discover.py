@@ -204,10 +204,17 @@ def discover(
     check_written(report, picture)
     arguments = question.arguments
     from smcpn.cli.discovering import as_dict, as_text, discovered, written
+    from smcpn.cli.records import Source
     from smcpn.io.sink import json_text
 
     given = {name: value for name, value in options.items() if value is not None}
-    outcome = discovered(question, arguments | given, compare)
+    source = Source(
+        question.input_columns, question.outputs, question.time, question.dt,
+        question.column_names, question.time_unit, question.experiment, question.delimiter,
+        question.decimal,
+    )  # fmt: skip
+    tests = question.test or ()
+    outcome = discovered(source, question.files, tests, arguments | given, compare)
     say(json_text(as_dict(outcome)) if as_json else as_text(outcome))
     for what, file in written(outcome, report, picture):
         if not quiet:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from smcpn.cases import Case
 from smcpn.checkpoint.container import CheckpointWarning, begun, lock
 from smcpn.cli.options import settings_of
-from smcpn.cli.stream import ONLINE, StreamOptions
+from smcpn.cli.stream_options import ONLINE, StreamOptions
 from smcpn.cli.terminal import remark
 from smcpn.errors import InputError
 from smcpn.files import opened_output, reason_of
