@@ -299,7 +299,8 @@ class _Family:
     def _with(self, found: _SumsOfSquares, delays: Array) -> _SumsOfSquares:
         """Search for the poles at dead times, from the better of the next ones known."""
         poles, sums = list[Array](), list[float]()
-        (low, high), least = self._bounds.T, 1e-3 / len(self._y)
+        low, high = self._bounds.T
+        tolerance: dict[str, Any] = {"xtol": 1e-4, "ftol": 1e-3 / len(self._y), "gtol": None}
         for one in delays:
             away = np.abs(found.delays - one)
             near = away.argmin(), np.where(found.searched, away, np.inf).argmin()
@@ -307,7 +308,7 @@ class _Family:
             start = min((found.poles[k] for k in near), key=lambda x: self._sums(at, x)[0])
             end = optimize.least_squares(
                 lambda x, at=at: self._errors(at, x)[0], np.clip(start, low, high),
-                bounds=(low - INSIDE, high + INSIDE), xtol=1e-4, ftol=least, gtol=None,
+                bounds=(low - INSIDE, high + INSIDE), **tolerance,
             )  # fmt: skip
             poles.append(end.x)
             sums.append(float(self._sums(at, end.x)[0]))
