@@ -59,7 +59,7 @@ LIMITS = {
     "circles": Limit(13, 0),
     "upward_imports": Limit(0, 0),
     "modules_entered": Limit(96, 50),
-    "state_spelled_out": Limit(6, 1),
+    "state_spelled_out": Limit(1, 1),
     "no_sentences": Limit(621, 0),
     "solver_dispatch_sites": Limit(1, 0),
 }

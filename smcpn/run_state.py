@@ -22,7 +22,7 @@ def _known(method: str) -> str:
 
 @dataclass(frozen=True)
 class Plan(Stored):
-    """How a run gets to the posterior, decided before its first particle.
+    """The way of a run to the posterior, decided before its first particle.
 
     Attributes
     ----------

@@ -38,7 +38,7 @@ class Stored:
 
 @dataclass
 class Reading:
-    """What the fields of a file are read with.
+    """Arrays, sizes and other parts that the fields of a file are read with.
 
     Attributes
     ----------

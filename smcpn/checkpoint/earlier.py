@@ -19,7 +19,7 @@ OF_CHAINS = ("ess_bulk", "ess_tail")
 
 
 def is_earlier(file: Group) -> bool:
-    """Whether a file is one of format 4 or 5."""
+    """Return True for a file of format 4 or 5."""
     return file.attributes["format_version"] < 6
 
 

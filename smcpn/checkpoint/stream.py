@@ -64,7 +64,7 @@ class Options(Stored):
 
 @dataclass(frozen=True)
 class Header(Stored):
-    """What stays the same while a stream goes on, but for its problem."""
+    """The part of a stream that stays the same while it goes on, but for its problem."""
 
     settings: StoredSettings
     options: Options

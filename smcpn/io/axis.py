@@ -57,7 +57,7 @@ def _date(text: str) -> str:
 
 @dataclass(frozen=True)
 class AxisState(Stored):
-    """Where a stream is on its time axis.
+    """The place of a stream on its time axis.
 
     Attributes
     ----------
@@ -173,7 +173,7 @@ class TimeAxis:
 
     @property
     def state(self) -> AxisState:
-        """Where it is, from which `resume` goes on."""
+        """The place on the axis, from which `resume` goes on."""
         epoch = None if self.epoch is None else self.epoch.isoformat()
         return AxisState(self._origin, self._count, self.given, self.last, epoch)
 

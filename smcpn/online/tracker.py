@@ -105,7 +105,7 @@ class StreamIbis(Ibis):
 
     @property
     def state(self) -> SamplerState:
-        """See `Sampler`; the samples of `assimilate` are put into it when it is asked for."""
+        """State with the samples of `assimilate`, which are put into it when it is asked for."""
         self._put_together()
         return self._held
 
@@ -151,7 +151,7 @@ class StreamIbis(Ibis):
         return isinstance(self.likelihood, GrowingEstimate)
 
     def _use(self, likelihood: AnyLikelihood, finer: AnyLikelihood | None = None) -> None:
-        """See `Sampler._use`."""
+        """Put a likelihood in force, whose reweighting is prepared when it is asked for."""
         super()._use(likelihood, finer)
         vars(self).pop("_reweighting", None)
 

@@ -198,7 +198,7 @@ class Modes(Stored):
         return cls(*nothing, searches, least, ends=np.array(ends), doubt=doubt)
 
     def fits(self, d: int) -> bool:
-        """Whether they are of so many parameters."""
+        """Return True where they are of so many parameters."""
         return not len(self) or self.means.shape[1] == d
 
     def missed_by(self, log_evidence: float) -> bool:
