@@ -25,7 +25,7 @@ from smcpn.simulation.particles import Simulation
 from smcpn.smc.diagnosis import SamplerWarning
 
 
-def records_of(question: Question, files: Iterable[Path]) -> list[Record]:
+def records_of(question: Question, form: Mapping[str, Any], files: Iterable[Path]) -> list[Record]:
     """Read files.
 
     Raises
@@ -41,9 +41,7 @@ def records_of(question: Question, files: Iterable[Path]) -> list[Record]:
         question.dt,
         question.column_names,
         question.time_unit,
-        question.experiment,
-        question.delimiter,
-        question.decimal,
+        **form,
     )
     try:
         return [
@@ -72,10 +70,13 @@ class Outcome:
     wall_s: float
 
 
-def discovered(question: Question, arguments: Mapping[str, Any], compare: bool) -> Outcome:
+def discovered(
+    question: Question, form: Mapping[str, Any], arguments: Mapping[str, Any], compare: bool
+) -> Outcome:
     """Find the equations of the files by `smcpn.discover`, and simulate the tests."""
     begin = time.perf_counter()
-    records, tests = records_of(question, question.files), records_of(question, question.test or ())
+    records = records_of(question, form, question.files)
+    tests = records_of(question, form, question.test or ())
     began = time.perf_counter()
     settings: dict[str, Any] = {"seed": SEED, **arguments}
     with warnings.catch_warnings():
