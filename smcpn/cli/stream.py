@@ -9,9 +9,10 @@ from typing import Any
 import typer
 
 from smcpn.cli.options import System, Taken, Verbose, taking
-from smcpn.cli.stream_options import ONLINE, StreamOptions
+from smcpn.cli.stream_options import ONLINE, SOURCE, StreamOptions
 from smcpn.config import load_system
 from smcpn.files import file_path
+from smcpn.io.dialect import check_marks
 
 
 def stream_model(system: str, options: StreamOptions, taken: Mapping[str, Any]) -> int:
@@ -22,7 +23,8 @@ def stream_model(system: str, options: StreamOptions, taken: Mapping[str, Any]) 
     system : str
     options : StreamOptions
     taken : mapping of str to Any
-        Options of `smcpn.Online`; None leaves one to the system, or to its default.
+        Options of `smcpn.Online` and of the source; None leaves one to the system, or to its
+        default.
 
     Raises
     ------
@@ -30,6 +32,7 @@ def stream_model(system: str, options: StreamOptions, taken: Mapping[str, Any]) 
         For options, a model, a source or a checkpoint that cannot be used.
     """
     options.check()
+    check_marks(taken.get("delimiter"), taken.get("decimal"))
     if options.checkpoint is not None:
         # What a model does when it is loaded may change the folder.
         path = file_path("--checkpoint", options.checkpoint)
@@ -43,7 +46,8 @@ def stream_model(system: str, options: StreamOptions, taken: Mapping[str, Any]) 
 @taking(
     Taken.of("run.identify", "identify", "particles", "seed", "likelihood", "state_particles"),
     Taken.of("solver", "EKF0", "steps", "order"),
-    Taken.of("online.online", "Online", *ONLINE),
+    ONLINE,
+    SOURCE,
 )
 def stream(system: System, options: StreamOptions, verbose: Verbose = 0, **taken: Any) -> None:
     """Identify while the samples come: CSV or JSON lines in, a JSON line per sample out.

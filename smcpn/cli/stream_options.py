@@ -7,14 +7,16 @@ import os
 from dataclasses import dataclass
 from typing import Annotated
 
-from smcpn.cli.options import DATA, MESSAGES, OUTPUT, RUN, Decimal, Delimiter, Hold, option
+from smcpn.cli.options import DATA, MESSAGES, OUTPUT, RUN, Hold, Taken, option
 from smcpn.errors import InputError, whole_number
-from smcpn.io.dialect import check_marks
 
-FORMATS = ("csv", "json")
 STANDARD = "-"
 EVERY_SECONDS = 60.0
-ONLINE = ("budget", "forget", "lookahead")
+SOURCE = Taken.of(
+    "io.address", "open_source", "follow", "format", "delimiter", "decimal", "announce", "give_up",
+    "ca_file", "credentials", panel=DATA,
+)  # fmt: skip
+ONLINE = Taken.of("online.online", "Online", "budget", "forget", "lookahead")
 """Options that `smcpn.Online` has and `smcpn.identify` has not."""
 
 
@@ -25,31 +27,8 @@ class StreamOptions:
     source: Annotated[
         str, option(DATA, "Where samples come from.", "--from", metavar="FILE|-|URL")
     ] = STANDARD
-    follow: Annotated[bool, option(DATA, "Read the file as it grows.", "--follow")] = False
-    format: Annotated[
-        str | None, option(DATA, "Recognised line by line if left out.", words=FORMATS)
-    ] = None
     columns: Annotated[
         str | None, option(DATA, "Columns of CSV without a header.", metavar="t,u,y")
-    ] = None
-    delimiter: Delimiter = None
-    decimal: Decimal = None
-    announce: Annotated[
-        bool, option(DATA, 'Send {"resume_after": t} to a TCP server.', "--announce")
-    ] = False
-    give_up: Annotated[float | None, option(DATA, "End after this many seconds without data.")] = (
-        None
-    )
-    ca_file: Annotated[
-        str | None, option(DATA, "Certificates that TLS believes.", metavar="FILE")
-    ] = None
-    credentials: Annotated[
-        str | None,
-        option(
-            DATA,
-            "User and password for a broker, a line each; or SMCPN_USER, SMCPN_PASSWORD.",
-            metavar="FILE",
-        ),
     ] = None
     limit: Annotated[int | None, option(DATA, "Stop after this many samples.")] = None
     hold: Hold = None
@@ -89,15 +68,11 @@ class StreamOptions:
         InputError
             For numbers out of range, a folder that does not exist, one file for two things.
         """
-        for name, seconds in (
-            ("--checkpoint-every", self.checkpoint_every),
-            ("--give-up", self.give_up),
-        ):
-            if seconds is not None and not 0 < seconds < math.inf:
-                raise InputError(f"{name} is {seconds:g}: give seconds above 0")
+        if not 0 < self.checkpoint_every < math.inf:
+            seconds = f"{self.checkpoint_every:g}"
+            raise InputError(f"--checkpoint-every is {seconds}: give seconds above 0")
         if self.limit is not None:
             whole_number("--limit", self.limit, 1)
-        check_marks(self.delimiter, self.decimal)
         named = {
             "--from": self.source,
             "--to": self.to,

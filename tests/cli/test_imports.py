@@ -81,7 +81,7 @@ def test_words_in_the_help_are_those_of_the_registries():
     assert set(parameters_of("model.record", "Record")["hold"].words) == set(HOLDS)
     priors = parameters_of("discovery.discover", "discover")["prior"].words
     assert priors == (SPIKE_AND_SLAB, *SHRINKAGE)
-    assert stream_options.FORMATS == FORMATS
+    assert parameters_of("io.address", "open_source")["format"].words == FORMATS
     assert (stream_options.STANDARD, stream_options.EVERY_SECONDS) == (STANDARD, EVERY_SECONDS)
 
 
