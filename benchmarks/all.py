@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 
-from benchmarks.rows import Row, at_most, command
+from benchmarks.rows import Row, Study, at_most, command
 
 COMMANDS = {
     name: f"benchmarks.{name}"
@@ -69,6 +69,6 @@ def _processor_seconds(quick: bool) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    studies = {name: partial(_study, module) for name, module in COMMANDS.items()}
+    studies: dict[str, Study] = {name: partial(_study, one) for name, one in COMMANDS.items()}
     studies["processor seconds"] = _processor_seconds
     sys.exit(command(__doc__, studies))
