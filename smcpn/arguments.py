@@ -281,7 +281,10 @@ def _read_function(value: Any) -> Any:
 def _read_file_name(value: Any) -> Path:
     try:
         return file_path("", value)
-    except InputError:
+    except InputError as error:
+        if error.argument is None:
+            # A name, of which it says why it does not do.
+            raise
         raise UnfitError from None
 
 

@@ -114,7 +114,7 @@ def bounds(least: int | None, most: int | None) -> str:
     lower = "" if least is None else f" from {least}"
     if most is None:
         return lower
-    power = most.bit_length() - 1
+    power = max(most.bit_length() - 1, 0)
     return f"{lower} to {most if most != 1 << power or power < EXACT else f'2^{power}'}"
 
 
