@@ -301,7 +301,7 @@ class _Family:
     def _with(self, found: _SumsOfSquares, delays: Array) -> _SumsOfSquares:
         """Search for the poles at dead times, from the better of the next ones known."""
         poles, sums = list[Array](), list[float]()
-        tolerance = {"xtol": 1e-4, "ftol": 1e-3 / len(self._y), "gtol": None}
+        tolerance: dict[str, Any] = {"xtol": 1e-4, "ftol": 1e-3 / len(self._y), "gtol": None}
         low, high = self._bounds.T
         for one in delays:
             away = np.abs(found.delays - one)
