@@ -22,7 +22,8 @@ import numpy as np
 from scipy import stats
 
 import smcpn
-from benchmarks.killing import digest, killed_runs
+from benchmarks.bytes.digest import of_posterior
+from benchmarks.killing import killed_runs
 from benchmarks.rows import Row, absent, at_most, command, told, unjudged
 from smcpn.checkpoint.container import publish
 from smcpn.checkpoint.run import StoredRun, header_image, read_run, run_image
@@ -70,7 +71,7 @@ def corruption(quick: bool) -> Iterator[Row]:
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.h5"
-        expected = digest(_small_run(path))
+        expected = of_posterior(_small_run(path))
         whole, records = path.read_bytes(), next(Path(folder).glob("run.h5.data-*.h5"))
         previous = path.with_name("run.h5.previous")
         data = records.read_bytes()
@@ -117,7 +118,7 @@ def _outcome(path: Path, expected: str) -> str:
             return "refused" if "\n" not in str(error) else "traceback"
         except Exception:
             return "traceback"
-    if digest(posterior) != expected:
+    if of_posterior(posterior) != expected:
         return "wrong"
     said = any(issubclass(w.category, smcpn.CheckpointWarning) for w in caught)
     return "previous used" if said else "unharmed"
@@ -201,7 +202,7 @@ def size(quick: bool) -> Iterator[Row]:
 
 def no_room(quick: bool) -> Iterator[Row]:
     """A full disk and a read-only one, on a small file system made for the purpose."""
-    expected = digest(_small_run(None))
+    expected = of_posterior(_small_run(None))
     for name, size, change in (("full", "60k", None), ("read-only", "10m", "remount,ro")):
         with tempfile.TemporaryDirectory() as folder:
             mounted = _mount("-t", "tmpfs", "-o", f"size={size}", "smcpn", folder)
@@ -221,7 +222,10 @@ def _starved(name: str, path: Path, expected: str) -> Row:
         warnings.simplefilter("always")
         posterior = _small_run(path, quiet=False)
     kinds = Counter(w.category.__name__ for w in caught)
-    same, notes = digest(posterior) == expected, sum("checkpoint" in w for w in posterior.warnings)
+    same, notes = (
+        of_posterior(posterior) == expected,
+        sum("checkpoint" in w for w in posterior.warnings),
+    )
     target = "same bytes, one warning, one note in the result"
     met = same and kinds["CheckpointWarning"] == notes == 1
     note = f"{kinds['CheckpointWarning']} warnings, {notes} notes"

@@ -7,7 +7,6 @@ chosen one, a random moment more, and kills it.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import smcpn
+from benchmarks.bytes.digest import of_posterior
 from smcpn.cases import load_case
 from smcpn.checkpoint import writer
 from smcpn.smc.sampler import Sampler
@@ -27,22 +27,6 @@ PARTICLES, STEPS = 300, 2
 MOMENTS = ("time", "rejuvenation", "block", "write")
 DELAY = 0.01
 """Seconds after an event within which the process is killed."""
-
-
-def digest(posterior: smcpn.Posterior) -> str:
-    """SHA-256 of everything that a posterior is."""
-    hashed = hashlib.sha256()
-    for values in (
-        posterior.theta,
-        posterior.log_weights,
-        posterior.log_likelihood,
-        posterior.ancestor,
-        posterior.ess_path,
-        posterior.log_evidence_path,
-        np.array([posterior.log_evidence, posterior.log_evidence_se]),
-    ):
-        hashed.update(np.ascontiguousarray(values).tobytes())
-    return hashed.hexdigest()
 
 
 Identify = Callable[[Path | None], smcpn.Posterior]
@@ -73,7 +57,7 @@ def silverbox() -> Identify:
 def killed_runs(count: int, run: Identify | None = None) -> Iterator[str]:
     """Kill ``count`` runs, by default of Silverbox, and tell how each ended when resumed."""
     run = run or silverbox()
-    expected = digest(run(None))
+    expected = of_posterior(run(None))
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
         events, duration = _uninterrupted(run, Path(folder) / "whole.h5")
@@ -159,4 +143,4 @@ def _end(path: Path, expected: str) -> str:
         return "last file unreadable"
     except Exception as error:
         return f"unreadable: {error}"
-    return "same bytes" if digest(posterior) == expected else "other bytes"
+    return "same bytes" if of_posterior(posterior) == expected else "other bytes"

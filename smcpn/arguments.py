@@ -43,7 +43,7 @@ NOUNS = {
 }
 """Words for what is of a class, by its name."""
 AUTO = "auto"
-"""A number that is chosen on the way."""
+"""A number, a method or a start that the run itself chooses or finds."""
 
 
 class UnfitError(Exception):
@@ -78,6 +78,13 @@ class Kind:
         except UnfitError:
             sentence = f"{name} is {shown(value)}: give {self.noun}"
             raise InputError(sentence, argument=name) from None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.with_info_plain_validator_function(
+            lambda value, info: self(str(info.field_name), value)
+        )
 
 
 def checked(public: T) -> T:
@@ -318,6 +325,7 @@ def _read_threads(value: Any) -> int | None:
 
 THREADS = Kind("a whole number from 1, or None", _read_threads)
 FINITE, ANY_NUMBER = Kind("a finite number", _read_finite), Kind("a number", _read_number)
+STATE_PARTICLES = automatic(multiple(32, 1 << 20))
 NUMBERS = Kind("numbers", _read_numbers)
 ANYTHING = Kind("anything", lambda value: value)
 """Of an argument that its function checks."""
@@ -333,7 +341,7 @@ _PLAIN: dict[Any, Kind] = {
 
 Count = Annotated[int, whole(1, MOST)]
 Particles = Annotated[int, whole(10, 10**8)]
-StateParticles = Annotated[int | str, automatic(multiple(32, 1 << 20))]
+StateParticles = Annotated[int | str, STATE_PARTICLES]
 Order = Annotated[int, whole(1, 11)]
 Steps = Annotated[int | str, automatic(whole(1, 1024))]
 Share = Annotated[float, number(5e-324, 1.0 - 2.0**-53, "a share between 0 and 1")]

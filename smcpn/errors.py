@@ -17,6 +17,8 @@ LISTED = 20
 """Names of a list that a message shows."""
 LONGEST = 1000
 """Characters of a message; what is in the middle of a longer one is left out."""
+EXACT = 64
+"""Bits from which a power of two is shown as one."""
 COMPARED = 1000
 """Names among which the one that is meant is looked for."""
 
@@ -110,7 +112,10 @@ def whole_number(
 def bounds(least: int | None, most: int | None) -> str:
     """Return bounds as a message names them: `` from 1 to 11``."""
     lower = "" if least is None else f" from {least}"
-    return lower if most is None else f"{lower} to {most}"
+    if most is None:
+        return lower
+    power = most.bit_length() - 1
+    return f"{lower} to {most if most != 1 << power or power < EXACT else f'2^{power}'}"
 
 
 def real_number(

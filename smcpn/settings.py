@@ -1,30 +1,41 @@
 """Options of an identification, one set for calls, commands, TOML files and checkpoints.
 
-`Settings` checks each option once. `identify` and `Online` build it from their arguments, a
-configuration from its tables ``[solver]`` and ``[run]``, a command from the options that were
-given, and a checkpoint keeps it as JSON under the names by which solvers, likelihoods, moves and
-proposals are registered.
+The signature of `identify` defines them: `Settings` has its types and defaults. `identify` and
+`Online` build it from their arguments, a configuration from its tables ``[solver]`` and ``[run]``,
+a command from the options that were given, and a checkpoint keeps it as JSON under the names by
+which solvers, likelihoods, moves and proposals are registered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Self, cast
+from typing import Annotated, Any, Self, TypeVar, cast
 
 import numpy as np
 from pydantic import (
     BaseModel,
     BeforeValidator,
-    Field,
     PlainValidator,
     ValidationError,
     ValidationInfo,
+    create_model,
     model_validator,
 )
 
+from smcpn.arguments import (
+    AUTO,
+    STATE_PARTICLES,
+    Count,
+    FileName,
+    Particles,
+    Seconds,
+    Seed,
+    Share,
+    Threads,
+)
 from smcpn.codegen.target import CPUS
 from smcpn.distributed.engines import checked_executor
 from smcpn.errors import InputError, NotStorableError, nearest, one_of, shown
@@ -32,7 +43,6 @@ from smcpn.likelihood.gradient import FORWARD
 from smcpn.likelihood.registry import LIKELIHOODS, likelihood_name
 from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.problem import Problem
-from smcpn.smc.estimation import FIRST, MOST_STATE_PARTICLES
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.measured_moves import MeasuredMoves
 from smcpn.smc.moves import MOVES, IndependentMetropolis, MoveStrategy
@@ -50,6 +60,8 @@ from smcpn.solver import (
     solver_of,
 )
 
+S = TypeVar("S", bound="Settings")
+
 Method = Ibis | Tempering | DiffusionTempering
 METHODS: dict[str, type[Method]] = {
     "ibis": Ibis,
@@ -57,24 +69,15 @@ METHODS: dict[str, type[Method]] = {
     "diffusion-tempering": DiffusionTempering,
 }
 """Methods that lead from the prior to the posterior, by name."""
-AUTO = "auto"
-"""A method, or a start, that the run itself chooses or finds."""
 BY_GRADIENT = (AUTO, "tempering")
 """Methods whose moves may follow the gradient of the likelihood."""
-MOST = 10**8
-"""Most particles, and most populations of them."""
 MANY = FORWARD
 """Parameters above which moves may follow the gradient: Hamiltonian trajectories need d^(1/4) steps
 where a random walk needs d. Up to there independent proposals fit, or none of these pays."""
+ELSEWHERE = ("max_moves", "threads")
+"""Options that a document has among the moves, or that leave the result as it is."""
 EXISTING = ("resume", "overwrite", "raise")
 """Ways to go on where a checkpoint exists."""
-
-
-def _plain(value: Any) -> Any:
-    """Return a numpy scalar as the number of Python that it is."""
-    if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0:
-        return value.item()
-    return value
 
 
 def _chosen(known: Collection[str]) -> BeforeValidator:
@@ -122,20 +125,14 @@ def _start(value: Any) -> Modes | str | None:
     )
 
 
-def _automatic(value: Any) -> Any:
-    """Return None for a number that is chosen on the way."""
-    return None if isinstance(value, str) and value == AUTO else _plain(value)
+def _state_particles(value: Any) -> int | None:
+    """Return a number of particles, or None where it is chosen on the way."""
+    read = None if value is None else STATE_PARTICLES("state_particles", value)
+    return None if read == AUTO else read
 
 
-Whole = Annotated[int, BeforeValidator(_plain)]
-Real = Annotated[float, BeforeValidator(_plain)]
-
-
-class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_types_allowed=True):
-    """Options of an identification, checked; what is None is chosen when the problem is known.
-
-    The attributes are explained as the parameters of `smcpn.identify`. The text of each field is
-    the remedy that a refused value is answered with.
+class Options(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_types_allowed=True):
+    """Options that determine a result, as the parameters of `smcpn.identify` explain them.
 
     Raises
     ------
@@ -143,39 +140,21 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
         For an option that is not known or out of range, in one sentence.
     """
 
-    solver: Annotated[Solver | None, PlainValidator(_solver)] = None
-    likelihood: Annotated[str | None, _chosen(LIKELIHOODS)] = None
-    method: Annotated[str | None, _chosen((AUTO, *METHODS))] = None
-    particles: Whole = Field(
-        1000, ge=10, le=MOST, description=f"give a whole number from 10 to {MOST}"
-    )
-    seed: Whole | None = Field(
-        None, ge=0, le=2**128, description="give a whole number from 0 to 2^128"
-    )
-    ess: Real = Field(0.5, gt=0, lt=1, description="choose a share between 0 and 1")
-    block: Whole = Field(64, ge=1, description="give a whole number from 1")
-    max_moves: Whole = Field(MoveSettings.max_moves, ge=1, description="give a whole number from 1")
-    moves: Annotated[MoveStrategy | None, PlainValidator(_moves)] = None
-    resampling: Annotated[str, _chosen(SCHEMES)] = "systematic"
-    replicates: Whole = Field(1, ge=1, le=MOST, description=f"give a whole number from 1 to {MOST}")
-    start: Annotated[Modes | str | None, PlainValidator(_start)] = None
-    state_particles: Annotated[int | None, BeforeValidator(_automatic)] = Field(
-        None,
-        ge=FIRST,
-        le=MOST_STATE_PARTICLES,
-        multiple_of=FIRST,
-        description=f"give a multiple of {FIRST} up to {MOST_STATE_PARTICLES}, or 'auto'",
-    )
-    threads: Whole | None = Field(
-        None, ge=1, description="give a whole number from 1, or None for all processors"
-    )
-    cpu: Annotated[str, _chosen(CPUS)] = "native"
-    executor: Annotated[Any, PlainValidator(checked_executor)] = None
-    checkpoint: Path | None = Field(None, strict=False, description="give the name of a file")
-    checkpoint_every: Real = Field(
-        60.0, ge=0, allow_inf_nan=False, description="give seconds, 0 or more"
-    )
-    existing: Annotated[str, _chosen(EXISTING)] = "resume"
+    solver: Annotated[Solver | None, PlainValidator(_solver)]
+    likelihood: Annotated[str | None, _chosen(LIKELIHOODS)]
+    method: Annotated[str | None, _chosen((AUTO, *METHODS))]
+    particles: Particles
+    seed: Seed | None
+    ess: Share
+    block: Count
+    max_moves: Count
+    moves: Annotated[MoveStrategy | None, PlainValidator(_moves)]
+    resampling: Annotated[str, _chosen(SCHEMES)]
+    replicates: Count
+    start: Annotated[Modes | str | None, PlainValidator(_start)]
+    state_particles: Annotated[int | None, PlainValidator(_state_particles)]
+    threads: Threads
+    cpu: Annotated[str, _chosen(CPUS)]
 
     def __init__(self, /, **options: Any) -> None:
         try:
@@ -185,7 +164,7 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
 
     @model_validator(mode="after")
     def _one_number_of_moves(self) -> Self:
-        if self.moves is not None and self.max_moves != MoveSettings.max_moves:
+        if self.moves is not None and self.max_moves not in (None, MoveSettings.max_moves):
             raise InputError(
                 f"max_moves is {self.max_moves}: it goes with the moves that are the default, "
                 "leave it out",
@@ -193,15 +172,24 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
             )
         return self
 
+
+class Settings(Options, frozen=True):
+    """Options of an identification; what is None is chosen when the problem is known."""
+
+    executor: Annotated[Any, PlainValidator(checked_executor)]
+    checkpoint: FileName | None
+    checkpoint_every: Seconds
+    existing: Annotated[str, _chosen(EXISTING)]
+
     @property
     def given(self) -> dict[str, Any]:
         """Options that were given, by name; the others have their defaults."""
         return {name: getattr(self, name) for name in sorted(self.model_fields_set)}
 
-    def with_options(self, **options: Any) -> Settings:
+    def with_options(self, **options: Any) -> Self:
         """Return these settings with other options where they are not None."""
         others = {name: value for name, value in options.items() if value is not None}
-        return Settings(**{**self.given, **others})
+        return type(self)(**{**self.given, **others})
 
     def resolved(self, problem: Problem) -> RunSettings:
         """Return the settings with every option that was None chosen.
@@ -233,7 +221,7 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
         if moves is not None and moves.follows_gradient:
             _require_gradient(moves, likelihood, method)
         options: dict[str, Any] = {
-            **self.given,
+            **{name: getattr(self, name) for name in Options.model_fields},
             "solver": solver,
             "likelihood": likelihood,
             "method": method,
@@ -250,7 +238,29 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
         return self.moves
 
 
-class RunSettings(Settings, frozen=True):
+def with_defaults(defaults: Mapping[str, Any]) -> Callable[[type[S]], type[S]]:
+    """Return a decorator of settings that gives their fields defaults by name."""
+
+    def decorate(kind: type[S]) -> type[S]:
+        fields: dict[str, Any] = {
+            name: (Annotated[(one.annotation, None, *one.metadata)], defaults[name])
+            for name, one in kind.model_fields.items()
+        }
+        name, module = kind.__name__, kind.__module__
+        return create_model(name, __base__=kind, __module__=module, __doc__=kind.__doc__, **fields)
+
+    return decorate
+
+
+@with_defaults(dict.fromkeys(Settings.model_fields))
+class Given(Settings, frozen=True):
+    """Options of an identification as far as they are given; the others are None."""
+
+    def __init__(self, /, **options: Any) -> None:
+        super().__init__(**options)
+
+
+class RunSettings(Options, frozen=True):
     """Settings of a run, with nothing left open.
 
     Attributes
@@ -263,9 +273,11 @@ class RunSettings(Settings, frozen=True):
         What the random generators are made from: the seed, where there is one.
     """
 
-    solver: Annotated[Solver, PlainValidator(_solver)] = Field(...)
-    likelihood: Annotated[str, _chosen(LIKELIHOODS)] = Field(...)
-    method: Annotated[str, _chosen((AUTO, *METHODS))] = "ibis"
+    solver: Annotated[Solver, PlainValidator(_solver)]
+    likelihood: Annotated[str, _chosen(LIKELIHOODS)]
+    method: Annotated[str, _chosen((AUTO, *METHODS))]
+    max_moves: Count = MoveSettings.max_moves
+    threads: Threads = None
     entropy: int = 0
 
     @property
@@ -311,21 +323,11 @@ class RunSettings(Settings, frozen=True):
     def document(self) -> dict[str, Any]:
         """Return what determines the result, as JSON can hold it; None for what it cannot hold."""
         stored = not self.not_storable
-        return {
+        plain = {name: one for name, one in vars(self).items() if name not in ELSEWHERE}
+        return plain | {
             "solver": solver_document(self.solver),
-            "likelihood": self.likelihood,
-            "method": self.method,
-            "particles": self.particles,
-            "ess": self.ess,
-            "block": self.block,
             "moves": _moves_document(self.sampler.moves) if stored else None,
-            "resampling": self.resampling,
             "start": self.start.document() if isinstance(self.start, Modes) else self.start,
-            "replicates": self.replicates,
-            "state_particles": self.state_particles,
-            "cpu": self.cpu,
-            "seed": self.seed,
-            "entropy": self.entropy,
         }
 
 
@@ -395,8 +397,7 @@ def _in_one_sentence(error: ValidationError, kind: type[BaseModel]) -> InputErro
     if first["type"] == "extra_forbidden":
         sentence = f"'{name}' is no option: {nearest(name, kind.model_fields)}"
         return InputError(sentence, argument=name)
-    remedy = kind.model_fields[str(first["loc"][0])].description
-    return InputError(f"{name} is {shown(first['input'])}: {remedy}", argument=name)
+    return InputError(f"{name} is {shown(first['input'])}: {first['msg']}", argument=name)
 
 
 def _require_gradient(moves: MoveStrategy, likelihood: str, method: str) -> None:

@@ -21,6 +21,7 @@ from scipy import stats
 
 import smcpn
 from benchmarks.attack.child import Ended, ended
+from benchmarks.bytes.digest import of_posterior
 from benchmarks.rows import Row, Study, absent, at_least, at_most
 from smcpn.codegen import store
 from smcpn.codegen.cache import load_kernel
@@ -65,7 +66,7 @@ def _posterior() -> str:
     """The posterior of a small run, every digit of it."""
     options: dict[str, Any] = {"solver": smcpn.RK4(1), "particles": 50, "seed": 1}
     posterior = smcpn.identify(_problem(), method="ibis", progress=False, **options)
-    return hashlib.sha256(posterior.theta.tobytes() + posterior.log_weights.tobytes()).hexdigest()
+    return of_posterior(posterior)
 
 
 def _in_cache(cache: Path, call: Callable[[], Any] = _values, user: int = 0) -> Callable[[], Any]:

@@ -26,6 +26,7 @@ import numpy as np
 
 import smcpn
 from benchmarks.attack.child import SECONDS, Ended, ended
+from benchmarks.bytes.digest import digest
 from benchmarks.rows import Row, Study, at_least, at_most
 from smcpn.checkpoint import data_fingerprint, model_fingerprint
 from smcpn.checkpoint.codec import TEXT, decoded
@@ -438,8 +439,8 @@ def _raw(rng: np.random.Generator, seed: Seed) -> tuple[bytes, str]:
 
 
 def _with_header(kind: str, body: bytes) -> bytes:
-    digest = hashlib.sha256(body).hexdigest()
-    text = f"{kind}\nsha256 {digest}\nbytes {len(body)}\n"
+    checksum = hashlib.sha256(body).hexdigest()
+    text = f"{kind}\nsha256 {checksum}\nbytes {len(body)}\n"
     return text.encode().ljust(HEADER_BYTES, b"\0") + body
 
 
@@ -501,8 +502,7 @@ def _digest(posterior: smcpn.Posterior) -> str:
         apart = np.abs(again - posterior.log_likelihood) > AGREEMENT * (1 + np.abs(again))
     if not np.isfinite(posterior.theta).all() or (apart & alive).any() or not alive.any():
         return "unjustified"
-    parts = (posterior.theta, posterior.log_weights, posterior.log_likelihood)
-    return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
+    return digest([posterior.theta, posterior.log_weights, posterior.log_likelihood])
 
 
 def _continued(path: Path) -> str:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from numbers import Number
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import numpy as np
-
+from benchmarks.bytes.digest import digest
 from benchmarks.bytes.estimates import ESTIMATES
 from benchmarks.bytes.outputs import OUTPUTS
 from benchmarks.bytes.runs import RUNS
@@ -20,26 +17,6 @@ from benchmarks.bytes.streams import STREAMS
 CASES: Mapping[str, Callable[[], list[Any]]] = {**RUNS, **STREAMS, **ESTIMATES, **OUTPUTS}
 
 FAILED = "not run"
-
-
-def digest(content: Any) -> str:
-    """SHA-256 of arrays as little-endian numbers with their shapes, and of texts."""
-    sha = hashlib.sha256()
-    for part in _parts(content):
-        sha.update(part)
-    return sha.hexdigest()
-
-
-def _parts(content: Any) -> Iterator[bytes]:
-    if isinstance(content, (str, bytes)):
-        yield content.encode() if isinstance(content, str) else content
-    elif isinstance(content, (np.ndarray, Number)):
-        array = np.asarray(content)
-        yield repr(array.shape).encode()
-        yield np.ascontiguousarray(array, "<f8").tobytes()
-    else:
-        for part in content:
-            yield from _parts(part)
 
 
 def digest_of(name: str) -> str:

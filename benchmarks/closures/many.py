@@ -29,8 +29,8 @@ import smcpn
 from benchmarks.executors import each
 from benchmarks.rows import Row, Study, at_most
 from smcpn.model.prior import Prior
+from smcpn.run.identify import Settings as Options
 from smcpn.run.run import Run
-from smcpn.settings import Settings as Options
 from smcpn.smc.hamiltonian import HamiltonianMonteCarlo
 from smcpn.smc.sampler import Sampler, Settings
 from smcpn.smc.tempering import Tempering

@@ -2,7 +2,7 @@
 
 ``--figures FOLDER`` draws them as well
 (``docs/figures`` for the documentation). ``--quick`` takes few runs and a solver of order 2: it
-shows that everything runs: what the paper has of a hundred records is no target for two of them.
+shows that everything runs: medians of a hundred records are no target for two of them.
 
 Source: Tronarp, Bosch and Hennig, *Fenrir: Physics-Enhanced Regression for Initial Value Problems*
 (ICML 2022).
@@ -59,7 +59,12 @@ def main(arguments: list[str] | None = None) -> int:
         compile_all(SETTINGS_OF[name], plan.order)
         outcomes.append(EXPERIMENTS[name](plan))
         rows = outcomes[-1].rows
-        return [unjudged(row, FEW) if row.target and quick else row for row in rows]
+        if not quick:
+            return rows
+        return [
+            unjudged(row, FEW) if "median" in row.name or "outliers" in row.name else row
+            for row in rows
+        ]
 
     def draw(options: argparse.Namespace) -> None:
         for outcome in outcomes if options.figures else ():

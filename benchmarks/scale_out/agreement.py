@@ -7,8 +7,9 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+from benchmarks.bytes.digest import of_posterior
 from benchmarks.rows import Row, Study, absent
-from benchmarks.scale_out.cases import METHODS, RUNS, alone, digest, found, run
+from benchmarks.scale_out.cases import METHODS, RUNS, alone, found, run
 from benchmarks.scale_out.clusters import dask_cluster, lacks_dask, lacks_mpi, on_ranks
 
 
@@ -22,11 +23,15 @@ def processes(quick: bool) -> Iterator[Row]:
     """Processes of loky, and threads."""
     for number in (1, 2) if quick else (1, 2, 7):
         for name in ("tempering",) if quick and number == 1 else RUNS:
-            yield same(f"loky:{number} {name}", digest(run(name, f"loky:{number}")), alone(name))
+            yield same(
+                f"loky:{number} {name}", of_posterior(run(name, f"loky:{number}")), alone(name)
+            )
     for name in METHODS[:1] if quick else METHODS:
         yield same(f"loky:2 {name}", found(name, "loky:2"), alone(name))
     with ThreadPoolExecutor(3) as threads:
-        yield same("3 threads tempering", digest(run("tempering", threads)), alone("tempering"))
+        yield same(
+            "3 threads tempering", of_posterior(run("tempering", threads)), alone("tempering")
+        )
 
 
 def dask(quick: bool) -> Iterator[Row]:
@@ -37,12 +42,12 @@ def dask(quick: bool) -> Iterator[Row]:
     for number in (2,) if quick else (1, 2, 7):
         with dask_cluster(number) as cluster:
             for name in ("tempering",) if quick else RUNS:
-                there = digest(run(name, f"dask:{cluster.address}"))
+                there = of_posterior(run(name, f"dask:{cluster.address}"))
                 yield same(f"dask {number} workers {name}", there, alone(name))
     with dask_cluster(1) as cluster:
         joins = threading.Timer(4.0, cluster.add)
         joins.start()
-        there = digest(run("ibis", f"dask:{cluster.address}"))
+        there = of_posterior(run("ibis", f"dask:{cluster.address}"))
         joins.join()
         yield same("dask, a worker joins late", there, alone("ibis"))
 
@@ -60,4 +65,4 @@ def mpi(quick: bool) -> Iterator[Row]:
 STUDIES: dict[str, Study] = {"processes": processes, "dask": dask, "mpi": mpi}
 
 if __name__ == "__main__":
-    print(digest(run(sys.argv[1], "mpi")))
+    print(of_posterior(run(sys.argv[1], "mpi")))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from scipy import stats
 
 import smcpn
+from benchmarks.bytes.digest import digest, of_posterior
 from smcpn.distributed import workers
 from smcpn.results.posterior import Posterior
 
@@ -119,25 +119,14 @@ def found(name: str, executor: Any = None) -> str:
     else:
         mode = smcpn.laplace(oscillation(200), solver=smcpn.EKF0(steps=2), executor=executor)
         arrays = [mode.mode, mode.covariance]
-    return _sha256(arrays)
+    return digest(arrays)
 
 
 METHODS = ("laplace", "discover", "nuts")
 """Of `found`."""
 
 
-def digest(posterior: Posterior) -> str:
-    """SHA-256 of particles, weights and evidence."""
-    evidence = np.array(posterior.log_evidence)
-    return _sha256([posterior.theta, posterior.log_weights, posterior.log_likelihood, evidence])
-
-
-def _sha256(arrays: Sequence[np.ndarray[Any, Any]]) -> str:
-    content = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
-    return hashlib.sha256(content).hexdigest()
-
-
 @cache
 def alone(name: str) -> str:
     """Digest of a run, or of another method, in this process."""
-    return found(name) if name in METHODS else digest(run(name))
+    return found(name) if name in METHODS else of_posterior(run(name))

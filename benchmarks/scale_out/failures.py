@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 import smcpn
+from benchmarks.bytes.digest import of_posterior
 from benchmarks.rows import Row, Study, absent
-from benchmarks.scale_out.cases import alone, digest, run
+from benchmarks.scale_out.cases import alone, run
 from benchmarks.scale_out.clusters import Gate, dask_cluster, kill, lacks_dask
 from smcpn.distributed.engines import opened
 from smcpn.errors import ExecutorError
@@ -51,7 +52,7 @@ def killed(quick: bool) -> Iterator[Row]:
             run("tempering", executor)
             moment = rng.uniform(0.0, length)
             timer = during(moment, lambda executor=executor: kill_one(executor, rng))
-            agrees += digest(run("tempering", executor)) == alone("tempering")
+            agrees += of_posterior(run("tempering", executor)) == alone("tempering")
             timer.join()
     yield Row("loky, a worker killed", f"{agrees} of {kills}", "all", agrees == kills)
 
@@ -63,7 +64,7 @@ def scheduler(quick: bool) -> Iterator[Row]:
         return
     with dask_cluster(2) as cluster:
         timer = during(3.0, cluster.processes[1].kill)
-        found = digest(run("ibis", f"dask:{cluster.address}"))
+        found = of_posterior(run("ibis", f"dask:{cluster.address}"))
         timer.join()
         agrees = found == alone("ibis")
         yield Row("dask, a worker killed", agrees, "same bytes", agrees)
@@ -94,7 +95,9 @@ def stopped(name: str, address: str, act: Callable[[], object]) -> Iterator[Row]
         seconds = time.perf_counter() - begin - MOMENT
         timer.join()
         yield Row(f"dask, {name}: seconds until it stops", round(seconds, 1), note=sentence)
-        agrees = bool(sentence) and digest(smcpn.resume(file, progress=False)) == alone("ibis")
+        agrees = bool(sentence) and of_posterior(smcpn.resume(file, progress=False)) == alone(
+            "ibis"
+        )
         yield Row(f"dask, {name}, then resumed", agrees, "same bytes", agrees)
 
 
@@ -106,7 +109,7 @@ def slow(quick: bool) -> Iterator[Row]:
     with dask_cluster(2) as cluster:
         timer = during(MOMENT, lambda: cluster.processes[1].send_signal(signal.SIGSTOP))
         begin = time.perf_counter()
-        agrees = digest(run("ibis", f"dask:{cluster.address}")) == alone("ibis")
+        agrees = of_posterior(run("ibis", f"dask:{cluster.address}")) == alone("ibis")
         note = f"{time.perf_counter() - begin:.0f} s"
         timer.join()
         yield Row("dask, a worker suspended", agrees, "same bytes", agrees, note)

@@ -6,6 +6,7 @@ of unknown size, so that a narrow region with little noise may have the bulk of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -77,6 +78,14 @@ def dosed(t: Array, v: Values) -> Array:
     return oral(t, v, DOSE)
 
 
+def aliases(values: Mapping[str, float]) -> list[dict[str, float]]:
+    """Oscillators that turn once more, or less, between samples of `vibration-short`."""
+    half = 0.5 * values["c"]
+    root = math.sqrt(values["k"] - half**2)
+    turns = (math.tau - root, math.tau + root, 2 * math.tau - root)
+    return [dict(values, k=turn**2 + half**2) for turn in turns]
+
+
 @dataclass(frozen=True)
 class Short:
     """A model in both forms, its prior, and when it is seen.
@@ -93,6 +102,9 @@ class Short:
         The first is zero, and is not seen.
     relative : bool
         Whether the noise is log-normal.
+    alike : callable, optional
+        Parameters whose samples are nearly those of given ones, where searches of the reference
+        begin too.
     """
 
     solution: Callable[[Array, Values], Array]
@@ -102,6 +114,7 @@ class Short:
     prior: Mapping[str, Any]
     times: Array
     relative: bool = False
+    alike: Callable[[Mapping[str, float]], list[dict[str, float]]] | None = None
 
     def drawn(self, seed: int) -> tuple[dict[str, float], Array]:
         """Parameters and samples."""
@@ -131,14 +144,15 @@ class Short:
         )  # fmt: skip
 
     def answer(self, seed: int) -> Answer:
-        """By an importance sample; one search begins at the truth."""
+        """By an importance sample; searches begin at the truth and at what is sampled alike."""
         truth, y = self.drawn(seed)
+        starts = [truth, *([] if self.alike is None else self.alike(truth))]
         density = log_normal if self.relative else gaussian
 
         def log_likelihood(v: Values) -> Array:
             return density(y, self.solution(self.times, v)[1:], v[self.noise])
 
-        return sample(Target(self.prior, log_likelihood), starts=[truth])
+        return sample(Target(self.prior, log_likelihood), starts=starts)
 
 
 SHORT: Mapping[str, Short] = {
@@ -181,6 +195,7 @@ SHORT: Mapping[str, Short] = {
             "s": stats.lognorm(0.8, scale=0.1),
         },
         np.linspace(0.0, 12.0, 13),
+        alike=aliases,
     ),
 }  # fmt: skip
 SILENT = 0.02

@@ -13,8 +13,6 @@ from smcpn.cli.options import (
     OUTPUT,
     RUN,
     SYSTEM,
-    Decimal,
-    Delimiter,
     Json,
     Quiet,
     ReportFile,
@@ -26,6 +24,9 @@ from smcpn.cli.options import (
 )
 from smcpn.cli.terminal import remark, say
 from smcpn.errors import InputError, nearest
+
+EXPERIMENT = Taken.of("io.read", "read_records", "experiment", panel=DATA)
+TEXT = Taken.of("io.read", "read_record", "delimiter", "decimal", panel=DATA)
 
 
 @dataclass(frozen=True)
@@ -103,12 +104,6 @@ class Question:
             DATA, "Names of the columns of a CSV file without a line of names.", metavar="t,x,v"
         ),
     ] = None
-    experiment: Annotated[
-        str | None,
-        option(DATA, "Column that tells the experiments of a file apart.", metavar="COLUMN"),
-    ] = None
-    delimiter: Delimiter = None
-    decimal: Decimal = None
     test: Annotated[
         list[Path] | None,
         option(DATA, "A file to simulate with what was found; may be repeated.", metavar="FILE"),
@@ -175,6 +170,8 @@ class Question:
 
 
 @taking(
+    EXPERIMENT,
+    TEXT,
     Taken.of(
         "discovery.discover", "discover", "prior", "particles", "replicates", "seed", "threads",
         "executor",
@@ -204,10 +201,17 @@ def discover(
     check_written(report, picture)
     arguments = question.arguments
     from smcpn.cli.discovering import as_dict, as_text, discovered, written
+    from smcpn.cli.records import Source
     from smcpn.io.sink import json_text
 
-    given = {name: value for name, value in options.items() if value is not None}
-    outcome = discovered(question, arguments | given, compare)
+    form = {**EXPERIMENT.among(options), **TEXT.among(options)}
+    given = {k: v for k, v in options.items() if v is not None and k not in form}
+    source = Source(
+        question.input_columns, question.outputs, question.time, question.dt,
+        question.column_names, question.time_unit, **form,
+    )  # fmt: skip
+    tests = question.test or ()
+    outcome = discovered(source, question.files, tests, arguments | given, compare)
     say(json_text(as_dict(outcome)) if as_json else as_text(outcome))
     for what, file in written(outcome, report, picture):
         if not quiet:

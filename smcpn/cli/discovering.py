@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import smcpn
-from smcpn.cli.discover import Question
 from smcpn.cli.options import SEED
 from smcpn.cli.outcome import peak_memory_mb
 from smcpn.cli.records import Source, check_measured
@@ -25,26 +24,20 @@ from smcpn.simulation.particles import Simulation
 from smcpn.smc.diagnosis import SamplerWarning
 
 
-def records_of(question: Question, files: Iterable[Path]) -> list[Record]:
+def records_of(source: Source, files: Iterable[Path], every_state: bool) -> list[Record]:
     """Read files.
+
+    Parameters
+    ----------
+    every_state : bool
+        Whether all states are taken for measured, where the user names none.
 
     Raises
     ------
     InputError
         If one cannot be read, or lacks a column.
     """
-    outputs = question.outputs
-    source = Source(
-        question.input_columns,
-        outputs,
-        question.time,
-        question.dt,
-        question.column_names,
-        question.time_unit,
-        question.experiment,
-        question.delimiter,
-        question.decimal,
-    )
+    outputs = source.outputs
     try:
         return [
             check_measured(record, list(outputs))
@@ -52,7 +45,7 @@ def records_of(question: Question, files: Iterable[Path]) -> list[Record]:
             for record in source.records(file)
         ]
     except ColumnError as error:
-        if question.observe is None and error.argument in outputs.values():
+        if every_state and error.argument in outputs.values():
             state = next(one for one, name in outputs.items() if name == error.argument)
             raise InputError(
                 f"{error}: name its column, --states {state}=COLUMN, or leave the state out of "
@@ -72,10 +65,16 @@ class Outcome:
     wall_s: float
 
 
-def discovered(question: Question, arguments: Mapping[str, Any], compare: bool) -> Outcome:
+def discovered(
+    source: Source,
+    files: Iterable[Path],
+    test: Iterable[Path],
+    arguments: Mapping[str, Any],
+    compare: bool,
+) -> Outcome:
     """Find the equations of the files by `smcpn.discover`, and simulate the tests."""
-    begin = time.perf_counter()
-    records, tests = records_of(question, question.files), records_of(question, question.test or ())
+    begin, every_state = time.perf_counter(), arguments["observe"] is None
+    records, tests = (records_of(source, some, every_state) for some in (files, test))
     began = time.perf_counter()
     settings: dict[str, Any] = {"seed": SEED, **arguments}
     with warnings.catch_warnings():

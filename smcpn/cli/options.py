@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import logging
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -23,7 +23,7 @@ from smcpn.config.document import SUFFIX, USUAL_NAME
 
 if TYPE_CHECKING:
     from smcpn.cases import Case
-    from smcpn.settings import Settings
+    from smcpn.settings import Given
 
 SEED = 1
 PANELS = SYSTEM, DATA, RUN, OUTPUT, MESSAGES = "System", "Samples", "Run", "Output", "Messages"
@@ -32,6 +32,9 @@ LEVELS = {0: logging.WARNING, 1: logging.INFO}
 """Least level that is printed, by the number of ``-v``; beyond it everything is."""
 METAVARS = {
     "budget": "'1.5 ms'",
+    "ca_file": "FILE",
+    "credentials": "FILE",
+    "experiment": "COLUMN",
     "executor": "loky:N|dask:ADDRESS|mpi",
     "forget": "'5 s'",
     "start": "auto",
@@ -72,12 +75,18 @@ class Taken(NamedTuple):
     """Options of a function that a command takes."""
 
     parameters: Sequence[Parameter]
+    panel: str
 
     @classmethod
-    def of(cls, module: str, function: str, *names: str) -> Taken:
-        """Return options of a function by their names, see `parameters_of`."""
+    def of(cls, module: str, function: str, *names: str, panel: str = RUN) -> Taken:
+        """Return options of a function by their names, see `parameters_of`, and their title."""
         known = parameters_of(module, function)
-        return cls([known[name] for name in names])
+        return cls([known[name] for name in names], panel)
+
+    def among(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those of some options that the function has."""
+        names = [one.name for one in self.parameters if one.name in options]
+        return {name: options[name] for name in names}
 
 
 def taking(*groups: Taken) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -103,7 +112,7 @@ def taking(*groups: Taken) -> Callable[[Callable[..., Any]], Callable[..., Any]]
             if name in grouped:
                 expanded += inspect.signature(one.annotation, eval_str=True).parameters.values()
             elif one.kind is one.VAR_KEYWORD:
-                expanded += map(_as_option, taken.values())
+                expanded += [_as_option(k, of.panel) for of in groups for k in of.parameters]
             else:
                 expanded.append(one)
 
@@ -132,7 +141,7 @@ def _panel(parameter: inspect.Parameter) -> int:
     return PANELS.index(title) if title in PANELS else -1
 
 
-def _as_option(parameter: Parameter) -> inspect.Parameter:
+def _as_option(parameter: Parameter, panel: str) -> inspect.Parameter:
     """Return an option of a function as one of a command, which is None where it is not given."""
     name, words = parameter.name, parameter.words
     default = SEED if name == "seed" else parameter.default
@@ -144,12 +153,13 @@ def _as_option(parameter: Parameter) -> inspect.Parameter:
     metavar = METAVARS.get(name) or ("NAME" if len(words) > FEW else "|".join(words))
     if parameter.automatic or parameter.typed is Path:
         metavar = "N|auto" if parameter.automatic else "FILE"
-    shown = option(RUN, f"{text}.", f"--{name.replace('_', '-')}", metavar=metavar, words=words)
+    shown = option(panel, f"{text}.", f"--{name.replace('_', '-')}", metavar=metavar, words=words)
+    flag = parameter.typed is bool
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[parameter.typed | None, shown],
+        default=False if flag else None,
+        annotation=Annotated[bool if flag else parameter.typed | None, shown],
     )
 
 
@@ -210,7 +220,7 @@ def check_written(report: Path | None, picture: Path | None = None) -> None:
         check_picture(picture)
 
 
-def settings_of(case: Case, **options: Any) -> Settings:
+def settings_of(case: Case, **options: Any) -> Given:
     """Return the settings of a case with the options of a command, the seed always known."""
     settings = case.asked(**options)
     return settings.with_options(seed=SEED if settings.seed is None else settings.seed)
@@ -240,13 +250,6 @@ Hold = Annotated[
         "Input between samples.",
         words=parameters_of("model.record", "Record")["hold"].words,
     ),
-]
-Delimiter = Annotated[
-    str | None, option(DATA, "What separates columns of a text, where the guess is wrong.")
-]
-Decimal = Annotated[
-    str | None,
-    option(DATA, "Decimal mark of a text, where the guess is wrong.", metavar=".|,"),
 ]
 Starts = Annotated[
     int | None,

@@ -60,7 +60,7 @@ class Parameter:
         types = _types(self.annotation)
         if PathLike in types:
             return Path
-        return types[0] if len(types) == 1 and types[0] in (int, float) else str
+        return types[0] if len(types) == 1 and types[0] in (bool, int, float) else str
 
     def read(self, value: Any) -> Any:
         """Return a value as its function takes it.
@@ -166,4 +166,4 @@ def _words(written: str) -> tuple[str, ...]:
     inside = re.search(r"\{([^}]*)\}", written)
     if inside is None:
         return tuple(re.findall(r'"([^"]+)"', written))
-    return tuple(re.findall(r"[\w-]+", inside[1]))
+    return tuple(quoted or name for quoted, name in re.findall(r'"([^"]+)"|([\w-]+)', inside[1]))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from smcpn.cases import Case
 from smcpn.checkpoint.container import CheckpointWarning, begun, lock
 from smcpn.cli.options import settings_of
-from smcpn.cli.stream import ONLINE, StreamOptions
+from smcpn.cli.stream_options import ONLINE, SOURCE, StreamOptions
 from smcpn.cli.terminal import remark
 from smcpn.errors import InputError
 from smcpn.files import opened_output, reason_of
@@ -31,7 +31,7 @@ from smcpn.io.watch import watching
 from smcpn.model.problem import Problem
 from smcpn.online import Online
 from smcpn.priority import real_time
-from smcpn.settings import Settings
+from smcpn.settings import Given
 from smcpn.signals import Stop, stop_on_signals
 
 if TYPE_CHECKING:
@@ -50,9 +50,10 @@ def streamed(case: Case, options: StreamOptions, taken: Mapping[str, Any]) -> in
     InputError
         For a source or a checkpoint that cannot be used.
     """
-    own = {name: taken.get(name) for name in ONLINE}
-    settings = settings_of(case, **{k: v for k, v in taken.items() if k not in own})
-    source = _source(options, case)
+    own, of_source = ONLINE.among(taken), SOURCE.among(taken)
+    others = {k: v for k, v in taken.items() if k not in own and k not in of_source}
+    settings = settings_of(case, **others)
+    source = _source(options, of_source, case)
     with ExitStack() as cleanup:
         cleanup.enter_context(_quick_switching())
         if options.real_time:
@@ -102,21 +103,16 @@ def _both(first: Report, second: Report) -> Report:
     return report
 
 
-def _source(options: StreamOptions, case: Case) -> Source:
+def _source(options: StreamOptions, given: dict[str, Any], case: Case) -> Source:
     written = StreamFormat(Channels.of(case.problem)) if case.stream is None else case.stream()
+    given["delimiter"] = given.get("delimiter") or written.delimiter
+    given["decimal"] = given.get("decimal") or written.decimal
     return open_source(
         options.source,
         written.channels,
-        format=options.format,
         columns=written.columns if options.columns is None else options.columns.split(","),
-        delimiter=options.delimiter or written.delimiter,
-        decimal=options.decimal or written.decimal,
-        follow=options.follow,
-        announce=options.announce,
-        give_up=options.give_up,
-        ca_file=options.ca_file,
-        credentials=options.credentials,
         session=os.path.abspath(options.checkpoint) if options.checkpoint else "",
+        **given,
     )
 
 
@@ -153,7 +149,7 @@ def _run(
 def _live(
     checkpoint: str | None,
     problem: Problem,
-    settings: Settings,
+    settings: Given,
     own: Mapping[str, Any],
     report: Report,
 ) -> Online:
@@ -182,14 +178,14 @@ def _as_events(report: Report) -> Generator[None]:
         report(Event("checkpoint", str(warning.message)))
 
 
-def _unused(settings: Settings) -> str:
+def _unused(settings: Given) -> str:
     """Return a sentence on settings that do not apply to a stream; empty where all do."""
     unused: list[str] = []
     if settings.method not in (None, "auto", "ibis"):
         unused.append(f"method = '{settings.method}'")
     if settings.start is not None:
         unused.append(f"start = '{settings.start}'")
-    if settings.replicates > 1:
+    if (settings.replicates or 1) > 1:
         unused.append(f"replicates = {settings.replicates}")
     if settings.checkpoint is not None:
         unused.append(f"checkpoint = '{settings.checkpoint}'")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
-SAMPLES, FEWEST = 10_000, 20
+SAMPLES, FEWEST = 5000, 20
 """Of a long record the first that are looked at; and fewest that are measured."""
 LONGEST, MOST = 0.25, 100
 """Longest dead time by default: a share of the record, and sampling intervals."""
@@ -55,7 +55,7 @@ SLOWEST, FASTEST, DAMPED = 0.2, 3.0, (0.03, 30.0)
 ROUNDING = 1e-14
 """Share of a sum of squares that rounding leaves."""
 INSIDE = 1e-9
-"""Distance of a start from the bounds."""
+"""Distance of the ends of the grid from the bounds of a search."""
 POOR = 50.0
 """Fit in percent below which a linear model says little."""
 
@@ -165,7 +165,7 @@ def estimate_delay(
     Parameters
     ----------
     record : Record
-        Sampled uniformly; outputs may be missing. Of a long one the first 10000 samples count.
+        Sampled uniformly; outputs may be missing. Of a long one the first 5000 samples count.
     input, output : int
         Numbers, from 0. Other inputs are disturbances here: choose a part where they rest.
     longest : float, optional
@@ -274,14 +274,11 @@ class _Family:
 
     def profile(self, longest: float) -> _SumsOfSquares:
         """Look at all dead times, and closer at those that fit."""
-        delays = np.linspace(0.0, longest, max(CELLS, int(np.ceil(longest))) + 1)
-        rates, dampings = (
-            np.linspace(self._bounds[0, 0], self._bounds[0, 1], RATES),
-            np.log(DAMPINGS),
-        )
+        delays = np.linspace(0.0, longest, max(CELLS, int(np.ceil(min(longest, MOST)))) + 1)
+        rates = np.linspace(self._bounds[0, 0], self._bounds[0, 1], RATES)
         grid = rates[:, None]
         if self.order == 2:
-            grid = np.stack(np.meshgrid(rates, dampings), axis=-1).reshape(-1, 2)
+            grid = np.stack(np.meshgrid(rates, np.log(DAMPINGS)), axis=-1).reshape(-1, 2)
         every = np.array([self._sums(delays, poles) for poles in grid])
         searched = np.zeros(len(delays), dtype=bool)
         found = _SumsOfSquares(delays, grid[every.argmin(axis=0)], every.min(axis=0), searched)
@@ -301,17 +298,16 @@ class _Family:
     def _with(self, found: _SumsOfSquares, delays: Array) -> _SumsOfSquares:
         """Search for the poles at dead times, from the better of the next ones known."""
         poles, sums = list[Array](), list[float]()
-        tolerance: dict[str, Any] = {"xtol": 1e-4, "ftol": 1e-3 / len(self._y), "gtol": None}
-        low, high = self._bounds.T
+        (low, high), least = self._bounds.T, 1e-3 / len(self._y)
+        scale = np.sqrt(self._spread)
         for one in delays:
             away = np.abs(found.delays - one)
             near = away.argmin(), np.where(found.searched, away, np.inf).argmin()
             at = np.array([one])
             start = min((found.poles[k] for k in near), key=lambda x: self._sums(at, x)[0])
             end = optimize.least_squares(
-                lambda x, at=at: self._errors(at, x)[0],
-                np.clip(start, low + 2 * INSIDE, high - 2 * INSIDE),
-                bounds=(low + INSIDE, high - INSIDE), **tolerance,
+                lambda x, at=at: self._errors(at, x)[0] / scale, np.clip(start, low, high),
+                bounds=(low - INSIDE, high + INSIDE), xtol=1e-4, ftol=least, gtol=1e-15,
             )  # fmt: skip
             poles.append(end.x)
             sums.append(float(self._sums(at, end.x)[0]))
@@ -425,7 +421,7 @@ class _Family:
         p = self._rates(found.poles[best])
         responses = [one[0] for one in self._responses(found.delays[[best]], p)]
         columns = np.column_stack([*responses, self._free(p)])
-        weights = np.linalg.lstsq(columns[self._seen], self._y[self._seen])[0]
+        weights = np.linalg.lstsq(columns[self._seen], self._y[self._seen], rcond=None)[0]
         # A zero adds a multiple of the derivative of the response, which does not stay.
         return -p, columns @ weights, float(weights[0] / np.prod(p).real)
 

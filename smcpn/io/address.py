@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from smcpn.arguments import Positive
 from smcpn.errors import InputError, shown
 from smcpn.io.channels import Channels
 from smcpn.io.network import Tcp
@@ -40,7 +41,7 @@ def open_source(
     decimal: str | None = None,
     follow: bool = False,
     announce: bool = False,
-    give_up: float | None = None,
+    give_up: Positive | None = None,
     session: str = "",
     ca_file: str | None = None,
     credentials: str | None = None,
@@ -55,21 +56,27 @@ def open_source(
         percent-decoded.
     channels : Channels
         Names of the inputs and outputs.
-    format, columns, delimiter, decimal
-        See `LineParser`.
+    format : {"csv", "json"}, optional
+        How lines are written, recognised line by line if left out.
+    columns : list of str, optional
+        Names of the columns of CSV, instead of a header.
+    delimiter : str, optional
+        What separates columns of a text, where the guess is wrong.
+    decimal : {".", ","}, optional
+        Decimal mark of a text, where the guess is wrong.
     follow : bool
-        Read a file as it grows.
+        Read the file as it grows.
     announce : bool
-        See `Tcp`.
+        Tell a TCP server after which time it shall resume, see `Tcp`.
     give_up : float, optional
-        Seconds without data after which the source ends.
+        End after this many seconds without data.
     session : str
         Identifies one reader of an MQTT topic among several.
     ca_file : str, optional
         Certificates that TLS believes, PEM; by default those of the system.
     credentials : str, optional
-        File with the user on its first line and the password on its second. By default those of
-        the address, else of the environment, ``SMCPN_USER`` and ``SMCPN_PASSWORD``.
+        File with user and password for a broker, a line each, in place of those in the address, or
+        of SMCPN_USER and SMCPN_PASSWORD.
 
     Raises
     ------

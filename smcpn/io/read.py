@@ -120,8 +120,10 @@ def read_record(
         That of the file by default.
     header : sequence of str, optional
         Names of the columns of a text that has no line of names.
-    delimiter, decimal : str, optional
-        Of a text, where the guess is wrong; the delimiter ``" "`` is any white space.
+    delimiter : str, optional
+        What separates columns of a text, where the guess is wrong; ``" "`` is any white space.
+    decimal : {".", ","}, optional
+        Decimal mark of a text, where the guess is wrong.
 
     Raises
     ------
@@ -169,7 +171,7 @@ def read_records(
     paths : str, path or sequence of these
         Files of one format; ``"runs/*.csv"`` stands for all that match, run2 before run10.
     experiment : str, optional
-        Where a file holds several experiments: the column that tells them apart. In MAT and HDF5
+        Column that tells the experiments of a file apart, where it holds several. In MAT and HDF5
         files also the array of structures, or the group of groups, that has the columns of an
         experiment in each member. Cells of arrays hold one experiment in each without it.
     experiments : sequence of str or int, optional

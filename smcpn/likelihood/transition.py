@@ -125,7 +125,7 @@ class Transition:
     def of(cls, model: Model, solver: Solver) -> Transition:
         """The graphs of a solver's step, made once for a model."""
         order = cast(EKF0, solver).order if solver.probabilistic else None
-        known, key = model.kernels, ("transition", type(solver), order)
+        known, key = model.kernels, ("transition", solver.step if order is None else order)
         if key not in known:
             known[key] = cls._made(model, solver, order)
         return known[key]

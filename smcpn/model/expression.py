@@ -156,20 +156,6 @@ class ExpressionTable(Stored):
             output_shapes=_shapes([function.size_out(k) for k in range(function.n_out())]),
         )
 
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> ExpressionTable:
-        """Read what `arrays` wrote.
-
-        Raises
-        ------
-        InputError
-            If an array is absent, or the table is none.
-        """
-        absent = [field.name for field in fields(cls) if field.name not in arrays]
-        if absent:
-            raise InputError(f"expression table lacks '{absent[0]}': the file is damaged")
-        return cls(**{field.name: arrays[field.name] for field in fields(cls)})
-
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The table as named arrays."""
         return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from os import PathLike
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from smcpn.arguments import (
     Seed,
     Share,
     StateParticles,
+    Threads,
     checked,
     whole,
 )
@@ -42,7 +43,8 @@ from smcpn.online.reweighting import StreamLikelihood
 from smcpn.online.state import Prediction, Shared, State, predicted, stream_posterior, stream_record
 from smcpn.online.window import Windows
 from smcpn.results.posterior import Posterior
-from smcpn.settings import RunSettings, Settings
+from smcpn.run.identify import Settings
+from smcpn.settings import RunSettings
 from smcpn.smc.moves import MoveStrategy
 from smcpn.smc.verification import is_consistent, is_of_size
 from smcpn.solver import Solver
@@ -150,24 +152,15 @@ class Online:
         resampling: str = "systematic",
         state_particles: StateParticles | None = None,
         samples_between_false_alarms: Positive = SAMPLES_BETWEEN_FALSE_ALARMS,
-        threads: Count | None = None,
+        threads: Threads = None,
         memory: Count = MEMORY,
         folder: FileName | None = None,
     ) -> None:
+        given: dict[str, Any] = {
+            name: value for name, value in locals().items() if name in Settings.model_fields
+        }
         check_problem(problem)
-        settings = Settings(
-            solver=solver,
-            likelihood=likelihood,
-            method="ibis",
-            particles=particles,
-            seed=seed,
-            ess=ess,
-            max_moves=max_moves,
-            moves=moves,
-            resampling=resampling,
-            state_particles=cast(Any, state_particles),
-            threads=threads,
-        ).resolved(problem)
+        settings = Settings(**given, method="ibis").resolved(problem)
         options = {
             "budget": _duration("budget", budget, "s"),
             "forget": _duration("forget", forget, problem.records[0].t_unit),

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smcpn.arguments import Count, FileName, Numbers, checked
+from smcpn.arguments import Count, FileName, Numbers, Positive, checked
 from smcpn.files import file_path, write_output
 from smcpn.interop.c_source import ModelSource, write_c
 from smcpn.interop.fmu import archived
@@ -101,6 +101,28 @@ class HandedOver(ABC):
         """
         linear = self.linearise(input, state, near=near, time=time, draws=draws)
         return linear.plot_bode(frequencies)
+
+    def plot_step(
+        self,
+        input: Any = 0.0,
+        state: Any = None,
+        *,
+        near: Any = None,
+        time: float = 0.0,
+        draws: Count = DRAWS,
+        duration: Positive | None = None,
+    ) -> Figure:
+        """Plot the step response at an operating point, with the 95 % band of the draws.
+
+        Arguments are those of `linearise`; ``duration`` is as of `StateSpace.step`.
+
+        Raises
+        ------
+        InputError
+            As `linearise` and `StateSpace.step`.
+        """
+        linear = self.linearise(input, state, near=near, time=time, draws=draws)
+        return linear.plot_step(duration)
 
     def to_c(self, folder: FileName, steps: int | str = "auto") -> list[Path]:
         """Write the model with its mean parameters as C99 source, and return the paths.

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
-from typing import Any, cast
+from pathlib import Path
+from typing import Any
 
-from smcpn.arguments import Count, FileName, Particles, Seconds, Seed, Share, StateParticles
+from smcpn.arguments import (
+    Count,
+    FileName,
+    Particles,
+    Seconds,
+    Seed,
+    Share,
+    StateParticles,
+    Threads,
+)
 from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.target import compiling_for
 from smcpn.codegen.threads import one_blas_thread
 from smcpn.distributed.workers import Workers, workers_of
 from smcpn.estimate.linearise import networks_of
-from smcpn.files import file_path
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.draws import Timing
@@ -29,7 +39,8 @@ from smcpn.run.progress import progress_line
 from smcpn.run.restore import checkpoint_of, linearised_before, locked, written_run
 from smcpn.run.run import Run
 from smcpn.run.start import approximation_of, approximation_of_networks, warnings_of_start
-from smcpn.settings import AUTO, Settings
+from smcpn.settings import AUTO, with_defaults
+from smcpn.settings import Settings as CheckedSettings
 from smcpn.smc.diagnosis import SamplerWarning
 from smcpn.smc.moves import MoveStrategy
 from smcpn.smc.rejuvenation import MoveSettings
@@ -57,7 +68,7 @@ def identify(
     state_particles: StateParticles | None = None,
     resampling: str = "systematic",
     replicates: Count = 1,
-    threads: Count | None = None,
+    threads: Threads = None,
     executor: Executor | str | None = None,
     cpu: str = "native",
     progress: bool | Callable[[Progress], None] | None = None,
@@ -201,28 +212,12 @@ def identify(
     >>> posterior = smcpn.identify(problem, seed=1)  # doctest: +SKIP
     >>> print(posterior.summary())  # doctest: +SKIP
     """
+    options: dict[str, Any] = {
+        name: value for name, value in locals().items() if name in Settings.model_fields
+    }
     check_problem(problem)
-    # Before a search of minutes.
-    given = Settings(
-        solver=solver,
-        likelihood=likelihood,
-        method=method,
-        particles=particles,
-        seed=seed,
-        ess=ess,
-        block=block,
-        max_moves=max_moves,
-        moves=moves,
-        resampling=resampling,
-        replicates=replicates,
-        state_particles=cast(Any, state_particles),
-        threads=threads,
-        executor=executor,
-        cpu=cpu,
-        checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every,
-        existing=existing,
-    )
+    # Before a search of minutes; the start is made first.
+    given = Settings(**{**options, "start": None})
     with compiling_for(given.cpu), workers_of(given.executor) as workers:
         if networks_of(problem) and method in (None, AUTO):
             given = given.model_copy(update={"method": None})
@@ -230,35 +225,43 @@ def identify(
         else:
             given = _starting(given, start, problem)
         settings = given.resolved(problem)
-        if settings.checkpoint is None:
+        if given.checkpoint is None:
             memory = InMemory(problem, settings)
             return identified(
                 lambda: Run(problem, settings, settings.threads, workers), progress, memory
             )
-        file = file_path("checkpoint", settings.checkpoint)
+        file = Path(given.checkpoint)
         with locked(file):
-            stored = checkpoint_of(file, problem, settings, settings.existing)
-            every = settings.checkpoint_every
+            stored = checkpoint_of(file, problem, settings, given.existing)
+            every = given.checkpoint_every
             begin, writer = written_run(
                 file, problem, settings, stored, every, settings.threads, workers
             )
             return identified(begin, progress, writer)
 
 
+@with_defaults({k: v.default for k, v in inspect.signature(identify).parameters.items()})
+class Settings(CheckedSettings, frozen=True):
+    """Options of `identify`, checked, with its defaults."""
+
+    def __init__(self, /, **options: Any) -> None:
+        super().__init__(**options)
+
+
 def _linear_in_networks(
     problem: Problem,
-    given: Settings,
+    given: CheckedSettings,
     start: Laplace | str | None,
     workers: Workers | None,
     progress: bool | Callable[[Progress], None] | None,
-) -> tuple[Problem, Settings]:
+) -> tuple[Problem, CheckedSettings]:
     """Return the problem linear in the weights of its networks, and settings with a start.
 
     What a checkpoint holds of them is not searched for again.
     """
     open_start = start is None or (isinstance(start, str) and start == AUTO)
     if given.checkpoint is not None and given.existing == "resume" and open_start:
-        before = linearised_before(file_path("checkpoint", given.checkpoint), problem)
+        before = linearised_before(Path(given.checkpoint), problem)
         if before is not None:
             problem, run = before
             return problem, _begun_at(given, run.start, run.solver, run.likelihood)
@@ -267,7 +270,9 @@ def _linear_in_networks(
     return found.problem, _starting(given, found, found.problem)
 
 
-def _starting(given: Settings, start: Laplace | str | None, problem: Problem) -> Settings:
+def _starting(
+    given: CheckedSettings, start: Laplace | str | None, problem: Problem
+) -> CheckedSettings:
     """Return the settings with a start, and with its solver and likelihood where none is given."""
     near = approximation_of(start, problem)
     if near is None:
@@ -276,8 +281,8 @@ def _starting(given: Settings, start: Laplace | str | None, problem: Problem) ->
 
 
 def _begun_at(
-    given: Settings, start: Modes | str | None, solver: Solver, likelihood: str
-) -> Settings:
+    given: CheckedSettings, start: Modes | str | None, solver: Solver, likelihood: str
+) -> CheckedSettings:
     changed: dict[str, Any] = {"start": start}
     if given.solver is None and given.likelihood in (None, likelihood):
         changed |= {"solver": solver, "likelihood": likelihood}

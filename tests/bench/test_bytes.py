@@ -4,7 +4,8 @@ import numpy as np
 
 from benchmarks.bytes import __main__ as bytes_command
 from benchmarks.bytes.__main__ import QUICK, Expected, base_of, changed_on_purpose
-from benchmarks.bytes.cases import CASES, digest
+from benchmarks.bytes.cases import CASES
+from benchmarks.bytes.digest import digest
 from benchmarks.bytes.outputs import without_times
 
 

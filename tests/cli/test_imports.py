@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import smcpn
-from smcpn.cli import stream
+from smcpn.cli import stream_options
 from smcpn.cli.signature import parameters_of
 from smcpn.codegen.target import CPUS
 from smcpn.discovery.discover import SPIKE_AND_SLAB
@@ -81,8 +81,8 @@ def test_words_in_the_help_are_those_of_the_registries():
     assert set(parameters_of("model.record", "Record")["hold"].words) == set(HOLDS)
     priors = parameters_of("discovery.discover", "discover")["prior"].words
     assert priors == (SPIKE_AND_SLAB, *SHRINKAGE)
-    assert stream.FORMATS == FORMATS
-    assert (stream.STANDARD, stream.EVERY_SECONDS) == (STANDARD, EVERY_SECONDS)
+    assert parameters_of("io.address", "open_source")["format"].words == FORMATS
+    assert (stream_options.STANDARD, stream_options.EVERY_SECONDS) == (STANDARD, EVERY_SECONDS)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ from small_stream import SAMPLES, TEXT, online
 from smcpn import EKF0, Online
 from smcpn.checkpoint.inspection import inspect
 from smcpn.cli.app import main
-from smcpn.cli.stream import StreamOptions, stream_model
+from smcpn.cli.stream import stream_model
+from smcpn.cli.stream_options import StreamOptions
 from smcpn.config import load_system
 from smcpn.errors import InputError
 from smcpn.io.events import KINDS, Event, EventLog

@@ -16,8 +16,8 @@ from smcpn import EKF0, EKF1, RK4, InputError, LogLikelihood, Poisson, Problem, 
 from smcpn.codegen.tangent import derived
 from smcpn.likelihood.lanes import CHUNK, LaneLikelihood
 from smcpn.likelihood.registry import build_likelihood
+from smcpn.run.identify import Settings
 from smcpn.run.run import Run
-from smcpn.settings import RunSettings
 from tests.codegen.test_codegen import EXPRESSIONS, A, B
 from tests.models import (
     FITZHUGH_NAGUMO,
@@ -383,7 +383,7 @@ def test_steps_are_chosen_as_for_a_run():
     t = 0.1 * np.arange(10)
     problem = fading_problem(np.exp(-t), t)
     function = LogLikelihood(problem)
-    run = Run(problem, RunSettings(solver=EKF0(), likelihood="marginal", particles=10))
+    run = Run(problem, Settings(method="ibis", particles=10).resolved(problem))
     assert function.solver == run.solver
     assert function.likelihood == "marginal"
 

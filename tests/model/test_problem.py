@@ -130,7 +130,7 @@ def test_wrong_combinations_are_refused():
         (dict(particles=100.0), "particles is 100.0: give a whole number from 10"),
         (dict(particles="100"), "particles is '100'"),
         (dict(block=2.5), "block is 2.5"),
-        (dict(ess="0.5"), "ess is '0.5': choose a share"),
+        (dict(ess="0.5"), "ess is '0.5': give a share"),
         (dict(threads=-1), "threads is -1: give a whole number from 1, or None"),
         (dict(threads="2"), "threads is '2'"),
         (dict(threads=0), "threads is 0"),

@@ -12,8 +12,8 @@ import smcpn
 from smcpn.checkpoint.run import read_run
 from smcpn.errors import InputError
 from smcpn.likelihood.differentiable import DifferentiableLanes
+from smcpn.run.identify import Settings
 from smcpn.run.run import Run
-from smcpn.settings import Settings
 
 D = 22
 

@@ -12,8 +12,8 @@ from scipy.linalg import expm
 import smcpn
 from benchmarks.trust import short_records
 from smcpn import EKF0, RK4
+from smcpn.run.identify import Settings
 from smcpn.run.run import Run
-from smcpn.settings import Settings
 from smcpn.smc import looks
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.looks import next_look

@@ -6,8 +6,8 @@ from scipy import stats
 
 import smcpn
 from smcpn.run import run as running
+from smcpn.run.identify import Settings
 from smcpn.run.run import Run
-from smcpn.settings import Settings
 from smcpn.solver import MAX_STEPS
 from tests.checkpoint.test_checkpoint_run import fingerprint
 from tests.models import oscillator

@@ -12,7 +12,7 @@ from scipy import stats
 import smcpn
 from smcpn import RK4, InputError
 from smcpn.checkpoint import writer as writing
-from smcpn.settings import Settings
+from smcpn.run.identify import Settings
 from smcpn.smc.psis import largest_k
 from smcpn.smc.tempering import CollapsedError, Tempering
 from tests.models import decay_problem

@@ -207,6 +207,8 @@ def test_the_response_at_a_pole_without_damping_is_refused():
 
 
 def test_the_figure_shows_magnitude_and_phase(posterior):
+    (step,) = posterior.plot_step(draws=50, duration=2.0).axes
+    assert step.get_xlim()[1] == 2.0
     figure = posterior.plot_bode(draws=50)
     assert isinstance(figure, Figure)
     magnitude, phase = figure.axes

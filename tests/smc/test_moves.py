@@ -11,7 +11,7 @@ from scipy import stats
 
 from smcpn.errors import InputError, NotStorableError
 from smcpn.model.prior import Prior
-from smcpn.settings import RunSettings
+from smcpn.run.identify import Settings as Options
 from smcpn.smc.diagnosis import diagnose, diagnose_particles
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.kernels import IndependentKernel
@@ -29,6 +29,7 @@ from smcpn.smc.rejuvenation import MoveSettings, Rejuvenation
 from smcpn.smc.resampling import SCHEMES, systematic
 from smcpn.smc.sampler import Settings
 from smcpn.solver import RK4
+from tests import models
 from tests.targets import BOUNDS, QUANTILES, skewed, skewed_draws
 
 
@@ -309,4 +310,7 @@ def test_number_of_moves_that_was_given_is_kept_and_the_default_goes_further():
 
 
 def smcpn_settings(**options):
-    return RunSettings(solver=RK4(1), likelihood="classical", **options).sampler.moves
+    settings = Options(solver=RK4(1), likelihood="classical", method="ibis", **options)
+    return settings.resolved(
+        models.oscillator_problem(models.oscillator_record(samples=20))
+    ).sampler.moves

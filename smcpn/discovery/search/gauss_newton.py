@@ -240,7 +240,8 @@ class GaussNewton:
         more, result = np.zeros(added.shape[2], dtype=np.int64), copy(self)
         result.signs, result.prior = np.append(self.signs, more), prior
         result._set_basis(basis)
-        point = Point(point.path, np.append(point.theta, more), np.append(point.support, more > 0))
+        theta = np.append(point.theta, np.zeros(len(more)))
+        point = Point(point.path, theta, np.append(point.support, more > 0))
         linear = _with_rates(linear, self.paths, added)
         return result._regression(linear, point, self._error(point, self.share)).regression
 

@@ -153,7 +153,7 @@ def _told(rates: Array, library: int) -> NDArray[np.bool_]:
 
     Of rates (N, d + e) along a path, d of them of the library.
     """
-    r = np.linalg.qr(rates, mode="r")
+    r = np.linalg.qr(rates).R
     own = np.zeros(rates.shape[1])
     own[: len(r)] = np.abs(np.diag(r))
     return (own > LEAST_OWN * np.sqrt(np.sum(r**2, axis=0)))[library:]
