@@ -18,7 +18,6 @@ MAX_STEPS = 1024
 LEAST_TOLERANCE = 1e-11
 """Local error near that of the arithmetic."""
 FIRST_TOLERANCE = 1e-4
-ORDERS = range(1, 12)
 FORMS = ("first", "chain")
 JACOBIANS = ("full", "diagonal")
 CALIBRATED = ["auto", "fixed", "fixed-diagonal", "dynamic", "dynamic-diagonal"]

@@ -215,6 +215,8 @@ def _looked_at(record: Record, input: int, output: int) -> Record:
     """Return the one input and output that are looked at, of a record that can be."""
     if not record.uniform:
         raise InputError(f"{record.name}: a dead time is found in uniform samples: resample it")
+    if not record.n_inputs:
+        raise InputError(f"{record.name} has no input: give the input that the output follows, u=")
     if not 0 <= input < record.n_inputs:
         raise InputError(
             f"input is {input}: give one of the {record.n_inputs} inputs of {record.name}, from 0",
@@ -267,7 +269,7 @@ class _Family:
         self._bounds = np.array([rates, np.log(DAMPED)])[:order]
 
     def level(self, sums: Any, worth: float = 1.0) -> Array:
-        """Return half of Akaike's criterion at sums of squares; see `_worth`."""
+        """Return half of Akaike's criterion at sums of squares; see `worth`."""
         return worth * self._count / 2 * np.log(sums) + 2 * self.order + self.zero
 
     def profile(self, longest: float) -> _SumsOfSquares:

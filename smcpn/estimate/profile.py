@@ -56,6 +56,7 @@ WIDEST, BEYOND = 8, 6.0
 """Fewest steps to the end of a profile: that of the prior, or so many standard deviations beyond a
 maximum that is outside of it."""
 PRIOR, DIVERGES = "the end of its prior", "where the solution diverges"
+UNFINISHED = "as far as it was followed"
 TAIL, DRAWS = 0.001, 4096
 """Share of the prior beyond the ends of a profile, by so many draws."""
 HIGHER, COARSE = 0.1, 0.5
@@ -184,8 +185,8 @@ def profile(
     Raises
     ------
     InputError
-        If there is no maximum or no such parameter, or scales of the prior are learned, of which a
-        joint density has no maximum.
+        If there is no maximum, no parameter or none of that name, or scales of the prior are
+        learned, of which a joint density has no maximum.
 
     Examples
     --------
@@ -200,6 +201,11 @@ def profile(
             "the problem learns scales of its prior, given which a profile has no maximum: fix them"
         )
     wanted = (names,) if isinstance(names, str) else maximum.names if names is None else names
+    if not wanted:
+        raise InputError(
+            f"names is empty: choose of {listed(maximum.names)}, or leave it out for all",
+            argument="names",
+        )
     if unknown := [name for name in wanted if name not in maximum.names]:
         raise InputError(
             f"no parameter '{unknown[0]}': choose of {listed(maximum.names)}", argument="names"
@@ -326,6 +332,8 @@ class _Along:
                 break
             points, heights, levels = [*points, theta], [*heights, height], [*levels, level]
             step *= 2.0 if fallen < SMALL else 1.0
+        else:
+            reached = UNFINISHED
         return _Side(np.array(points[1:]), np.array(heights[1:]), reached)
 
     def _highest(self, points: Sequence[Array], at: float) -> tuple[Array, float]:

@@ -33,7 +33,6 @@ LONGEST_SIDE = 1 << 31
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _VERSIONS = bytes([0, 0, 0, 0, 0, 8, 8, 0])
 """Of superblock, free space, root and shared headers; sizes of offsets and lengths."""
-_NOWHERE = (1 << 64) - 1
 _DATASPACE, _DATATYPE, _LAYOUT, _ATTRIBUTE, _CONTINUED, _MEMBERS = 0x1, 0x3, 0x8, 0xC, 0x10, 0x11
 _IGNORED = frozenset({0x0, 0x4, 0x5, 0x12})
 """Messages that change nothing: padding, fill values of whole arrays, times of modification."""

@@ -50,7 +50,7 @@ class Judged(ABC):
 
     @property
     def verdict(self) -> Verdict:
-        """True if the result is usable, on the records learned from, and what to look at.
+        """Verdict on the records learned from: usable, look again or wrong, and why.
 
         It is that of `Posterior.validate` on the first 262144 samples, and knows of the prior's
         bounds, of several modes and of the warnings of the run.

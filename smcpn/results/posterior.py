@@ -581,7 +581,7 @@ class Robust(WithCard):
 
     @property
     def drift(self) -> str:
-        """True if parameters are the same in all parts of the record, as text."""
+        """Test of parameters that are the same in all parts of the record, as text."""
         if np.isnan(self.drift_p):
             return "not tested: too few samples for so many parameters"
         told = f"p = {self.drift_p:.2g} of parameters that are the same all along the record"

@@ -77,6 +77,7 @@ def test_figure_has_the_profile_and_the_record():
     ("record", "options", "message"),
     [
         (smcpn.Record(u=U, y=U, t=T**1.1), {}, "uniform"),
+        (smcpn.Record(y=U, dt=DT), {}, "record has no input: give the input"),
         (smcpn.Record(u=U, y=U, dt=DT), {"input": 1}, "input is 1: give one of the 1 inputs"),
         (smcpn.Record(u=U, y=U, dt=DT), {"output": 1}, "output is 1"),
         (smcpn.Record(u=0 * U, y=U, dt=DT), {}, "the input does not move"),

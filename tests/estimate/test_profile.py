@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 import smcpn
+from smcpn.estimate.profile import UNFINISHED
 
 T = np.linspace(0.0, 2.0, 21)
 NOISE = 0.1
@@ -95,11 +96,19 @@ def test_another_mode_on_the_way_is_told():
     assert warning.endswith("with more starts")
 
 
+def test_profile_that_is_followed_no_further_does_not_name_the_end_of_the_prior(monkeypatch):
+    monkeypatch.setattr("smcpn.estimate.profile.STEPS", 1)
+    (row,) = smcpn.profile(smcpn.maximise(_line())).rows
+    assert row.reached == (UNFINISHED, UNFINISHED)
+    assert row.interval == "not bounded by the data"
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: smcpn.profile(profiled(), "slope"), "result is"),
         (lambda: smcpn.profile(smcpn.maximise(_line()), "k"), "no parameter 'k': choose of slope"),
+        (lambda: smcpn.profile(smcpn.maximise(_line()), []), "names is empty: choose of slope"),
         (lambda: profiled()["k"], "name is 'k'"),
     ],
 )

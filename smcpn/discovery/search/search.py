@@ -17,6 +17,7 @@ shorter homotopy begins, which is followed where it ends higher.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -483,11 +484,15 @@ def _result(problem: _Problem, steps: GaussNewton, counted: _Counted) -> Found:
 
 
 def _doubted(best: _End, scale: Array) -> tuple[LackOfFit | None, OmittedFunction | None]:
-    """Lack of fit of a model; None where it leaves the data at every sample anyway."""
+    """Lack of fit of a model, and a function that its library omits; None where none can be told.
+
+    Of a model that leaves the data at every sample anyway neither is told.
+    """
     steps, point = best.steps, best.point
-    if steps.share >= 1.0:
-        return None, None
-    try:
-        return lack_of_fit(steps, point), omitted_function(steps, point, scale)
-    except NOT_FINITE:
-        return None, None
+    lack: LackOfFit | None = None
+    omitted: OmittedFunction | None = None
+    if steps.share < 1.0:
+        with suppress(*NOT_FINITE):
+            lack = lack_of_fit(steps, point)
+            omitted = omitted_function(steps, point, scale)
+    return lack, omitted
