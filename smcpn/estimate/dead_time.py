@@ -129,7 +129,7 @@ class DelayEstimate(WithCard):
     def __str__(self) -> str:
         between = f"{self.low:.3g} to {self._time(self.high)}"
         if np.isinf(self.high):
-            between = f"above {self._time(self.low)}"
+            between = f"from {self._time(self.low)} on"
         return f"dead time {self._time(self.delay)} ({between} with 95 %)"
 
     def _time(self, value: float) -> str:
@@ -166,6 +166,7 @@ def estimate_delay(
     ----------
     record : Record
         Sampled uniformly; outputs may be missing. Of a long one the first 5000 samples count.
+        A band-limited input is taken for linear between samples.
     input, output : int
         Numbers, from 0. Other inputs are disturbances here: choose a part where they rest.
     longest : float, optional

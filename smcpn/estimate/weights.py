@@ -131,7 +131,8 @@ def _highest_evidence(found: Sequence[Laplace]) -> tuple[Laplace, int]:
     """Return the approximation of highest evidence, and how many are as good as it."""
     evidences = [one.log_evidence if one.success else -np.inf for one in found]
     best = int(np.argmax(evidences))
-    return found[best], sum(one >= evidences[best] - ALIKE for one in evidences)
+    alike = [one for one in evidences if np.isfinite(one) and one >= evidences[best] - ALIKE]
+    return found[best], len(alike)
 
 
 def _doubted(best: Laplace) -> Laplace:

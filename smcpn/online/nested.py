@@ -232,13 +232,14 @@ class NestedFilter:
         """
         begin = time.perf_counter()
         before, axis, held = self._state, self.axis.state, self._arrivals.last_input
+        random = self._rng.bit_generator.state
         arrival = self._arrivals.take(u, y, t)
         try:
             if arrival.status == "new":
                 for row in [*arrival.gap, np.array(arrival.sample, dtype=float)]:
                     self._assimilate(row)
         except InputError:
-            self._state = before
+            self._state, self._rng.bit_generator.state = before, random
             self.axis.resume(axis)
             self._arrivals.last_input = held
             raise

@@ -123,4 +123,8 @@ def test_what_it_cannot_follow_is_refused(problem):
     before = live.update(0.0, 0.5)
     with pytest.raises(smcpn.InputError, match="impossible"):
         live.update(0.0, 1e200)
-    assert live.update(0.0, 0.5).sample == before.sample + 1
+    never = nested(problem, particles=20)
+    never.update(0.0, 0.5)
+    after, expected = live.update(0.0, 0.5), never.update(0.0, 0.5)
+    assert after.sample == before.sample + 1
+    assert after.log_evidence == expected.log_evidence
