@@ -37,11 +37,11 @@ from .results.nuts import NutsPosterior
 from .results.posterior import Posterior, Robust
 from .run.identify import identify
 from .run.resume import load, resume
+from .simulation.closed_loop import StateFilter
 from .simulation.linearise import linearise
-from .simulation.particles import Simulation
 from .simulation.prior_drawn import PriorPrediction
-from .simulation.sampled import StateFilter
 from .simulation.simulate import simulate
+from .simulation.simulation import Simulation
 from .simulation.state_space import StateSpace
 from .simulation.states import States
 from .smc.diagnosis import SamplerWarning

@@ -34,7 +34,7 @@ from smcpn.checkpoint.container import HEADER_BYTES, KINDS
 from smcpn.checkpoint.inspection import inspect
 from smcpn.checkpoint.records import read_records
 from smcpn.checkpoint.run import Header
-from smcpn.io.plain import read_plain
+from smcpn.io.hdf5_subset import read_plain
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.run.resume import load, resume
 from tests.checkpoint.closures import closure_problem

@@ -22,8 +22,8 @@ from benchmarks.discovery.systems import System
 from benchmarks.executors import each
 from benchmarks.rows import Row, Study, at_least, at_most, between
 from smcpn.discovery.equations.system import CandidateSystem
-from smcpn.discovery.shrinkage.shrinkage import SHRINKAGE, LaplacePrior
-from smcpn.discovery.shrinkage.shrunk import Point, shrunken
+from smcpn.discovery.shrinkage.priors import SHRINKAGE, LaplacePrior
+from smcpn.discovery.shrinkage.sampler import Point, shrunken
 from smcpn.smc.diagnosis import SamplerWarning
 
 Array = NDArray[np.float64]

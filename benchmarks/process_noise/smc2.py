@@ -22,8 +22,8 @@ from benchmarks.killing import killed_runs
 from benchmarks.rows import Row, Study, absent, at_least, at_most
 from smcpn.likelihood.registry import build_estimate, build_likelihood
 from smcpn.smc.estimation import MOST, MOST_VARIANCE, enough
-from smcpn.smc.keyed import fresh_keys
 from smcpn.smc.particles import RecordTarget, normalise
+from smcpn.smc.random_streams import fresh_keys
 from smcpn.smc.sampler import Sampler
 from smcpn.smc.sampler import Settings as SamplerSettings
 from smcpn.smc.tempering import Tempering

@@ -16,7 +16,7 @@ from scipy import stats
 
 import smcpn
 from benchmarks.rows import Row, Study, at_least, at_most
-from smcpn.codegen.functions import apply
+from smcpn.codegen.elementary import apply
 from smcpn.codegen.loops import FAST, Function, number
 from smcpn.codegen.native import loaded
 from smcpn.codegen.terms import DOUBLE, INTEGER, doubles, vector

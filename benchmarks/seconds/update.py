@@ -14,7 +14,7 @@ from benchmarks import online
 from benchmarks.commits import ROOT, checkout, outcome
 from benchmarks.rows import Row, Study, at_least
 from benchmarks.seconds import calm
-from smcpn.codegen.update import Update
+from smcpn.codegen.stream_step import Update
 
 
 def update(quick: bool) -> Iterator[Row]:

@@ -16,7 +16,7 @@ from smcpn.datasets.models import cascaded_tanks as equation
 from smcpn.errors import one_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.simulation.particles import Simulation
+from smcpn.simulation.simulation import Simulation
 
 if TYPE_CHECKING:
     from smcpn.results.posterior import Posterior

@@ -15,7 +15,7 @@ from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.settings import Given, solver_named, solver_with
-from smcpn.simulation.particles import Simulation
+from smcpn.simulation.simulation import Simulation
 from smcpn.solver import Solver
 
 if TYPE_CHECKING:

@@ -39,14 +39,14 @@ from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.settings import Given
+from smcpn.simulation.closed_loop import ClosedLoop, StateFilter, WindowPrediction
 from smcpn.simulation.initialisation import fitted_initial_states
-from smcpn.simulation.particles import (
+from smcpn.simulation.simulation import (
     TWO_SIDED_95,
     ParticleSimulator,
     Simulation,
     simulate_particles,
 )
-from smcpn.simulation.sampled import ClosedLoop, StateFilter, WindowPrediction
 from smcpn.simulation.simulator import Simulator
 from smcpn.smc.moves import IndependentMetropolis
 from smcpn.solver import RK4

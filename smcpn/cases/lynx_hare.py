@@ -18,7 +18,7 @@ from smcpn.errors import one_of
 from smcpn.model.noise import LogNormal
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.simulation.particles import Simulation
+from smcpn.simulation.simulation import Simulation
 
 if TYPE_CHECKING:
     from smcpn.results.posterior import Posterior

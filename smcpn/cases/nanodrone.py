@@ -17,7 +17,7 @@ from smcpn.errors import one_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.settings import Given
-from smcpn.simulation.particles import Simulation
+from smcpn.simulation.simulation import Simulation
 from smcpn.smc.moves import IndependentMetropolis
 from smcpn.solver import RK4
 

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from smcpn.checkpoint.container import DAMAGED, DamagedFileError, image
 from smcpn.errors import InputError, shown
-from smcpn.io.plain import Group
+from smcpn.io.hdf5_subset import Group
 from smcpn.stored import Reading
 
 TEXT = "fields"

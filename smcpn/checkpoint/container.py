@@ -32,7 +32,7 @@ from smcpn.files import (
     remove_quietly,
     written_beside,
 )
-from smcpn.io.plain import Group, NotPlainError, read_plain
+from smcpn.io.hdf5_subset import Group, NotPlainError, read_plain
 
 RUN, RECORDS, STREAM, NESTED, POSTERIOR = KINDS = (
     "smcpn checkpoint",
@@ -72,7 +72,7 @@ def image(kind: str, fill: Callable[[h5py.File], None], onto: bytes = b"") -> by
     kind : str
         One of `KINDS`.
     fill : callable
-        Writes groups, arrays and texts of fixed length, which `smcpn.io.plain` can read.
+        Writes groups, arrays and texts of fixed length, which `smcpn.io.hdf5_subset` can read.
     onto : bytes
         Another image to add to, which is not changed: what many versions have in common.
     """

@@ -11,7 +11,7 @@ from typing import Any
 
 from smcpn.checkpoint.codec import TEXT
 from smcpn.checkpoint.container import DAMAGED, DamagedFileError
-from smcpn.io.plain import Group
+from smcpn.io.hdf5_subset import Group
 
 EVIDENCE = {"evidence_log": "log", "evidence_variance": "variance"}
 OF_CHAINS = ("ess_bulk", "ess_tail")

@@ -14,7 +14,7 @@ from smcpn.checkpoint.codec import decoded, encoded, require_parts
 from smcpn.checkpoint.container import DAMAGED, NESTED, DamagedFileError, read, save
 from smcpn.checkpoint.problem import StoredProblem, StoredRecord
 from smcpn.io.axis import AxisState
-from smcpn.io.plain import Group
+from smcpn.io.hdf5_subset import Group
 from smcpn.model.problem import Problem
 from smcpn.smc.estimation import MOST_STATE_PARTICLES
 from smcpn.smc.state import RandomState

@@ -12,7 +12,7 @@ from smcpn.checkpoint.earlier import is_earlier, posterior_as_now
 from smcpn.checkpoint.problem import StoredProblem, StoredRecord
 from smcpn.errors import InputError, NotStorableError
 from smcpn.files import file_path
-from smcpn.io.plain import Group
+from smcpn.io.hdf5_subset import Group
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.results.nuts import NutsPosterior
 from smcpn.results.posterior import Posterior

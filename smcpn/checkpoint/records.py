@@ -16,7 +16,7 @@ from smcpn.checkpoint.container import (
 from smcpn.checkpoint.problem import StoredRecord
 from smcpn.errors import InputError
 from smcpn.files import is_plain, put
-from smcpn.io.plain import Group
+from smcpn.io.hdf5_subset import Group
 from smcpn.model.record import Record
 
 DIGITS = 8

@@ -26,7 +26,7 @@ from smcpn.checkpoint.problem import StoredProblem
 from smcpn.checkpoint.records import DIGITS, records_path
 from smcpn.codegen.target import target
 from smcpn.errors import InputError, shown
-from smcpn.io.plain import Group
+from smcpn.io.hdf5_subset import Group
 from smcpn.model.prior import Prior
 from smcpn.run_state import RunState
 from smcpn.smc.start import Modes

@@ -18,7 +18,7 @@ from smcpn.checkpoint.container import DAMAGED, STREAM, DamagedFileError, read, 
 from smcpn.checkpoint.problem import StoredProblem, StoredRecord
 from smcpn.checkpoint.run import StoredSettings, natural_values, require_population
 from smcpn.errors import InputError
-from smcpn.io.plain import Group
+from smcpn.io.hdf5_subset import Group
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem
 from smcpn.settings import RunSettings

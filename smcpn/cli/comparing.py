@@ -17,7 +17,7 @@ from smcpn.columns import align, warning_lines
 from smcpn.errors import listed
 from smcpn.results.compare import ModelComparison, compare
 from smcpn.results.scores import Score, scores_of
-from smcpn.simulation.particles import Simulation
+from smcpn.simulation.simulation import Simulation
 from smcpn.status import routed, status
 
 ALIKE = 1.01

@@ -20,7 +20,7 @@ from smcpn.discovery.results.peers import PeerTable
 from smcpn.errors import InputError, listed
 from smcpn.io.files import ColumnError
 from smcpn.model.record import Record
-from smcpn.simulation.particles import Simulation
+from smcpn.simulation.simulation import Simulation
 from smcpn.smc.diagnosis import SamplerWarning
 
 

@@ -23,7 +23,7 @@ from smcpn.results.scores import (
     scores_of,
     with_tests,
 )
-from smcpn.simulation.particles import Simulation
+from smcpn.simulation.simulation import Simulation
 from smcpn.validation import Verdict
 
 DRAWS = 1000

@@ -25,7 +25,7 @@ from smcpn.results.scores import (
     scores_of,
     with_tests,
 )
-from smcpn.simulation.particles import Simulation
+from smcpn.simulation.simulation import Simulation
 from smcpn.smc.diagnosis import SamplerWarning
 from smcpn.validation import Verdict
 

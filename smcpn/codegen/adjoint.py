@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import casadi as ca
 
-from smcpn.codegen.functions import FUNCTIONS
+from smcpn.codegen.elementary import FUNCTIONS
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.tangent import SELECTIONS, SINGULAR, slopes
 from smcpn.model.expression import CONSTANT, INPUT, OUTPUT, applied, instructions

@@ -15,7 +15,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from smcpn.codegen.functions import QUICK
+from smcpn.codegen.elementary import QUICK
 from smcpn.codegen.lower import Value
 from smcpn.codegen.machine_code import Block, Writer
 from smcpn.codegen.rolled import Loop

@@ -15,7 +15,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from smcpn.codegen.functions import FUNCTIONS, Functions, apply
+from smcpn.codegen.elementary import FUNCTIONS, Functions, apply
 from smcpn.codegen.lower import Literal, Operand, Statement, Value
 from smcpn.errors import InputError
 from smcpn.model.expression import OPERANDS

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.functions import FUNCTIONS
+from smcpn.codegen.elementary import FUNCTIONS
 from smcpn.codegen.lower import Level, Literal, Operand, Statement, Value
 from smcpn.codegen.machine_code import Block
 from smcpn.codegen.pieces import pieces

@@ -22,7 +22,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from smcpn.codegen.functions import FUNCTIONS
+from smcpn.codegen.elementary import FUNCTIONS
 from smcpn.codegen.loops import (
     ARRAY,
     FAST,

@@ -29,7 +29,7 @@ from typing import Any, cast
 import numpy as np
 from llvmlite import ir
 
-from smcpn.codegen.functions import apply
+from smcpn.codegen.elementary import apply
 from smcpn.codegen.loops import FAST, number
 from smcpn.codegen.machine_code import called
 from smcpn.codegen.terms import DOUBLE, INTEGER

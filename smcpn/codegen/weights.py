@@ -1,9 +1,9 @@
 """Importance weights in compiled code: their sums, and what one sample does to a population.
 
-`smcpn.codegen.update.weigh` and `write_update` share the function that makes weights of
+`smcpn.codegen.stream_step.weigh` and `write_update` share the function that makes weights of
 log-weights, so that samples which are assimilated one by one and those of a block give the same
 bytes. It is written without leave to reorder arithmetic, and its exponential is
-`smcpn.codegen.functions`'s.
+`smcpn.codegen.elementary`'s.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from smcpn.codegen.functions import absolute, exp, log, sqrt
+from smcpn.codegen.elementary import absolute, exp, log, sqrt
 from smcpn.codegen.loops import ARGUMENTS, Function, Plan, number
 from smcpn.codegen.terms import DOUBLE, INTEGER, Term, doubles, vector, where
 

@@ -16,11 +16,11 @@ from smcpn.config.script import blaming_user_code, only, run_file, user_place
 from smcpn.errors import InputError, nearest, whole_number
 from smcpn.likelihood.registry import default_solver, likelihood_name
 from smcpn.model.entries import part_name, spanned, whole_of
-from smcpn.model.measured import told_unit
 from smcpn.model.observed import scalar_outputs
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
 from smcpn.model.record import trained_on
+from smcpn.model.units_and_times import told_unit
 from smcpn.settings import Given, solver_named, solver_with
 from smcpn.solver import CALIBRATED, SOLVERS, Solver, solver_options
 

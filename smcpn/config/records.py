@@ -24,8 +24,14 @@ from smcpn.io.files import ColumnError, Columns, Layout, read_columns
 from smcpn.io.parse import StreamFormat
 from smcpn.io.read import chosen, matching
 from smcpn.model.entries import spanned
-from smcpn.model.measured import converted, dates_as_seconds, stated_unit, time_axis, told_gaps
 from smcpn.model.record import HOLDS, Record
+from smcpn.model.units_and_times import (
+    converted,
+    dates_as_seconds,
+    stated_unit,
+    time_axis,
+    told_gaps,
+)
 from smcpn.units import model_time, time_unit
 
 Array = NDArray[np.float64]

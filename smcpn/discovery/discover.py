@@ -21,8 +21,8 @@ from smcpn.discovery.results.models import DiscoveredModel
 from smcpn.discovery.results.residuals import lacking, omitting, remarks
 from smcpn.discovery.search.regression import SLABS
 from smcpn.discovery.search.search import Found, search
-from smcpn.discovery.shrinkage.shrinkage import SHRINKAGE, Shrinkage, shrinkage
-from smcpn.discovery.shrinkage.shrinking import PARTICLES, shrunk_posterior
+from smcpn.discovery.shrinkage.entry import PARTICLES, shrunk_posterior
+from smcpn.discovery.shrinkage.priors import SHRINKAGE, Shrinkage, shrinkage
 from smcpn.distributed.engines import checked_executor
 from smcpn.distributed.workers import workers_of
 from smcpn.errors import InputError, listed, nearest, one_of, shown

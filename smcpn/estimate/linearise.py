@@ -12,7 +12,7 @@ from smcpn.functions.network import Network
 from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import Maximum
-from smcpn.simulation.visited import visited_by_records
+from smcpn.simulation.function_domain import visited_by_records
 
 Array = NDArray[np.float64]
 

@@ -46,8 +46,8 @@ from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.distribution import support
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, check_problem
-from smcpn.results.ends import TWICE_BELOW, as_high
 from smcpn.results.maximum import POSTERIOR, Maximum, StartResult
+from smcpn.results.search_summary import TWICE_BELOW, as_high
 from smcpn.solver import Solver
 from smcpn.status import status
 

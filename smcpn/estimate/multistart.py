@@ -25,8 +25,8 @@ from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.matched import Matched
 from smcpn.estimate.search import AUTOMATIC, DIVERGES, LIMIT, Found, Search
 from smcpn.model.problem import Problem
-from smcpn.results.ends import TWICE_BELOW, as_high, heights
 from smcpn.results.maximum import StartResult
+from smcpn.results.search_summary import TWICE_BELOW, as_high, heights
 from smcpn.solver import Solver
 
 Array = NDArray[np.float64]

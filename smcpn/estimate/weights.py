@@ -20,9 +20,9 @@ from smcpn.likelihood.classical import Classical
 from smcpn.likelihood.steps import first_solver
 from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.problem import Problem
-from smcpn.results.ends import as_high
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import Maximum
+from smcpn.results.search_summary import as_high
 from smcpn.solver import RK4, Solver
 
 WORK, FEWEST = 9000, 15

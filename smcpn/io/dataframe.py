@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, shown
-from smcpn.model.measured import DATED, Measured, Names, Wanted, told_unit
 from smcpn.model.record import Record
+from smcpn.model.units_and_times import DATED, Measured, Names, Wanted, told_unit
 
 Array = NDArray[np.float64]
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from smcpn.columns import counted
 from smcpn.errors import InputError, listed, nearest
-from smcpn.io.plain import NotPlainError
+from smcpn.io.hdf5_subset import NotPlainError
 from smcpn.io.reading_process import Answer, LostError, ReadingProcess, serve
 from smcpn.io.table import TextTable
-from smcpn.model.measured import DATED, Measured
+from smcpn.model.units_and_times import DATED, Measured
 
 Array = NDArray[np.float64]
 

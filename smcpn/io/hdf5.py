@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import shown
-from smcpn.io.plain import NotPlainError
+from smcpn.io.hdf5_subset import NotPlainError
 
 DATA_BYTES = 2 << 30
 """Of the arrays of a file of measurements together, as numbers; they may be compressed."""

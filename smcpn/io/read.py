@@ -21,9 +21,9 @@ from smcpn.io.channels import Channels, Slot
 from smcpn.io.dialect import check_marks
 from smcpn.io.files import Columns, Layout, read_columns, read_text
 from smcpn.io.table import TextTable
-from smcpn.model.measured import Names, Wanted, converted, naming, told_unit
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
+from smcpn.model.units_and_times import Names, Wanted, converted, naming, told_unit
 from smcpn.units import duration, time_unit
 
 Array = NDArray[np.float64]

@@ -22,7 +22,7 @@ from smcpn.likelihood.covariance import (
     condition_on_output,
     output_covariance,
 )
-from smcpn.likelihood.data_free import (
+from smcpn.likelihood.difference_filter import (
     DataFreeSymbols,
     InnovationChange,
     LinearisationChange,

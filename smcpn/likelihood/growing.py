@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.row_code import RowCode
-from smcpn.codegen.update import Update
+from smcpn.codegen.stream_step import Update
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.history import Chunk, History

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
-from smcpn.likelihood.expected import Averages, Prediction, Stretch, predictions
 from smcpn.likelihood.measurement import LEAST_INFORMATION
+from smcpn.likelihood.prediction import Averages, Prediction, Stretch, predictions
 from smcpn.likelihood.registry import LIKELIHOODS, likelihood_name
 from smcpn.likelihood.rows import LONG
 from smcpn.model.problem import Model, Problem

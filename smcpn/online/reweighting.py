@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.update import Population
+from smcpn.codegen.stream_step import Population
 from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.growing import GrowingLikelihood
 from smcpn.likelihood.particle.growing import (

@@ -25,7 +25,7 @@ from smcpn.online.tracker import StreamIbis
 from smcpn.online.window import Window
 from smcpn.results.draws import Timing, weighted_quantile
 from smcpn.results.posterior import Posterior
-from smcpn.simulation.particles import TWO_SIDED_95
+from smcpn.simulation.simulation import TWO_SIDED_95
 from smcpn.smc.particles import log_mean_exp
 from smcpn.smc.replicates import combine
 from smcpn.solver import Solver

@@ -31,9 +31,9 @@ from smcpn.likelihood.particle.growing import GrowingEstimate
 from smcpn.online.background import Background
 from smcpn.online.reweighting import HiddenStates, Reweighted, Reweighting, StreamLikelihood
 from smcpn.smc.ibis import Ibis
-from smcpn.smc.keyed import NO_KEYS, Stepwise, extended, stepwise
 from smcpn.smc.looks import next_look
 from smcpn.smc.particles import AnyLikelihood, ParticleSystem, Target, finite_or_excluded
+from smcpn.smc.random_streams import NO_KEYS, Stepwise, extended, stepwise
 from smcpn.smc.state import SamplerState
 
 Array = NDArray[np.float64]

@@ -16,7 +16,7 @@ from smcpn.results.compare import ModelComparison
 from smcpn.results.draws import WeightedDraws
 from smcpn.results.posterior import Posterior
 from smcpn.results.scores import Score
-from smcpn.simulation.particles import Simulation
+from smcpn.simulation.simulation import Simulation
 
 TEMPLATE = "comparison.html"
 

@@ -25,7 +25,7 @@ from smcpn.report.page import (
     write_page,
 )
 from smcpn.report.plots import Plot, path_plots, simulation_figure
-from smcpn.simulation.particles import Simulation
+from smcpn.simulation.simulation import Simulation
 from smcpn.status import status
 
 TEMPLATE = "discovery.html"

@@ -24,7 +24,7 @@ from smcpn.report.style import (
     styled,
 )
 from smcpn.results.functions import IdentifiedFunction
-from smcpn.simulation.visited import Visited
+from smcpn.simulation.function_domain import Visited
 
 Array = NDArray[np.float64]
 

@@ -38,7 +38,7 @@ from smcpn.results.draws import WeightedDraws
 from smcpn.results.posterior import Posterior, Robust
 from smcpn.results.scores import Score, score_table, scores_of, with_tests
 from smcpn.results.summary import shortened
-from smcpn.simulation.particles import Simulation
+from smcpn.simulation.simulation import Simulation
 from smcpn.simulation.states import States
 from smcpn.status import status
 from smcpn.validation import Validation, frequency_response

@@ -22,7 +22,7 @@ from smcpn.model.record import Record
 from smcpn.report.page import Gallery, Picture
 from smcpn.report.style import as_points, with_unit
 from smcpn.report.trajectories import worst_window
-from smcpn.simulation.particles import TWO_SIDED_95, Simulation
+from smcpn.simulation.simulation import TWO_SIDED_95, Simulation
 from smcpn.simulation.states import States
 from smcpn.units import time_label
 from smcpn.validation import Validation

@@ -30,8 +30,8 @@ from smcpn.report.style import (
     styled,
     with_unit,
 )
-from smcpn.simulation.particles import Simulation
 from smcpn.simulation.prior_drawn import PriorPrediction
+from smcpn.simulation.simulation import Simulation
 
 Array = NDArray[np.float64]
 

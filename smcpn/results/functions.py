@@ -17,8 +17,8 @@ from smcpn.functions.unknown import UnknownFunction
 from smcpn.late_binding import late_bound
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
+from smcpn.simulation.function_domain import SLACK, Visited, remark, visited_by, visited_by_records
 from smcpn.simulation.learned import from_the_start
-from smcpn.simulation.visited import SLACK, Visited, remark, visited_by, visited_by_records
 from smcpn.solver import Solver
 
 if TYPE_CHECKING:

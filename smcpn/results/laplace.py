@@ -18,7 +18,7 @@ from smcpn.errors import InputError, listed
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.given_scales import ScaledGaussian
 from smcpn.model.problem import Problem
-from smcpn.results.analysed import Analysed
+from smcpn.results.by_draws import Analysed
 from smcpn.results.exchange import Exchange, Exchanges, exchange_lines, merged, ordering
 from smcpn.results.functions import WithFunctions
 from smcpn.results.gaussian_check import FINER, SAMPLE, GaussianCheck, gaussian_check

@@ -20,10 +20,10 @@ from smcpn.likelihood.wall import Wall
 from smcpn.model.prior import described
 from smcpn.model.problem import Problem
 from smcpn.model.scaled_columns import learned_scales
-from smcpn.results.analysed import Analysed
+from smcpn.results.by_draws import Analysed
 from smcpn.results.draws import Timing
-from smcpn.results.ends import as_high, where_ended
 from smcpn.results.posterior import Posterior
+from smcpn.results.search_summary import as_high, where_ended
 from smcpn.results.summary import shortened, warned
 from smcpn.solver import Solver
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from smcpn.results.ends import where_ended
+from smcpn.results.search_summary import where_ended
 from smcpn.stored import Line, Number, Stored, Whole
 
 

@@ -21,11 +21,11 @@ from smcpn.late_binding import late_bound
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.record import Record
 from smcpn.results.draws import WeightedDraws
-from smcpn.results.handed_over import HandedOver
+from smcpn.results.export import HandedOver
 from smcpn.results.summary import shortened
+from smcpn.simulation.closed_loop import StateFilter, predict_particles
 from smcpn.simulation.initialisation import simulate_started
-from smcpn.simulation.particles import Simulation, simulate_particles
-from smcpn.simulation.sampled import StateFilter, predict_particles
+from smcpn.simulation.simulation import Simulation, simulate_particles
 from smcpn.simulation.states import States, states_of_particles
 from smcpn.smc.power import at_power
 from smcpn.validation import Validation, frequency_response, validate

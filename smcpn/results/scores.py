@@ -13,7 +13,7 @@ from smcpn.columns import warning_lines
 from smcpn.errors import listed
 from smcpn.model.record import Record
 from smcpn.results.draws import WeightedDraws
-from smcpn.simulation.particles import Simulation
+from smcpn.simulation.simulation import Simulation
 from smcpn.validation.verdict import LOOK_AGAIN, USABLE, Verdict
 
 BAND, LEAST_COVERAGE, CHANCE = 0.95, 0.9, 0.01

@@ -25,7 +25,7 @@ from smcpn.likelihood.classical import (
 from smcpn.likelihood.lanes import SampleSymbols
 from smcpn.model.problem import Model, Problem, check_record
 from smcpn.model.record import Record
-from smcpn.simulation.particles import Simulation, simulate_particles
+from smcpn.simulation.simulation import Simulation, simulate_particles
 from smcpn.simulation.simulator import Simulator
 
 Array = NDArray[np.float64]

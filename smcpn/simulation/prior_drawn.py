@@ -19,7 +19,7 @@ from smcpn.model.graphs import Model
 from smcpn.model.problem import Problem, check_record
 from smcpn.model.record import Record
 from smcpn.simulation.disturbed import DisturbedSimulator
-from smcpn.simulation.particles import (
+from smcpn.simulation.simulation import (
     Simulation,
     by_column,
     simulate_particles,

@@ -19,8 +19,8 @@ from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem, check_ode, check_record
 from smcpn.model.record import Record
 from smcpn.simulation.disturbed import DisturbedSimulator
-from smcpn.simulation.particles import starting_like
 from smcpn.simulation.prior_drawn import DRAWS, PriorPrediction, simulate_prior
+from smcpn.simulation.simulation import starting_like
 from smcpn.simulation.simulator import Simulator
 
 Array = NDArray[np.float64]

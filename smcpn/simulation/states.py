@@ -23,10 +23,10 @@ from smcpn.arguments import checked
 from smcpn.codegen.kernel import Rows
 from smcpn.errors import InputError
 from smcpn.late_binding import late_bound
-from smcpn.likelihood.expected import steps_of, written_rows
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.particle.likelihood import Particle
+from smcpn.likelihood.prediction import steps_of, written_rows
 from smcpn.likelihood.registry import suitable_likelihood
 from smcpn.model.problem import Problem, check_record
 from smcpn.model.record import Record
@@ -36,7 +36,7 @@ from smcpn.simulation.particle_states import (
     PathMoments,
     filtered_moments,
 )
-from smcpn.simulation.particles import TWO_SIDED_95, initial_number, starting_like
+from smcpn.simulation.simulation import TWO_SIDED_95, initial_number, starting_like
 from smcpn.simulation.smoother import Filtered, Smoother
 from smcpn.smc.estimation import WITNESSES
 from smcpn.smc.resampling import systematic

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from smcpn.likelihood.contract import EstimatedLikelihood
 from smcpn.model.prior import Prior
-from smcpn.smc.keyed import fresh_keys
 from smcpn.smc.particles import ParticleSystem, Target, normalise
+from smcpn.smc.random_streams import fresh_keys
 
 Array = NDArray[np.float64]
 

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from smcpn.likelihood.contract import EstimatedLikelihood
-from smcpn.smc.keyed import extended, stepwise
 from smcpn.smc.looks import Searches, look, next_look
 from smcpn.smc.particles import (
     Target,
@@ -18,6 +17,7 @@ from smcpn.smc.particles import (
     ess_and_log_mean,
     finite_or_excluded,
 )
+from smcpn.smc.random_streams import extended, stepwise
 from smcpn.smc.sampler import Sampler
 
 Array = NDArray[np.float64]

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from smcpn.smc.cross_fitting import CrossFitted
 from smcpn.smc.evidence import Drawn
-from smcpn.smc.keyed import fresh_keys, redrawn
 from smcpn.smc.particles import ParticleSystem, Target
 from smcpn.smc.proposals import Proposal, weighted_moments
+from smcpn.smc.random_streams import fresh_keys, redrawn
 from smcpn.smc.straightening import Straightened, Straightening
 
 Array = NDArray[np.float64]

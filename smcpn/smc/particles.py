@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from smcpn.codegen.update import weigh
+from smcpn.codegen.stream_step import weigh
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import (
     DifferentiableLikelihood,
@@ -24,7 +24,7 @@ from smcpn.likelihood.contract import (
     Likelihood,
 )
 from smcpn.model.prior import Prior
-from smcpn.smc.keyed import NO_KEYS, stepwise, whole
+from smcpn.smc.random_streams import NO_KEYS, stepwise, whole
 from smcpn.stored import Bounds, Shaped, Stored, any_number, counts, finite, log_densities
 
 Array = NDArray[np.float64]
@@ -64,7 +64,7 @@ def effective_sample_size(log_weights: Array) -> Array:
 def ess_and_log_mean(log_weights: Array) -> tuple[Array, Array]:
     """`effective_sample_size` and `log_mean_exp`, with one exponential for both.
 
-    Compiled, as they are for one sample of a stream (`smcpn.codegen.update`).
+    Compiled, as they are for one sample of a stream (`smcpn.codegen.stream_step`).
     """
     shape = log_weights.shape
     ess, log_mean = weigh(log_weights.reshape(-1, shape[-1]))

@@ -32,7 +32,6 @@ from smcpn.smc.estimation import (
     with_prior_share,
 )
 from smcpn.smc.evidence import EvidenceEstimate, ancestral_variance, pooled, unrelated_share
-from smcpn.smc.keyed import fresh_keys, whole
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
 from smcpn.smc.particles import (
     AnyLikelihood,
@@ -47,6 +46,7 @@ from smcpn.smc.particles import (
     next_exponent,
     tempered,
 )
+from smcpn.smc.random_streams import fresh_keys, whole
 from smcpn.smc.rejuvenation import Rejuvenation, chains_of, growth
 from smcpn.smc.resampling import Resample, systematic
 from smcpn.smc.state import RandomState, SamplerState

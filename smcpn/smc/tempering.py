@@ -18,7 +18,6 @@ from typing_extensions import override
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import DiffusedLikelihood, Keys, Likelihood
 from smcpn.smc.evidence import FINITE_VARIANCE, stratified_variance
-from smcpn.smc.keyed import fresh_keys, whole
 from smcpn.smc.moves import IndependentMetropolis
 from smcpn.smc.particles import (
     MixedStart,
@@ -28,6 +27,7 @@ from smcpn.smc.particles import (
     finite_or_excluded,
 )
 from smcpn.smc.psis import k_error, pareto_k
+from smcpn.smc.random_streams import fresh_keys, whole
 from smcpn.smc.sampler import Sampler
 
 Array = NDArray[np.float64]

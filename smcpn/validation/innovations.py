@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from smcpn.errors import InputError
-from smcpn.likelihood.expected import Prediction, predictions
+from smcpn.likelihood.prediction import Prediction, predictions
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.solver import Solver

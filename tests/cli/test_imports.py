@@ -13,7 +13,7 @@ from smcpn.cli import stream_options
 from smcpn.cli.signature import parameters_of
 from smcpn.codegen.target import CPUS
 from smcpn.discovery.discover import SPIKE_AND_SLAB
-from smcpn.discovery.shrinkage.shrinkage import SHRINKAGE
+from smcpn.discovery.shrinkage.priors import SHRINKAGE
 from smcpn.errors import InputError
 from smcpn.io.address import STANDARD
 from smcpn.io.parse import FORMATS

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from smcpn import EKF0
 from smcpn.codegen.kernel import KernelArgumentError
-from smcpn.codegen.update import Update, weigh
+from smcpn.codegen.stream_step import Update, weigh
 from smcpn.likelihood.growing import growing_likelihood
 from smcpn.likelihood.history import History
 from tests.models import PROBLEMS

@@ -12,8 +12,8 @@ import smcpn
 from benchmarks.trust.checks import kinked_maximum
 from smcpn import RK4, InputError, LogLikelihood, Problem
 from smcpn.estimate.log_density import LogDensity
-from smcpn.likelihood.expected import predictive_moments
 from smcpn.likelihood.information import fisher_information
+from smcpn.likelihood.prediction import predictive_moments
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.sampler import Settings

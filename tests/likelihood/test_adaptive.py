@@ -14,7 +14,7 @@ import smcpn
 from smcpn import EKF0, AdaptiveEKF1, InputError, Problem, Record
 from smcpn.codegen.emit import MOST_ATTEMPTS
 from smcpn.likelihood.adaptive import solver_steps
-from smcpn.likelihood.expected import predictive_moments
+from smcpn.likelihood.prediction import predictive_moments
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.likelihood.stiffness import chosen_solver
 from tests.models import (

@@ -12,12 +12,12 @@ import smcpn
 from smcpn import AR1, EKF0, EKF1, RK4, InputError
 from smcpn.checkpoint import StoredProblem, StoredRecord
 from smcpn.checkpoint.codec import read_again
-from smcpn.likelihood.expected import predictive_moments
 from smcpn.likelihood.growing import growing_likelihood
 from smcpn.likelihood.history import History
+from smcpn.likelihood.prediction import predictive_moments
 from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
 from smcpn.online.window import FreeStart
-from smcpn.simulation.particles import simulate_particles
+from smcpn.simulation.simulation import simulate_particles
 from smcpn.validation.innovations import innovations
 from tests.reference.coloured import increments
 

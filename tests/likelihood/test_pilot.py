@@ -9,7 +9,7 @@ from scipy.integrate import solve_ivp
 
 import smcpn
 from smcpn import EKF0, EKF1, RK4, Problem, Record
-from smcpn.likelihood.expected import predictions
+from smcpn.likelihood.prediction import predictions
 from smcpn.likelihood.steps import (
     LEFT_OUT,
     first_solver,

@@ -7,9 +7,9 @@ import pytest
 
 import smcpn
 from smcpn import EKF0, EKF1, RK4
-from smcpn.likelihood.expected import predictive_moments
 from smcpn.likelihood.growing import growing_likelihood
 from smcpn.likelihood.history import History
+from smcpn.likelihood.prediction import predictive_moments
 from smcpn.likelihood.registry import build_likelihood
 from tests.models import PROBLEMS
 

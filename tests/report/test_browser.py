@@ -15,7 +15,7 @@ import smcpn
 from smcpn.report.page import Gallery, rendered, write_page
 from smcpn.report.plots import simulation_figure
 from smcpn.report.style import figure
-from smcpn.simulation.particles import Simulation
+from smcpn.simulation.simulation import Simulation
 from smcpn.validation.verdict import Verdict
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

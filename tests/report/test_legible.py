@@ -14,7 +14,7 @@ from matplotlib.text import Text
 import smcpn
 from smcpn.report.residuals import frequency_figure
 from smcpn.report.style import narrow_column
-from smcpn.simulation.particles import Simulation
+from smcpn.simulation.simulation import Simulation
 from smcpn.validation.frequency import FrequencyResponse
 
 DATA = Path(__file__).parent.parent / "data"

@@ -10,8 +10,8 @@ import smcpn
 from smcpn.errors import InputError
 from smcpn.results import functions
 from smcpn.results.maximum import StartResult
-from smcpn.simulation import visited
-from smcpn.simulation.visited import _typical
+from smcpn.simulation import function_domain
+from smcpn.simulation.function_domain import _typical
 
 force = smcpn.spline("x", knots=6, within=(-1, 1))
 RATE, TRUTH = 0.7, np.array([0.3, -0.2, 0.5, 0.1, 0.4, 0.2, 0.1, 0.1, 0.2, -0.1, 1.0])
@@ -99,7 +99,7 @@ def test_states_of_the_likelihood_stand_in_for_a_simulation_that_diverges(poster
         raise InputError("record: the simulation diverges for every draw")
 
     simulated = posterior.visited["force"]
-    monkeypatch.setattr(visited, "_simulated", diverging)
+    monkeypatch.setattr(function_domain, "_simulated", diverging)
     again = posterior_at(posterior.problem, posterior.values).visited["force"]
     np.testing.assert_allclose(again.range, simulated.range, rtol=1e-3)
 

@@ -10,7 +10,7 @@ from scipy import stats
 import smcpn
 from smcpn import EKF0, RK4, InputError, Problem, Record, StateFilter
 from smcpn.datasets.models import duffing
-from smcpn.likelihood.expected import predictive_moments
+from smcpn.likelihood.prediction import predictive_moments
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT
 from smcpn.likelihood.steps import SOLVER_SHARE, error_budget, sufficient_steps
 from smcpn.results.scores import (

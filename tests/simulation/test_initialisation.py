@@ -9,7 +9,7 @@ from smcpn.simulation.initialisation import (
     fitted_initial_states,
     simulate_started,
 )
-from smcpn.simulation.particles import simulate_particles
+from smcpn.simulation.simulation import simulate_particles
 from smcpn.simulation.simulator import Simulator
 
 TRUE = {"m": 1.0, "c": 0.4, "k": 30.0, "k3": 50.0}

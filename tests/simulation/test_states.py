@@ -12,7 +12,7 @@ import smcpn
 from smcpn import RK4
 from smcpn.model.process_noise import step_factor
 from smcpn.simulation import states as states_module
-from smcpn.simulation.sampled import predict_particles
+from smcpn.simulation.closed_loop import predict_particles
 from smcpn.simulation.states import states_of_particles
 from smcpn.validation import validate
 from tests import models

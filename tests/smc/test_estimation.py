@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from smcpn.errors import InputError
-from smcpn.smc import keyed
+from smcpn.smc import random_streams
 from smcpn.smc.estimation import enough, exchanged, variance_at_mean, with_prior_share
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.kernels import IndependentKernel, RandomWalkKernel
-from smcpn.smc.keyed import extended, fresh_keys, redrawn, stepwise
 from smcpn.smc.moves import DefensiveGaussian, RandomWalkMetropolis
 from smcpn.smc.particles import RecordTarget
+from smcpn.smc.random_streams import extended, fresh_keys, redrawn, stepwise
 from smcpn.smc.sampler import Sampler, Settings
 from smcpn.smc.tempering import Tempering
 from tests.targets import BootstrapFilter, OrnsteinUhlenbeck
@@ -53,7 +53,7 @@ def test_sums_do_not_depend_on_how_many_increments_are_in_memory(monkeypatch):
     state, total = likelihood.evaluate(values, 40)
     increments = likelihood.advance(values, likelihood.start(values), 0, 40)[1]
     np.testing.assert_array_equal(total, np.add.reduce(increments))
-    monkeypatch.setattr(keyed, "CHUNK", ESTIMATE.block)
+    monkeypatch.setattr(random_streams, "CHUNK", ESTIMATE.block)
     again, pieces = stepwise(ESTIMATE, keys).evaluate(values, 40)
     np.testing.assert_array_equal(pieces, total)
     np.testing.assert_array_equal(again, state)

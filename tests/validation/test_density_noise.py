@@ -7,7 +7,7 @@ from scipy import stats
 import smcpn
 from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.simulation.initialisation import simulate_started
-from smcpn.simulation.particles import simulate_particles
+from smcpn.simulation.simulation import simulate_particles
 
 
 @smcpn.ode

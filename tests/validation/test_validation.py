@@ -7,7 +7,7 @@ import pytest
 from scipy import signal, stats
 
 import smcpn
-from smcpn.likelihood.expected import predictive_moments
+from smcpn.likelihood.prediction import predictive_moments
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.validation import frequency_response, validate, whiteness
 from smcpn.validation.correlation import worst_pair

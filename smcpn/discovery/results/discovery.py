@@ -30,7 +30,7 @@ from smcpn.errors import one_of, whole_number
 from smcpn.late_binding import late_bound
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record
-from smcpn.simulation.particles import Simulation
+from smcpn.simulation.simulation import Simulation
 from smcpn.validation import Verdict
 
 if TYPE_CHECKING:

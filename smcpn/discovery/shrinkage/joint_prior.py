@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from typing_extensions import override
 
-from smcpn.discovery.shrinkage.shrinkage import Shrinkage
+from smcpn.discovery.shrinkage.priors import Shrinkage
 from smcpn.likelihood.contract import Likelihood
 from smcpn.model.distribution import Distribution
 from smcpn.model.prior import Prior

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
-from smcpn.codegen.update import weigh
+from smcpn.codegen.stream_step import weigh
 from smcpn.likelihood.classical import ClassicalRowWriter, outputs_at, runge_kutta_program
 from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.growing import GrowingRows, RowWidths, StreamRows
@@ -347,7 +347,7 @@ class KeyedGrowing:
 
 
 class EstimatedPopulation(NamedTuple):
-    """Weighted particles with their filters, as `smcpn.codegen.update.Population`."""
+    """Weighted particles with their filters, as `smcpn.codegen.stream_step.Population`."""
 
     state: Array
     log_weights: Array
@@ -360,7 +360,7 @@ class EstimatedPopulation(NamedTuple):
 class EstimateUpdate:
     """The samples of a stream, assimilated one by one by the filters of some parameters.
 
-    As `smcpn.codegen.update.Update`, which is that of lane kernels.
+    As `smcpn.codegen.stream_step.Update`, which is that of lane kernels.
 
     Attributes
     ----------

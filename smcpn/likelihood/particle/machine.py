@@ -7,7 +7,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from smcpn.codegen.functions import apply
+from smcpn.codegen.elementary import apply
 from smcpn.codegen.loops import FAST, INTEGER, Function, Shared, number, run_lanes
 from smcpn.codegen.lower import Value
 from smcpn.codegen.machine_code import Block, Writer

@@ -18,7 +18,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from smcpn.codegen.functions import log_normal_number, sine_to_quarter_turn
+from smcpn.codegen.elementary import log_normal_number, sine_to_quarter_turn
 from smcpn.codegen.loops import INTEGER, Function, number
 from smcpn.codegen.terms import DOUBLE, Term, doubles, intrinsic, vector
 

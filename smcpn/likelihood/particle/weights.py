@@ -15,9 +15,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from smcpn.codegen.functions import apply
-from smcpn.codegen.functions import exp as exponential
-from smcpn.codegen.functions import log as logarithm
+from smcpn.codegen.elementary import apply
+from smcpn.codegen.elementary import exp as exponential
+from smcpn.codegen.elementary import log as logarithm
 from smcpn.codegen.loops import INTEGER, Function, number
 from smcpn.codegen.terms import DOUBLE, Term, doubles, vector, where
 

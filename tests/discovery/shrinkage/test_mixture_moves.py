@@ -9,8 +9,8 @@ from scipy.special import gammaln, logsumexp
 
 from smcpn.discovery.shrinkage.joint_prior import JointPrior
 from smcpn.discovery.shrinkage.mixture_moves import LinearGibbs, MixtureMoves, Normals
+from smcpn.discovery.shrinkage.priors import HorseshoePrior, LaplacePrior
 from smcpn.discovery.shrinkage.quadratic import QuadraticLikelihood
-from smcpn.discovery.shrinkage.shrinkage import HorseshoePrior, LaplacePrior
 from smcpn.smc.sampler import Settings
 from smcpn.smc.tempering import Tempering
 

@@ -6,7 +6,7 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import exp1
 
-from smcpn.discovery.shrinkage.shrinkage import (
+from smcpn.discovery.shrinkage.priors import (
     HorseshoePrior,
     LaplacePrior,
     Shrinkage,

@@ -8,7 +8,7 @@ from scipy import stats
 import smcpn
 from smcpn.cases.emps import PositionLoop
 from smcpn.datasets.emps import Controller
-from smcpn.simulation.sampled import ClosedLoop, StateFilter, WindowPrediction
+from smcpn.simulation.closed_loop import ClosedLoop, StateFilter, WindowPrediction
 
 TRUE = {"M": 95.0, "Fv": 200.0, "Fc": 20.0, "offset": -3.0}
 CONTROLLER = Controller(kp=160.0, kv=240.0, gtau=35.0, limit=4.0)

@@ -16,7 +16,7 @@ import pytest
 from llvmlite import binding, ir
 
 from smcpn.codegen import native
-from smcpn.codegen.functions import FUNCTIONS, apply, quick_tanh
+from smcpn.codegen.elementary import FUNCTIONS, apply, quick_tanh
 from smcpn.codegen.loops import FAST, Function, number
 from smcpn.codegen.target import compiling_for, target
 from smcpn.codegen.terms import DOUBLE, INTEGER, vector

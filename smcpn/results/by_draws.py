@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from smcpn.arguments import Count, FileName, Index, Seed, checked
 from smcpn.errors import InputError
 from smcpn.model.record import Record
-from smcpn.results.handed_over import HandedOver
+from smcpn.results.export import HandedOver
 from smcpn.results.judgement import Judged
 from smcpn.results.posterior import Posterior
 from smcpn.results.tables import ParameterTable, Tabulated
-from smcpn.simulation.particles import Simulation
-from smcpn.simulation.sampled import StateFilter
+from smcpn.simulation.closed_loop import StateFilter
+from smcpn.simulation.simulation import Simulation
 from smcpn.simulation.states import States
 from smcpn.validation import Validation
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smcpn.io import plain
-from smcpn.io.plain import NotPlainError, read_plain
+from smcpn.io import hdf5_subset
+from smcpn.io.hdf5_subset import NotPlainError, read_plain
 
 
 def written(fill, libver="earliest") -> bytes:
@@ -145,7 +145,7 @@ def test_the_newer_form_is_refused():
 
 
 def test_the_parts_are_bounded(monkeypatch):
-    monkeypatch.setattr(plain, "MOST_PARTS", 64)
+    monkeypatch.setattr(hdf5_subset, "MOST_PARTS", 64)
     with pytest.raises(NotPlainError, match="more than 64 parts"):
         read_plain(written(sample))
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
 from smcpn.errors import InputError
-from smcpn.likelihood.expected import predictions
+from smcpn.likelihood.prediction import predictions
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.simulation.initialisation import started_states
-from smcpn.simulation.particles import starting_like
+from smcpn.simulation.simulation import starting_like
 from smcpn.simulation.simulator import Simulator
 from smcpn.simulation.states import states_of_particles
 from smcpn.solver import Solver

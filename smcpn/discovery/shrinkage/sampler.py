@@ -19,8 +19,8 @@ from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.shrinkage.joint_prior import JointPrior, WithoutScales
 from smcpn.discovery.shrinkage.measured_start import relative_to_start
 from smcpn.discovery.shrinkage.mixture_moves import LinearGibbs, MixtureMoves, Normals
+from smcpn.discovery.shrinkage.priors import Shrinkage
 from smcpn.discovery.shrinkage.quadratic import QuadraticLikelihood
-from smcpn.discovery.shrinkage.shrinkage import Shrinkage
 from smcpn.distributed.likelihood import distributed, evaluated_by
 from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError

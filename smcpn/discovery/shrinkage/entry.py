@@ -13,8 +13,8 @@ from smcpn.discovery.results.models import DiscoveredModel
 from smcpn.discovery.search.search import Found
 from smcpn.discovery.shrinkage.pieces import cut, pieces
 from smcpn.discovery.shrinkage.posterior import ShrunkPosterior
-from smcpn.discovery.shrinkage.shrinkage import Shrinkage
-from smcpn.discovery.shrinkage.shrunk import Point, Shrunk, shrunken
+from smcpn.discovery.shrinkage.priors import Shrinkage
+from smcpn.discovery.shrinkage.sampler import Point, Shrunk, shrunken
 from smcpn.distributed.workers import Workers
 from smcpn.model.record import Record
 from smcpn.solver import Solver, check_solver

@@ -28,7 +28,7 @@ from smcpn.model.problem import Model, Problem, check_record
 from smcpn.model.record import Record
 from smcpn.simulation.chunks import output_chunks
 from smcpn.simulation.filtered import WindowFilter, window_begins
-from smcpn.simulation.particles import Simulation, simulate_particles, starting_like
+from smcpn.simulation.simulation import Simulation, simulate_particles, starting_like
 
 Array = NDArray[np.float64]
 
