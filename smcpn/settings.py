@@ -253,7 +253,7 @@ def with_defaults(defaults: Mapping[str, Any]) -> Callable[[type[S]], type[S]]:
 
 
 @with_defaults(dict.fromkeys(Settings.model_fields))
-class Given(Settings, frozen=True):
+class PartialSettings(Settings, frozen=True):
     """Options of an identification as far as they are given; the others are None."""
 
     def __init__(self, /, **options: Any) -> None:

@@ -120,7 +120,7 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Shaped:
+class ArraySchema:
     """An array of a type, a shape and bounds.
 
     Attributes
@@ -157,7 +157,7 @@ class Shaped:
         return values
 
 
-class Truths(Shaped):
+class Truths(ArraySchema):
     """An array of truth values, which a file holds as numbers."""
 
     def _array(self, path: Any, info: ValidationInfo) -> NDArray[Any]:
@@ -217,27 +217,29 @@ def number(
     return Bounds(least, most, missing=missing)
 
 
-def finite(*shape: Side, **bounds: Any) -> Shaped:
+def finite(*shape: Side, **bounds: Any) -> ArraySchema:
     """Return an array of finite numbers."""
-    return Shaped("f8", shape, Bounds(**bounds))
+    return ArraySchema("f8", shape, Bounds(**bounds))
 
 
-def counts(*shape: Side, least: float = 0, most: float | str = MOST_COUNT, **bounds: Any) -> Shaped:
+def counts(
+    *shape: Side, least: float = 0, most: float | str = MOST_COUNT, **bounds: Any
+) -> ArraySchema:
     """Return an array of whole numbers from 0."""
-    return Shaped("i8", shape, Bounds(least, most, **bounds))
+    return ArraySchema("i8", shape, Bounds(least, most, **bounds))
 
 
-def truths(*shape: Side) -> Shaped:
+def truths(*shape: Side) -> ArraySchema:
     """Return an array of truth values."""
     return Truths("i8", shape, Bounds(0, 1))
 
 
-def any_number(*shape: Side) -> Shaped:
+def any_number(*shape: Side) -> ArraySchema:
     """Return an array of numbers that may be infinite, or none."""
     return finite(*shape, **UNBOUNDED)
 
 
-def log_densities(*shape: Side) -> Shaped:
+def log_densities(*shape: Side) -> ArraySchema:
     """Return an array of logarithms of densities, which may be zero but not infinite."""
     return finite(*shape, least=-np.inf, most=HIGHEST_LOG_DENSITY)
 

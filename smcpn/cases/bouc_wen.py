@@ -14,7 +14,7 @@ from smcpn.datasets.bouc_wen import GENERATED, OFFICIAL_NOISE, TRUE_PARAMETERS
 from smcpn.datasets.models import bouc_wen as equation
 from smcpn.errors import one_of
 from smcpn.model.problem import Problem
-from smcpn.settings import Given
+from smcpn.settings import PartialSettings
 from smcpn.solver import RK4
 
 PAPER_PRIOR = {
@@ -96,7 +96,7 @@ def bouc_wen_case(hold: str = "bandlimited", model: str = "bouc-wen", split: str
         test_observes="x",
         test_noise=0.0 if data.tests_from == GENERATED else INTEGRATOR_ERROR,
         note=f"{_training_source(data, paper)}, {_tests_source(data, paper)}",
-        settings=Given() if paper else Given(solver=OFFICIAL_SOLVER),
+        settings=PartialSettings() if paper else PartialSettings(solver=OFFICIAL_SOLVER),
     )
 
 

@@ -14,7 +14,7 @@ from smcpn.likelihood.registry import default_solver
 from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.settings import Given, solver_named, solver_with
+from smcpn.settings import PartialSettings, solver_named, solver_with
 from smcpn.simulation.simulation import Simulation
 from smcpn.solver import Solver
 
@@ -63,7 +63,7 @@ class Case:
         First samples of each test, from which its initial state is fitted; they are not compared.
     protocols : mapping of str to callable
         Scores that are not a free run of a test record: a posterior to a simulation.
-    settings : Given
+    settings : PartialSettings
         Those of a configuration; the defaults for a case study.
     stream : callable, optional
         Returns how lines of a stream are written; by names of inputs and outputs where left out.
@@ -85,7 +85,7 @@ class Case:
     split: str = PAPER
     initialise: int = 0
     protocols: Mapping[str, Callable[[Posterior], Simulation]] = field(default_factory=dict)
-    settings: Given = field(default_factory=Given)
+    settings: PartialSettings = field(default_factory=PartialSettings)
     stream: Callable[[], StreamFormat] | None = None
     report: Path | None = None
     picture: Path | None = None
@@ -144,7 +144,7 @@ class Case:
         steps: int | str | None = None,
         solver: str | None = None,
         **options: Any,
-    ) -> Given:
+    ) -> PartialSettings:
         """Return the settings of the case, with the options of a command where they are given.
 
         Parameters

@@ -38,7 +38,7 @@ from smcpn.errors import one_of
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.settings import Given
+from smcpn.settings import PartialSettings
 from smcpn.simulation.closed_loop import ClosedLoop, StateFilter, WindowPrediction
 from smcpn.simulation.initialisation import fitted_initial_states
 from smcpn.simulation.simulation import (
@@ -169,7 +169,7 @@ SPLINE_PRIOR: dict[str, Any] = {"friction[0]": stats.norm(0.0, 10.0)}
 """N: at rest, as the offset above. The spline brings the priors of its other parameters."""
 
 MODELS: dict[str, ODE] = {"emps": parametric, "spline": emps_spline}
-SPLINE_SETTINGS = Given(solver=RK4(steps=STEPS), moves=IndependentMetropolis())
+SPLINE_SETTINGS = PartialSettings(solver=RK4(steps=STEPS), moves=IndependentMetropolis())
 
 PAPER_SAMPLES = 24576
 
@@ -210,7 +210,7 @@ def emps_case(hold: str = "zoh", model: str = "emps", split: str = PAPER) -> Cas
         protocols=emps_protocols(data),
         note="measured, DATA_EMPS.mat; the paper does not state the protocol of its score; the "
         "band of the open loop is of its errors in training, those of the test are twice as large",
-        settings=SPLINE_SETTINGS if MODELS[model].functions else Given(),
+        settings=SPLINE_SETTINGS if MODELS[model].functions else PartialSettings(),
     )
 
 

@@ -16,7 +16,7 @@ from smcpn.datasets.nanodrone import INTERVAL
 from smcpn.errors import one_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.settings import Given
+from smcpn.settings import PartialSettings
 from smcpn.simulation.simulation import Simulation
 from smcpn.smc.moves import IndependentMetropolis
 from smcpn.solver import RK4
@@ -104,7 +104,7 @@ def nanodrone_case(hold: str = "foh", model: str = "quadrotor", split: str = OFF
             for horizon in HORIZONS
         },
         note=f"measured; rates shifted by {', '.join(map(str, data.shifts))} samples",
-        settings=Given(solver=RK4(steps=1), moves=IndependentMetropolis(), particles=300),
+        settings=PartialSettings(solver=RK4(steps=1), moves=IndependentMetropolis(), particles=300),
     )
 
 

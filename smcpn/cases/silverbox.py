@@ -20,7 +20,7 @@ from smcpn.datasets.silverbox import OFFICIAL_INITIALISATION
 from smcpn.errors import one_of
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
-from smcpn.settings import Given
+from smcpn.settings import PartialSettings
 from smcpn.smc.moves import IndependentMetropolis
 from smcpn.solver import RK4
 
@@ -58,10 +58,10 @@ MODELS: dict[str, ODE] = {
     "spline-force": duffing_force,
     "spline": duffing_splines,
 }
-SPLINE_SETTINGS = Given(solver=RK4(steps=4), moves=IndependentMetropolis())
+SPLINE_SETTINGS = PartialSettings(solver=RK4(steps=4), moves=IndependentMetropolis())
 """Of models with unknown functions: 36 steps a period. The samples leave a posterior so nearly
 Gaussian that independent proposals hit it, where a gradient costs as much as several values."""
-OFFICIAL_SETTINGS = Given(solver=RK4())
+OFFICIAL_SETTINGS = PartialSettings(solver=RK4())
 """Of the official split, whose 65062 samples know the noise to 0.3 %: 8 steps of `EKF0`, which
 counts its error as noise, shift that by 3 sds, and 32 are as many as are chosen automatically."""
 
@@ -117,7 +117,7 @@ def _paper_case(records: Silverbox, model: str) -> Case:
         published={"arrow": PublishedScore(1.0567e-3, 1.8249e-3, 2.9516e-3)},
         steps="auto",
         note="measured, SNLS80mV.mat",
-        settings=SPLINE_SETTINGS if MODELS[model].functions else Given(),
+        settings=SPLINE_SETTINGS if MODELS[model].functions else PartialSettings(),
     )
 
 

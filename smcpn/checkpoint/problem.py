@@ -80,7 +80,7 @@ class StoredModel(Stored):
 
 
 @dataclass(frozen=True)
-class Given(Stored):
+class GivenLabels(Stored):
     """Outputs, noises and initial state as the user gave them, for tables and reports."""
 
     observe: list[Line]
@@ -101,7 +101,7 @@ class StoredProblem(Stored):
     scales: dict[Name, Name | Number]
     fixed: dict[Name, Number]
     diffusion: Line
-    given: Given
+    given: GivenLabels
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
@@ -136,7 +136,7 @@ class StoredProblem(Stored):
             scales=dict(prior.scales),
             fixed=dict(problem.fixed),
             diffusion=problem.diffusion or "",
-            given=Given(
+            given=GivenLabels(
                 observe=problem.observe,
                 noise=problem.noise,
                 process_noise=dict(problem.process_noise),

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from smcpn.cases import CASES
-from smcpn.cli.options import Json, Quiet, ReportFile, Taken, Verbose, check_written, taking
+from smcpn.cli.options import (
+    FunctionOptions,
+    Json,
+    Quiet,
+    ReportFile,
+    Verbose,
+    check_written,
+    taking,
+)
 from smcpn.cli.terminal import remark, say
 from smcpn.config.document import SUFFIX
 from smcpn.errors import InputError
@@ -25,7 +33,7 @@ if TYPE_CHECKING:
 File = Annotated[Path, typer.Argument(help="A checkpoint, as run.h5.", metavar="FILE")]
 
 
-@taking(Taken.of("run.identify", "identify", "threads", "executor"))
+@taking(FunctionOptions.of("run.identify", "identify", "threads", "executor"))
 def resume(
     file: File,
     data: Annotated[

@@ -6,13 +6,21 @@ from typing import Annotated, Any
 
 import typer
 
-from smcpn.cli.options import Json, ReportFile, Starts, Taken, Verbose, check_written, taking
+from smcpn.cli.options import (
+    FunctionOptions,
+    Json,
+    ReportFile,
+    Starts,
+    Verbose,
+    check_written,
+    taking,
+)
 from smcpn.cli.terminal import remark, say
 from smcpn.config import load_system
 from smcpn.errors import InputError
 
 
-@taking(Taken.of("run.identify", "identify", "seed"))
+@taking(FunctionOptions.of("run.identify", "identify", "seed"))
 def compare(
     systems: Annotated[
         list[str],

@@ -25,7 +25,7 @@ ALIKE = 1.01
 
 
 @dataclass(frozen=True)
-class Compared:
+class Comparison:
     """Fits of models by name, and their comparison."""
 
     fits: dict[str, Fit]
@@ -112,7 +112,7 @@ def compared(
     cases: Sequence[Case],
     starts: int | None,
     seed: int | None,
-) -> Compared:
+) -> Comparison:
     """Fit every case and compare what is found.
 
     Parameters
@@ -139,10 +139,10 @@ def compared(
         for name, case in zip(names, cases, strict=True):
             with routed(lambda text, name=name: say(f"{name}: {text}")):
                 fits[name] = fitted(case, {"seed": seed}, starts, "auto", False)
-    return Compared(fits, compare({name: fit.laplace for name, fit in fits.items()}))
+    return Comparison(fits, compare({name: fit.laplace for name, fit in fits.items()}))
 
 
-def written(found: Compared, path: Path) -> Path:
+def written(found: Comparison, path: Path) -> Path:
     """Write the page that compares the models, on the tests, or where there is none on the data.
 
     Raises
@@ -162,7 +162,7 @@ def written(found: Compared, path: Path) -> Path:
     )
 
 
-def as_dict(found: Compared) -> dict[str, Any]:
+def as_dict(found: Comparison) -> dict[str, Any]:
     """Return the fields that ``--json`` prints."""
     rows = {row.name: row for row in found.comparison.rows}
     return {
@@ -185,7 +185,7 @@ def as_dict(found: Compared) -> dict[str, Any]:
     }
 
 
-def as_text(found: Compared) -> str:
+def as_text(found: Comparison) -> str:
     """Return the tables and sentences that are printed for a person."""
     behind = found.comparison.relative("laplace_log_evidence")
     header = ["model", "k", "log-evidence", "to best", "BIC"]

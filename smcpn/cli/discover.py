@@ -13,10 +13,10 @@ from smcpn.cli.options import (
     OUTPUT,
     RUN,
     SYSTEM,
+    FunctionOptions,
     Json,
     Quiet,
     ReportFile,
-    Taken,
     Verbose,
     check_written,
     option,
@@ -25,8 +25,8 @@ from smcpn.cli.options import (
 from smcpn.cli.terminal import remark, say
 from smcpn.errors import InputError, nearest
 
-EXPERIMENT = Taken.of("io.read", "read_records", "experiment", panel=DATA)
-TEXT = Taken.of("io.read", "read_record", "delimiter", "decimal", panel=DATA)
+EXPERIMENT = FunctionOptions.of("io.read", "read_records", "experiment", panel=DATA)
+TEXT = FunctionOptions.of("io.read", "read_record", "delimiter", "decimal", panel=DATA)
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Question:
 @taking(
     EXPERIMENT,
     TEXT,
-    Taken.of(
+    FunctionOptions.of(
         "discovery.discover", "discover", "prior", "particles", "replicates", "seed", "threads",
         "executor",
     )

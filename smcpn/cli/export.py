@@ -8,13 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from smcpn.cli.checkpoint import File, as_sentences
-from smcpn.cli.options import Taken, taking
+from smcpn.cli.options import FunctionOptions, taking
 from smcpn.cli.terminal import say
 from smcpn.errors import InputError
 from smcpn.files import file_path, write_output
 
 
-@taking(Taken.of("solver", "EKF0", "steps"))
+@taking(FunctionOptions.of("solver", "EKF0", "steps"))
 def export(
     file: File,
     c: Annotated[

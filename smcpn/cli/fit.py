@@ -6,13 +6,13 @@ from typing import Any
 
 from smcpn.cli.options import (
     Counted,
+    FunctionOptions,
     Hold,
     Json,
     Model,
     Split,
     Starts,
     System,
-    Taken,
     Verbose,
     taking,
 )
@@ -21,9 +21,9 @@ from smcpn.config import load_system
 
 
 @taking(
-    Taken.of("estimate.maximise", "maximise", "search"),
-    Taken.of("run.identify", "identify", "seed", "likelihood", "solver", "executor"),
-    Taken.of("solver", "EKF0", "steps", "order"),
+    FunctionOptions.of("estimate.maximise", "maximise", "search"),
+    FunctionOptions.of("run.identify", "identify", "seed", "likelihood", "solver", "executor"),
+    FunctionOptions.of("solver", "EKF0", "steps", "order"),
 )
 def fit(
     system: System,

@@ -13,6 +13,7 @@ import typer
 from smcpn.cli.options import (
     OUTPUT,
     Counted,
+    FunctionOptions,
     Hold,
     Json,
     Model,
@@ -20,7 +21,6 @@ from smcpn.cli.options import (
     ReportFile,
     Split,
     System,
-    Taken,
     Verbose,
     check_written,
     option,
@@ -34,11 +34,11 @@ from smcpn.signals import exit_code
 
 
 @taking(
-    Taken.of(
+    FunctionOptions.of(
         "run.identify", "identify", "particles", "seed", "method", "start", "state_particles",
         "likelihood", "solver", "checkpoint", "executor", "cpu",
     ),
-    Taken.of("solver", "EKF0", "steps", "order"),
+    FunctionOptions.of("solver", "EKF0", "steps", "order"),
 )  # fmt: skip
 def identify(
     system: System,

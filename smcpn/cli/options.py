@@ -23,7 +23,7 @@ from smcpn.config.document import SUFFIX, USUAL_NAME
 
 if TYPE_CHECKING:
     from smcpn.cases import Case
-    from smcpn.settings import Given
+    from smcpn.settings import PartialSettings
 
 SEED = 1
 PANELS = SYSTEM, DATA, RUN, OUTPUT, MESSAGES = "System", "Samples", "Run", "Output", "Messages"
@@ -71,14 +71,14 @@ def option(
     )
 
 
-class Taken(NamedTuple):
+class FunctionOptions(NamedTuple):
     """Options of a function that a command takes."""
 
     parameters: Sequence[Parameter]
     panel: str
 
     @classmethod
-    def of(cls, module: str, function: str, *names: str, panel: str = RUN) -> Taken:
+    def of(cls, module: str, function: str, *names: str, panel: str = RUN) -> FunctionOptions:
         """Return options of a function by their names, see `parameters_of`, and their title."""
         known = parameters_of(module, function)
         return cls([known[name] for name in names], panel)
@@ -89,7 +89,7 @@ class Taken(NamedTuple):
         return {name: options[name] for name in names}
 
 
-def taking(*groups: Taken) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def taking(*groups: FunctionOptions) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator of commands that gives them the options of functions.
 
     They are read, and refused where they are out of range, before the command is called with them
@@ -98,7 +98,7 @@ def taking(*groups: Taken) -> Callable[[Callable[..., Any]], Callable[..., Any]]
 
     Parameters
     ----------
-    *groups : Taken
+    *groups : FunctionOptions
     """
     taken = {one.name: one for group in groups for one in group.parameters}
 
@@ -220,7 +220,7 @@ def check_written(report: Path | None, picture: Path | None = None) -> None:
         check_picture(picture)
 
 
-def settings_of(case: Case, **options: Any) -> Given:
+def settings_of(case: Case, **options: Any) -> PartialSettings:
     """Return the settings of a case with the options of a command, the seed always known."""
     settings = case.asked(**options)
     return settings.with_options(seed=SEED if settings.seed is None else settings.seed)

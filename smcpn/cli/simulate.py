@@ -9,11 +9,11 @@ from smcpn.cli.options import (
     OUTPUT,
     RUN,
     SEED,
+    FunctionOptions,
     Hold,
     Model,
     Split,
     System,
-    Taken,
     check_written,
     option,
     taking,
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from smcpn.model.problem import Problem
 
 
-@taking(Taken.of("run.identify", "identify", "seed"), Taken.of("solver", "EKF0", "steps"))
+@taking(
+    FunctionOptions.of("run.identify", "identify", "seed"),
+    FunctionOptions.of("solver", "EKF0", "steps"),
+)
 def simulate(
     system: System,
     hold: Hold = None,

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from smcpn.cli.options import System, Taken, Verbose, taking
+from smcpn.cli.options import FunctionOptions, System, Verbose, taking
 from smcpn.cli.stream_options import ONLINE, SOURCE, StreamOptions
 from smcpn.config import load_system
 from smcpn.files import file_path
@@ -44,8 +44,10 @@ def stream_model(system: str, options: StreamOptions, taken: Mapping[str, Any]) 
 
 
 @taking(
-    Taken.of("run.identify", "identify", "particles", "seed", "likelihood", "state_particles"),
-    Taken.of("solver", "EKF0", "steps", "order"),
+    FunctionOptions.of(
+        "run.identify", "identify", "particles", "seed", "likelihood", "state_particles"
+    ),
+    FunctionOptions.of("solver", "EKF0", "steps", "order"),
     ONLINE,
     SOURCE,
 )

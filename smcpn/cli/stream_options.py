@@ -7,16 +7,16 @@ import os
 from dataclasses import dataclass
 from typing import Annotated
 
-from smcpn.cli.options import DATA, MESSAGES, OUTPUT, RUN, Hold, Taken, option
+from smcpn.cli.options import DATA, MESSAGES, OUTPUT, RUN, FunctionOptions, Hold, option
 from smcpn.errors import InputError, whole_number
 
 STANDARD = "-"
 EVERY_SECONDS = 60.0
-SOURCE = Taken.of(
+SOURCE = FunctionOptions.of(
     "io.address", "open_source", "follow", "format", "delimiter", "decimal", "announce", "give_up",
     "ca_file", "credentials", panel=DATA,
 )  # fmt: skip
-ONLINE = Taken.of("online.online", "Online", "budget", "forget", "lookahead")
+ONLINE = FunctionOptions.of("online.online", "Online", "budget", "forget", "lookahead")
 """Options that `smcpn.Online` has and `smcpn.identify` has not."""
 
 

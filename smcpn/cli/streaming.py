@@ -31,7 +31,7 @@ from smcpn.io.watch import watching
 from smcpn.model.problem import Problem
 from smcpn.online import Online
 from smcpn.priority import real_time
-from smcpn.settings import Given
+from smcpn.settings import PartialSettings
 from smcpn.signals import Stop, stop_on_signals
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _run(
 def _live(
     checkpoint: str | None,
     problem: Problem,
-    settings: Given,
+    settings: PartialSettings,
     own: Mapping[str, Any],
     report: Report,
 ) -> Online:
@@ -178,7 +178,7 @@ def _as_events(report: Report) -> Generator[None]:
         report(Event("checkpoint", str(warning.message)))
 
 
-def _unused(settings: Given) -> str:
+def _unused(settings: PartialSettings) -> str:
     """Return a sentence on settings that do not apply to a stream; empty where all do."""
     unused: list[str] = []
     if settings.method not in (None, "auto", "ibis"):

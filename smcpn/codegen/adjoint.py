@@ -24,7 +24,7 @@ _LINEAR = frozenset({"add", "sub", "neg", "twice"})
 
 
 @dataclass(frozen=True)
-class Hoisted:
+class HoistedRecursion:
     """A recursion over numbers that a particle computes once.
 
     Attributes
@@ -42,7 +42,7 @@ class Hoisted:
     numbers: ca.SX
 
 
-def hoisted(program: LaneProgram) -> Hoisted:
+def hoisted(program: LaneProgram) -> HoistedRecursion:
     """Take everything that depends on parameters alone out of ``interval``, ``step``, ``emitted``.
 
     The numbers are the largest parts of the graphs that depend on parameters and on neither state
@@ -91,7 +91,7 @@ def hoisted(program: LaneProgram) -> Hoisted:
         order = {program.theta[k].element_hash(): k for k in range(program.theta.numel())}
         places = {row: order.get(values[row].element_hash(), len(order)) for row in symbols}
         symbols = dict(sorted(symbols.items(), key=lambda pair: places[pair[0]]))
-    return Hoisted(
+    return HoistedRecursion(
         replace(
             program,
             theta=ca.vertcat(ca.SX(0, 1), *symbols.values()),

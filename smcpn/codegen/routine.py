@@ -35,7 +35,7 @@ _REAL, _WHOLE = struct.Struct("=d"), struct.Struct("=q")
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class PassedArgument:
     """An argument of a routine as it is passed, for one that many calls take.
 
     Attributes
@@ -66,7 +66,7 @@ class Passed:
         return cls(value, list(words), list(makes))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Passed.of, (self.value,)
+        return PassedArgument.of, (self.value,)
 
 
 def _flat(value: Any) -> tuple[Any, ...]:
@@ -90,8 +90,8 @@ class Routine:
     """A function as machine code, compiled at its first call or at an earlier start.
 
     Its arguments are whole and real numbers, truth values, C-ordered arrays of these, and named
-    tuples of them, or each of these as `Passed`. It returns nothing or a whole number. Other
-    threads run meanwhile.
+    tuples of them, or each of these as `PassedArgument`. It returns nothing or a whole number.
+    Other threads run meanwhile.
     """
 
     def __init__(self, function: FunctionType) -> None:
@@ -103,7 +103,7 @@ class Routine:
         words: list[int] = []
         makes: list[str] = []
         for argument in arguments:
-            if isinstance(argument, Passed):
+            if isinstance(argument, PassedArgument):
                 words += argument.words
                 makes += argument.makes
                 continue
@@ -119,7 +119,7 @@ class Routine:
 
     def _compile(self, arguments: tuple[Any, ...], makes: tuple[str, ...]) -> tuple[Code, Any]:
         function = self._function
-        values = tuple(a.value if isinstance(a, Passed) else a for a in arguments)
+        values = tuple(a.value if isinstance(a, PassedArgument) else a for a in arguments)
         text = f"{function.__qualname__} {makes}\n{_sources(function)}"
         made = code(text, lambda module: _write(module, function, values), PLAIN)
         kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)

@@ -19,7 +19,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.adjoint import Hoisted, hoisted, transposed
+from smcpn.codegen.adjoint import HoistedRecursion, hoisted, transposed
 from smcpn.codegen.arrays import RowFunction
 from smcpn.codegen.clock import CLOCK, count
 from smcpn.codegen.kernel import ALIGNED, LINE, CompiledKernel, Rows, address, block_parts
@@ -236,7 +236,7 @@ def _aligned(array: Array) -> int:
 class _Ends:
     """Values that are computed once for a particle, or once for a record of it."""
 
-    hoisted: Hoisted
+    hoisted: HoistedRecursion
 
     def __post_init__(self) -> None:
         program, parameters = self.hoisted.program, self.hoisted.parameters

@@ -21,7 +21,7 @@ from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
 from smcpn.model.record import trained_on
 from smcpn.model.units_and_times import told_unit
-from smcpn.settings import Given, solver_named, solver_with
+from smcpn.settings import PartialSettings, solver_named, solver_with
 from smcpn.solver import CALIBRATED, SOLVERS, Solver, solver_options
 
 OF_CHANNEL = ("column", "unit", "to")
@@ -41,7 +41,7 @@ SECTIONS: dict[str, tuple[str, ...] | None] = {
     "delay": None,
     "solver": ("kind", "likelihood", *OF_SOLVER),
     "run": (
-        *(name for name in Given.model_fields if name not in ("solver", "likelihood")),
+        *(name for name in PartialSettings.model_fields if name not in ("solver", "likelihood")),
         *WRITTEN,
     ),
 }
@@ -120,7 +120,7 @@ def configured_case(document: Document, hold: str | None = None) -> Case:
     )
 
 
-def _settings(root: Section) -> Given:
+def _settings(root: Section) -> PartialSettings:
     """Return the settings in [solver] and [run]; without a solver where its kind is not named."""
     solver, run = root.section("solver"), root.section("run")
     options = {key: value for key, value in run.table.items() if key not in WRITTEN}
@@ -132,10 +132,10 @@ def _settings(root: Section) -> Given:
     if given.get("kind", "auto") != "auto":
         options["solver"] = given
     with _blaming(root):
-        return Given(**options)
+        return PartialSettings(**options)
 
 
-def _solver(root: Section, problem: Problem, settings: Given) -> Solver | None:
+def _solver(root: Section, problem: Problem, settings: PartialSettings) -> Solver | None:
     """Return the solver of [solver]; without a kind the one that goes with the likelihood.
 
     None where the table says nothing: it is then chosen as `identify` does. The kind ``"auto"`` is

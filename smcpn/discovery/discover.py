@@ -20,7 +20,7 @@ from smcpn.discovery.results.discovery import Discovery
 from smcpn.discovery.results.models import DiscoveredModel
 from smcpn.discovery.results.residuals import lacking, omitting, remarks
 from smcpn.discovery.search.regression import SLABS
-from smcpn.discovery.search.search import Found, search
+from smcpn.discovery.search.search import SearchResult, search
 from smcpn.discovery.shrinkage.entry import PARTICLES, shrunk_posterior
 from smcpn.discovery.shrinkage.priors import SHRINKAGE, Shrinkage, shrinkage
 from smcpn.distributed.engines import checked_executor
@@ -221,7 +221,7 @@ def _check_drawing(drawing: Mapping[str, Any], noise: Any, shrinks: Shrinkage | 
 
 
 def _discovery(
-    records: tuple[Record, ...], system: CandidateSystem, observe: Array, found: Found
+    records: tuple[Record, ...], system: CandidateSystem, observe: Array, found: SearchResult
 ) -> Discovery:
     models = tuple(
         DiscoveredModel(

@@ -47,9 +47,9 @@ from smcpn.estimate.search import (
     NO_GRADIENT,
     ROUNDING,
     SEARCHES,
-    Found,
     Region,
     Search,
+    SearchEnd,
 )
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.model.prior import Prior
@@ -131,7 +131,7 @@ class LevenbergMarquardt(Search):
 
     def __call__(
         self, density: LogDensity, starts: Array, stages: Sequence[Sequence[int]], iterations: int
-    ) -> list[Found]:
+    ) -> list[SearchEnd]:
         """Ends of searches; starts that are the same are searched from once."""
         records = density.log_likelihood.problem.records
         long = np.mean([len(record) for record in records]) >= LONG
@@ -153,7 +153,7 @@ def _at_once(
     stages: Sequence[Sequence[int]],
     iterations: int,
     damping: float,
-) -> list[Found]:
+) -> list[SearchEnd]:
     """Search on the whole record."""
     climbs = climbed(density, starts, stages, iterations, damping=damping)
     return [_found(density, climb) for climb in climbs]
@@ -161,7 +161,7 @@ def _at_once(
 
 def _by_piece(
     density: LogDensity, starts: Array, stages: Sequence[Sequence[int]], iterations: int
-) -> list[Found]:
+) -> list[SearchEnd]:
     """Search on a piece, and from the distinct ends there on the whole record."""
     first = climbed(density, starts, stages, iterations, PIECE)
     tops = np.array([climb.value for climb in first])
@@ -174,13 +174,13 @@ def _by_piece(
     chosen = sorted({int(k) for k in leader[worth]})
     again = climbed(density, begins[chosen], stages[-1:], iterations, damping=NEAR_DAMPING)
     climbs = {k: _found(density, climb) for k, climb in zip(chosen, again, strict=True)}
-    found: list[Found] = []
+    found: list[SearchEnd] = []
     for k, climb in enumerate(first):
         spent = ceil(PIECE * climb.evaluations)
         end = climbs.get(int(leader[k]))
         if end is None:
             reason = climb.reason if climb.reason == DIVERGED_START else LESS
-            end = Found(begins[k], max(there[k], values[k]), reason, 0, ends[:0], values[:0])
+            end = SearchEnd(begins[k], max(there[k], values[k]), reason, 0, ends[:0], values[:0])
         elif leader[k] != k:
             end = replace(end, evaluations=0)
         path = np.concatenate([starts[k : k + 1], end.path])
@@ -440,10 +440,10 @@ def _moved(density: SearchDensity, climbs: Sequence[Climb], steps: Array) -> Arr
     return np.clip(moved, *density.bounds.T)
 
 
-def _found(density: LogDensity, climb: Climb) -> Found:
+def _found(density: LogDensity, climb: Climb) -> SearchEnd:
     """Return the end of a climb as what a search found."""
     edge = Region(density.names, density.scale, density.bounds).at_edge(climb.theta)
-    return Found(
+    return SearchEnd(
         theta=climb.theta,
         log_density=climb.value,
         reason=EDGE + ", ".join(edge) if edge else climb.reason,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from smcpn.estimate.log_density import LogDensity
-from smcpn.estimate.search import LIMIT, Found, Search
+from smcpn.estimate.search import LIMIT, Search, SearchEnd
 from smcpn.model.given_scales import GivenScales, ScaledGaussian
 from smcpn.model.prior_expansion import prior_expansion
 from smcpn.model.scaled_columns import ScaledColumns, learned_scales
@@ -160,7 +160,7 @@ class MarginalScales(Search):
     @override
     def __call__(
         self, density: LogDensity, starts: Array, stages: Sequence[Sequence[int]], iterations: int
-    ) -> list[Found]:
+    ) -> list[SearchEnd]:
         held = set(self._columns.scales.tolist())
         stages = [kept for stage in stages if (kept := [j for j in stage if j not in held])]
         few = min(iterations, FIRST_ITERATIONS)

@@ -59,7 +59,7 @@ LEAST = 1e-6
 """Standard deviation of a slope, as a share of their own, that rounding and the spline leave."""
 
 
-class Matched(NamedTuple):
+class MatchedStarts(NamedTuple):
     """Starts whose equations have the slopes of the smoothed outputs.
 
     Attributes
@@ -79,18 +79,18 @@ class Matched(NamedTuple):
     turning: float
 
     @classmethod
-    def none(cls, parameters: int) -> Matched:
+    def none(cls, parameters: int) -> MatchedStarts:
         """Return no start."""
         return cls(np.empty((0, parameters)), False, 0.0)
 
 
-def matched_starts(density: LogDensity) -> Matched:
+def matched_starts(density: LogDensity) -> MatchedStarts:
     """Return starts near the data.
 
     None where outputs do not tell the states, or a scale that a prior learns is among the
     parameters.
     """
-    problem, none = density.log_likelihood.problem, Matched.none(len(density.names))
+    problem, none = density.log_likelihood.problem, MatchedStarts.none(len(density.names))
     model = problem.model.with_numbers()
     skipped = model.process_noise is not None or model.delay is not None
     if skipped or problem.ode.functions or problem.prior.scales:
@@ -107,7 +107,7 @@ def matched_starts(density: LogDensity) -> Matched:
         matching = Matching(density, beginning(problem, SAMPLES), model, observe, known)
     if matching is None:
         return none
-    return Matched(matching.tops(), matching.alone, matching.turning)
+    return MatchedStarts(matching.tops(), matching.alone, matching.turning)
 
 
 def _observed(model: Model) -> tuple[list[int], Array, Array] | None:

@@ -20,7 +20,7 @@ from smcpn.distributed.workers import Workers, workers_of
 from smcpn.errors import InputError, listed, shown, whole_number
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import with_marginal_scales
-from smcpn.estimate.matched import Matched, matched_starts
+from smcpn.estimate.matched import MatchedStarts, matched_starts
 from smcpn.estimate.multistart import (
     AGREEING,
     DensityBy,
@@ -35,7 +35,14 @@ from smcpn.estimate.multistart import (
     unresolved,
     without_artefacts,
 )
-from smcpn.estimate.search import AUTOMATIC, EDGE, INTERRUPTED, Found, check_method, chosen_search
+from smcpn.estimate.search import (
+    AUTOMATIC,
+    EDGE,
+    INTERRUPTED,
+    SearchEnd,
+    check_method,
+    chosen_search,
+)
 from smcpn.estimate.shift import finer_for_all, following, judged
 from smcpn.likelihood.derivatives import at_home
 from smcpn.likelihood.gradient import LogLikelihood
@@ -279,7 +286,7 @@ def maximise(
         rng = np.random.default_rng(seed)
         points = None if starts is None else given_starts(density, starts, rng)
         d = len(problem.names)
-        matched = matched_starts(density) if points is None else Matched.none(d)
+        matched = matched_starts(density) if points is None else MatchedStarts.none(d)
         hidden, refine = "", automatic and not function.solver.adaptive
         if automatic:
             solver, hidden = _searched_by(density, matched)
@@ -287,7 +294,7 @@ def maximise(
         climb = with_marginal_scales(chosen_search(method, density.log_likelihood), density)
         maximum: Maximum | None = None
 
-        def ends(density: LogDensity) -> list[Found]:
+        def ends(density: LogDensity) -> list[SearchEnd]:
             if points is None:
                 return searched_in_rounds(climb, density, plan, iterations, search, rng, matched)
             return searched(climb, density, points, plan, iterations, search)
@@ -326,8 +333,8 @@ def maximise(
 
 
 def _searched(
-    density: LogDensity, ends: Callable[[LogDensity], list[Found]], at: DensityBy, refine: bool
-) -> tuple[LogDensity, list[Found]]:
+    density: LogDensity, ends: Callable[[LogDensity], list[SearchEnd]], at: DensityBy, refine: bool
+) -> tuple[LogDensity, list[SearchEnd]]:
     """Search, and again by finer steps where these make or unmake a mode, twice at most.
 
     Parameters
@@ -352,7 +359,7 @@ def _searched(
     return density, found
 
 
-def _searched_by(density: LogDensity, matched: Matched) -> tuple[Solver, str]:
+def _searched_by(density: LogDensity, matched: MatchedStarts) -> tuple[Solver, str]:
     """Return steps to search with, and how they may hide a mode; empty where nothing says so.
 
     Where slopes of the outputs tell all, they are enough where these lead; elsewhere for most of
@@ -389,7 +396,7 @@ def _interrupted(density: LogDensity, method: str, maximum: Maximum | None) -> M
         if not np.isfinite(density.highest):
             raise KeyboardInterrupt
         path, values = density.top[None, :], np.array([density.highest])
-        top = Found(density.top, values[0], INTERRUPTED, density.evaluations, path, values)
+        top = SearchEnd(density.top, values[0], INTERRUPTED, density.evaluations, path, values)
         return highest_end(density, method, [top])
     starts = list(maximum.starts)
     starts[maximum.best] = replace(starts[maximum.best], reason=INTERRUPTED, success=False)
@@ -414,7 +421,7 @@ def _log_likelihood(
     return LogLikelihood(problem, name, solver, threads), solver.automatic
 
 
-def highest_end(density: LogDensity, method: str, found: list[Found]) -> Maximum:
+def highest_end(density: LogDensity, method: str, found: list[SearchEnd]) -> Maximum:
     """Return the highest point of the searches that converged; of all, where none did.
 
     A likelihood may run off to where its arithmetic breaks down, such as a diffusion of zero.
@@ -537,7 +544,7 @@ def _uninformed(maximum: Maximum) -> tuple[str, ...]:
     )
 
 
-def _start_result(prior: Prior, found: Found) -> StartResult:
+def _start_result(prior: Prior, found: SearchEnd) -> StartResult:
     """Express the end of a search in parameter values."""
     path = prior.natural(found.path)
     return StartResult(

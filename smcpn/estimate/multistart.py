@@ -22,8 +22,8 @@ from smcpn.errors import InputError, shown
 from smcpn.estimate.lifted.measurements import difference_variances
 from smcpn.estimate.lifted.starts import lifted_ends
 from smcpn.estimate.log_density import LogDensity
-from smcpn.estimate.matched import Matched
-from smcpn.estimate.search import AUTOMATIC, DIVERGES, LIMIT, Found, Search
+from smcpn.estimate.matched import MatchedStarts
+from smcpn.estimate.search import AUTOMATIC, DIVERGES, LIMIT, Search, SearchEnd
 from smcpn.model.problem import Problem
 from smcpn.results.maximum import StartResult
 from smcpn.results.search_summary import TWICE_BELOW, as_high, heights
@@ -163,8 +163,8 @@ def searched_in_rounds(
     iterations: int,
     search: str,
     rng: np.random.Generator,
-    matched: Matched,
-) -> list[Found]:
+    matched: MatchedStarts,
+) -> list[SearchEnd]:
     """Search from draws of the prior, as many as what is found calls for, and return the ends.
 
     A first round has four to six starts and those that are ``matched``, a second one `ENOUGH` with
@@ -174,7 +174,7 @@ def searched_in_rounds(
 
     Parameters
     ----------
-    matched : Matched
+    matched : MatchedStarts
         Starts that match slopes of the outputs.
     """
     hills = likely_hills(density, rng)
@@ -197,7 +197,7 @@ def searched_in_rounds(
     return _finished(climb, density, stages, iterations - look, found)
 
 
-def _further_searches(density: LogDensity, found: Sequence[Found], times: int) -> int:
+def _further_searches(density: LogDensity, found: Sequence[SearchEnd], times: int) -> int:
     """Return how many searches follow: up to `ENOUGH` at once, then as many as there were.
 
     Fewer where these would cost more than the run that they serve, or so many times as much; none
@@ -218,7 +218,7 @@ def finest_affordable(density: LogDensity) -> float:
     return WORK / (EVALUATIONS * max(density.log_likelihood.steps, 1))
 
 
-def settled(found: Sequence[Found]) -> bool:
+def settled(found: Sequence[SearchEnd]) -> bool:
     """True if searches are enough, and have found every height that matters at least twice.
 
     Where most of them end alone there may be hills of any height that none has seen.
@@ -227,7 +227,7 @@ def settled(found: Sequence[Found]) -> bool:
     return len(found) >= ENOUGH and alone <= ROUGH * len(found) and not found_once(found)
 
 
-def _told_by_slopes(density: LogDensity, found: Sequence[Found]) -> bool:
+def _told_by_slopes(density: LogDensity, found: Sequence[SearchEnd]) -> bool:
     """True if a start that matches slopes led to the highest end, where these are well known.
 
     A model that states more noise than the samples show allows other slopes.
@@ -241,7 +241,7 @@ def _told_by_slopes(density: LogDensity, found: Sequence[Found]) -> bool:
     return bool(np.all(stated <= _allowed(problem, RESOLVED)))
 
 
-def found_once(found: Sequence[Found | StartResult]) -> list[float]:
+def found_once(found: Sequence[SearchEnd | StartResult]) -> list[float]:
     """Return the heights that matter and that one search alone has led to, the highest first.
 
     Lifted paths may all lead to one end, whatever others there are: they count as one search.
@@ -261,7 +261,7 @@ def searched(
     stages: Sequence[Sequence[int]],
     iterations: int,
     search: str,
-) -> list[Found]:
+) -> list[SearchEnd]:
     """Search from every start, (S, d), along the paths that are wanted, and return the ends.
 
     Of two ends of a start the higher one is returned, one that converged before one that did not.
@@ -293,8 +293,8 @@ def searched_on(
     stages: Sequence[Sequence[int]],
     iterations: int,
     search: str,
-    found: Sequence[Found],
-) -> list[Found]:
+    found: Sequence[SearchEnd],
+) -> list[SearchEnd]:
     """Search on from the ends of searches of a density much the same, as of coarser steps.
 
     Ends that both densities have far below the highest stay where they are.
@@ -306,7 +306,7 @@ def searched_on(
         near |= known >= known.max() - NEGLIGIBLE
     place = np.cumsum(near) - 1
 
-    def of_all(again: Sequence[Found]) -> list[Found]:
+    def of_all(again: Sequence[SearchEnd]) -> list[SearchEnd]:
         return [
             one.followed_by(again[int(place[end])]) if near[end] else _stays(one, float(there[end]))
             for one, end in zip(found, of_search, strict=True)
@@ -321,7 +321,7 @@ def searched_on(
     return of_all(again)
 
 
-def _stays(one: Found, log_density: float) -> Found:
+def _stays(one: SearchEnd, log_density: float) -> SearchEnd:
     """Return an end with its log density by other steps; a failure where these diverge."""
     reason = one.reason if np.isfinite(log_density) else DIVERGES
     return replace(one, log_density=log_density, reason=reason)
@@ -333,8 +333,8 @@ def _lifted(
     starts: Array,
     stages: Sequence[Sequence[int]],
     iterations: int,
-    found: Sequence[Found],
-) -> list[Found]:
+    found: Sequence[SearchEnd],
+) -> list[SearchEnd]:
     """The higher of what was found from each start and where its path leads."""
     points, of_start = lifted_ends(density, starts)
     again = climb(density, points, stages, iterations) if len(points) else []
@@ -349,8 +349,8 @@ def _finished(
     density: LogDensity,
     stages: Sequence[Sequence[int]],
     iterations: int,
-    found: list[Found],
-) -> list[Found]:
+    found: list[SearchEnd],
+) -> list[SearchEnd]:
     """Go on with searches that the first look cut short, where they may end as high as the best."""
     if density.log_likelihood.problem.diffusion is not None:
         climb = climb.patient()
@@ -368,7 +368,7 @@ def _finished(
     return found
 
 
-def undoubted(density: LogDensity, found: Sequence[Found]) -> bool:
+def undoubted(density: LogDensity, found: Sequence[SearchEnd]) -> bool:
     """True if searches agree, and the highest mode explains the outputs.
 
     They agree where half of them end there, or where they are `settled`. Of a few values that is
@@ -445,12 +445,14 @@ def _few(problem: Problem) -> bool:
     return most < MANY_VALUES
 
 
-def distinct_ends(density: LogDensity, found: Sequence[Found]) -> tuple[Array, NDArray[np.int64]]:
+def distinct_ends(
+    density: LogDensity, found: Sequence[SearchEnd]
+) -> tuple[Array, NDArray[np.int64]]:
     """Return the different ends of searches (E, d), and which of them each search ended in.
 
     Ends of one height are one where they differ by less than rounding leaves of a maximum.
     """
-    ends: list[Found] = []
+    ends: list[SearchEnd] = []
     of_search = np.empty(len(found), np.int64)
     for k, one in enumerate(found):
         for place, other in enumerate(ends):
@@ -465,14 +467,14 @@ def distinct_ends(density: LogDensity, found: Sequence[Found]) -> tuple[Array, N
     return np.stack([one.theta for one in ends]), of_search
 
 
-def _of_ends(found: Sequence[Found], of_search: NDArray[np.int64]) -> Array:
+def _of_ends(found: Sequence[SearchEnd], of_search: NDArray[np.int64]) -> Array:
     """Log density of the different ends of searches, (E,)."""
     first = np.unique(of_search, return_index=True)[1]
     return np.array([found[k].log_density for k in first])
 
 
 def least_solver(
-    density: LogDensity, found: Sequence[Found], coarse: Solver, at: DensityBy
+    density: LogDensity, found: Sequence[SearchEnd], coarse: Solver, at: DensityBy
 ) -> Solver:
     """Return the fewest steps, from ``coarse`` on, by which all modes are as high as they are.
 
@@ -498,7 +500,7 @@ def least_solver(
     return fine
 
 
-def unresolved(density: LogDensity, found: Sequence[Found], finer: LogDensity) -> bool:
+def unresolved(density: LogDensity, found: Sequence[SearchEnd], finer: LogDensity) -> bool:
     """True if finer steps make or unmake a mode that matters: there may be more of these."""
     ends, _ = distinct_ends(density, found)
     here, there = density.value(ends), finer.value(ends)
@@ -508,8 +510,8 @@ def unresolved(density: LogDensity, found: Sequence[Found], finer: LogDensity) -
 
 
 def without_artefacts(
-    density: LogDensity, found: Sequence[Found], finer: LogDensity
-) -> list[Found]:
+    density: LogDensity, found: Sequence[SearchEnd], finer: LogDensity
+) -> list[SearchEnd]:
     """Return the ends of searches, those that only the solver's steps have made as failures.
 
     A linearised filter may break down and find anything likely. Such an end falls with a finer
@@ -535,10 +537,10 @@ def without_artefacts(
     ]
 
 
-def _unsearched(density: LogDensity, starts: Array) -> list[Found]:
+def _unsearched(density: LogDensity, starts: Array) -> list[SearchEnd]:
     """The starts as they are, as ends that nothing has led to."""
     return [
-        Found(theta, float(value), NOT_LIFTED, 0, theta[None, :], np.array([value]))
+        SearchEnd(theta, float(value), NOT_LIFTED, 0, theta[None, :], np.array([value]))
         for theta, value in zip(starts, density.value(starts), strict=True)
     ]
 
@@ -551,7 +553,7 @@ FAR = 10.0
 """Nats by which finer steps may move an end that is believed, or must lower one that is not."""
 
 
-def _better(one: Found, lifted: Found) -> Found:
+def _better(one: SearchEnd, lifted: SearchEnd) -> SearchEnd:
     """The higher end of the same start, with the path to it and the evaluations of both.
 
     Where both are as high, which rounding alone would decide, the start's own search found it.

@@ -22,9 +22,9 @@ from smcpn.estimate.search import (
     NO_BETTER,
     NO_GRADIENT,
     ROUNDING,
-    Found,
     Region,
     Search,
+    SearchEnd,
 )
 
 Array = NDArray[np.float64]
@@ -48,7 +48,7 @@ class _SciPySearch(Search):
     @override
     def __call__(
         self, density: LogDensity, starts: Array, stages: Sequence[Sequence[int]], iterations: int
-    ) -> list[Found]:
+    ) -> list[SearchEnd]:
         region = Region(density.names, FIRST_STEP * density.scale, density.bounds)
         settings: dict[str, Any] = {
             "region": region, "stages": stages, "method": self.name, "iterations": iterations
@@ -175,7 +175,7 @@ def search(
     stages: Sequence[Sequence[int]],
     method: str,
     iterations: int,
-) -> Found:
+) -> SearchEnd:
     """Maximise from a start, theta (d,), over the coordinates of each stage in turn.
 
     A stage goes on from the best point of the one before, whatever ended that one.
@@ -197,7 +197,7 @@ def search(
             break
         theta = objective.theta
     edge = region.at_edge(theta)
-    return Found(
+    return SearchEnd(
         theta=theta,
         log_density=-parts[-1].value,
         reason=EDGE + ", ".join(edge) if edge else reason,

@@ -61,7 +61,7 @@ class Region:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchEnd:
     """End of a search, its reason, and the path to it.
 
     Attributes
@@ -91,7 +91,7 @@ class Found:
         """True if the search converged."""
         return self.reason == CONVERGED
 
-    def followed_by(self, other: Found) -> Found:
+    def followed_by(self, other: SearchEnd) -> SearchEnd:
         """Return the end of ``other``, which went on from here, with the path of both."""
         return replace(
             other,
@@ -136,7 +136,7 @@ class Search(ABC):
     @abstractmethod
     def __call__(
         self, density: LogDensity, starts: Array, stages: Sequence[Sequence[int]], iterations: int
-    ) -> list[Found]:
+    ) -> list[SearchEnd]:
         """Search from every start, and return where each ended and why, in their order.
 
         Parameters
@@ -152,7 +152,7 @@ class Search(ABC):
 
         Returns
         -------
-        list of Found
+        list of SearchEnd
             A failure is a value as well. An end does not depend on the other starts.
         """
 

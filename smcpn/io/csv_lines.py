@@ -12,7 +12,7 @@ from smcpn.io.dialect import (
     DECIMALS,
     DELIMITERS,
     LOOKED_AT,
-    Asked,
+    ColumnQuery,
     Dialect,
     Marks,
     Reading,
@@ -231,7 +231,7 @@ class CsvLines:
     def _reading(
         self, lines: Sequence[TextLine], delimiters: Sequence[str] | None = None
     ) -> Reading:
-        asked = Asked(tuple(self._channels.slots), frozenset(), self._columns)
+        asked = ColumnQuery(tuple(self._channels.slots), frozenset(), self._columns)
         return best_reading(lines, asked, delimiters or self._delimiters, self._decimals)
 
     def _found(self, line: TextLine) -> tuple[Form, list[tuple[str, str]]]:

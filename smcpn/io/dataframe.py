@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, shown
 from smcpn.model.record import Record
-from smcpn.model.units_and_times import DATED, Measured, Names, Wanted, told_unit
+from smcpn.model.units_and_times import DATED, MeasuredSamples, Names, RecordColumns, told_unit
 
 Array = NDArray[np.float64]
 
@@ -31,7 +31,7 @@ def records_of(
     experiment: str | None,
 ) -> Record | list[Record]:
     """Return the record of some columns of a dataframe, as `smcpn.Record.from_dataframe` says."""
-    wanted = Wanted.of(outputs, inputs, time, dt, t_unit, hold, to)
+    wanted = RecordColumns.of(outputs, inputs, time, dt, t_unit, hold, to)
     every, experiments = Columns(df).measured(wanted, experiment)
     found = [
         wanted.record("df", f"{name} [{label}]" if label else name, every.of(rows))
@@ -82,8 +82,8 @@ class Columns:
             ) from error
 
     def measured(
-        self, wanted: Wanted, experiment: str | None
-    ) -> tuple[Measured, list[tuple[str, Any]]]:
+        self, wanted: RecordColumns, experiment: str | None
+    ) -> tuple[MeasuredSamples, list[tuple[str, Any]]]:
         """Return samples, and the label and the rows of each experiment among them.
 
         Raises
@@ -97,7 +97,7 @@ class Columns:
             t, dated = self._times(wanted.time)
             units |= {wanted.time: DATED} if dated else {}
         rows = [("", slice(None))] if experiment is None else self._experiments(experiment)
-        return Measured(t, u, y, units), rows
+        return MeasuredSamples(t, u, y, units), rows
 
     def _matrix(self, names: Sequence[str], argument: str) -> Array:
         """Values of columns, (T, n), NaN where they are missing."""

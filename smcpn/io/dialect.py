@@ -90,7 +90,7 @@ class TextLine:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ColumnQuery:
     """Columns that are looked for, those of them without numbers, and names that are given."""
 
     known: tuple[str, ...]
@@ -129,7 +129,9 @@ class Reading:
         return self.score[0]
 
     @classmethod
-    def of(cls, lines: Sequence[TextLine], asked: Asked, delimiter: str, decimal: str) -> Reading:
+    def of(
+        cls, lines: Sequence[TextLine], asked: ColumnQuery, delimiter: str, decimal: str
+    ) -> Reading:
         """Read the first lines so."""
         at = None if asked.header is not None else _header(lines, asked, delimiter, decimal)
         below = lines[0 if at is None else at + 1 :]
@@ -179,7 +181,9 @@ class Reading:
         )
 
 
-def _header(lines: Sequence[TextLine], asked: Asked, delimiter: str, decimal: str) -> int | None:
+def _header(
+    lines: Sequence[TextLine], asked: ColumnQuery, delimiter: str, decimal: str
+) -> int | None:
     """Index of the line that names most of the columns asked for, the first of them.
 
     Where none names any: the last line of words with as many numbers below it.
@@ -255,7 +259,7 @@ def split_line(text: str, delimiter: str) -> list[str]:
 
 def best_reading(
     lines: Sequence[TextLine],
-    asked: Asked,
+    asked: ColumnQuery,
     delimiters: Iterable[str] = DELIMITERS,
     decimals: Iterable[str] = DECIMALS,
 ) -> Reading:

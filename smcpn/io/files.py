@@ -18,7 +18,7 @@ from smcpn.errors import InputError, listed, nearest
 from smcpn.io.hdf5_subset import NotPlainError
 from smcpn.io.reading_process import Answer, LostError, ReadingProcess, serve
 from smcpn.io.table import TextTable
-from smcpn.model.units_and_times import DATED, Measured
+from smcpn.model.units_and_times import DATED, MeasuredSamples
 
 Array = NDArray[np.float64]
 
@@ -64,7 +64,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Columns(Measured):
+class Columns(MeasuredSamples):
     """The columns of an experiment, as measured.
 
     Attributes

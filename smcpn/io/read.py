@@ -23,7 +23,7 @@ from smcpn.io.files import Columns, Layout, read_columns, read_text
 from smcpn.io.table import TextTable
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.model.units_and_times import Names, Wanted, converted, naming, told_unit
+from smcpn.model.units_and_times import Names, RecordColumns, converted, naming, told_unit
 from smcpn.units import duration, time_unit
 
 Array = NDArray[np.float64]
@@ -136,7 +136,7 @@ def read_record(
     >>> record = smcpn.read_record(  # doctest: +SKIP
     ...     "rig.csv", time="t", inputs="force", outputs="position", to={"position": "m"})
     """
-    wanted = Wanted.of(outputs, inputs, time, dt, t_unit, hold, to)
+    wanted = RecordColumns.of(outputs, inputs, time, dt, t_unit, hold, to)
     options = _Options.of(wanted, header, delimiter, decimal)
     found = options.records(Path(path), name or Path(path).name, None)
     if len(found) > 1:
@@ -189,7 +189,7 @@ def read_records(
     >>> records = smcpn.read_records(  # doctest: +SKIP
     ...     "all.csv", experiment="run", time="t", inputs="force", outputs="position")
     """
-    wanted = Wanted.of(outputs, inputs, time, dt, t_unit, hold, to)
+    wanted = RecordColumns.of(outputs, inputs, time, dt, t_unit, hold, to)
     options = _Options.of(wanted, header, delimiter, decimal, experiment)
     labels = None if experiments is None else [str(label) for label in experiments]
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
@@ -205,12 +205,12 @@ class _Options:
     """Options of reading a file: its parts, and how they are written."""
 
     layout: Layout
-    wanted: Wanted
+    wanted: RecordColumns
 
     @classmethod
     def of(
         cls,
-        wanted: Wanted,
+        wanted: RecordColumns,
         header: Sequence[str] | None,
         delimiter: str | None,
         decimal: str | None,

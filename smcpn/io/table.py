@@ -25,7 +25,7 @@ from smcpn.io.dialect import (
     DELIMITERS,
     LOOKED_AT,
     LOOKED_AT_CHARACTERS,
-    Asked,
+    ColumnQuery,
     Dialect,
     Marks,
     TextLine,
@@ -107,7 +107,7 @@ class TextTable:
         if not any(not line.comment for line in lines):
             raise InputError(f"{path} is empty: it has no line of numbers")
         given = None if header is None else tuple(header)
-        asked = Asked(tuple(known), frozenset(labels), given)
+        asked = ColumnQuery(tuple(known), frozenset(labels), given)
         best = best_reading(
             lines,
             asked,

@@ -45,7 +45,7 @@ from smcpn.likelihood.covariance import (
 from smcpn.likelihood.gaussian_filter import FilterSymbols, Linearisation, Mean, rescaled_mean
 from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import densest, gaussian_log_density, possible
-from smcpn.likelihood.registry import Expected, Recursion
+from smcpn.likelihood.registry import ExpectedOutputs, Recursion
 from smcpn.likelihood.rows import RowWriter, Window, WindowRows, sample_rows, start_row
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
@@ -359,7 +359,7 @@ class Adaptive(Recursion):
         grown = ca.if_else(tried.last, ca.fmax(grown, self.clock.wanted), grown)
         return ca.if_else(accepted, grown, tried.h * shrunk)
 
-    def expected(self) -> Expected:
+    def expected(self) -> ExpectedOutputs:
         """Mean g(mu), solver covariance J Sigma J', and states at a sample."""
         model, f, h = self.model, self.filter, self.clock.h
         at = ca.vertcat(model.u, model.t), ca.vertcat(self.sample.u, self.sample.t)
@@ -368,7 +368,7 @@ class Adaptive(Recursion):
         known = ca.if_else(self.clock.left > 0.0, ca.SX(np.nan), 0.0)
         outputs = ca.substitute(here, model.x, states) + known
         covariance = output_covariance(self.layout, f.factors, f.output_slopes(h, here))
-        return Expected.with_white_noise(model, outputs, covariance, states)
+        return ExpectedOutputs.with_white_noise(model, outputs, covariance, states)
 
     def log_density(self) -> ca.SX:
         """Log N(y; g(mu), J Sigma J' + R), (1, 1)."""

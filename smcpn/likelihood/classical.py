@@ -25,7 +25,7 @@ from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.delayed import DelayLine
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import gaussian_log_density
-from smcpn.likelihood.registry import Expected, Recursion
+from smcpn.likelihood.registry import ExpectedOutputs, Recursion
 from smcpn.likelihood.rows import (
     Between,
     RowWriter,
@@ -162,11 +162,11 @@ class Classical(Recursion):
         # A missing sample may be where a density is not finite, as log-normal noise of nothing is.
         return ca.sum1(ca.if_else(sample.present, each, 0.0))
 
-    def expected(self) -> Expected:
+    def expected(self) -> ExpectedOutputs:
         """Outputs and states of the solver, without a covariance."""
         q = self.outputs.numel()
         noise = self.noise
-        return Expected(self.outputs, ca.SX(q, q), self.model.x, noise.mean, noise.variance)
+        return ExpectedOutputs(self.outputs, ca.SX(q, q), self.model.x, noise.mean, noise.variance)
 
     @override
     def local_error(self) -> ca.SX:

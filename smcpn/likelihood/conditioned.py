@@ -68,7 +68,7 @@ from smcpn.likelihood.covariance import SharedRun
 from smcpn.likelihood.diffusion import Diffusion, known_diffusion, known_or_calibrated_diffusion
 from smcpn.likelihood.lanes import Grid, LaneLikelihood
 from smcpn.likelihood.measurement import possible
-from smcpn.likelihood.registry import Expected, Recursion, number_of_steps
+from smcpn.likelihood.registry import ExpectedOutputs, Recursion, number_of_steps
 from smcpn.likelihood.rows import LongRows, RowWriter, Window, WindowRows, sample_rows, start_row
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
@@ -346,12 +346,12 @@ class Conditioned(Recursion):
             return increment
         return possible(increment, surplus_after(self.symbols, increment))
 
-    def expected(self) -> Expected:
+    def expected(self) -> ExpectedOutputs:
         """Outputs and states given the samples before."""
         f, predicted = self.symbols.conditioned, self.predicted
         states = f.states(f.mean, self.symbols.h_before)
         outputs = ca.vertcat(*predicted.mean)
-        return Expected.with_white_noise(self.model, outputs, predicted.covariance, states)
+        return ExpectedOutputs.with_white_noise(self.model, outputs, predicted.covariance, states)
 
     def local_error(self) -> ca.SX:
         """Change of each state by the residual of a step, (n, 1)."""

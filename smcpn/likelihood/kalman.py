@@ -39,7 +39,7 @@ from smcpn.likelihood.classical import ClassicalRowWriter, outputs_at
 from smcpn.likelihood.covariance import Factor, OutputGain, downdate, orthogonalised
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import measurement
-from smcpn.likelihood.registry import Expected, Recursion
+from smcpn.likelihood.registry import ExpectedOutputs, Recursion
 from smcpn.likelihood.rows import RowWriter, Window, WindowRows
 from smcpn.likelihood.transition import Transition
 from smcpn.model.problem import Model, Problem
@@ -73,7 +73,7 @@ class Gaussian:
 
 
 @dataclass(frozen=True)
-class Corrected:
+class Correction:
     """A filter after a sample.
 
     Attributes
@@ -221,7 +221,7 @@ class Kalman(Recursion):
         return jacobian(self.outputs, self.model.x)
 
     @property
-    def corrected(self) -> Corrected:
+    def corrected(self) -> Correction:
         """The filter after a sample."""
         return corrected(self.model, self.sample, self.predicted, self.outputs, self.slopes)
 
@@ -267,10 +267,10 @@ class Kalman(Recursion):
     def log_density(self) -> ca.SX:
         return self.corrected.log_density
 
-    def expected(self) -> Expected:
+    def expected(self) -> ExpectedOutputs:
         """Outputs and states given the samples before."""
         covariance = self.slopes @ self.predicted.covariance @ self.slopes.T
-        return Expected.with_white_noise(self.model, self.outputs, covariance, self.model.x)
+        return ExpectedOutputs.with_white_noise(self.model, self.outputs, covariance, self.model.x)
 
     @override
     def states(self) -> tuple[ca.SX, ca.SX]:
@@ -332,7 +332,7 @@ def corrected(
     outputs: ca.SX,
     slopes: ca.SX,
     about: ca.SX | None = None,
-) -> Corrected:
+) -> Correction:
     """Condition states on one output of a sample after the other.
 
     Parameters
@@ -354,7 +354,7 @@ def corrected(
         log_density, pivot = value.log_density(OutputGain({}, variance, spread))
         determinant *= pivot
         total += log_density
-    return Corrected(Gaussian(mean, factor), total - 0.5 * ca.log(determinant))
+    return Correction(Gaussian(mean, factor), total - 0.5 * ca.log(determinant))
 
 
 class IteratedKalman(Kalman):
@@ -377,13 +377,13 @@ class IteratedKalman(Kalman):
 
     @property
     @override
-    def corrected(self) -> Corrected:
+    def corrected(self) -> Correction:
         about = self.model.x
         for _ in range(self.iterations):
             about = self._corrected_about(about).gaussian.mean
         return self._corrected_about(about)
 
-    def _corrected_about(self, about: ca.SX) -> Corrected:
+    def _corrected_about(self, about: ca.SX) -> Correction:
         """Condition on outputs that are linear about a point."""
         x = self.model.x
         outputs, slopes = ca.substitute([self.outputs, self.slopes], [x], [about])

@@ -46,7 +46,7 @@ from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.delayed import DelayLine
 from smcpn.likelihood.lanes import CHUNK, Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import densest, gaussian_log_density, possible
-from smcpn.likelihood.registry import Expected, Recursion
+from smcpn.likelihood.registry import ExpectedOutputs, Recursion
 from smcpn.likelihood.rows import (
     NO_INTERVALS,
     Between,
@@ -141,7 +141,7 @@ class Marginal(Recursion):
         state = ca.vertcat(*[v for row in m for v in row], *residual_sum)
         return step_row, ca.vertcat(*gain, precision), state
 
-    def expected(self) -> Expected:
+    def expected(self) -> ExpectedOutputs:
         """Mean g(mu), solver covariance J Gamma Sigma J', and states at a sample (eq. 20)."""
         model, states = self.model, ca.vertcat(*[row[0] for row in self.m])
         jacobian = ca.jacobian(model.outputs, model.x)
@@ -151,7 +151,7 @@ class Marginal(Recursion):
         outputs, numerical = ca.substitute(
             [model.outputs, numerical], [model.x, model.u, model.t], [states, u, self.sample.t]
         )
-        return Expected(outputs, numerical, states, self.noise.mean, self.noise.variance)
+        return ExpectedOutputs(outputs, numerical, states, self.noise.mean, self.noise.variance)
 
     def log_density(self) -> ca.SX:
         """Log N(y; g(mu), J Gamma Sigma J' + R), (1, 1) (eqs. 20-21); not finite if impossible."""

@@ -32,7 +32,7 @@ LIKELIHOODS: dict[str, type[Recursion]] = {}
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedOutputs:
     """Graphs of the mean and solver covariance of a sample's outputs, of the states and the noise.
 
     Attributes
@@ -55,7 +55,7 @@ class Expected:
     @classmethod
     def with_white_noise(
         cls, model: Model, outputs: ca.SX, covariance: ca.SX, states: ca.SX
-    ) -> Expected:
+    ) -> ExpectedOutputs:
         """Copy of which the noise is white: the samples before tell nothing of it."""
         nothing = ca.SX.zeros(outputs.numel(), 1)
         return cls(outputs, covariance, states, nothing, model.noise_variance)
@@ -142,7 +142,7 @@ class Recursion(ABC):
         """
 
     @abstractmethod
-    def expected(self) -> Expected:
+    def expected(self) -> ExpectedOutputs:
         """Mean and solver covariance of a sample's outputs, as its likelihood predicts them."""
 
     def states(self) -> tuple[ca.SX, ca.SX]:

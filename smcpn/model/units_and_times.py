@@ -35,7 +35,7 @@ Names = str | Sequence[str]
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredSamples:
     """Samples of an experiment, and the units that their source states, by column.
 
     Attributes
@@ -52,14 +52,14 @@ class Measured:
     y: Array
     units: Mapping[str, str] = field(default_factory=dict[str, str])
 
-    def of(self, rows: Any) -> Measured:
+    def of(self, rows: Any) -> MeasuredSamples:
         """Return some of the samples."""
         t = None if self.t is None else self.t[rows]
-        return Measured(t, self.u[rows], self.y[rows], self.units)
+        return MeasuredSamples(t, self.u[rows], self.y[rows], self.units)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RecordColumns:
     """The columns that make a record, and how the model sees them.
 
     Attributes
@@ -89,7 +89,7 @@ class Wanted:
         t_unit: str | None,
         hold: str,
         to: Mapping[str, str] | None,
-    ) -> Wanted:
+    ) -> RecordColumns:
         """Check arguments.
 
         Raises
@@ -129,7 +129,7 @@ class Wanted:
         """True if the user says in which unit the model counts time."""
         return self.t_unit is not None or self.time in self.to
 
-    def record(self, source: str, name: str, measured: Measured) -> Record:
+    def record(self, source: str, name: str, measured: MeasuredSamples) -> Record:
         """Return the record of columns of a source, and tell rows that are missing.
 
         Raises

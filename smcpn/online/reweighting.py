@@ -50,7 +50,7 @@ class Assimilating(Protocol):
         ...
 
 
-class Reweighted:
+class ReweightedParticles:
     """A particle system, whose weights and states are those that an update left.
 
     Parameters
@@ -79,9 +79,11 @@ class Reweighted:
             state=population.state,
         )
 
-    def with_keys(self, keys: Keys) -> Reweighted:
+    def with_keys(self, keys: Keys) -> ReweightedParticles:
         """Particles with further keys of random numbers."""
-        return self if keys is self.base.keys else Reweighted(replace(self.system, keys=keys))
+        return (
+            self if keys is self.base.keys else ReweightedParticles(replace(self.system, keys=keys))
+        )
 
 
 class HiddenStates(NamedTuple):
@@ -134,7 +136,7 @@ class Reweighting:
         self._theta, self._keys, self._columns = np.empty(0), np.empty(0), np.empty(0)
         self._update: Assimilating | None = None
 
-    def __call__(self, particles: Reweighted, sample: int) -> AnyPopulation:
+    def __call__(self, particles: ReweightedParticles, sample: int) -> AnyPopulation:
         """Assimilate a sample: the arithmetic of `Ibis` for a block of one."""
         base, before, update = particles.base, particles.population, self._update
         if update is None or self._changed(base) or sample not in update.samples:
@@ -143,7 +145,7 @@ class Reweighting:
             before = update.population(base.state, base.log_weights, base.log_likelihood)
         return update(before, sample)
 
-    def states(self, particles: Reweighted, sample: int) -> HiddenStates:
+    def states(self, particles: ReweightedParticles, sample: int) -> HiddenStates:
         """States at the sample that was assimilated last."""
         update, system = self._prepared(particles.base, sample), particles.system
         if particles.population is not None and particles.population is update.latest:

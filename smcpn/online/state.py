@@ -20,7 +20,7 @@ from smcpn.likelihood.wall import wall_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.online.change import Alarm
-from smcpn.online.reweighting import HiddenStates, Reweighted, StreamLikelihood
+from smcpn.online.reweighting import HiddenStates, ReweightedParticles, StreamLikelihood
 from smcpn.online.tracker import StreamIbis
 from smcpn.online.window import Window
 from smcpn.results.draws import Timing, weighted_quantile
@@ -107,7 +107,7 @@ class State:
     status: str
     missing: int
     _position: int = field(repr=False)
-    _particles: Reweighted = field(repr=False)
+    _particles: ReweightedParticles = field(repr=False)
     _evidence_base: float = field(repr=False)
     _shared: Shared = field(repr=False)
     _known: dict[str, Any] = field(default_factory=dict, repr=False)

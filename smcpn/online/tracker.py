@@ -29,7 +29,12 @@ from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.growing import GrowingLikelihood
 from smcpn.likelihood.particle.growing import GrowingEstimate
 from smcpn.online.background import Background
-from smcpn.online.reweighting import HiddenStates, Reweighted, Reweighting, StreamLikelihood
+from smcpn.online.reweighting import (
+    HiddenStates,
+    ReweightedParticles,
+    Reweighting,
+    StreamLikelihood,
+)
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.looks import next_look
 from smcpn.smc.particles import AnyLikelihood, ParticleSystem, Target, finite_or_excluded
@@ -98,7 +103,7 @@ class StreamIbis(Ibis):
     """
 
     likelihood: StreamLikelihood
-    particles: Reweighted
+    particles: ReweightedParticles
     # No property as of `Sampler`: it is read ten times for every sample.
     sample: int = 0
     last_ess = float("nan")
@@ -114,7 +119,7 @@ class StreamIbis(Ibis):
     def state(self, state: SamplerState) -> None:
         held = vars(self).get("_held")
         if held is None or state.system is not held.system:
-            self.particles = Reweighted(state.system)
+            self.particles = ReweightedParticles(state.system)
         self._held, self.sample = state, state.sample
         self._recent.clear()
 
@@ -173,7 +178,7 @@ class StreamIbis(Ibis):
         ess, log_mean = population.summary
         if ess < self._least or self.sample + 1 == self._due:
             return False
-        self.particles, self.last_ess = Reweighted(self.particles.base, population), ess
+        self.particles, self.last_ess = ReweightedParticles(self.particles.base, population), ess
         self.sample += 1  # pyright: ignore[reportIncompatibleMethodOverride]
         self._recent.append((ess, self._held.log_evidence_at_resampling + log_mean))
         if len(self._recent) >= TRACED:
@@ -279,7 +284,7 @@ class Interim:
             keys = extended(self._rng, self.particles.base.keys, blocks)
             self.particles = self.particles.with_keys(keys)
         population = self._reweighting(self.particles, self.sample)
-        self.particles = Reweighted(self.particles.base, population)
+        self.particles = ReweightedParticles(self.particles.base, population)
         self.innovation, self.prediction = population.innovation, population.prediction
         self.last_ess, _ = population.summary
         self.sample += 1

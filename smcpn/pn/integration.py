@@ -11,7 +11,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
-from smcpn.codegen.routine import Passed, routine
+from smcpn.codegen.routine import PassedArgument, routine
 from smcpn.codegen.vector_field import CompiledField
 from smcpn.model.hold import substep_inputs
 from smcpn.model.ode import ODE
@@ -293,7 +293,7 @@ class Integration:
         state, store = self._start(series, h)
         work = forward.workspace(self._layout, self._inputs.coefficients.shape[2])
         same = (self._field, self._layout, self._inputs, state, work, control)
-        advance = functools.partial(routine(forward.advance), *map(Passed.of, same))
+        advance = functools.partial(routine(forward.advance), *map(PassedArgument.of, same))
         restart: list[int] = []
         stops = self._grid[1:]
         ends = np.append(np.searchsorted(self._grid, self._restarts), len(self._grid) - 1)

@@ -22,7 +22,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.routine import Passed, routine
+from smcpn.codegen.routine import PassedArgument, routine
 from smcpn.errors import InputError
 
 Array = NDArray[np.float64]
@@ -245,8 +245,8 @@ class SeriesProgram:
     constants: Array
 
     @functools.cached_property
-    def _passed(self) -> Passed:
-        return Passed.of(self.lines)
+    def _passed(self) -> PassedArgument:
+        return PassedArgument.of(self.lines)
 
     def __call__(self, x: Array, u: Array, t: float, parameters: Array, order: int) -> Array:
         """Coefficients x^(j) / j! of the solution through ``x`` at ``t``, (n, order + 1).

@@ -24,7 +24,7 @@ from smcpn.report.style import (
     styled,
 )
 from smcpn.results.functions import IdentifiedFunction
-from smcpn.simulation.function_domain import Visited
+from smcpn.simulation.function_domain import FunctionDomain
 
 Array = NDArray[np.float64]
 
@@ -175,7 +175,7 @@ def _contour_figure(found: IdentifiedFunction, known: Array | None) -> Figure:
     if known is not None:
         left.tricontour(x, y, known, levels=levels, colors=ACCENT, linestyles="--", linewidths=1.0)
         left.plot([], [], color=ACCENT, ls="--", label="truth, same levels")
-    ranges = Visited(found.arguments, found.places)
+    ranges = FunctionDomain(found.arguments, found.places)
     label = plain(f"visited by the records: {ranges}")
     some = found.places[:: max(1, -(-len(found.places) // MOST_PLACES))]
     for axes in (left, right):

@@ -42,7 +42,7 @@ from smcpn.simulation.simulation import Simulation
 from smcpn.simulation.states import States
 from smcpn.status import status
 from smcpn.validation import Validation, frequency_response
-from smcpn.validation.reweighting import Reweighted, compare_likelihoods
+from smcpn.validation.reweighting import ReweightedPosterior, compare_likelihoods
 from smcpn.version import __version__
 
 TEMPLATE = "report.html"
@@ -164,7 +164,7 @@ def robust_table(robust: Robust | None) -> Table:
     return Table(columns, [[row[0], *row[2:]] for row in robust.rows()])
 
 
-def likelihood_table(rows: Sequence[Reweighted], t_unit: str = "s") -> Table:
+def likelihood_table(rows: Sequence[ReweightedPosterior], t_unit: str = "s") -> Table:
     """Table of the posterior reweighted by other likelihoods."""
     columns = ["likelihood", "solver", "log-likelihood", "particles kept", "largest shift", ""]
     return Table(

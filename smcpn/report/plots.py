@@ -69,7 +69,7 @@ class Plot:
     t : ndarray, (T,)
     time : str
         What stands at its values.
-    arrays : mapping of str to ndarray, (T,), or Rounded
+    arrays : mapping of str to ndarray, (T,), or RoundedArray
         NaN is drawn as a gap.
     panels : sequence of Panel
         Above each other; they zoom together.
@@ -84,7 +84,7 @@ class Plot:
 
     t: Array
     time: str
-    arrays: Mapping[str, Array | Rounded]
+    arrays: Mapping[str, Array | RoundedArray]
     panels: Sequence[Panel]
     caption: str
     picture: Picture | None = None
@@ -114,21 +114,21 @@ class Plot:
 
 
 @dataclass(frozen=True)
-class Rounded:
+class RoundedArray:
     """An array of which multiples of a step are enough: what was computed, not measured."""
 
     values: Array
     step: float
 
 
-def packed(values: Array | Rounded) -> dict[str, Any]:
+def packed(values: Array | RoundedArray) -> dict[str, Any]:
     """Samples as base64 of compressed single precision, or of differences of whole steps.
 
     The first bytes of all numbers stand before the second ones and so on: signs and exponents are
     alike, and compress; the last digits of noise do not. A sample takes about 4 bytes, or 2.
     """
     step = 0.0
-    if isinstance(values, Rounded):
+    if isinstance(values, RoundedArray):
         values, step = values.values, values.step
     if step > 0.0 and np.isfinite(values).all() and np.abs(values).max() < step * 2**29:
         counts = np.rint(values / step).astype(np.int64)
@@ -161,7 +161,7 @@ def simulation_figure(
     mean = simulation.mean[:, output]
     half = TWO_SIDED_95 * simulation.sd[:, output]
     step = float(np.median(half)) / FINE
-    arrays = {"mean": Rounded(mean, step), "half": Rounded(half, step)}
+    arrays = {"mean": RoundedArray(mean, step), "half": RoundedArray(half, step)}
     unit = record.unit_of(output)
     label = with_unit(simulation.names_of_outputs[output], unit)
     model = Curve("simulated", "model", ((1, "mean"),))
@@ -209,7 +209,7 @@ def innovation_plots(validation: Validation, output: int) -> list[Plot]:
                 Plot(
                     t,
                     time_label(part.record.t_unit),
-                    {"v": Rounded(values, 1 / FINE)},
+                    {"v": RoundedArray(values, 1 / FINE)},
                     [panel],
                     caption,
                     mark=mark,
@@ -226,7 +226,7 @@ def states_figure(gallery: Gallery, states: States, caption: str) -> Plot | Pict
     picture = gallery.picture("states", lambda: static(states), caption, reflow=False)
     if not 2 <= len(record) <= LONGEST:
         return picture
-    arrays: dict[str, Array | Rounded] = {}
+    arrays: dict[str, Array | RoundedArray] = {}
     panels: list[Panel] = []
     for i, name in enumerate(states.names):
         arrays |= {
@@ -254,7 +254,7 @@ def path_plots(found: Discovery) -> list[Plot]:
     for record, path in list(zip(found.records, found.paths, strict=False))[:MOST_RECORDS]:
         if not 2 <= len(record) <= LONGEST:
             continue
-        arrays: dict[str, Array | Rounded] = {f"x{i}": path[:, i] for i in range(len(states))}
+        arrays: dict[str, Array | RoundedArray] = {f"x{i}": path[:, i] for i in range(len(states))}
         panels: list[Panel] = []
         for i, name in enumerate(states):
             curves = [Curve("fitted", "model", ((1, f"x{i}"),))]

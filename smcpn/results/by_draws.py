@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from smcpn.arguments import Count, FileName, Index, Seed, checked
 from smcpn.errors import InputError
 from smcpn.model.record import Record
-from smcpn.results.export import HandedOver
-from smcpn.results.judgement import Judged
+from smcpn.results.export import ModelExport
+from smcpn.results.judgement import WithVerdict
 from smcpn.results.posterior import Posterior
-from smcpn.results.tables import ParameterTable, Tabulated
+from smcpn.results.tables import ParameterTable, WithTable
 from smcpn.simulation.closed_loop import StateFilter
 from smcpn.simulation.simulation import Simulation
 from smcpn.simulation.states import States
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @checked
-class Analysed(Tabulated, HandedOver, Judged):
+class Analyses(WithTable, ModelExport, WithVerdict):
     """A result that does what a `Posterior` does, by its `posterior`: one draw, or many."""
 
     @cached_property
@@ -45,7 +45,7 @@ class Analysed(Tabulated, HandedOver, Judged):
         return self.posterior.table()
 
     def to_dataframe(self, backend: str = "pandas") -> Any:
-        """Return its draws as a dataframe; see `Tabulated.to_dataframe`."""
+        """Return its draws as a dataframe; see `WithTable.to_dataframe`."""
         return self.posterior.to_dataframe(backend)
 
     def to_arviz(self, seed: Seed = 0) -> Any:

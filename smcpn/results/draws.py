@@ -21,11 +21,11 @@ from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem
 from smcpn.results.exchange import Exchange, Exchanges, exchange_lines, ordered
 from smcpn.results.functions import WithFunctions
-from smcpn.results.judgement import Judged
+from smcpn.results.judgement import WithVerdict
 from smcpn.results.method import MethodRecord
 from smcpn.results.modes import PosteriorMode, apart, mode_lines, posterior_modes
 from smcpn.results.summary import bounds_reached, parameter_rows, shortened, warned
-from smcpn.results.tables import ParameterTable, Tabulated, dataframe
+from smcpn.results.tables import ParameterTable, WithTable, dataframe
 from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import Populations
 from smcpn.smc.resampling import systematic
@@ -60,7 +60,7 @@ class Timing(Stored):
 
 @checked
 @dataclass(frozen=True, repr=False)
-class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions, Judged):
+class WeightedDraws(WithCard, WithTable, Populations, WithFunctions, WithVerdict):
     """Particles of a posterior with their problem; attributes as of `Posterior`."""
 
     problem: Annotated[Problem, Elsewhere("problem")]
@@ -208,7 +208,7 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions, Judged):
         return ParameterTable(rows)
 
     def to_dataframe(self, backend: str = "pandas") -> Any:
-        """Return a resample of the particles as a dataframe; see `Tabulated.to_dataframe`."""
+        """Return a resample of the particles as a dataframe; see `WithTable.to_dataframe`."""
         return dataframe(self.resample(), backend)
 
     @override

@@ -22,7 +22,7 @@ DRAWS = 400
 
 
 @checked
-class HandedOver(ABC):
+class ModelExport(ABC):
     """A result whose model other tools take over."""
 
     @abstractmethod

@@ -17,7 +17,13 @@ from smcpn.functions.unknown import UnknownFunction
 from smcpn.late_binding import late_bound
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.simulation.function_domain import SLACK, Visited, remark, visited_by, visited_by_records
+from smcpn.simulation.function_domain import (
+    SLACK,
+    FunctionDomain,
+    remark,
+    visited_by,
+    visited_by_records,
+)
 from smcpn.simulation.learned import from_the_start
 from smcpn.solver import Solver
 
@@ -96,8 +102,8 @@ class IdentifiedFunction:
         return self._visited.contains(self.points.reshape(len(self.points), -1))
 
     @property
-    def _visited(self) -> Visited:
-        return Visited(self.arguments, self.places)
+    def _visited(self) -> FunctionDomain:
+        return FunctionDomain(self.arguments, self.places)
 
     @late_bound
     def plot(self, truth: Callable[..., Any] | None = None) -> Figure:
@@ -189,7 +195,7 @@ class WithFunctions(ABC):
         return self.function(name).plot(truth)
 
     @cached_property
-    def visited(self) -> dict[str, Visited]:
+    def visited(self) -> dict[str, FunctionDomain]:
         """Arguments of each unknown function along the trajectories of the records, by its name."""
         if not self.problem.ode.functions:
             return {}
@@ -253,7 +259,7 @@ class WithFunctions(ABC):
         )
 
 
-def _leaving(function: UnknownFunction, visited: Visited) -> str:
+def _leaving(function: UnknownFunction, visited: FunctionDomain) -> str:
     """Words on records that leave the intervals of a function, or ""."""
     left = [
         (lower, upper)
@@ -282,7 +288,7 @@ def _points(at: Array, function: UnknownFunction) -> Array:
     return points
 
 
-def _default_points(visited: Visited) -> Array:
+def _default_points(visited: FunctionDomain) -> Array:
     """The visited range and its surroundings, (m, variables)."""
     low, high = visited.range.T
     margin = MARGIN * np.where(high > low, high - low, 1.0)

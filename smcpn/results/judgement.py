@@ -25,7 +25,7 @@ JUDGED = 1 << 18
 """Most samples of a record that a verdict is by, which is to cost little."""
 
 
-class Judged(ABC):
+class WithVerdict(ABC):
     """A result that ends in a verdict: draws from a posterior of a problem, and what is wrong."""
 
     problem: Problem

@@ -18,7 +18,7 @@ from smcpn.errors import InputError, listed
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.given_scales import ScaledGaussian
 from smcpn.model.problem import Problem
-from smcpn.results.by_draws import Analysed
+from smcpn.results.by_draws import Analyses
 from smcpn.results.exchange import Exchange, Exchanges, exchange_lines, merged, ordering
 from smcpn.results.functions import WithFunctions
 from smcpn.results.gaussian_check import FINER, SAMPLE, GaussianCheck, gaussian_check
@@ -112,7 +112,7 @@ class LaplaceComparison:
 
 @checked
 @dataclass(frozen=True, repr=False)
-class Laplace(WithCard, Analysed, WithFunctions):
+class Laplace(WithCard, Analyses, WithFunctions):
     """A Gaussian posterior of unconstrained coordinates: mode, and inverse of minus the Hessian.
 
     Attributes

@@ -20,7 +20,7 @@ from smcpn.likelihood.wall import Wall
 from smcpn.model.prior import described
 from smcpn.model.problem import Problem
 from smcpn.model.scaled_columns import learned_scales
-from smcpn.results.by_draws import Analysed
+from smcpn.results.by_draws import Analyses
 from smcpn.results.draws import Timing
 from smcpn.results.posterior import Posterior
 from smcpn.results.search_summary import as_high, where_ended
@@ -74,7 +74,7 @@ class StartResult:
 
 @checked
 @dataclass(frozen=True, repr=False)
-class Maximum(WithCard, Analysed):
+class Maximum(WithCard, Analyses):
     """The mode that searches found: the highest point that one converged to, or else the highest.
 
     Attributes

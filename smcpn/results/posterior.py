@@ -21,7 +21,7 @@ from smcpn.late_binding import late_bound
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.record import Record
 from smcpn.results.draws import WeightedDraws
-from smcpn.results.export import HandedOver
+from smcpn.results.export import ModelExport
 from smcpn.results.summary import shortened
 from smcpn.simulation.closed_loop import StateFilter, predict_particles
 from smcpn.simulation.initialisation import simulate_started
@@ -50,7 +50,7 @@ DRAWN = 8
 
 @checked
 @dataclass(frozen=True, repr=False)
-class Posterior(WeightedDraws, HandedOver):
+class Posterior(WeightedDraws, ModelExport):
     """The posterior of an identification as weighted particles.
 
     Each particle has a value of every unknown parameter, and its weight is its share of the

@@ -40,18 +40,18 @@ class ParameterTable(WithCard, list[ParameterRow]):
         return Card(f"Table of {counted(len(self), 'parameter')}", [head, *rows])
 
     def to_dataframe(self, backend: str = "pandas") -> Any:
-        """Return the table as a dataframe, one row a parameter; see `Tabulated.to_dataframe`."""
+        """Return the table as a dataframe, one row a parameter; see `WithTable.to_dataframe`."""
         return dataframe({name: [getattr(row, name) for row in self] for name in COLUMNS}, backend)
 
     def to_csv(self, path: str | PathLike[str]) -> Path:
-        """Write the table to a file; see `Tabulated.to_csv`."""
+        """Write the table to a file; see `WithTable.to_csv`."""
         file = FILE_NAME("path", path)
         rows = [COLUMNS, *([getattr(row, name) for name in COLUMNS] for row in self)]
         write_output(file, "".join(f"{csv_line(row)}\n" for row in rows).encode())
         return file
 
     def to_latex(self) -> str:
-        """Return the table as LaTeX; see `Tabulated.to_latex`."""
+        """Return the table as LaTeX; see `WithTable.to_latex`."""
         if all(row.sd == 0.0 for row in self):
             header, rows = ["value"], [[row.mean] for row in self]
         else:
@@ -73,7 +73,7 @@ class ParameterTable(WithCard, list[ParameterRow]):
         ])  # fmt: skip
 
 
-class Tabulated(ABC):
+class WithTable(ABC):
     """A result that other programs can read: its draws, and its parameter table."""
 
     @abstractmethod

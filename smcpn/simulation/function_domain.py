@@ -29,7 +29,7 @@ SLACK = 0.01
 
 
 @dataclass(frozen=True)
-class Visited:
+class FunctionDomain:
     """Arguments at which the trajectories of records evaluate an unknown function.
 
     Attributes
@@ -76,7 +76,7 @@ def _ranges(arguments: tuple[str, ...], ranges: Array) -> str:
 
 def visited_by_records(
     problem: Problem, solver: Solver, likelihood: str | None, values: Array, step_length: float
-) -> dict[str, Visited]:
+) -> dict[str, FunctionDomain]:
     """Places along the trajectories of the records learned from, by the name of the function.
 
     Simulated for each parameter vector, of which the one with typical extremes counts. Where the
@@ -116,7 +116,7 @@ def visited_by(
     step_length: float,
     initialise: int = 0,
     like: Record | None = None,
-) -> dict[str, Visited]:
+) -> dict[str, FunctionDomain]:
     """Places along the free simulation of a record; parameters as of `visited_by_records`.
 
     Parameters
@@ -131,7 +131,7 @@ def visited_by(
     return _by_function(problem, path)
 
 
-def remark(name: str, learned: Visited, now: Visited) -> str:
+def remark(name: str, learned: FunctionDomain, now: FunctionDomain) -> str:
     """Sentence on places that lie beyond those of the records learned from, or ""."""
     beyond = ~learned.contains(now.places, SLACK)
     if not beyond.any():
@@ -263,13 +263,13 @@ def _outputs_at(model: Model, record: Record, states: Array, values: Array) -> A
     return np.array(outputs(states.T, record.u.T, record.t[None, :], every)).T
 
 
-def _by_function(problem: Problem, paths: Array) -> dict[str, Visited]:
+def _by_function(problem: Problem, paths: Array) -> dict[str, FunctionDomain]:
     """Split the outputs (T, q) of `_places_model` into the places of each function."""
-    found: dict[str, Visited] = {}
+    found: dict[str, FunctionDomain] = {}
     begin = 0
     for name, one in problem.ode.functions.items():
         calls, variables = one.places.size_out(0)
         part = paths[:, begin : begin + calls * variables].reshape(-1, variables)
-        found[name] = Visited(one.function.arguments, part[np.isfinite(part).all(axis=1)])
+        found[name] = FunctionDomain(one.function.arguments, part[np.isfinite(part).all(axis=1)])
         begin += calls * variables
     return found

@@ -28,7 +28,7 @@ SINGULAR = 1e-13
 
 
 @dataclass(frozen=True)
-class Filtered:
+class FilterMoments:
     """A Kalman filter's moments at the samples [a, b), for N parameter vectors.
 
     Attributes
@@ -64,9 +64,9 @@ class Smoother:
     def __init__(self, lanes: NDArray[np.int64], rng: np.random.Generator) -> None:
         self._lanes, self._rng = lanes, rng
         self._mean, self._covariance, self._path = np.empty(0), np.empty(0), np.empty(0)
-        self._later: Filtered | None = None
+        self._later: FilterMoments | None = None
 
-    def back(self, stretch: Filtered) -> tuple[Array, Array, Array]:
+    def back(self, stretch: FilterMoments) -> tuple[Array, Array, Array]:
         """Means (m, n, N), covariances (m, n, n, N) and paths (m, n, D) of a stretch of samples.
 
         The first stretch it is given is the last of the record; each other one ends where the
@@ -94,7 +94,7 @@ class Smoother:
         self._later = stretch
         return mean, covariance, path
 
-    def _gains(self, stretch: Filtered) -> tuple[Array, Array]:
+    def _gains(self, stretch: FilterMoments) -> tuple[Array, Array]:
         """G and C L^-T, with L L' = P^-, from each sample to the one after; zero from the last."""
         ahead, moved = stretch.predicted_covariance[1:], stretch.moved[1:]
         if self._later is not None:
@@ -106,7 +106,7 @@ class Smoother:
         gain[:known], whitened[:known] = _gain(ahead, cross)
         return gain, whitened
 
-    def _noisy(self, stretch: Filtered, whitened: Array) -> Array:
+    def _noisy(self, stretch: FilterMoments, whitened: Array) -> Array:
         """Filtered means with what is random of a path at each sample, given the one after."""
         z = self._rng.standard_normal((*stretch.mean.shape[:2], len(self._lanes)))
         whitened, covariance = whitened[..., self._lanes], stretch.covariance[..., self._lanes]

@@ -37,7 +37,7 @@ from smcpn.simulation.particle_states import (
     filtered_moments,
 )
 from smcpn.simulation.simulation import TWO_SIDED_95, initial_number, starting_like
-from smcpn.simulation.smoother import Filtered, Smoother
+from smcpn.simulation.smoother import FilterMoments, Smoother
 from smcpn.smc.estimation import WITNESSES
 from smcpn.smc.resampling import systematic
 from smcpn.solver import Solver
@@ -165,7 +165,7 @@ class FilterRun:
     def _pieces(self) -> list[tuple[int, int]]:
         return list(zip(self._edges, self._edges[1:], strict=False))
 
-    def backwards(self) -> Iterator[tuple[int, Filtered]]:
+    def backwards(self) -> Iterator[tuple[int, FilterMoments]]:
         """Yield the first sample and the moments of each stretch, the last one first."""
         n, lanes = self._n, self._theta.shape[1]
         sizes = np.cumsum([n, n * n, n * n, n])
@@ -177,7 +177,7 @@ class FilterRun:
                 part.reshape(b - a, n, n, lanes).swapaxes(1, 2)
                 for part in (covariance, moved, after)
             ]
-            yield a, Filtered(mean, square[0], square[1], filtered, square[2])
+            yield a, FilterMoments(mean, square[0], square[1], filtered, square[2])
 
 
 def states_of_particles(

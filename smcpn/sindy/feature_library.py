@@ -473,7 +473,7 @@ def _check_number(count: int) -> None:
         )
 
 
-class Described(FeatureLibrary):
+class DescribedLibrary(FeatureLibrary):
     """Features of a library made by `smcpn.polynomials`, `smcpn.fourier` and `smcpn.terms`."""
 
     def __init__(self, library: Library) -> None:
@@ -515,7 +515,7 @@ def translated(library: Any) -> FeatureLibrary:
     if isinstance(library, str):
         library = read_library(library)
     if isinstance(library, Library):
-        return Described(library)
+        return DescribedLibrary(library)
     name = type(library).__name__
     of_pysindy = type(library).__module__.split(".")[0] == "pysindy"
     kind = next((one for one in TRANSLATED if of_pysindy and one.__name__ == name), None)

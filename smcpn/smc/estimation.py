@@ -112,7 +112,7 @@ def exchanged(
 
 
 @dataclass(frozen=True)
-class Mixed:
+class PriorMixture:
     """A population that is a mixture of a posterior and the prior.
 
     Attributes
@@ -132,7 +132,7 @@ def with_prior_share(
     prior: Prior,
     log_likelihood: Callable[[Array], Array],
     rng: np.random.Generator,
-) -> Mixed:
+) -> PriorMixture:
     """Replace every twentieth particle by a draw from the prior.
 
     Parameters
@@ -161,4 +161,4 @@ def with_prior_share(
         log_prior=prior.log_density(theta),
         log_likelihood=known,
     )
-    return Mixed(mixed, share)
+    return PriorMixture(mixed, share)

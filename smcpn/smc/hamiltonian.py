@@ -144,7 +144,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Proposed:
+class ProposedEnds:
     """Ends of trajectories.
 
     Attributes
@@ -237,7 +237,7 @@ class Trajectories:
         begin: Phase,
         steps: Array,
         number: NDArray[np.int64],
-    ) -> Proposed:
+    ) -> ProposedEnds:
         """Follow a trajectory from each particle, of log density (n,), and evaluate its end."""
         end = self._leapfrog(target, begin, steps, number)
         finite = end.finite
@@ -246,7 +246,7 @@ class Trajectories:
         with np.errstate(all="ignore"):
             change = reached - 0.5 * np.square(end.momentum).sum(axis=1)
             change -= density - 0.5 * np.square(begin.momentum).sum(axis=1)
-        return Proposed(ends, reached, end, np.nan_to_num(change, nan=-np.inf))
+        return ProposedEnds(ends, reached, end, np.nan_to_num(change, nan=-np.inf))
 
     def _leapfrog(
         self, target: Target, begin: Phase, steps: Array, number: NDArray[np.int64]
@@ -275,7 +275,7 @@ class Trajectories:
         return target.gradient(theta)
 
 
-def _share_renewed(system: ParticleSystem, z: Array, proposed: Proposed, moved: Array) -> Array:
+def _share_renewed(system: ParticleSystem, z: Array, proposed: ProposedEnds, moved: Array) -> Array:
     """Expected squared jumps over twice the variance, of what moves are judged by, (2 + d, n).
 
     That is log-likelihood, squared distance from the centre, and each coordinate, (n, d) before and

@@ -14,7 +14,7 @@ from smcpn.smc.evidence import Drawn
 from smcpn.smc.particles import ParticleSystem, Target
 from smcpn.smc.proposals import Proposal, weighted_moments
 from smcpn.smc.random_streams import fresh_keys, redrawn
-from smcpn.smc.straightening import Straightened, Straightening
+from smcpn.smc.straightening import StraightenedDensity, Straightening
 
 Array = NDArray[np.float64]
 
@@ -78,7 +78,7 @@ class IndependentKernel:
     invariant (particle marginal Metropolis-Hastings, Andrieu, Doucet and Holenstein 2010).
     """
 
-    proposal: Proposal | CrossFitted | Straightened
+    proposal: Proposal | CrossFitted | StraightenedDensity
 
     @property
     def name(self) -> str:

@@ -16,7 +16,7 @@ from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
 from smcpn.smc.particles import ParticleSystem, Target
 from smcpn.smc.rejuvenation import Rejuvenation, number_of_chains
 from smcpn.smc.resampling import Resample, systematic
-from smcpn.smc.straightening import Straightened, Straightening
+from smcpn.smc.straightening import StraightenedDensity, Straightening
 
 TRIED = 256
 """Particles that try an independent proposal."""
@@ -96,7 +96,9 @@ def _independent(
     index = systematic(system.weights, rng, TRIED)
     straight = Straightening.fit(target.prior, system.theta, system.weights)
     for kind in moves.proposals:
-        proposal = Straightened.fit(kind, straight, system.theta, system.weights, fold, fold[index])
+        proposal = StraightenedDensity.fit(
+            kind, straight, system.theta, system.weights, fold, fold[index]
+        )
         tried = target.evaluate(proposal.sample(rng, TRIED), system.keys[index])
         log_ratio = target.log_density(tried) - proposal.log_density(tried.theta)
         evaluations += TRIED

@@ -33,7 +33,7 @@ from smcpn.smc.rejuvenation import (
     number_of_chains,
 )
 from smcpn.smc.resampling import Resample
-from smcpn.smc.straightening import Straightened, Straightening
+from smcpn.smc.straightening import StraightenedDensity, Straightening
 
 Array = NDArray[np.float64]
 
@@ -181,7 +181,7 @@ class IndependentMetropolis(MoveStrategy):
         moved = fold[rounds.resample(resample, len(system))]
         straight = Straightening.fit(target.prior, theta, weights)
         fits = [
-            lambda kind=kind: Straightened.fit(kind, straight, theta, weights, fold, moved)
+            lambda kind=kind: StraightenedDensity.fit(kind, straight, theta, weights, fold, moved)
             for kind in self.proposals
         ]
         number, proposal = self._first(fits, rounds, previous)
@@ -205,7 +205,7 @@ class IndependentMetropolis(MoveStrategy):
             else:
                 number = best
             kind, places = self.proposals[number], rounds.system.theta
-            proposal = Straightened.fit(kind, straight, places, equal, moved, moved)
+            proposal = StraightenedDensity.fit(kind, straight, places, equal, moved, moved)
             kernel = IndependentKernel(proposal)
             rounds.expect(kernel, EXPECTED_ACCEPTANCE)
         kernel = tried[min(tried, key=lambda k: rounds.unmoved_by_round(tried[k]))]
@@ -230,10 +230,10 @@ class IndependentMetropolis(MoveStrategy):
 
     def _first(
         self,
-        fits: Sequence[Callable[[], Straightened]],
+        fits: Sequence[Callable[[], StraightenedDensity]],
         rounds: Rounds,
         previous: Rejuvenation | None,
-    ) -> tuple[int, Straightened]:
+    ) -> tuple[int, StraightenedDensity]:
         """Return the last proposal, or the simplest one if its predicted acceptance suffices."""
         simplest = fits[0]()
         names = [proposal.name for proposal in self.proposals]

@@ -25,7 +25,7 @@ from smcpn.likelihood.contract import (
 )
 from smcpn.model.prior import Prior
 from smcpn.smc.random_streams import NO_KEYS, stepwise, whole
-from smcpn.stored import Bounds, Shaped, Stored, any_number, counts, finite, log_densities
+from smcpn.stored import ArraySchema, Bounds, Stored, any_number, counts, finite, log_densities
 
 Array = NDArray[np.float64]
 
@@ -133,7 +133,7 @@ class ParticleSystem(Stored):
     state: Annotated[Array, any_number(None, "N")]
     ancestor: Annotated[NDArray[np.int64], counts("N", below="N")]
     lineage: Annotated[NDArray[np.int64], counts("N", below="N")]
-    keys: Annotated[Keys, Shaped("u8", ("N", None), Bounds(0))] = field(
+    keys: Annotated[Keys, ArraySchema("u8", ("N", None), Bounds(0))] = field(
         default_factory=lambda: NO_KEYS
     )
 

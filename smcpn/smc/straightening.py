@@ -240,7 +240,7 @@ class _Heights:
 
 
 @dataclass(frozen=True)
-class Straightened:
+class StraightenedDensity:
     """A density of straightened coordinates, as one of the sampler's.
 
     Attributes

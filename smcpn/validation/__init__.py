@@ -3,7 +3,7 @@
 from smcpn.validation.correlation import ParameterPair
 from smcpn.validation.frequency import FrequencyResponse, frequency_response
 from smcpn.validation.innovations import Innovations, Whiteness, whiteness
-from smcpn.validation.reweighting import Reweighted
+from smcpn.validation.reweighting import ReweightedPosterior
 from smcpn.validation.validation import Validation, validate
 from smcpn.validation.verdict import Verdict
 
@@ -11,7 +11,7 @@ __all__ = [
     "FrequencyResponse",
     "Innovations",
     "ParameterPair",
-    "Reweighted",
+    "ReweightedPosterior",
     "Validation",
     "Verdict",
     "Whiteness",

@@ -42,7 +42,7 @@ DIFFUSION_PRECISION = 0.03
 
 
 @dataclass(frozen=True)
-class Reweighted:
+class ReweightedPosterior:
     """The particles of a posterior under another likelihood.
 
     Attributes
@@ -73,7 +73,9 @@ class Reweighted:
     reason: str = ""
 
     @classmethod
-    def without(cls, problem: Problem, likelihood: str, solver: Solver, reason: str) -> Reweighted:
+    def without(
+        cls, problem: Problem, likelihood: str, solver: Solver, reason: str
+    ) -> ReweightedPosterior:
         """A likelihood that has no value, and why."""
         nan = float("nan")
         shift = dict.fromkeys(problem.names, nan)
@@ -109,7 +111,7 @@ def _reweighted(
     log_weights: Array,
     before: Array,
     after: Array,
-) -> Reweighted:
+) -> ReweightedPosterior:
     """Exchange the log-likelihoods ``before`` (N,) of weighted values (N, d) for ``after``."""
     weights = normalise(log_weights)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -123,7 +125,7 @@ def _reweighted(
         shift = ((tilted / tilted.sum()) @ values - mean) / sd
         if nothing_left:
             shift[:] = np.inf
-        return Reweighted(
+        return ReweightedPosterior(
             likelihood=likelihood,
             solver=solver,
             log_likelihood=float(weights[weights > 0] @ after[weights > 0]),
@@ -154,7 +156,7 @@ def compare_likelihoods(
     theta: Array,
     log_weights: Array,
     names: Sequence[str] | None = None,
-) -> list[Reweighted]:
+) -> list[ReweightedPosterior]:
     """Reweight the particles of a posterior by other likelihoods over the same records.
 
     Parameters
@@ -191,7 +193,7 @@ def compare_likelihoods(
     weights = normalise(log_weights)
     centre = problem.prior.natural((weights @ theta)[None, :])
     before = _evaluated(build_likelihood(problem, solver, None, own), values)
-    rows: list[Reweighted] = []
+    rows: list[ReweightedPosterior] = []
     for name in names:
         if name == own:
             other, after = solver, before
@@ -200,13 +202,13 @@ def compare_likelihoods(
             try:
                 built = _likelihood(problem, other, name, centre)
             except InputError as error:
-                rows.append(Reweighted.without(problem, name, other, str(error)))
+                rows.append(ReweightedPosterior.without(problem, name, other, str(error)))
                 continue
             other, after = built.solver, _evaluated(built, values)
         lost = weights[~np.isfinite(after)].sum()
         if lost > 0.0:
             reason = f"{lost:.1%} of the weight has none: the solution diverges at these steps"
-            rows.append(Reweighted.without(problem, name, other, reason))
+            rows.append(ReweightedPosterior.without(problem, name, other, reason))
         else:
             rows.append(_reweighted(problem, name, other, values, log_weights, before, after))
     return rows

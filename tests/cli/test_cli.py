@@ -18,7 +18,7 @@ from smcpn.cli.options import complete_system, completing
 from smcpn.cli.outcome import peak_memory_mb
 from smcpn.config import load_system
 from smcpn.config.new import NOISE, TRUTH, write_new
-from smcpn.settings import Given
+from smcpn.settings import PartialSettings
 from smcpn.solver import EKF0
 from tests import models
 
@@ -194,7 +194,7 @@ def bench(monkeypatch, tmp_path):
             published={},
             steps="auto",
             split="",
-            settings=Given(solver=EKF0(order=2, steps=4), particles=60, seed=7),
+            settings=PartialSettings(solver=EKF0(order=2, steps=4), particles=60, seed=7),
             picture=tmp_path / "fit.svg",
         )
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from smcpn.cases import Case
 from smcpn.cli.app import app
 from smcpn.errors import InputError
-from smcpn.settings import Given
+from smcpn.settings import PartialSettings
 from smcpn.solver import RK4
 from tests.models import decay_problem
 
@@ -31,7 +31,7 @@ def run(monkeypatch):
 
     def load(name, **_options):
         problem = decay_problem(prior=PRIORS[name])
-        settings = Given(solver=RK4(steps=2), seed=1)
+        settings = PartialSettings(solver=RK4(steps=2), seed=1)
         tests = {"again": problem.records[0]}
         return Case(name, problem, tests, {}, steps=2, settings=settings)
 

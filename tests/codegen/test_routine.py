@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from smcpn.codegen.routine import Passed, routine
+from smcpn.codegen.routine import PassedArgument, routine
 from smcpn.codegen.translate import Program
 
 LARGE = 3
@@ -71,7 +71,7 @@ def test_machine_code_does_what_python_does():
     assert routine(everything)(given, found) == count > 0
     np.testing.assert_allclose(found, expected, rtol=4e-16)
     again = np.ones((9, 3))
-    assert routine(everything)(Passed.of(given), again) == count
+    assert routine(everything)(PassedArgument.of(given), again) == count
     np.testing.assert_array_equal(again, found)
 
 
@@ -90,7 +90,7 @@ def test_arrays_that_it_would_misread_are_refused(wrong):
 
 def test_a_number_that_it_would_cut_to_a_whole_one_is_refused():
     with pytest.raises(TypeError, match="float32"):
-        Passed.of(np.float32(0.5))
+        PassedArgument.of(np.float32(0.5))
 
 
 def _sliced(row: np.ndarray) -> float:

@@ -18,7 +18,7 @@ from smcpn.estimate.batching import run_batched
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.multistart import NEGLIGIBLE, SHOOTING, further_starts, searched_on
 from smcpn.estimate.quasi_newton import search
-from smcpn.estimate.search import CONVERGED, SEARCHES, Found, Region, chosen_search
+from smcpn.estimate.search import CONVERGED, SEARCHES, Region, SearchEnd, chosen_search
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT
 from tests.models import LINE_SOLVER, decay_problem, line, line_answer, line_design, two_modes
 
@@ -386,7 +386,7 @@ def test_only_ends_that_matter_are_searched_on_from(decay, claimed):
     assert values[1] < values[0] - 2 * NEGLIGIBLE
     heights = [values[0], values[0] if claimed else values[0] - NEGLIGIBLE - 1.0]
     found = [
-        Found(end, height, CONVERGED, 1, end[None], np.array([height]))
+        SearchEnd(end, height, CONVERGED, 1, end[None], np.array([height]))
         for end, height in zip(ends, heights, strict=True)
     ]
     first, second = searched_on(climb, density, [[0, 1]], 50, SHOOTING, found)

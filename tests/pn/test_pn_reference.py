@@ -9,7 +9,7 @@ import pytest
 
 import smcpn
 from smcpn import EKF0, EKF1, Record
-from smcpn.codegen.routine import Passed
+from smcpn.codegen.routine import PassedArgument
 from smcpn.pn import backward, integration, series, solution
 from tests.reference.solver import Reference
 
@@ -92,7 +92,9 @@ def plain(function):
     """A compiled function as Python runs it."""
 
     def run(*arguments):
-        return function(*(one.value if isinstance(one, Passed) else one for one in arguments))
+        return function(
+            *(one.value if isinstance(one, PassedArgument) else one for one in arguments)
+        )
 
     return run
 

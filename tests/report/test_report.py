@@ -23,7 +23,7 @@ from smcpn.cases.case import PublishedScore
 from smcpn.cli.app import app
 from smcpn.report.comparison_page import write_comparison
 from smcpn.report.page import Gallery
-from smcpn.report.plots import Rounded, packed
+from smcpn.report.plots import RoundedArray, packed
 from smcpn.report.style import NARROW, figure
 from tests import models
 
@@ -162,9 +162,9 @@ def test_samples_are_in_the_page(html):
 def test_packed_samples_are_exact_or_as_fine_as_asked():
     values = np.array([0.0, -1e30, 300.001, np.nan, 5e-9])
     np.testing.assert_array_equal(unpacked(packed(values)), np.float32(values))
-    np.testing.assert_array_equal(unpacked(packed(Rounded(values, 0.1))), np.float32(values))
+    np.testing.assert_array_equal(unpacked(packed(RoundedArray(values, 0.1))), np.float32(values))
     walk = np.random.default_rng(0).normal(size=1000).cumsum() - 7e3
-    found = packed(Rounded(walk, 1e-4))
+    found = packed(RoundedArray(walk, 1e-4))
     assert found["step"] == 1e-4
     np.testing.assert_allclose(unpacked(found), walk, rtol=0, atol=0.51e-4)
 

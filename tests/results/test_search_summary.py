@@ -10,7 +10,7 @@ from scipy import stats
 
 import smcpn
 from smcpn.estimate.multistart import _better, _stays
-from smcpn.estimate.search import CONVERGED, LIMIT, Found
+from smcpn.estimate.search import CONVERGED, LIMIT, SearchEnd
 from smcpn.results.search_summary import as_high, heights, where_ended
 from tests.models import decay_problem
 from tests.run.test_started_runs import SOLVER, two_signs
@@ -42,7 +42,7 @@ def test_what_a_sum_over_many_samples_rounds_away_is_no_difference():
 def test_of_two_ways_to_one_maximum_rounding_does_not_choose():
     """The path counts where it led higher; so many digits are another processor's."""
     point = np.zeros(1)
-    shot = Found(point, -115961.06988180052, CONVERGED, 9, point[None], np.array([-2e5]))
+    shot = SearchEnd(point, -115961.06988180052, CONVERGED, 9, point[None], np.array([-2e5]))
     same = replace(shot, log_density=-115961.0698818005)
     higher = replace(shot, log_density=-115959.5)
     assert not _better(shot, same).lifted
@@ -52,7 +52,7 @@ def test_of_two_ways_to_one_maximum_rounding_does_not_choose():
 
 def test_a_far_end_that_diverges_by_other_steps_is_no_end():
     point = np.zeros(1)
-    end = Found(point, -50.0, CONVERGED, 9, point[None], np.array([-50.0]))
+    end = SearchEnd(point, -50.0, CONVERGED, 9, point[None], np.array([-50.0]))
     assert _stays(end, -60.0).success
     assert not _stays(end, -np.inf).success
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from smcpn.simulation.smoother import Filtered, Smoother
+from smcpn.simulation.smoother import FilterMoments, Smoother
 from tests.reference.linear_gaussian import Run, System, joint, kalman, smooth
 
 T = 40
@@ -32,7 +32,7 @@ def measured() -> np.ndarray:
     return y
 
 
-def lanes_last(systems: list[System], runs: list[Run]) -> Filtered:
+def lanes_last(systems: list[System], runs: list[Run]) -> FilterMoments:
     parts = [
         [run.predicted for run in runs],
         [run.predicted_covariance for run in runs],
@@ -40,11 +40,11 @@ def lanes_last(systems: list[System], runs: list[Run]) -> Filtered:
         [run.mean for run in runs],
         [run.covariance for run in runs],
     ]
-    return Filtered(*(np.stack(part, axis=-1) for part in parts))
+    return FilterMoments(*(np.stack(part, axis=-1) for part in parts))
 
 
-def cut(whole: Filtered, a: int, b: int) -> Filtered:
-    return Filtered(*(part[a:b] for part in vars(whole).values()))
+def cut(whole: FilterMoments, a: int, b: int) -> FilterMoments:
+    return FilterMoments(*(part[a:b] for part in vars(whole).values()))
 
 
 def test_the_smoother_is_that_of_the_textbook_in_stretches_and_in_one(measured):

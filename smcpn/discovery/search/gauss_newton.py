@@ -41,7 +41,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Linearised:
+class LinearPoint:
     """A point with the regression of what the linear model leaves there.
 
     Attributes
@@ -141,7 +141,7 @@ class GaussNewton:
         """Mean square of whitened residuals of an output, at least, the largest of all."""
         return float(np.max(self._least / self.variances))
 
-    def path_at(self, linear: Linearised, theta: Array) -> Array:
+    def path_at(self, linear: LinearPoint, theta: Array) -> Array:
         """Most likely path with these coefficients on a linear model."""
         change = self._basis @ (theta - linear.point.theta)
         return linear.point.path + linear.path[..., 0] + linear.path[..., 1:] @ change
@@ -151,7 +151,7 @@ class GaussNewton:
         error = INTEGRATION * max(share, SHARPEST) * self._start.deviation
         self.paths.refine(point.path, point.theta, error)
 
-    def linearised(self, point: Point, share: float) -> Linearised:
+    def linearised(self, point: Point, share: float) -> LinearPoint:
         """Linearise at a point, with a model error of this share of the noise.
 
         Raises
@@ -162,7 +162,7 @@ class GaussNewton:
         linear = self.paths.linear(point.path, point.theta, self.variances)
         return self._regression(linear, point, self._error(point, share))
 
-    def _regression(self, linear: Linear, point: Point, error: Array) -> Linearised:
+    def _regression(self, linear: Linear, point: Point, error: Array) -> LinearPoint:
         """Smooth a linear model, with a model error (T, n)."""
         by = (linear.b.reshape(point.path.size, len(self._basis)) @ self._to_theta).reshape(
             linear.b.shape
@@ -174,9 +174,9 @@ class GaussNewton:
             residuals[:, 0], residuals[:, 1:], self._basis @ point.theta, counted * self.count,
             self.prior, self._slabs, counted * least, self.signs, self._basis,
         )  # fmt: skip
-        return Linearised(point, found.path, regression, error, counted * found.log_determinant)
+        return LinearPoint(point, found.path, regression, error, counted * found.log_determinant)
 
-    def moved(self, linear: Linearised, support: Support) -> Point:
+    def moved(self, linear: LinearPoint, support: Support) -> Point:
         """Most likely point with a support on the linear model, or part of the way there.
 
         The way is halved until the sum of squares is near what the linear model has, or less than
@@ -245,7 +245,7 @@ class GaussNewton:
         linear = _with_rates(linear, self.paths, added)
         return result._regression(linear, point, self._error(point, self.share)).regression
 
-    def evidence(self, linear: Linearised) -> float:
+    def evidence(self, linear: LinearPoint) -> float:
         """Log evidence of the best support on the linear model near that of its point."""
         regression = linear.regression
         return regression.neighbourhood(best_support(regression, linear.point.support)).evidence - (

@@ -26,7 +26,7 @@ from scipy.special import softmax
 
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.search.adequacy import LackOfFit, lack_of_fit
-from smcpn.discovery.search.gauss_newton import GaussNewton, Linearised, Point, orthonormal, sizes
+from smcpn.discovery.search.gauss_newton import GaussNewton, LinearPoint, Point, orthonormal, sizes
 from smcpn.discovery.search.linearisation import LibraryRate
 from smcpn.discovery.search.omitted import OmittedFunction, omitted_function
 from smcpn.discovery.search.paths import LibraryPaths
@@ -121,7 +121,7 @@ class FoundModel:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The most probable models of a system with K free coefficients, noise and fitted path.
 
     Attributes
@@ -164,7 +164,7 @@ def search(
     relative: bool = False,
     slabs: tuple[float, ...] = SLABS,
     seed: int = 0,
-) -> Found:
+) -> SearchResult:
     """Return the most probable supports with their coefficients.
 
     Parameters
@@ -374,7 +374,7 @@ def _selected(steps: GaussNewton, point: Point, share: float) -> Point:
     return point
 
 
-def _polished(steps: GaussNewton, point: Point) -> tuple[Point, Linearised]:
+def _polished(steps: GaussNewton, point: Point) -> tuple[Point, LinearPoint]:
     """Lead a point to the maximum of its support; with what is left there, by its terms."""
     columns = np.flatnonzero(point.support)
     part = steps.restricted(columns)
@@ -441,7 +441,7 @@ def _models(steps: GaussNewton, point: Point, rng: np.random.Generator) -> _Coun
     return _Counted(ends, others)
 
 
-def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End | None:
+def _end(steps: GaussNewton, linear: LinearPoint, support: Support) -> _End | None:
     theta = linear.regression.neighbourhood(support).theta
     try:
         point, there = _polished(steps, Point(steps.path_at(linear, theta), theta, support))
@@ -460,7 +460,7 @@ def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End | Non
     return _End(point, steps, covariance, evidence, steps.prior.log_probability(support))
 
 
-def _result(problem: _Problem, steps: GaussNewton, counted: _Counted) -> Found:
+def _result(problem: _Problem, steps: GaussNewton, counted: _Counted) -> SearchResult:
     ends = counted.ends
     scores = [end.score for end in ends] + [ends[0].score + less for less, _ in counted.others]
     supports = [end.point.support for end in ends] + [support for _, support in counted.others]
@@ -476,7 +476,7 @@ def _result(problem: _Problem, steps: GaussNewton, counted: _Counted) -> Found:
         for end, probability in zip(ends, probabilities, strict=False)
     )  # fmt: skip
     best = ends[0]
-    return Found(
+    return SearchResult(
         models, np.minimum(probabilities @ np.array(supports), 1.0),
         np.sqrt(best.steps.variances), best.point.path * problem.scale, steps.slab * unit,
         steps.share, *_doubted(best, problem.scale),

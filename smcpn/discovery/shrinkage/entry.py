@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.results.models import DiscoveredModel
-from smcpn.discovery.search.search import Found
+from smcpn.discovery.search.search import SearchResult
 from smcpn.discovery.shrinkage.pieces import cut, pieces
 from smcpn.discovery.shrinkage.posterior import ShrunkPosterior
 from smcpn.discovery.shrinkage.priors import Shrinkage
-from smcpn.discovery.shrinkage.sampler import Point, Shrunk, shrunken
+from smcpn.discovery.shrinkage.sampler import Point, ShrunkSampler, shrunken
 from smcpn.distributed.workers import Workers
 from smcpn.model.record import Record
 from smcpn.solver import Solver, check_solver
@@ -32,7 +32,7 @@ def shrunk_posterior(
     system: CandidateSystem,
     records: Sequence[Record],
     outputs: Sequence[str],
-    found: Found,
+    found: SearchResult,
     prior: Shrinkage,
     *,
     noise: Array | None = None,
@@ -50,7 +50,7 @@ def shrunk_posterior(
     ----------
     outputs : sequence of str
         State that each output measures.
-    found : Found
+    found : SearchResult
         By `search` of the same system and records; its best model is where the likelihood is
         linearised first.
     prior : Shrinkage
@@ -91,7 +91,7 @@ def _state_deviations(
     system: CandidateSystem,
     records: Sequence[Record],
     outputs: Sequence[str],
-    found: Found,
+    found: SearchResult,
     noise: Array,
 ) -> Array:
     """Noise (q,) in the units of each state, (n,); of a hidden one in proportion to its rms."""
@@ -113,7 +113,7 @@ def excluding_level(values: Array, weights: Array) -> Array:
 
 
 def _reported(
-    found: Shrunk,
+    found: ShrunkSampler,
     system: CandidateSystem,
     n_outputs: int,
     first: NDArray[np.int64],

@@ -94,7 +94,7 @@ class LinearGibbs:
         return self.prior.joined(locations[:, :p], others, log_scales)
 
     def shrunk(self, rng: np.random.Generator, theta: Array) -> Array:
-        """Share of the prior variance that is left given the data, (N, P), see `Shrunk.shrinkage`.
+        """Share of the prior variance that is left given the data, (N, P), see `ShrunkSampler.shrinkage`.
 
         Of each coefficient, given the variances of the mixture, which are drawn.
         """

@@ -33,7 +33,7 @@ class ShrunkPosterior:
     level : ndarray, (K,)
         Of the widest equal-tailed credible interval of each coefficient without zero.
     shrinkage : ndarray, (K,)
-        Share of the prior variance that is left given the data, see `Shrunk`.
+        Share of the prior variance that is left given the data, see `ShrunkSampler`.
     log_evidence, log_evidence_se : float
     ess : float
         Effective sample size, where copies count once.

@@ -67,7 +67,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Shrunk:
+class ShrunkSampler:
     """Posterior of a system's coefficients, as weighted particles.
 
     Attributes
@@ -127,7 +127,7 @@ def shrunken(
     seed: int | None = 0,
     threads: int | None = None,
     workers: Workers | None = None,
-) -> Shrunk:
+) -> ShrunkSampler:
     """Return the posterior of the coefficients of a system.
 
     Parameters
@@ -188,7 +188,7 @@ def shrunken(
     # The way of the linear model from the prior is long and cheap, whatever the data.
     bridges = [diagnose(sampler.rejuvenations).get("bridge") for sampler in samplers]
     weights = normalise(found.log_weights)
-    return Shrunk(
+    return ShrunkSampler(
         n_scales=joint.n_scales,
         names=joint.names,
         values=joint.natural(found.theta),

@@ -25,7 +25,7 @@ from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.particle.kernel import Piece
 from smcpn.likelihood.particle.likelihood import CHUNK, STATE_PARTICLES, Particle, checked_number
 from smcpn.likelihood.particle.machine import KEY_SAMPLES
-from smcpn.likelihood.registry import Expected, number_of_steps, suitable_likelihood
+from smcpn.likelihood.registry import ExpectedOutputs, number_of_steps, suitable_likelihood
 from smcpn.likelihood.stream_window import samples_ahead
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
@@ -78,7 +78,7 @@ class StreamFilters:
         outputs = outputs_at(model, model.x, sample)
         q = self.n_outputs = outputs.numel()
         self.n_states = model.x.numel()
-        expected = Expected.with_white_noise(model, outputs, ca.SX(q, q), model.x)
+        expected = ExpectedOutputs.with_white_noise(model, outputs, ca.SX(q, q), model.x)
         program = replace(
             runge_kutta_program(model, sample, ca.SX.zeros(1), step),
             moments=ca.vertcat(expected.outputs, expected.noise_variance),
