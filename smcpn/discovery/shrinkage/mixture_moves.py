@@ -94,9 +94,9 @@ class LinearGibbs:
         return self.prior.joined(locations[:, :p], others, log_scales)
 
     def shrunk(self, rng: np.random.Generator, theta: Array) -> Array:
-        """Share of the prior variance that is left given the data, (N, P), see `ShrunkSampler.shrinkage`.
+        """Share of the prior variance that is left given the data, (N, P).
 
-        Of each coefficient, given the variances of the mixture, which are drawn.
+        It is `ShrunkSampler.shrinkage` of each coefficient, given the variances of the mixture, which are drawn.
         """
         coefficients, others, log_scales = self.prior.split(theta)
         p, q = coefficients.shape[1], len(self.normals.rate)
