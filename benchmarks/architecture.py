@@ -292,7 +292,7 @@ def no_sentences() -> list[str]:
 
 
 def entered() -> list[str]:
-    """Modules of the package of which one `smcpn.identify` calls a function, once it is compiled."""
+    """Modules of the package of which one `smcpn.identify` calls a function, once compiled."""
     command = [sys.executable, "-c", IDENTIFY]
     for _ in ("compiles", "counts"):
         done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
