@@ -337,6 +337,7 @@ def world() -> dict[str, Any]:
         smcpn.StateFilter(0.1, (0.1,), (0.1,)), smcpn.StudentT(0.1), validation, smcpn.WasteFree(),
         nested, filtered.states(parameters=5), found, chained, posterior.linearise(draws=2),
         smcpn.IdentifiedFunction("f", ("v",), np.zeros(2), np.zeros((3, 2)), np.zeros((4, 1))),
+        smcpn.estimate_delay(record), smcpn.profile(smcpn.maximise(problem, solver=rk4, starts=1)),
     ]  # fmt: skip
     named = {"generator": np.random.default_rng(1), "Library": library}
     return {type(one).__name__: one for one in objects} | named
@@ -398,6 +399,7 @@ def good_arguments() -> dict[str, dict[str, Any]]:
         "EKF1": {"steps": 1}, "EKF0": {"steps": 1},
         "spline": {"argument": "v", "within": (-1.0, 1.0)},
         "gaussian_process": {"within": (-1.0, 1.0)},
+        "profile": {"result": known["Maximum"], "names": "rate"},
     }  # fmt: skip
 
 

@@ -60,6 +60,7 @@ POOR = 50.0
 """Fit in percent below which a linear model says little."""
 
 
+@checked
 @dataclass(frozen=True, repr=False)
 class DelayEstimate(WithCard):
     """A dead time with its 95 % interval, and the linear model that it goes with.

@@ -64,6 +64,7 @@ HIGHER, COARSE = 0.1, 0.5
 finer steps may move it."""
 
 
+@checked
 @dataclass(frozen=True)
 class Profile:
     """The profile of one parameter.
@@ -116,6 +117,7 @@ class Profile:
         return "; ".join(told)
 
 
+@checked
 @dataclass(frozen=True, repr=False)
 class Profiles(WithCard):
     """Profiles of some or all parameters; ``profiles["k"]`` is that of one.

@@ -520,7 +520,8 @@ def as_records(records: Record | Sequence[Record]) -> tuple[Record, ...]:
     InputError
         If there is none, or they differ in the number of inputs or outputs or the unit of time.
     """
-    if not isinstance(records, (Record, Iterable)):
+    single = isinstance(records, np.ndarray) and records.ndim == 0
+    if single or not isinstance(records, (Record, Iterable)):
         raise InputError(f"records is {shown(records)}: give an smcpn.Record or a list of them")
     several = (records,) if isinstance(records, Record) else tuple(records)
     if not several:
