@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smcpn import EKF0
+from smcpn.codegen import stream_step
 from smcpn.codegen.kernel import KernelArgumentError
 from smcpn.codegen.stream_step import Update, weigh
 from smcpn.likelihood.growing import growing_likelihood
@@ -60,9 +61,11 @@ def stream():
     return problem, likelihood
 
 
-@pytest.mark.parametrize("n", [1, 30, 131])
-def test_an_update_is_an_advance_and_weights(stream, n):
+@pytest.mark.parametrize(("n", "brief"), [(1, 60.0), (30, 60.0), (131, 60.0), (30, 0.0)])
+def test_an_update_is_an_advance_and_weights(stream, monkeypatch, n, brief):
     problem, likelihood = stream
+    # Of seconds: other threads wait for calls that take less.
+    monkeypatch.setattr(stream_step, "BRIEF", brief)
     values = problem.prior.natural(problem.prior.sample(np.random.default_rng(0), n))
     # One of them diverges as soon as a step is made.
     values[0, 0] = 1e-200
