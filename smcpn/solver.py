@@ -328,7 +328,7 @@ class AdaptiveEKF1(Solver):
     def refined(self, factor: int = 2) -> Self | None:
         """Return the same solver with about ``factor`` times as many steps."""
         divisor = whole_number("factor", factor, 1, MAX_STEPS) ** (self.order + 1)
-        tolerance = float(self.tolerance) / divisor
+        tolerance = float(self.begun().tolerance) / divisor
         return replace(self, tolerance=tolerance) if tolerance >= LEAST_TOLERANCE else None
 
     def begun(self) -> Self:
@@ -337,6 +337,7 @@ class AdaptiveEKF1(Solver):
 
     def with_steps(self, steps: int) -> Self:
         """The solver itself: its steps are its own."""
+        whole_number("steps", steps, 1, MAX_STEPS)
         return self
 
     def unresolved(self) -> Self:

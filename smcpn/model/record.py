@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
-from smcpn.arguments import check_fields, checked, whole
+from smcpn.arguments import Index, check_fields, checked, whole
 from smcpn.card import Card, WithCard
 from smcpn.errors import InputError, real_number, shown
 from smcpn.late_binding import late_bound
@@ -318,7 +318,7 @@ class Record(WithCard):
         """Number of outputs."""
         return self.y.shape[1]
 
-    def unit_of(self, output: int) -> str:
+    def unit_of(self, output: Index) -> str:
         """Unit of an output by its number: that of all where one is known, "" where none is."""
         units = str(self.y_unit).split(_BETWEEN_UNITS)
         return units[output if output < len(units) else 0]
