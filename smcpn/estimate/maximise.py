@@ -285,8 +285,8 @@ def maximise(
 
         rng = np.random.default_rng(seed)
         points = None if starts is None else given_starts(density, starts, rng)
-        d = len(problem.names)
-        matched = matched_starts(density) if points is None else MatchedStarts.none(d)
+        none = MatchedStarts.none(len(problem.names))
+        matched = matched_starts(density) if points is None else none
         hidden, refine = "", automatic and not function.solver.adaptive
         if automatic:
             solver, hidden = _searched_by(density, matched)
@@ -301,9 +301,7 @@ def maximise(
 
         try:
             density, found = _searched(density, ends, at, refine)
-            finer = finer_solver(problem, density.log_likelihood.solver)
-            if len(found) > 1 and finer is not None:
-                found = without_artefacts(density, found, at(finer))
+            found = _without_artefacts(density, found, at)
             if refine:
                 least = least_solver(density, found, function.solver, at)
                 if least != density.log_likelihood.solver:
@@ -312,9 +310,7 @@ def maximise(
             maximum = judged(highest_end(density, climb.name, found), not automatic, by)
             doubled = 0
             while automatic:
-                solver = following(maximum) or _finer_for_lesser(maximum, density, by)
-                if solver is None:
-                    solver, doubled = _finer_for_unfinished(maximum, doubled), doubled + 1
+                solver, doubled = _next_solver(maximum, density, by, doubled)
                 if solver is None:
                     break
                 density = at(solver)
@@ -324,12 +320,26 @@ def maximise(
         except KeyboardInterrupt:
             maximum = _interrupted(density, climb.name, maximum)
     maximum = replace(maximum, function=maximum.function.evaluated(at_home))
-    doubt = _doubt(maximum, density) or hidden
-    more = (doubt,) if doubt else ()
-    found_out = (*problem.warnings, *maximum.warnings, *_uninformed(maximum), *more)
-    maximum = replace(maximum, doubt=doubt, warnings=found_out)
+    maximum = _doubted(maximum, _doubt(maximum, density) or hidden)
     compiling = CLOCK.compile_seconds - compiled
     return replace(maximum, seconds=time.perf_counter() - began - compiling)
+
+
+def _doubted(maximum: Maximum, doubt: str) -> Maximum:
+    """Return a maximum with its doubt, if any, and all that a user should know of it."""
+    own = (*maximum.problem.warnings, *maximum.warnings, *_uninformed(maximum))
+    return replace(maximum, doubt=doubt, warnings=(*own, doubt) if doubt else own)
+
+
+def _without_artefacts(
+    density: LogDensity, found: list[SearchEnd], at: DensityBy
+) -> list[SearchEnd]:
+    """Return the ends that finer steps keep, of several where there are such steps."""
+    function = density.log_likelihood
+    finer = finer_solver(function.problem, function.solver)
+    if len(found) < 2 or finer is None:
+        return found
+    return without_artefacts(density, found, at(finer))
 
 
 def _searched(
@@ -447,6 +457,19 @@ def highest_end(density: LogDensity, method: str, found: list[SearchEnd]) -> Max
 def more_starts(searches: int) -> int:
     """Return how many searches are advised where so many leave a doubt."""
     return max(MANY, 2 * searches)
+
+
+def _next_solver(
+    maximum: Maximum, density: LogDensity, by: Callable[[Solver], LogLikelihood], doubled: int
+) -> tuple[Solver | None, int]:
+    """Return the solver with which ``steps="auto"`` goes on, None where its steps are enough.
+
+    The number of times that steps were doubled for an unfinished search comes with it.
+    """
+    solver = following(maximum) or _finer_for_lesser(maximum, density, by)
+    if solver is not None:
+        return solver, doubled
+    return _finer_for_unfinished(maximum, doubled), doubled + 1
 
 
 def _finer_for_unfinished(maximum: Maximum, doubled: int) -> Solver | None:
