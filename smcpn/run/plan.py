@@ -13,13 +13,15 @@ from dataclasses import replace
 
 from smcpn.codegen.kernel import CLOCK
 from smcpn.distributed.workers import Workers
-from smcpn.errors import InputError
+from smcpn.errors import InputError, listed, shown
 from smcpn.estimate.laplace import laplace
+from smcpn.estimate.linearise import is_of
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.likelihood.solver_choice import solver_from_prior
 from smcpn.model.problem import Problem
+from smcpn.results.laplace import Laplace
 from smcpn.run_state import Plan
-from smcpn.settings import AUTO, RunSettings
+from smcpn.settings import AUTO, RunSettings, Settings
 from smcpn.smc.start import Modes
 from smcpn.solver import Solver
 
@@ -28,6 +30,59 @@ _log = logging.getLogger(__name__)
 TEMPERED = 15
 """Weighings that tempering from the prior takes for each parameter, at most as a rule: 5 to 15 on
 epidemics, oscillators and populations of 21 to 200 samples, where its moves are accepted."""
+
+
+def approximation_of(start: Laplace | str | None, problem: Problem) -> Laplace | None:
+    """Return the Laplace approximation that a run is given to start from; None without one.
+
+    Raises
+    ------
+    InputError
+        For what is none, or is one in other coordinates than those of the problem.
+    """
+    if start is None or (isinstance(start, str) and start == AUTO):
+        return None
+    if not isinstance(start, Laplace):
+        raise InputError(
+            f"start is {shown(start)}: give smcpn.laplace(problem) or 'auto'", argument="start"
+        )
+    if start.names != problem.names or start.problem.prior.maps != problem.prior.maps:
+        raise InputError(
+            f"start is a Laplace approximation over {listed(start.names)}, and the problem has "
+            f"{listed(problem.names)}, or priors with other bounds: make it of the same problem",
+            argument="start",
+        )
+    return start
+
+
+def approximation_of_networks(
+    start: Laplace | str | None,
+    problem: Problem,
+    settings: Settings,
+    workers: Workers | None = None,
+) -> Laplace:
+    """Return the approximation of a problem with networks that are linear in their weights.
+
+    Raises
+    ------
+    InputError
+        As `approximation_of` and `laplace`, and where there is no mode to begin at.
+    """
+    if isinstance(start, Laplace):
+        if not is_of(start, problem):
+            raise InputError(
+                "start is a Laplace approximation of another problem: make it of this one",
+                argument="start",
+            )
+        return start
+    approximation_of(start, problem)
+    found = laplace(
+        problem, settings.likelihood, solver=settings.solver, seed=settings.seed or 0,
+        threads=settings.threads, executor=workers,
+    )  # fmt: skip
+    if not found.modes:
+        raise InputError(f"no search found weights of the network to begin with: {found.reason}")
+    return found
 
 
 def exact_likelihood(problem: Problem, settings: RunSettings) -> str | None:
