@@ -28,7 +28,7 @@ from benchmarks.study import study
 from smcpn.codegen.clock import CLOCK
 from smcpn.likelihood.information import fisher_information
 from smcpn.likelihood.rows import numbers_of_steps
-from smcpn.likelihood.steps import longest_interval
+from smcpn.likelihood.solver_choice import longest_interval
 from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
