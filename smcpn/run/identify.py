@@ -26,9 +26,8 @@ from smcpn.estimate.linearise import networks_of
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.laplace import Laplace
 from smcpn.results.posterior import Posterior
-from smcpn.run.interrupted import InMemory
 from smcpn.run.plan import approximation_of, approximation_of_networks
-from smcpn.run.restore import checkpoint_of, linearised_before, locked, written_run
+from smcpn.run.restore import InMemory, checkpoint_of, linearised_before, locked, written_run
 from smcpn.run.run import Run
 from smcpn.run.stages import identified
 from smcpn.settings import AUTO, with_defaults

@@ -16,8 +16,8 @@ from smcpn.run.judge import judge_on_the_way
 from smcpn.run.plan import followed_instead, tempered_instead
 from smcpn.run.run import Begin, Run, Step
 from smcpn.settings import AUTO, Method
+from smcpn.smc.evidence import largest_k
 from smcpn.smc.particles import effective_sample_size
-from smcpn.smc.psis import largest_k
 from smcpn.smc.start import WIDTH, share_beyond
 from smcpn.smc.tempering import CollapsedError, Tempering
 

@@ -18,11 +18,11 @@ from smcpn.codegen.threads import one_blas_thread
 from smcpn.results.draws import Timing
 from smcpn.results.posterior import Posterior
 from smcpn.run.carry_over import begin_to_carry_over, carry_over
-from smcpn.run.interrupted import InMemory
 from smcpn.run.judge import judge
 from smcpn.run.plan import planned
 from smcpn.run.posterior import posterior_of
 from smcpn.run.progress import progress_line
+from smcpn.run.restore import InMemory
 from smcpn.run.run import Begin, CarryOver, Outcome, Run, Step
 from smcpn.run.sample import sample
 from smcpn.smc.diagnosis import SamplerWarning

@@ -15,10 +15,16 @@ from smcpn.arguments import Count, check_fields, whole
 from smcpn.errors import InputError
 from smcpn.smc.kernels import Move
 from smcpn.smc.metric import Metric
-from smcpn.smc.mixing import efficiency_of_chains
 from smcpn.smc.moves import MoveStrategy
 from smcpn.smc.particles import ParticleSystem, Target
-from smcpn.smc.rejuvenation import MoveSettings, Rejuvenation, Rounds, chains_of, number_of_chains
+from smcpn.smc.rejuvenation import (
+    MoveSettings,
+    Rejuvenation,
+    Rounds,
+    chains_of,
+    efficiency_of_chains,
+    number_of_chains,
+)
 from smcpn.smc.resampling import Resample
 
 Array = NDArray[np.float64]
@@ -183,7 +189,7 @@ class Trajectories:
     start_correlation : float
         Mean over the moves of the correlation of the log-likelihood with that at the start.
     efficiency : float
-        Effective draws of a move, see `smcpn.smc.mixing`.
+        Effective draws of a move, see `smcpn.smc.rejuvenation`.
     """
 
     def __init__(self, name: str, metric: Metric, tuning: Tuning) -> None:

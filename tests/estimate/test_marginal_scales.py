@@ -13,7 +13,7 @@ from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import given_scales, with_marginal_scales
 from smcpn.estimate.search import SEARCHES
 from smcpn.model.scaled_columns import learned_scales
-from smcpn.smc.psis import largest_k, pareto_k
+from smcpn.smc.evidence import largest_k, pareto_k
 from smcpn.smc.start import MixtureStart
 
 RK4 = smcpn.RK4(steps=1)

@@ -13,7 +13,7 @@ import smcpn
 from smcpn import RK4, InputError
 from smcpn.checkpoint import writer as writing
 from smcpn.run.identify import Settings
-from smcpn.smc.psis import largest_k
+from smcpn.smc.evidence import largest_k
 from smcpn.smc.tempering import CollapsedError, Tempering
 from tests.models import decay_problem
 
