@@ -46,7 +46,7 @@ def test_ibis_that_costs_what_tempering_does_is_left(without_gradient, monkeypat
     """To the bytes of tempering, in any blocks, and resumed after the change."""
     problem, options = decay_problem(), {**OPTIONS, "solver": RK4(steps=2)}
     wanted = smcpn.identify(problem, **{**options, "method": "tempering"})
-    monkeypatch.setattr(planning, "TEMPERED", 1)
+    monkeypatch.setattr("smcpn.run.sample.TEMPERED", 1)
     left = smcpn.identify(problem, **options, block=3)
     np.testing.assert_array_equal(left.theta, wanted.theta)
     assert left.log_evidence == wanted.log_evidence
@@ -71,7 +71,7 @@ def test_ibis_that_costs_what_tempering_does_is_left(without_gradient, monkeypat
 @pytest.mark.parametrize(("samples", "used"), [(26, "ibis"), (27, "tempering")])
 def test_ibis_that_has_come_to_the_end_is_kept(without_gradient, monkeypatch, samples, used):
     """It moves its particles last at sample 25, and has then weighed the record eight times."""
-    monkeypatch.setattr(planning, "TEMPERED", 7 / 3)
+    monkeypatch.setattr("smcpn.run.sample.TEMPERED", 7 / 3)
     problem = decay_problem()
     short = problem.with_records([problem.records[0][:samples]])
     for method, then in (("auto", used), ("ibis", "ibis")):
