@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
+from smcpn.model.compiled_function import CALL, KNOWN, compiled_function
 from smcpn.stored import Stored, Unchecked
 
 INPUT, CONSTANT, OUTPUT = "input", "constant", "output"
@@ -52,7 +53,7 @@ class Instruction(NamedTuple):
     Attributes
     ----------
     operation : str
-        A key of `OPERANDS`, or what else CasADi knows.
+        A key of `OPERANDS`, one of a `CompiledFunction`, or what else CasADi knows.
     operands : tuple of int
         Rows whose values are taken. Of an input its argument and element; of an output the row
         of its value, the result and its element.
@@ -65,25 +66,64 @@ class Instruction(NamedTuple):
 
 
 def instructions(function: ca.Function) -> Iterator[Instruction]:
-    """Walk a function of SX, every value in a row of its own."""
+    """Walk a function of SX, every value in a row of its own, those of functions it calls too."""
     row_in: dict[int, int] = {}
-    for row in range(function.n_instructions()):
-        code = function.instruction_id(row)
-        source, target = function.instruction_input(row), function.instruction_output(row)
+    row, nodes = 0, None
+    for k in range(function.n_instructions()):
+        code = function.instruction_id(k)
+        source, target = function.instruction_input(k), function.instruction_output(k)
+        if code == ca.OP_CALL:
+            nodes = function.instructions_sx() if nodes is None else nodes
+            inner, values = nodes[k].which_function(), [row_in[s] for s in source]
+            made, written = _called(inner, values, row)
+            yield from made
+            row += len(made)
+            row_in.update((t, value) for t, value in zip(target, written, strict=True) if t >= 0)
+            continue
         if code == ca.OP_OUTPUT:
             yield Instruction(OUTPUT, (row_in[source[0]], *target))
-            continue
-        if code == ca.OP_INPUT:
+        elif code == ca.OP_INPUT:
             yield Instruction(INPUT, tuple(source))
         elif code == ca.OP_CONST:
-            yield Instruction(CONSTANT, (), function.instruction_constant(row))
+            yield Instruction(CONSTANT, (), function.instruction_constant(k))
         else:
             yield Instruction(_NAMES.get(code, str(code)), tuple(row_in[s] for s in source))
-        row_in[target[0]] = row
+        if code != ca.OP_OUTPUT:
+            row_in[target[0]] = row
+        row += 1
+
+
+def _called(function: ca.Function, given: list[int], row: int) -> tuple[list[Instruction], list[int]]:
+    """Instructions of a call, the first of them in a row, and rows of its results.
+
+    A function of SX, as CasADi calls for derivatives of a `CompiledFunction`, is written out.
+
+    Parameters
+    ----------
+    given : list of int
+        Rows of the elements of all arguments.
+    """
+    operation = CALL + function.name().removeprefix(CALL.replace(":", "_"))
+    if operation in KNOWN:
+        return [Instruction(operation, tuple(given))], [row]
+    begins = np.cumsum([0, *(function.nnz_in(k) for k in range(function.n_in()))]).tolist()
+    edges = np.cumsum([0, *(function.nnz_out(k) for k in range(function.n_out()))]).tolist()
+    made, places, results = list[Instruction](), dict[int, int](), [0] * edges[-1]
+    for number, (name, operands, constant) in enumerate(instructions(function)):
+        if name == INPUT:
+            places[number] = given[begins[operands[0]] + operands[1]]
+        elif name == OUTPUT:
+            results[edges[operands[1]] + operands[2]] = places[operands[0]]
+        else:
+            places[number] = row + len(made)
+            made.append(Instruction(name, tuple(places[k] for k in operands), constant))
+    return made, results
 
 
 def applied(operation: str, operands: Sequence[ca.SX]) -> ca.SX:
-    """Graph of an operation of `UNARY` or `BINARY` on its operands."""
+    """Graph of an operation of `UNARY` or `BINARY`, or of a compiled function, on its operands."""
+    if operation.startswith(CALL):
+        return compiled_function(operation).graph(operands[0], ca.vertcat(*operands[1:]))
     make = ca.SX.unary if operation in UNARY else ca.SX.binary
     return make(_CODES[operation], *operands)
 
