@@ -120,7 +120,7 @@ class RowFunction:
 
 
 def _by_lanes(of: CompiledFunction) -> Callable[..., Any]:
-    def call(k: float, *arguments: Any) -> Any:
+    def call(k: float, interval: float, *arguments: Any) -> Any:
         lanes = np.broadcast_arrays(*arguments)
         rates = of(np.stack([one.ravel() for one in lanes]))
         return rates[int(k)].reshape(lanes[0].shape)

@@ -188,7 +188,7 @@ class Writer:
             elif operation.startswith(CALL):
                 number = statement.operands[0]
                 assert isinstance(number, Literal)
-                result = self._calls.rate(operation, int(number.number), operands[1:])
+                result = self._calls.rate(operation, int(number.number), operands[2:])
             else:
                 result = apply(self._builder, operation, operands, self._functions)
             self.values[statement.target] = result

@@ -100,9 +100,10 @@ def _derivatives(
             for rate in moved:
                 given = [rate.get(k) for k in operands]
                 if compiled:
-                    along = [ca.SX(1, 1) if one is None else one for one in given[1:]]
+                    along = [ca.SX(1, 1) if one is None else one for one in given[2:]]
                     known = compiled_function(operation)
-                    own = known.along(taken[0], ca.vertcat(*taken[1:]), ca.vertcat(*along))
+                    k, interval, *point = taken
+                    own = known.along(k, interval, ca.vertcat(*point), ca.vertcat(*along))
                 else:
                     own = _rate(operation, taken, partial, given)
                 if own is not None:
@@ -148,7 +149,9 @@ def slopes(operation: str, operands: list[ca.SX]) -> list[ca.SX]:
     """Partial derivatives of an operation."""
     if operation.startswith(CALL):
         known = compiled_function(operation)
-        return [ca.SX(1, 1), *known.slopes(operands[0], ca.vertcat(*operands[1:]))]
+        none = [ca.SX(1, 1)] * 2
+        k, interval, *point = operands
+        return [*none, *known.slopes(k, interval, ca.vertcat(*point))]
     if operation in ("fmax", "fmin"):
         # CasADi's are halves at a tie, and NaN where an operand is.
         second = applied("le", operands if operation == "fmax" else operands[::-1])

@@ -4,9 +4,9 @@ A function f(x, u, t, p, out) with loops, branches or tables cannot be traced. I
 derivative is one operation, `CompiledFunction.graph`, of a number k and of all arguments; kernels
 call numba's code for it, all particles of a vector together.
 
-Its derivatives are central differences, (f(z + h d) - f(z - h d)) / 2 h, of a relative error of some
-1e-8 where f is smooth. Where f has a jump or a kink between the two points, they are its mean slope
-there.
+Its derivatives are central differences, (f(z + h d) - f(z - h d)) / 2 h, of a relative error of
+some 1e-8 where f is smooth. Where f has a jump or a kink between the two points, they are its mean
+slope there.
 """
 
 from __future__ import annotations
@@ -56,15 +56,12 @@ class CompiledFunction:
     function : numba.core.registry.CPUDispatcher
         It writes the derivatives of the states to ``out``.
     n_states, n_inputs, n_parameters : int
-    interval : float
-        Time in which the solution changes little, by which derivatives in time are taken.
     """
 
     function: Any
     n_states: int
     n_inputs: int
     n_parameters: int
-    interval: float = 1.0
 
     def __post_init__(self) -> None:
         KNOWN.setdefault(self.operation, self)
@@ -80,7 +77,7 @@ class CompiledFunction:
     @cached_property
     def operation(self) -> str:
         """Name of the operation: the same for the same function in every process."""
-        sizes = f"{self.n_states},{self.n_inputs},{self.n_parameters},{self.interval!r}"
+        sizes = f"{self.n_states},{self.n_inputs},{self.n_parameters}"
         digest = hashlib.sha256(f"{sizes}|{_identity(self.function)}".encode()).hexdigest()
         return CALL + digest[:10]
 
@@ -89,16 +86,22 @@ class CompiledFunction:
         """Numbers that it takes: states, inputs, time, parameters."""
         return self.n_states + self.n_inputs + 1 + self.n_parameters
 
-    def graph(self, k: ca.SX | int, arguments: ca.SX) -> ca.SX:
-        """Graph of the k-th derivative at arguments (m, 1)."""
-        return self._node(k, ca.densify(arguments))
+    def graph(self, k: ca.SX | int, interval: ca.SX | float, arguments: ca.SX) -> ca.SX:
+        """Graph of the k-th derivative at arguments (m, 1).
 
-    def slopes(self, k: ca.SX | int, arguments: ca.SX) -> list[ca.SX]:
+        Parameters
+        ----------
+        interval : float or casadi.SX
+            Time in which the solution changes little, by which derivatives in time are taken.
+        """
+        return self._node(k, interval, ca.densify(arguments))
+
+    def slopes(self, k: ca.SX, interval: ca.SX, arguments: ca.SX) -> list[ca.SX]:
         """Derivatives of the k-th derivative by each argument."""
         unit = ca.SX.eye(self.n_arguments)
-        return [self.along(k, arguments, unit[:, j]) for j in range(self.n_arguments)]
+        return [self.along(k, interval, arguments, unit[:, j]) for j in range(self.n_arguments)]
 
-    def along(self, k: ca.SX | int, arguments: ca.SX, direction: ca.SX) -> ca.SX:
+    def along(self, k: ca.SX, interval: ca.SX, arguments: ca.SX, direction: ca.SX) -> ca.SX:
         """Derivative of the k-th derivative where the arguments move in a direction (m, 1).
 
         Where time moves, which it does along a solution, the step is one of time; else no argument
@@ -106,7 +109,7 @@ class CompiledFunction:
         """
         moving = [j for j in range(self.n_arguments) if not direction[j].is_zero()]
         if self.n_states + self.n_inputs in moving:
-            step = ca.SX(INTERVAL_STEP * self.interval)
+            step = INTERVAL_STEP * interval
         else:
             sizes = [ca.fmax(ca.fabs(arguments[j]), LEAST) for j in moving]
             speeds = [ca.fabs(direction[j]) / size for j, size in zip(moving, sizes, strict=True)]
@@ -116,7 +119,8 @@ class CompiledFunction:
         for j in moving:
             moved = step * direction[j]
             ends[0][j], ends[1][j] = arguments[j] + moved, arguments[j] - moved
-        return (self.graph(k, ends[0]) - self.graph(k, ends[1])) / (2.0 * step)
+        upper, lower = (self.graph(k, interval, end) for end in ends)
+        return (upper - lower) / (2.0 * step)
 
     def __call__(self, arguments: Array) -> Array:
         """Derivatives (n, N) at arguments (m, N); NaN where the function raises."""
@@ -258,7 +262,11 @@ def compiled_function(operation: str) -> CompiledFunction:
 
 
 def _callback(of: CompiledFunction) -> ca.Function:
-    """Operation of graphs by a compiled function: the k-th derivative, of k and the arguments."""
+    """Operation of graphs by a compiled function, of what `CompiledFunction.graph` takes."""
+
+    def symbols(name: str) -> list[ca.SX]:
+        sizes = {"k": 1, "interval": 1, "z": of.n_arguments}
+        return [ca.SX.sym(f"{name}_{one}", size) for one, size in sizes.items()]
 
     class Node(ca.Callback):
         def __init__(self) -> None:
@@ -266,19 +274,19 @@ def _callback(of: CompiledFunction) -> ca.Function:
             self.construct(of.operation.replace(":", "_"))
 
         def get_n_in(self) -> int:
-            return 2
+            return 3
 
         def get_n_out(self) -> int:
             return 1
 
         def get_sparsity_in(self, i: int) -> ca.Sparsity:
-            return ca.Sparsity.dense((1, of.n_arguments)[i], 1)
+            return ca.Sparsity.dense((1, 1, of.n_arguments)[i], 1)
 
         def get_sparsity_out(self, i: int) -> ca.Sparsity:
             return ca.Sparsity.dense(1, 1)
 
         def eval(self, arguments: Sequence[Any]) -> list[Any]:
-            k, point = int(arguments[0]), np.array(arguments[1])
+            k, point = int(arguments[0]), np.array(arguments[2])
             return [of(point)[k, 0]]
 
         def has_forward(self, nfwd: int) -> bool:
@@ -287,10 +295,15 @@ def _callback(of: CompiledFunction) -> ca.Function:
         def get_forward(
             self, nfwd: int, name: str, inames: Any, onames: Any, opts: Any
         ) -> ca.Function:
-            k, z, value, dk = ca.SX.sym("k"), ca.SX.sym("z", of.n_arguments), *_two()
-            dz = ca.SX.sym("dz", of.n_arguments)
+            (k, interval, z), seeds = symbols("z"), symbols("d")
+            value = ca.SX.sym("value")
             return ca.Function(
-                name, [k, z, value, dk, dz], [of.along(k, z, dz)], inames, onames, opts
+                name,
+                [k, interval, z, value, *seeds],
+                [of.along(k, interval, z, seeds[-1])],
+                inames,
+                onames,
+                opts,
             )
 
         def has_reverse(self, nadj: int) -> bool:
@@ -299,17 +312,13 @@ def _callback(of: CompiledFunction) -> ca.Function:
         def get_reverse(
             self, nadj: int, name: str, inames: Any, onames: Any, opts: Any
         ) -> ca.Function:
-            k, z, value, weight = ca.SX.sym("k"), ca.SX.sym("z", of.n_arguments), *_two()
-            slopes = ca.vertcat(*of.slopes(k, z))
-            return ca.Function(
-                name, [k, z, value, weight], [ca.SX(1, 1), slopes * weight], inames, onames, opts
-            )
+            k, interval, z = symbols("z")
+            value, weight = ca.SX.sym("value"), ca.SX.sym("weight")
+            products = weight * ca.vertcat(*of.slopes(k, interval, z))
+            made = [ca.SX(1, 1), ca.SX(1, 1), products]
+            return ca.Function(name, [k, interval, z, value, weight], made, inames, onames, opts)
 
     return Node()
-
-
-def _two() -> tuple[ca.SX, ca.SX]:
-    return ca.SX.sym("value"), ca.SX.sym("seed")
 
 
 def _identity(function: Any) -> str:

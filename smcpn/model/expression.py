@@ -7,7 +7,8 @@ and evaluated again without running anybody's code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, NamedTuple
 
@@ -32,6 +33,9 @@ BINARY = frozenset({
 })  # fmt: skip
 OPERANDS = {INPUT: 2, CONSTANT: 0, OUTPUT: 3} | dict.fromkeys(UNARY, 1) | dict.fromkeys(BINARY, 2)
 """Every instruction by name, and how many of its three operands it uses."""
+LISTS = {"list": 1, "append": 2}
+"""Rows of a table that gather the operands of a call, whose own row has the last of them."""
+_CALLS = re.compile(rf"{CALL}[0-9a-f]{{10}}")
 
 MAX_ELEMENTS = 1_000_000
 """Elements of all arguments together: a damaged shape must not fill the memory."""
@@ -93,7 +97,9 @@ def instructions(function: ca.Function) -> Iterator[Instruction]:
         row += 1
 
 
-def _called(function: ca.Function, given: list[int], row: int) -> tuple[list[Instruction], list[int]]:
+def _called(
+    function: ca.Function, given: list[int], row: int
+) -> tuple[list[Instruction], list[int]]:
     """Instructions of a call, the first of them in a row, and rows of its results.
 
     A function of SX, as CasADi calls for derivatives of a `CompiledFunction`, is written out.
@@ -120,10 +126,29 @@ def _called(function: ca.Function, given: list[int], row: int) -> tuple[list[Ins
     return made, results
 
 
+def _gathered(rows: Iterable[Instruction]) -> list[Instruction]:
+    """Instructions of which none has more than three operands: those of calls are lists."""
+    made, places = list[Instruction](), dict[int, int]()
+    for number, (operation, operands, constant) in enumerate(rows):
+        if operation not in (INPUT, OUTPUT):
+            operands = tuple(places[k] for k in operands)
+        elif operation == OUTPUT:
+            operands = (places[operands[0]], *operands[1:])
+        if operation.startswith(CALL):
+            made.append(Instruction("list", operands[:1]))
+            for operand in operands[1:]:
+                made.append(Instruction("append", (len(made) - 1, operand)))
+            operands = (len(made) - 1,)
+        places[number] = len(made)
+        made.append(Instruction(operation, operands, constant))
+    return made
+
+
 def applied(operation: str, operands: Sequence[ca.SX]) -> ca.SX:
     """Graph of an operation of `UNARY` or `BINARY`, or of a compiled function, on its operands."""
     if operation.startswith(CALL):
-        return compiled_function(operation).graph(operands[0], ca.vertcat(*operands[1:]))
+        k, interval, *point = operands
+        return compiled_function(operation).graph(k, interval, ca.vertcat(*point))
     make = ca.SX.unary if operation in UNARY else ca.SX.binary
     return make(_CODES[operation], *operands)
 
@@ -185,7 +210,7 @@ class ExpressionTable(Stored):
         dense += [function.sparsity_out(k).is_dense() for k in range(function.n_out())]
         if not all(dense):
             raise InputError(f"function '{function.name()}' is sparse: make it dense")
-        rows = list(instructions(function))
+        rows = _gathered(instructions(function))
         return cls(
             operation=np.array([row.operation for row in rows], dtype=_NAME_TYPE),
             operands=np.array(
@@ -220,7 +245,7 @@ class ExpressionTable(Stored):
             for k, (rows, columns) in enumerate(self.input_shapes)
         ]
         results = [[ca.SX(0)] * int(rows * columns) for rows, columns in self.output_shapes]
-        values: dict[int, ca.SX] = {}
+        values, gathered = dict[int, ca.SX](), dict[int, list[ca.SX]]()
         for row, code in enumerate(self.operation):
             operation, (first, second, element) = code.decode(), self.operands[row].tolist()
             if operation == OUTPUT:
@@ -229,6 +254,11 @@ class ExpressionTable(Stored):
                 values[row] = arguments[first][second]
             elif operation == CONSTANT:
                 values[row] = ca.SX(float(self.constant[row]))
+            elif operation in LISTS:
+                taken = (first, second)[: LISTS[operation]]
+                gathered[row] = [*gathered.get(first, []), values[taken[-1]]]
+            elif operation.startswith(CALL):
+                values[row] = applied(operation, gathered[first])
             else:
                 taken = (first, second)[: OPERANDS[operation]]
                 values[row] = applied(operation, [values[k] for k in taken])
@@ -250,31 +280,35 @@ class ExpressionTable(Stored):
             row = int(np.isnan(self.constant).argmax())
             raise InputError(f"expression table: the constant of row {row} is NaN: {_DAMAGED}")
         written: list[tuple[int, int]] = []
-        values: set[int] = set()
+        values, lists = set[int](), set[int]()
         for row, code in enumerate(self.operation):
             operation, operands = code.decode("ascii", "replace"), self.operands[row].tolist()
-            if operation not in OPERANDS:
+            if not (operation in OPERANDS or operation in LISTS or _CALLS.fullmatch(operation)):
                 raise InputError(
                     f"the model uses the operation {operation or 'without a name'} (row {row}), "
                     "which cannot be stored: rewrite it with arithmetic and numpy's elementary "
                     "functions"
                 )
-            self._check_row(row, operation, operands, values)
+            self._check_row(row, operation, operands, values, lists)
             if operation == OUTPUT:
                 written.append((operands[1], operands[2]))
             else:
-                values.add(row)
+                (lists if operation in LISTS else values).add(row)
         if not len(set(written)) == len(written) == _elements(self.output_shapes.tolist()):
             raise InputError(f"expression table: an output is not computed once: {_DAMAGED}")
 
-    def _check_row(self, row: int, operation: str, operands: list[int], values: set[int]) -> None:
+    def _check_row(
+        self, row: int, operation: str, operands: list[int], values: set[int], lists: set[int]
+    ) -> None:
         """Refuse operands that do not come before, and elements that are not there."""
-        count = OPERANDS[operation]
+        count = (OPERANDS | LISTS).get(operation, 1)
         taken = operands[:1] if operation == OUTPUT else operands[:count]
         if operation == INPUT:
             fits = _has_element(self.input_shapes, *operands[:2])
+        elif operation == "append":
+            fits = taken[0] in lists and taken[1] in values
         else:
-            fits = values.issuperset(taken)
+            fits = (lists if _CALLS.fullmatch(operation) else values).issuperset(taken)
         if operation == OUTPUT:
             fits = fits and _has_element(self.output_shapes, *operands[1:])
         if not fits or any(unused != -1 for unused in operands[count:]):

@@ -23,6 +23,10 @@ from smcpn.model.trace import argument_names, check_same, function_name, trace
 
 TIME = "t"
 _NONE = inspect.Parameter.empty
+_NAMED_REMEDY = (
+    'write @smcpn.ode(states=["x"], inputs=["u"], parameters=["k"]) above a function that numba '
+    "has compiled"
+)
 
 
 @checked
@@ -140,7 +144,7 @@ class ODE:
         """Return the equation for records of a sampling interval, if it is a compiled function."""
         if self.compiled is None:
             return self
-        return _of_compiled(self, replace(self.compiled, interval=interval))
+        return _of_compiled(self, self.compiled, interval)
 
     @property
     def drift(self) -> ODE:
@@ -272,14 +276,17 @@ def ode(
     named = {"states": states, "inputs": inputs, "parameters": parameters, "chains": chains}
     if states is None:
         given = next((name for name, one in named.items() if one), None)
-        if given is not None or is_compiled(function):
+        if given is not None:
             raise InputError(
-                f"ode has {given} and no states: the names of states, inputs and parameters are "
-                "those of a function that numba has compiled, "
-                '@smcpn.ode(states=["x"], inputs=["u"], parameters=["k"])'
-                if given
-                else f"model '{function_name(function)}' is compiled by numba and has no names: "
-                'write @smcpn.ode(states=["x"], inputs=["u"], parameters=["k"]) above it'
+                f"ode has {given} and no states: {_NAMED_REMEDY}, or leave it out of an equation "
+                "that is traced",
+                argument="states",
+            )
+        if function is not None and is_compiled(function):
+            raise InputError(
+                f"model '{function_name(function)}' is compiled by numba and has no names: "
+                f"{_NAMED_REMEDY}",
+                argument="states",
             )
         return decorated(_ode, function, sizes, callers_scope())
 
@@ -327,13 +334,13 @@ def _compiled(function: Any, named: Mapping[str, Any], sizes: Mapping[str, int])
     return _of_compiled(replace(equation, chains=dict(chains)), compiled)
 
 
-def _of_compiled(equation: ODE, compiled: CompiledFunction) -> ODE:
+def _of_compiled(equation: ODE, compiled: CompiledFunction, interval: float = 1.0) -> ODE:
     """An equation with the derivatives of a compiled function, but for those that are states."""
     arguments = equation.rhs.sx_in()
     rates = [
         arguments[0][equation.states.index(equation.chains[state])]
         if state in equation.chains
-        else compiled.graph(k, ca.vertcat(*arguments))
+        else compiled.graph(k, interval, ca.vertcat(*arguments))
         for k, state in enumerate(equation.states)
     ]
     rhs = ca.Function("rhs", arguments, [ca.vertcat(*rates)])
