@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
-from smcpn.likelihood.adaptive import Adaptive, solver_steps
+from smcpn.likelihood.adaptive import Adaptive
 from smcpn.likelihood.lanes import Grid
+from smcpn.likelihood.own_steps import solver_steps
 from smcpn.likelihood.registry import default_solver
 from smcpn.likelihood.rows import numbers_of_steps
 from smcpn.likelihood.steps import (
