@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 MAX_STEPS = 1024
 LEAST_TOLERANCE = 1e-11
 """Local error near that of the arithmetic."""
-FIRST_TOLERANCE = 1e-4
 FORMS = ("first", "chain")
 JACOBIANS = ("full", "diagonal")
 CALIBRATED = ["auto", "fixed", "fixed-diagonal", "dynamic", "dynamic-diagonal"]
@@ -274,15 +273,15 @@ class AdaptiveSolver(Solver):
     ----------
     tolerance : float or "auto"
         Local error of a step, relative to the largest value that a state has had so far.
-    error_order : int
-        Power of the step with which its local error falls.
+    first_tolerance : float
+        What a run begins with where the posterior decides.
     """
 
     adaptive: ClassVar[bool] = True
+    first_tolerance: ClassVar[float] = 1e-4
     jacobian = "full"
     steps = 1
     tolerance: float | str
-    error_order: int
 
     def __post_init__(self) -> None:
         if self.automatic:
@@ -294,6 +293,11 @@ class AdaptiveSolver(Solver):
                 argument="tolerance",
             )
         object.__setattr__(self, "tolerance", tolerance)
+
+    @property
+    def error_order(self) -> int:
+        """Power of the step with which its local error falls."""
+        raise NotImplementedError
 
     @property
     def automatic(self) -> bool:
@@ -315,7 +319,7 @@ class AdaptiveSolver(Solver):
 
     def begun(self) -> Self:
         """The solver with the tolerance that a run begins with."""
-        return replace(cast(Any, self), tolerance=FIRST_TOLERANCE) if self.automatic else self
+        return replace(cast(Any, self), tolerance=self.first_tolerance) if self.automatic else self
 
     def with_steps(self, steps: int) -> Self:
         """The solver itself: its steps are its own."""
@@ -324,7 +328,7 @@ class AdaptiveSolver(Solver):
 
     def unresolved(self) -> Self:
         """The solver without its tolerance, which reaches a kernel as a number."""
-        return replace(cast(Any, self), tolerance=FIRST_TOLERANCE)
+        return replace(cast(Any, self), tolerance=self.first_tolerance)
 
 
 @dataclass(frozen=True)
@@ -381,8 +385,9 @@ class Rosenbrock(AdaptiveSolver):
     Parameters
     ----------
     tolerance : float or "auto"
-        Local error of a step, relative to the largest value that a state has had so far, in the
-        root mean square over the states. ``"auto"`` begins with 1e-4 and lets the posterior decide.
+        Local error of a step, relative to each state or to a ten thousandth of the largest value
+        that it has had so far, in the root mean square over the states. ``"auto"`` begins with
+        1e-7 and lets the posterior decide.
 
     Raises
     ------
@@ -402,8 +407,13 @@ class Rosenbrock(AdaptiveSolver):
     """
 
     likelihood: ClassVar[str] = "rosenbrock"
-    error_order = 5
+    first_tolerance: ClassVar[float] = 1e-7
     tolerance: float | str = "auto"
+
+    @property
+    def error_order(self) -> int:
+        """Power of the step with which its local error falls."""
+        return 5
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,8 +1,8 @@
 """Published problems of parameter estimation, as the benchmark collection of PEtab has them.
 
-Benchmarking-Initiative/Benchmark-Models-PEtab; the equations are written by hand, the tables are read
-from ``SMCPN_DATA/petab``. Where every value has a standard deviation of its own, outputs are divided by
-it: an input holds its inverse at the samples, and the logarithms are added to the log-likelihood.
+The equations are written by hand, the tables are read from ``SMCPN_DATA/petab``. Where every value
+has a standard deviation of its own, outputs are divided by it: an input holds its inverse at the
+samples, and the logarithms are added to the log-likelihood.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def bruno(
     w0, w1, w2, w3, w4, on5, on1, on2, onc1, onc2, onc4, other,
     *, k5, kb1, kb2, kc1, kc2, kc4, szea,
 ):  # fmt: skip
-    """Carotenoids that an enzyme cuts, in assays where some are present, two of another activity."""
+    """Carotenoids that an enzyme cuts, in assays of which two have another activity."""
     activity = 1 + other * (szea - 1)
     v1, v2, v3 = kb1 * on1 * bcar, kb2 * on2 * b10, kc1 * onc1 * bcry
     v4, v5, v6 = kc2 * onc2 * bcry, kc4 * onc4 * ohb10, k5 * on5 * zea

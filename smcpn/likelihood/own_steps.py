@@ -26,7 +26,7 @@ DEGREE = 8
 SAFETY, SHRINK, GROW = 0.9, 0.2, 5.0
 TOUCHING = 1e-10
 """Relative length of a step that is not worth taking before a sample."""
-SHORTEST = 1e-12
+SHORTEST = 1e-15
 """Step, in units of the sampling interval, below which the solution has a pole."""
 AT_REST = 1e-100
 """Size of a state that has been zero all the time."""
@@ -240,7 +240,8 @@ class AdaptiveRowWriter(RowWriter):
     ----------
     model : Model
     order : int
-        Of the derivatives of the input that a start and an interval are given, those below it.
+        Beginnings of intervals have input, time and the derivatives of the input below this order;
+        none, where it is 0.
     record : Record
         Its interval is the first step that is tried.
     number : int
@@ -259,7 +260,7 @@ class AdaptiveRowWriter(RowWriter):
 
     @override
     def start(self, head: Record) -> Array:
-        row = start_row(head, self._number, self._n_initial, self._order)
+        row = start_row(head, self._number, self._n_initial, max(self._order, 1))
         return np.append(row, self._interval)
 
     @override
@@ -267,11 +268,13 @@ class AdaptiveRowWriter(RowWriter):
         n, m, spacing = window.u.shape[1], len(window.t) - 1, window.spacing[:, None]
         # By powers of time, and all inputs within one: as a matrix is written column by column.
         polynomials = np.einsum("pq,mqn->mpn", self._polynomial, window.inputs(DEGREE))
-        rates = window.derivatives(self._order - 1).reshape(m, -1)
-        samples = sample_rows(window)
+        samples, begun = sample_rows(window), [spacing]
+        if self._order:
+            rates = window.derivatives(self._order - 1).reshape(m, -1)
+            begun = [samples[:-1, : n + 1], rates, spacing]
         return WindowRows(
             inputs=np.column_stack([spacing, window.t[1:], polynomials.reshape(m, -1)]),
             gains=np.empty((1, 0)),
             samples=samples,
-            intervals=np.column_stack([samples[:-1, : n + 1], rates, spacing]),
+            intervals=np.column_stack(begun),
         ), memory

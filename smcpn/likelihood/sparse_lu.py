@@ -42,9 +42,7 @@ class SparseLU:
             left.remove(k)
             self._eliminate(k, rows, columns)
 
-    def _eliminate(
-        self, k: int, rows: list[dict[int, ca.SX]], columns: Sequence[set[int]]
-    ) -> None:
+    def _eliminate(self, k: int, rows: list[dict[int, ca.SX]], columns: Sequence[set[int]]) -> None:
         self._order.append(k)
         self.pivots[k] = rows[k].pop(k)
         self._inverses[k] = 1.0 / self.pivots[k]
@@ -58,6 +56,12 @@ class SparseLU:
                 product = factor * value
                 rows[i][j] = rows[i][j] - product if j in rows[i] else -product
                 columns[j].add(i)
+
+    @property
+    def entries(self) -> int:
+        """Number of entries of both factors."""
+        off = (*self._lower.values(), *self._upper.values())
+        return len(self.pivots) + sum(map(len, off))
 
     def solve(self, right: ca.SX) -> ca.SX:
         """Solution (n, 1) for a right-hand side (n, 1)."""
