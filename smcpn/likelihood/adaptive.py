@@ -1,7 +1,7 @@
 """The data-free likelihood of EKF1 with steps that every particle chooses for itself.
 
 A first-order filter meets the ODE at the end of each step, as in `gaussian_filter`; being A-stable,
-its steps are bounded by accuracy alone, so that it takes stiff problems. Step control is that of
+its steps are bounded by accuracy alone, so that it takes stiff problems. Steps are judged as in
 `smcpn.solve` (Bosch, Hennig, Tronarp 2021; numbers of equations are theirs):
 
     predict     the mean (10a), and evaluate f and its Jacobian F there (11a),
@@ -9,7 +9,7 @@ its steps are bounded by accuracy alone, so that it takes stiff problems. Step c
     judge       the local error sqrt(s^2 S_ii) (27)-(29), against ``tolerance`` times the largest
                 that state i has been so far,
     accept      where it is below one: predict the covariance (10b), condition both on z = 0 (11);
-                reject otherwise. Either way the error says how long the next step will be.
+                reject otherwise. Either way `smcpn.pn.step_control` says how long to step next.
 
 The last step of a sampling interval ends at the sample. There
 
@@ -70,8 +70,6 @@ class Attempt:
     Attributes
     ----------
     h : casadi.SX
-    last : casadi.SX
-        Whether it ends at the sample.
     mean : Mean
         Predicted.
     linearisation : Linearisation
@@ -84,7 +82,6 @@ class Attempt:
     """
 
     h: ca.SX
-    last: ca.SX
     mean: Mean
     linearisation: Linearisation
     sizes: ca.SX
@@ -189,12 +186,12 @@ class Adaptive(Recursion):
     def _attempt(self) -> Attempt:
         """Try a step: no covariance is needed to judge it."""
         f, clock = self.filter, self.clock
-        h, last = clock.step()
+        h = clock.step
         mean = [pascal(row) for row in rescaled_mean(f.mean, h / clock.h)]
         linearisation = self._driven(f.linearise(mean, h), h)
         sizes = ca.fmax(clock.sizes, ca.fabs(f.states(mean, h)))
         noise, error = self._judged(mean, linearisation, sizes, h)
-        return Attempt(h, last, mean, linearisation, sizes, noise, error)
+        return Attempt(h, mean, linearisation, sizes, noise, error)
 
     def _driven(self, linearisation: Linearisation, h: ca.SX) -> Linearisation:
         """Linearisation with time and input at the end of a step."""
@@ -255,9 +252,7 @@ class Adaptive(Recursion):
         f, clock, tried = self.filter, self.clock, self._attempt()
         after = f.condition_on_ode(tried.mean, tried.linearisation, tried.noise)
         filtered = self._from_factors(ca.vertcat(*f.values(after.mean, after.factors)), tried.h)
-        judged = clock.judged(
-            tried.h, tried.last, tried.error, tried.sizes, self.between.length, self.local_order
-        )
+        judged = clock.judged(tried.h, tried.error, tried.sizes, self.local_order)
         return ca.vertcat(judged.clock, judged.state(filtered, ca.vertcat(*f.state)))
 
     def _from_factors(self, graph: ca.SX, h: ca.SX) -> ca.SX:

@@ -1,8 +1,9 @@
 """Steps that every particle chooses for itself, by the local error of the one before.
 
 A particle has a `Clock`: the time that is left until the next sample, and the step to try. A step
-that is tried is judged by its error; it is taken, or tried again shorter, or the particle is lost
-where no step is short enough. Particles of one vector of lanes wait for each other at every sample.
+that is tried is judged by its error; it is taken, or tried again shorter (`pn.step_control`), or
+the particle is lost where no step is short enough. Particles of one vector of lanes wait for each
+other at every sample.
 """
 
 from __future__ import annotations
@@ -18,16 +19,12 @@ from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.likelihood.rows import RowWriter, Window, WindowRows, sample_rows, start_row
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
+from smcpn.pn import step_control
 
 Array = NDArray[np.float64]
 
 DEGREE = 8
 """Of the polynomial that the input is within a sampling interval."""
-SAFETY, SHRINK, GROW = 0.9, 0.2, 5.0
-TOUCHING = 1e-10
-"""Relative length of a step that is not worth taking before a sample."""
-SHORTEST = 1e-15
-"""Step, in units of the sampling interval, below which the solution has a pole."""
 AT_REST = 1e-100
 """Size of a state that has been zero all the time."""
 
@@ -85,38 +82,34 @@ class Clock:
         """Values at the beginning of an interval of this length."""
         return self.values(length, self.h, self.wanted, self.sizes, self.accepted, self.rejected)
 
-    def step(self) -> tuple[ca.SX, ca.SX]:
-        """Return the step to try, and whether it ends at the sample."""
-        last = self.wanted >= self.left * (1.0 - TOUCHING)
-        # Two even steps rather than a long and a tiny one.
-        shorter = ca.if_else(2.0 * self.wanted > self.left, 0.5 * self.left, self.wanted)
-        return ca.if_else(last, self.left, shorter), last
+    @property
+    def step(self) -> ca.SX:
+        """The step to try."""
+        return step_control.length(self.wanted, self.left)
 
-    def judged(
-        self, h: ca.SX, last: ca.SX, error: ca.SX, sizes: ca.SX, length: ca.SX, order: int
-    ) -> Judgement:
+    def judged(self, h: ca.SX, error: ca.SX, sizes: ca.SX, order: int) -> Judgement:
         """Judge a step that was tried.
 
         Parameters
         ----------
-        h, last : casadi.SX
+        h : casadi.SX
             As of `step`.
         error : casadi.SX
             Local error in units of the tolerance.
         sizes : casadi.SX, (n, 1)
             With the states after the step.
-        length : casadi.SX
-            Of the sampling interval.
         order : int
             Power of the step with which the error falls.
         """
-        active, accepted = self.left > 0.0, error < 1.0
-        pole = ca.logic_not(h > SHORTEST * length)
+        active, accepted, last = self.left > 0.0, error < 1.0, h == self.left
+        pole = ca.logic_not(step_control.moves(self.left, h))
         done = ca.logic_and(active, ca.logic_and(accepted, ca.logic_not(pole)))
         refused = ca.logic_and(active, ca.logic_not(accepted))
         lost = ca.logic_and(active, pole)
         left = ca.if_else(last, 0.0, self.left - h)
-        following = self._following(h, last, error, order)
+        proposed = h * step_control.factor(error, order)
+        grown = step_control.wanted_next(proposed, self.wanted, last)
+        following = ca.if_else(accepted, grown, proposed)
         values = self.values(
             ca.if_else(lost, 0.0, ca.if_else(done, left, self.left)),
             ca.if_else(done, h, self.h),
@@ -127,21 +120,10 @@ class Clock:
         )
         return Judgement(done, lost, values)
 
-    def _following(self, h: ca.SX, last: ca.SX, error: ca.SX, order: int) -> ca.SX:
-        """Step to try next."""
-        inverse = 1.0 / ca.fmax(error, 1e-12)
-        factor = ca.fmax(SHRINK, SAFETY * _root(inverse, order))
-        # An error that is not a number is a step that was far too long.
-        shrunk = ca.if_else(error < np.inf, ca.fmin(factor, 1.0), SHRINK)
-        grown = h * ca.fmin(factor, GROW)
-        # A step cut short by a sample says little about the longest one allowed.
-        grown = ca.if_else(last, ca.fmax(grown, self.wanted), grown)
-        return ca.if_else(error < 1.0, grown, h * shrunk)
-
 
 @dataclass(frozen=True)
 class Judgement:
-    """What becomes of a step that was tried.
+    """Whether a step that was tried is taken, and the clock after it.
 
     Attributes
     ----------
@@ -220,17 +202,6 @@ def solver_steps(
         counts += state[place]
     finite = np.isfinite(total)
     return np.where(finite, counts, np.inf), np.where(finite, total, -np.inf)
-
-
-def _root(value: ca.SX, degree: int) -> ca.SX:
-    """Return the root of a number to an accuracy that a step length needs, by square roots."""
-    exponent, root, result = 1.0 / degree, value, ca.SX(1.0)
-    for place in range(1, 6):
-        root = ca.sqrt(root)
-        if exponent >= 2.0**-place:
-            exponent -= 2.0**-place
-            result = result * root
-    return result
 
 
 class AdaptiveRowWriter(RowWriter):

@@ -244,7 +244,7 @@ class StiffTrajectory(Classical):
     def _step(self) -> ca.SX:
         """State after a step that is accepted, rejected, or not taken any more."""
         model, clock = self.model, self.clock
-        h, last = clock.step()
+        h = clock.step
         step = RosenbrockStep(model, RODAS5P, self.between, h, clock.left)
         following, difference = RODAS5P.stages(step)
         sizes = ca.fmax(clock.sizes, ca.fabs(following))
@@ -253,7 +253,7 @@ class StiffTrajectory(Classical):
         relative = difference / ca.fmax(scale, AT_REST)
         error = ca.sqrt(ca.sumsqr(relative) / model.x.numel()) / self.tolerance
         error = ca.if_else(step.regular, error, np.inf)
-        judged = clock.judged(h, last, error, sizes, self.between.length, self.local_order)
+        judged = clock.judged(h, error, sizes, self.local_order)
         return ca.vertcat(judged.clock, judged.state(following, model.x))
 
     @override
