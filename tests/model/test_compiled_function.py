@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 import smcpn
+from smcpn.interop.c_source import ModelSource
 from smcpn.model.compiled_function import CompiledFunction
 from smcpn.model.expression import ExpressionTable, instructions
 
@@ -141,12 +142,12 @@ def test_a_file_has_no_code_and_says_so(compiled, tmp_path):
     assert "files hold no code" in said.stdout
 
 
-def test_what_needs_more_than_its_values_refuses_it(compiled, tmp_path):
+def test_what_needs_more_than_its_values_refuses_it(compiled):
     problem = a_problem(compiled)
     with pytest.raises(smcpn.InputError, match="no Taylor series"):
         smcpn.solve(compiled, problem.records[0], {"c": 0.3, "k": 1.0, "b": 0.5})
     with pytest.raises(smcpn.InputError, match="cannot hold"):
-        smcpn.export_c(problem, {"c": 0.3, "k": 1.0, "b": 0.5}, tmp_path)
+        ModelSource.of(problem, np.array([0.3, 1.0, 0.5]), 2)
 
 
 @numba.njit
