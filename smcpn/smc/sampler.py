@@ -611,7 +611,7 @@ class Sampler(ABC):
                 f"the model's solution is NaN or infinite {when} at sample {self.sample}: "
                 "check the model and units, that of time as well (t_unit of the record), "
                 "narrow the prior, raise steps, or, where the model is stiff, take solver='auto' "
-                "or smcpn.AdaptiveEKF1()"
+                "or smcpn.Rosenbrock()"
             )
 
     @property
