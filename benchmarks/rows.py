@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.executors import executing
-from smcpn.columns import align
 from smcpn.errors import InputError
+from smcpn.tables.text import align
 
 Value = float | int | bool | str | None
 

@@ -19,13 +19,13 @@ from scipy import stats
 
 import smcpn
 from benchmarks.scale_out.cases import decay, oscillation
-from smcpn.columns import align
 from smcpn.distributed.engines import opened
 from smcpn.distributed.workers import MOST_PARTICLES, TASK_SECONDS, TASKS_PER_WORKER
 from smcpn.likelihood.particle.machine import THETAS
 from smcpn.likelihood.registry import build_estimate, build_likelihood
 from smcpn.model.prior import Prior
 from smcpn.smc.proposals import DefensiveGaussian
+from smcpn.tables.text import align
 
 CORES = (1, 2, 8, 32, 128, 512, 1000)
 SPREAD = 0.1

@@ -11,7 +11,6 @@ from smcpn.cases import Case
 from smcpn.cli.options import settings_of
 from smcpn.cli.outcome import peak_memory_mb, robust_figures
 from smcpn.codegen.clock import CLOCK
-from smcpn.columns import align
 from smcpn.estimate.laplace import laplace
 from smcpn.results.laplace import Laplace
 from smcpn.results.posterior import Posterior, Robust
@@ -24,6 +23,7 @@ from smcpn.results.scores import (
     with_tests,
 )
 from smcpn.simulation.simulation import Simulation
+from smcpn.tables.text import fact_lines, table_text
 from smcpn.validation import Verdict
 
 DRAWS = 1000
@@ -139,9 +139,11 @@ def as_text(outcome: Fit) -> str:
         "",
         *outcome.laplace.summary_lines(),
         *([] if outcome.robust is None else ["", outcome.robust.summary(), ""]),
-        f"with scoring     {outcome.wall_s:.2f} s, compilation {outcome.compile_s:.2f} s",
+        *fact_lines(
+            [("with scoring", f"{outcome.wall_s:.2f} s, compilation {outcome.compile_s:.2f} s")]
+        ),
     ]
     if outcome.scores:
-        lines += ["", align(score_table(outcome.scores, case.published), left=(0, 1))]
+        lines += ["", table_text(score_table(outcome.scores, case.published))]
         lines += score_note(outcome.scores, DRAWS if outcome.laplace.success else 1)
     return "\n".join([*lines, "", *outcome.verdict.lines])

@@ -14,7 +14,6 @@ import smcpn
 from smcpn.cases import Case
 from smcpn.cli.options import settings_of
 from smcpn.codegen.clock import CLOCK, KernelClock
-from smcpn.columns import align
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.results.posterior import Posterior, Robust
 from smcpn.results.scores import (
@@ -27,6 +26,7 @@ from smcpn.results.scores import (
 )
 from smcpn.simulation.simulation import Simulation
 from smcpn.smc.diagnosis import SamplerWarning
+from smcpn.tables.text import fact_lines, table_text
 from smcpn.validation import Verdict
 
 
@@ -169,9 +169,9 @@ def as_text(outcome: Outcome) -> str:
         "",
         *posterior.summary_lines(),
         *([] if outcome.robust is None else ["", outcome.robust.summary(), ""]),
-        f"with scoring     {outcome.wall_s:.2f} s{memory}",
+        *fact_lines([("with scoring", f"{outcome.wall_s:.2f} s{memory}")]),
         "",
-        align(score_table(outcome.scores, case.published), left=(0, 1)),
+        table_text(score_table(outcome.scores, case.published)),
         *score_note(outcome.scores, len(posterior.theta)),
         "",
         *outcome.verdict.lines,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from smcpn.columns import counted
-from smcpn.errors import InputError, listed, shown
+from smcpn.errors import InputError, counted, listed, shown
 from smcpn.io.channels import Channels, Convert, Sample, Slot, converted
 from smcpn.io.dialect import (
     DECIMALS,

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.columns import counted
-from smcpn.errors import InputError, listed, shown, visible
+from smcpn.errors import InputError, counted, listed, shown, visible
 from smcpn.io.dialect import (
     DECIMALS,
     DELIMITERS,

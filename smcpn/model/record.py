@@ -13,9 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
 from smcpn.arguments import Index, check_fields, checked, whole
-from smcpn.card import Card, WithCard
 from smcpn.errors import InputError, real_number, shown
 from smcpn.late_binding import late_bound
+from smcpn.tables.card import Card, WithCard
+from smcpn.tables.table import Table
 from smcpn.units import duration, time_unit
 
 if TYPE_CHECKING:
@@ -286,7 +287,7 @@ class Record(WithCard):
 
     @override
     def card(self) -> Card:
-        return Card(repr(self)[1:-1])
+        return Card(Table(title=repr(self)[1:-1]))
 
     def picture(self) -> Figure | None:
         """Figure of inputs and outputs."""

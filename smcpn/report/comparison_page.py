@@ -10,13 +10,14 @@ import numpy as np
 from smcpn.model.record import by_name
 from smcpn.report.comparison import comparison_figure
 from smcpn.report.html import versions
-from smcpn.report.page import Gallery, Table, rendered, write_page
+from smcpn.report.page import Gallery, rendered, write_page
 from smcpn.report.plots import LONGEST, Plot, compared_plot
 from smcpn.results.compare import ModelComparison
 from smcpn.results.draws import WeightedDraws
 from smcpn.results.posterior import Posterior
 from smcpn.results.scores import Score
 from smcpn.simulation.simulation import Simulation
+from smcpn.tables.table import Cell, Column, Table, words
 
 TEMPLATE = "comparison.html"
 
@@ -59,7 +60,7 @@ def write_comparison(
         TEMPLATE,
         title=title,
         verdict=verdict or [f"{comparison.winner}."],
-        models=_models(comparison),
+        models=comparison.as_table().select(*MODELS),
         behind=gallery.picture(
             "models",
             lambda: comparison_figure(comparison),
@@ -68,7 +69,7 @@ def write_comparison(
         scores=_scores(simulations),
         records=[(name, _plots(name, every)) for name, every in simulations.items()],
         parameters=_parameters(posteriors),
-        versions=versions(),
+        versions=Table.of_pairs(versions()),
     )
     return write_page(path, page)
 
@@ -85,33 +86,26 @@ def over_records(posteriors: Mapping[str, Posterior]) -> Simulations:
     }
 
 
-def _models(comparison: ModelComparison) -> Table:
-    behind = comparison.relative(comparison.deciding)
-    rows = [
-        [row.name, str(row.parameters), _number(row.log_evidence), _number(row.log_evidence_se, 2),
-         _number(row.laplace_log_evidence), _number(row.log_likelihood), row.at,
-         _number(row.aic), _number(row.bic)]
-        for row in sorted(comparison.rows, key=lambda row: abs(np.nan_to_num(behind[row.name])))
-    ]  # fmt: skip
-    columns = ["model", "parameters", "log-evidence", "± se", "Laplace", "log-likelihood", "at",
-               "AIC", "BIC"]  # fmt: skip
-    return Table(columns, rows)
+MODELS = ("model", "k", "log-evidence", "Laplace", "log-likelihood", "at", "AIC", "BIC")
+"""Columns of the table of models."""
 
 
 def _scores(simulations: Simulations) -> Table:
-    rows: list[list[str]] = []
+    columns = (
+        words("model"), Column("RMSE", ".4g"), words("unit"), Column("fit", ".2f", "%"),
+        Column("inside the 95 % band", ".1f", "%"),
+    )  # fmt: skip
+    rows: list[list[Cell]] = []
     for record, every in simulations.items():
         for model, simulation in every.items():
-            for output in range(simulation.record.n_outputs):
+            for output, name in enumerate(simulation.names_of_outputs):
                 score = Score.of(simulation, output)
-                name = f"{model}, {record}" if len(simulations) > 1 else model
-                several = simulation.record.n_outputs > 1
-                name += f", {simulation.names_of_outputs[output]}" if several else ""
+                of = [model, *[record] * (len(simulations) > 1),
+                      *[name] * (simulation.record.n_outputs > 1)]  # fmt: skip
                 rows.append(
-                    [name, f"{score.rmse_of_mean:.4g}", score.unit, f"{score.fit:.2f} %",
-                     f"{100 * score.coverage:.1f} %"]
-                )  # fmt: skip
-    return Table(["model", "RMSE", "unit", "fit", "inside the 95 % band"], rows)
+                    [", ".join(of), score.rmse_of_mean, score.unit, score.fit, 100 * score.coverage]
+                )
+    return Table(columns, rows)
 
 
 def _plots(name: str, every: Mapping[str, Simulation]) -> list[Plot]:
@@ -139,10 +133,4 @@ def _parameters(posteriors: Mapping[str, WeightedDraws]) -> Table:
                  for one in posteriors.values())]
         for name in names
     ]  # fmt: skip
-    return Table(["parameter", *posteriors], rows)
-
-
-def _number(value: float, digits: int = 0) -> str:
-    if not np.isfinite(value):
-        return ""
-    return f"{value:.{digits}g}" if digits else f"{value:.2f}"
+    return Table([words("parameter"), *map(Column, posteriors)], rows)

@@ -25,6 +25,8 @@ from smcpn.errors import InputError
 from smcpn.files import file_path, is_plain, write_output, write_outputs
 from smcpn.report.style import narrow_column, picture_bytes
 from smcpn.status import tell
+from smcpn.tables.html import table_html
+from smcpn.tables.table import Table
 
 CREATOR = "smcpn.report"
 """Of the figures in a folder, by which they are known as those of a report before."""
@@ -40,14 +42,6 @@ _PATH = re.compile(r' d="([^"]*)"')
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 _AROUND = re.compile(r" ?([A-Za-z]) ?")
 _DECIMALS = re.compile(r"(\.\d\d)\d+")
-
-
-@dataclass(frozen=True)
-class Table:
-    """Column heads and rows of cells."""
-
-    columns: list[str]
-    rows: list[list[str]]
 
 
 @dataclass(frozen=True)
@@ -228,6 +222,13 @@ def is_report(path: Path) -> bool:
         return GENERATOR in file.read(200)
 
 
+def _grid(table: Table) -> Any:
+    """Return a table as markup that a template does not escape again."""
+    from markupsafe import Markup
+
+    return Markup(table_html(table))
+
+
 def _template(name: str) -> Any:
     """Return a template of this package by the name of its file."""
     import jinja2
@@ -239,4 +240,5 @@ def _template(name: str) -> Any:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
+    environment.globals.update(grid=_grid)
     return environment.get_template(name)

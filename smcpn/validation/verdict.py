@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from smcpn.tables.text import fact_lines
 from smcpn.validation.innovations import LargestError, Whiteness
 
 FALSE_ALARMS = 0.045
@@ -20,7 +21,6 @@ WARNED = "read the warnings (.warnings in Python)"
 """Reason to look again at a result whose run has warned."""
 TOLD = 3
 """Most reasons that a summary gives."""
-INDENT = 17
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Verdict:
         told = list(self.reasons[:TOLD])
         if (rest := len(self.reasons) - TOLD) > 0:
             told.append(f"and {rest} more: validate(), or the report")
-        return [f"{'verdict':<{INDENT}}{self.head}", *(f"{'':<{INDENT}}- {one}" for one in told)]
+        return fact_lines([("verdict", self.head), *(("", f"- {one}") for one in told)])
 
 
 def _listed(values: Sequence[float | None], form: str) -> str:

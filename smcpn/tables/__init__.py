@@ -1,0 +1,1 @@
+"""Tables of results: what stands in one (`table`), and one module for each way to show it."""
