@@ -10,8 +10,8 @@ import smcpn
 from benchmarks.attack.arguments import world
 from smcpn.results.summary import ParameterRow
 from smcpn.results.tables import ParameterTable
-from smcpn.tables.card import LONGEST, ROWS, Card, WithCard
-from smcpn.tables.table import Column, Table, words
+from smcpn.tables import Card, Column, Table, WithCard, words
+from smcpn.tables.card import LONGEST, ROWS
 
 SIZE = 60
 

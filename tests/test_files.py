@@ -10,7 +10,7 @@ import pytest
 
 from smcpn import InputError
 from smcpn.files import opened_output, write_output, write_outputs
-from smcpn.tables.text import csv_line
+from smcpn.tables import csv_line
 
 unix = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
 

@@ -13,8 +13,7 @@ from smcpn.checkpoint.stream import read_stream
 from smcpn.errors import InputError, visible
 from smcpn.model.prior import Prior
 from smcpn.smc.state import SamplerState
-from smcpn.tables.table import Column, Fact, Table, words
-from smcpn.tables.text import fact_lines, table_text
+from smcpn.tables import Column, Fact, Table, fact_lines, table_text, words
 from smcpn.units import duration
 
 

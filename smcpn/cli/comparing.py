@@ -18,8 +18,7 @@ from smcpn.results.compare import ModelComparison, compare
 from smcpn.results.scores import Score, scores_of
 from smcpn.simulation.simulation import Simulation
 from smcpn.status import routed, status
-from smcpn.tables.table import Column, Fact, Table, words
-from smcpn.tables.text import fact_lines, table_text, warnings_as_facts
+from smcpn.tables import Column, Fact, Table, fact_lines, table_text, words
 
 ALIKE = 1.01
 """Ratio of test errors up to which two models are as good as each other."""
@@ -198,9 +197,11 @@ def as_text(found: Comparison) -> str:
          *(found.scores[row.name][test].rmse_of_mean for test in found.tests)]
         for row in sorted(found.comparison.rows, key=lambda one: -behind[one.name])
     ]  # fmt: skip
-    doubts = warnings_as_facts(
-        f"{name}: {warning}" for name, fit in found.fits.items() for warning in fit.laplace.warnings
-    )
+    doubts = [
+        ("warning", f"{name}: {warning}")
+        for name, fit in found.fits.items()
+        for warning in fit.laplace.warnings
+    ]
     seconds = sum(fit.wall_s + fit.compile_s for fit in found.fits.values())
     facts = [*found.verdict(), *doubts, ("time", f"{seconds:.1f} s")]
     return "\n".join([table_text(Table(columns, rows)), "", *fact_lines(facts)])

@@ -9,8 +9,7 @@ import typer
 
 from smcpn.cli.terminal import say
 from smcpn.config.document import USUAL_NAME
-from smcpn.tables.table import Table, words
-from smcpn.tables.text import table_text
+from smcpn.tables import Table, table_text, words
 
 
 def new(

@@ -23,7 +23,7 @@ from smcpn.results.scores import (
     with_tests,
 )
 from smcpn.simulation.simulation import Simulation
-from smcpn.tables.text import fact_lines, table_text
+from smcpn.tables import fact_lines, table_text
 from smcpn.validation import Verdict
 
 DRAWS = 1000

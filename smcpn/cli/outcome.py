@@ -26,7 +26,7 @@ from smcpn.results.scores import (
 )
 from smcpn.simulation.simulation import Simulation
 from smcpn.smc.diagnosis import SamplerWarning
-from smcpn.tables.text import fact_lines, table_text
+from smcpn.tables import fact_lines, table_text
 from smcpn.validation import Verdict
 
 

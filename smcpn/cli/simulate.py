@@ -21,7 +21,7 @@ from smcpn.cli.options import (
 from smcpn.cli.terminal import remark, say
 from smcpn.config import load_system
 from smcpn.errors import InputError
-from smcpn.tables.text import csv_line
+from smcpn.tables import csv_line
 
 if TYPE_CHECKING:
     from smcpn.model.problem import Problem

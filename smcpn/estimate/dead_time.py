@@ -32,9 +32,7 @@ from smcpn.errors import InputError, output_number
 from smcpn.estimate.profile import ENOUGH, PRIOR, Profile, crossing
 from smcpn.late_binding import late_bound
 from smcpn.model.record import Record
-from smcpn.tables.card import Card, WithCard
-from smcpn.tables.table import Table
-from smcpn.tables.text import fact_lines, warnings_as_facts
+from smcpn.tables import Card, Table, WithCard, fact_lines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -143,7 +141,7 @@ class DelayEstimate(WithCard):
 
     def summary(self) -> str:
         """The dead time, the model and warnings, as text."""
-        warnings = fact_lines(warnings_as_facts(self.warnings))
+        warnings = fact_lines((), self.warnings)
         return "\n".join([str(self), self.model, *warnings])
 
     @override

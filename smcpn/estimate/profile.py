@@ -33,9 +33,7 @@ from smcpn.model.scaled_columns import learned_scales
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import POSTERIOR, Maximum
 from smcpn.status import status
-from smcpn.tables.card import Card, WithCard
-from smcpn.tables.table import Table, words
-from smcpn.tables.text import fact_lines, table_text, warnings_as_facts
+from smcpn.tables import Card, Table, WithCard, fact_lines, table_text, words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -150,7 +148,7 @@ class Profiles(WithCard):
 
     def summary(self) -> str:
         """The intervals, and where there are none how far the profile falls, as text."""
-        warnings = fact_lines(warnings_as_facts(self.warnings))
+        warnings = fact_lines((), self.warnings)
         return "\n".join([table_text(self._table), *warnings])
 
     @property

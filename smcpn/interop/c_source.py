@@ -23,7 +23,7 @@ from smcpn.model.graphs import Model
 from smcpn.model.problem import Problem
 from smcpn.simulation.simulator import Simulator
 from smcpn.solver import MAX_STEPS
-from smcpn.tables.text import csv_line
+from smcpn.tables import csv_line
 
 if TYPE_CHECKING:
     import jinja2

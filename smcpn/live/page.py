@@ -31,7 +31,7 @@ from smcpn.io.sink import json_text
 from smcpn.model.problem import Problem
 from smcpn.report.page import rendered
 from smcpn.report.style import with_unit
-from smcpn.tables.table import Column, Table, words
+from smcpn.tables import Column, Table, words
 from smcpn.units import time_label
 
 PARAMETERS = Table([words("parameter"), *map(Column, ("mean", "sd", "2.5 %", "97.5 %"))])

@@ -25,8 +25,7 @@ from smcpn.model.distribution import (
 )
 from smcpn.model.scaling import Scaling
 from smcpn.model.stencil import derivatives
-from smcpn.tables.card import Card, WithCard
-from smcpn.tables.table import Table, words
+from smcpn.tables import Card, Table, WithCard, words
 
 Array = NDArray[np.float64]
 

@@ -31,7 +31,7 @@ from smcpn.model.prior import Prior
 from smcpn.model.record import Record, as_records
 from smcpn.model.trace import function_name
 from smcpn.solver import CALIBRATED
-from smcpn.tables.card import Card, WithCard
+from smcpn.tables import Card, WithCard
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

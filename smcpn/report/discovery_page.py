@@ -26,7 +26,7 @@ from smcpn.report.page import (
 from smcpn.report.plots import Plot, path_plots, simulation_figure
 from smcpn.simulation.simulation import Simulation
 from smcpn.status import status
-from smcpn.tables.table import Column, Fact, Table, words
+from smcpn.tables import Column, Fact, Table, words
 
 TEMPLATE = "discovery.html"
 LEARNED = 2

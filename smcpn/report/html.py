@@ -39,7 +39,7 @@ from smcpn.results.scores import Score, score_table, scores_of, with_tests
 from smcpn.simulation.simulation import Simulation
 from smcpn.simulation.states import States
 from smcpn.status import status
-from smcpn.tables.table import Cell, Column, Fact, Table, words
+from smcpn.tables import Cell, Column, Fact, Table, words
 from smcpn.validation import Validation, frequency_response
 from smcpn.validation.reweighting import ReweightedPosterior, compare_likelihoods
 from smcpn.version import __version__

@@ -25,8 +25,7 @@ from smcpn.errors import InputError
 from smcpn.files import file_path, is_plain, write_output, write_outputs
 from smcpn.report.style import narrow_column, picture_bytes
 from smcpn.status import tell
-from smcpn.tables.html import table_html
-from smcpn.tables.table import Table
+from smcpn.tables import Table, table_html
 
 CREATOR = "smcpn.report"
 """Of the figures in a folder, by which they are known as those of a report before."""
@@ -153,7 +152,7 @@ def rendered(name: str, scripts: tuple[str, ...] = SCRIPT, **values: Any) -> str
         f"script-src '{_hash(script)}'; {sources}base-uri 'none'; form-action 'none'"
     )
     return _template(name).render(
-        style=style, script=script, policy=policy, written=_now(), **values
+        style=style, script=script, policy=policy, written=_now(), grid=_grid, **values
     )
 
 
@@ -240,5 +239,4 @@ def _template(name: str) -> Any:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.globals.update(grid=_grid)
     return environment.get_template(name)

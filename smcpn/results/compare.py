@@ -16,9 +16,7 @@ from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import POSTERIOR, Maximum
 from smcpn.results.posterior import Posterior
-from smcpn.tables.card import Card, WithCard
-from smcpn.tables.table import Column, Table, words
-from smcpn.tables.text import table_text
+from smcpn.tables import Card, Column, Table, WithCard, table_text, words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -29,9 +29,7 @@ from smcpn.smc.replicates import Populations
 from smcpn.smc.resampling import systematic
 from smcpn.solver import Solver
 from smcpn.stored import Elsewhere, Line, Stored, Whole
-from smcpn.tables.card import Card, WithCard
-from smcpn.tables.table import Fact
-from smcpn.tables.text import fact_lines, table_text, warnings_as_facts
+from smcpn.tables import Card, Fact, WithCard, fact_lines, table_text
 from smcpn.validation.correlation import posterior_correlation
 
 Array = NDArray[np.float64]
@@ -254,7 +252,7 @@ class WeightedDraws(WithCard, WithTable, Populations, WithFunctions, WithVerdict
             *(["", *mode_lines(self.names, self.modes)] if self.several_modes else []),
             *self.function_lines(),
             "",
-            *fact_lines([*facts, *warnings_as_facts(self.warnings)]),
+            *fact_lines(facts, self.warnings),
         ]
 
     @property

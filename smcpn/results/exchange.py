@@ -17,7 +17,7 @@ from smcpn.model.prior import described
 from smcpn.model.problem import Problem
 from smcpn.results.modes import PosteriorMode
 from smcpn.solver import Solver
-from smcpn.tables.table import Fact
+from smcpn.tables import Fact
 from smcpn.validation.correlation import posterior_correlation
 from smcpn.validation.innovations import innovations
 

@@ -26,8 +26,7 @@ from smcpn.simulation.function_domain import (
 )
 from smcpn.simulation.learned import from_the_start
 from smcpn.solver import Solver
-from smcpn.tables.table import Fact
-from smcpn.tables.text import fact_lines
+from smcpn.tables import Fact, fact_lines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

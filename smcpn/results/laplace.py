@@ -28,9 +28,7 @@ from smcpn.results.tables import FIGURES, ParameterTable
 from smcpn.smc.particles import normalise
 from smcpn.smc.start import Mode, Modes, shares_of
 from smcpn.solver import Solver
-from smcpn.tables.card import Card, WithCard
-from smcpn.tables.table import Column, Table, words
-from smcpn.tables.text import fact_lines, table_text, warnings_as_facts
+from smcpn.tables import Card, Column, Table, WithCard, fact_lines, table_text, words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -469,7 +467,7 @@ class Laplace(WithCard, Analyses, WithFunctions):
             *(["", *mode_lines(self.names, self.several_modes)] if self.several_modes else []),
             *self.function_lines(),
             "",
-            *fact_lines([*facts, *warnings_as_facts(self.warnings)]),
+            *fact_lines(facts, self.warnings),
         ]
 
     def compare(self, posterior: Posterior) -> LaplaceComparison:

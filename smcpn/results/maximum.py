@@ -24,9 +24,7 @@ from smcpn.results.posterior import Posterior
 from smcpn.results.search_summary import as_high, where_ended
 from smcpn.results.summary import shortened, warned
 from smcpn.solver import Solver
-from smcpn.tables.card import Card, WithCard
-from smcpn.tables.table import Column, Fact, Table, words
-from smcpn.tables.text import fact_lines, table_text, warnings_as_facts
+from smcpn.tables import Card, Column, Fact, Table, WithCard, fact_lines, table_text, words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -253,7 +251,7 @@ class Maximum(WithCard, Analyses):
             table_text(self._parameters([name for name in self.names if name not in ode.priors])),
             *(self.posterior.function_lines() if ode.functions else ()),
             "",
-            *fact_lines([*self.run_facts, *warnings_as_facts(self.warnings)]),
+            *fact_lines(self.run_facts, self.warnings),
             *starts,
             *self.verdict.lines,
         ])  # fmt: skip

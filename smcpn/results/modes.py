@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.smc.particles import effective_sample_size
-from smcpn.tables.table import Column, Table, words
-from smcpn.tables.text import table_text
+from smcpn.tables import Column, Table, table_text, words
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]

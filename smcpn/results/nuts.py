@@ -15,7 +15,7 @@ from smcpn.late_binding import late_bound
 from smcpn.results.posterior import Posterior, Robust
 from smcpn.results.tables import dataframe
 from smcpn.stored import Stored, Whole, any_number, counts, finite, truths
-from smcpn.tables.table import Fact
+from smcpn.tables import Fact
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -26,9 +26,7 @@ from smcpn.simulation.initialisation import simulate_started
 from smcpn.simulation.simulation import Simulation, simulate_particles
 from smcpn.simulation.states import States, states_of_particles
 from smcpn.smc.power import at_power
-from smcpn.tables.card import Card, WithCard
-from smcpn.tables.table import Column, Table, words
-from smcpn.tables.text import fact_lines, table_text, warnings_as_facts
+from smcpn.tables import Card, Column, Table, WithCard, fact_lines, table_text, words
 from smcpn.validation import Validation, frequency_response, validate
 from smcpn.validation.innovations import Innovations, innovations
 from smcpn.validation.residual_level import ResidualLevel, residual_level
@@ -616,8 +614,9 @@ class Robust(WithCard):
         if self.not_judged:
             told = f"{', '.join(self.not_judged)}: known from too few samples"
             facts.append(("not judged", told))
-        facts += warnings_as_facts([self.remark] if self.remark else [])
-        return "\n".join([table_text(self.as_table()), "", *fact_lines(facts)])
+        return "\n".join(
+            [table_text(self.as_table()), "", *fact_lines(facts, filter(None, [self.remark]))]
+        )
 
 
 def _innovations(posterior: Posterior) -> tuple[Innovations, ...]:

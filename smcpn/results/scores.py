@@ -13,8 +13,7 @@ from smcpn.errors import listed
 from smcpn.model.record import Record
 from smcpn.results.draws import WeightedDraws
 from smcpn.simulation.simulation import Simulation
-from smcpn.tables.table import Cell, Column, Table, words
-from smcpn.tables.text import fact_lines, warnings_as_facts
+from smcpn.tables import Cell, Column, Table, fact_lines, words
 from smcpn.validation.verdict import LOOK_AGAIN, USABLE, Verdict
 
 BAND, LEAST_COVERAGE, CHANCE = 0.95, 0.9, 0.01
@@ -122,7 +121,7 @@ def particles_scored(posterior: WeightedDraws, tests: Iterable[Record]) -> int |
 def score_note(scores: Mapping[str, Score], particles: int) -> list[str]:
     """Say how many of the particles were scored, what is uncertain by that, and other warnings."""
     warned = dict.fromkeys(one for score in scores.values() for one in score.warnings)
-    doubts = fact_lines(warnings_as_facts(warned))
+    doubts = fact_lines((), warned)
     fewest = min((one.particles for one in scores.values()), default=particles)
     errors = [one.rmse_mean_se / one.rmse_mean for one in scores.values() if one.rmse_mean > 0.0]
     if fewest >= particles:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from smcpn.model.entries import spanned
 from smcpn.model.ode import ODE
 from smcpn.model.prior import Prior, described
-from smcpn.tables.table import Cell, Table
+from smcpn.tables import Cell, Table
 from smcpn.validation.correlation import RIDGE
 
 LONG = 6

@@ -17,10 +17,7 @@ from smcpn.errors import InputError, counted, one_of
 from smcpn.files import write_output
 from smcpn.model.ode import ODE
 from smcpn.results.summary import ParameterRow, shortened
-from smcpn.tables.card import Card, WithCard
-from smcpn.tables.latex import table_latex
-from smcpn.tables.table import Column, Table, words
-from smcpn.tables.text import csv_line
+from smcpn.tables import Card, Column, Table, WithCard, csv_line, table_latex, words
 
 BACKENDS = ("pandas", "polars")
 """Libraries whose dataframes can be made."""

@@ -24,9 +24,7 @@ from smcpn.simulation.simulation import (
     starting_like,
 )
 from smcpn.simulation.simulator import LEAST_STEPS, Simulator
-from smcpn.tables.card import Card
-from smcpn.tables.table import Column, Table, words
-from smcpn.tables.text import fact_lines, table_text, warnings_as_facts
+from smcpn.tables import Card, Column, Table, fact_lines, table_text, words
 
 Array = NDArray[np.float64]
 
@@ -121,10 +119,8 @@ class PriorPrediction(Simulation):
 
     def summary(self) -> str:
         """The table, whether the prior allows the record, and what is wrong with it, as text."""
-        table, warnings = self._table, warnings_as_facts(self.warnings)
-        return "\n".join([
-            table.title, "", table_text(table), "", *self.verdicts, *fact_lines(warnings)
-        ])  # fmt: skip
+        lines = [*self.verdicts, *fact_lines((), self.warnings)]
+        return "\n".join([self._table.title, "", table_text(self._table), "", *lines])
 
     @property
     def _table(self) -> Table:

@@ -19,8 +19,7 @@ from smcpn.model.problem import Model, Problem, check_record, labelled
 from smcpn.model.record import Record
 from smcpn.simulation.learned import begins_as, from_the_start, learned_samples
 from smcpn.simulation.simulator import Simulator
-from smcpn.tables.card import Card, WithCard
-from smcpn.tables.table import Column, Table, words
+from smcpn.tables import Card, Column, Table, WithCard, words
 
 Array = NDArray[np.float64]
 

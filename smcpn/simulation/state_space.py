@@ -24,9 +24,7 @@ from smcpn.simulation.responses import (
     step_responses,
     step_times,
 )
-from smcpn.tables.card import Card, WithCard
-from smcpn.tables.table import Column, Fact, Table
-from smcpn.tables.text import fact_lines, table_text
+from smcpn.tables import Card, Column, Fact, Table, WithCard, fact_lines, table_text
 from smcpn.units import frequency_unit
 
 if TYPE_CHECKING:

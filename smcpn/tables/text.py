@@ -35,18 +35,19 @@ def align(rows: Sequence[Sequence[str]], left: Sequence[int] = ()) -> str:
     )
 
 
-def fact_lines(facts: Iterable[Fact], width: int | None = None) -> list[str]:
-    """Return figures as lines of a summary, each behind its name, no wider than ``width``."""
-    lines = [f"{name:<{INDENT - 1}} {text}" for name, text in facts]
+def fact_lines(
+    facts: Iterable[Fact], warnings: Iterable[str] = (), width: int | None = None
+) -> list[str]:
+    """Return figures, then warnings, as lines of a summary, each behind its name.
+
+    Lines longer than ``width`` go on below, where one is given.
+    """
+    every = [*facts, *(("warning", sentence) for sentence in warnings)]
+    lines = [f"{name:<{INDENT - 1}} {text}" for name, text in every]
     if width is None:
         return lines
     wrap = textwrap.TextWrapper(width, subsequent_indent=" " * INDENT, break_long_words=False)
     return [part for line in lines for part in wrap.wrap(line)]
-
-
-def warnings_as_facts(sentences: Iterable[str]) -> list[Fact]:
-    """Return warnings as the last figures of a summary."""
-    return [("warning", sentence) for sentence in sentences]
 
 
 def csv_line(cells: Iterable[str | float]) -> str:

@@ -20,9 +20,7 @@ from smcpn.model.problem import Problem, check_record
 from smcpn.model.record import Record
 from smcpn.smc.particles import effective_sample_size, normalise
 from smcpn.solver import Solver
-from smcpn.tables.card import Card, WithCard
-from smcpn.tables.table import Cell, Column, Table, words
-from smcpn.tables.text import table_text
+from smcpn.tables import Card, Cell, Column, Table, WithCard, table_text, words
 from smcpn.validation.correlation import ParameterPair, worst_pair
 from smcpn.validation.frequency import FrequencyResponse, frequency_response
 from smcpn.validation.innovations import LAGS, Innovations, Whiteness, innovations, whiteness

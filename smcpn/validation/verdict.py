@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from smcpn.tables.text import fact_lines
+from smcpn.tables import fact_lines
 from smcpn.validation.innovations import LargestError, Whiteness
 
 FALSE_ALARMS = 0.045

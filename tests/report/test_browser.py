@@ -16,7 +16,7 @@ from smcpn.report.page import Gallery, rendered, write_page
 from smcpn.report.plots import simulation_figure
 from smcpn.report.style import figure
 from smcpn.simulation.simulation import Simulation
-from smcpn.tables.table import Column, Table, words
+from smcpn.tables import Column, Table, words
 from smcpn.validation.verdict import Verdict
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

@@ -12,8 +12,7 @@ from smcpn import RK4, InputError
 from smcpn.results.nuts import ChainStatistics
 from smcpn.results.summary import ParameterRow, parameter_rows
 from smcpn.results.tables import ParameterTable
-from smcpn.tables.latex import table_latex
-from smcpn.tables.table import Column, Table, words
+from smcpn.tables import Column, Table, table_latex, words
 from tests.models import decay_problem, oscillator_problem, oscillator_record
 
 

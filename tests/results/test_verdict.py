@@ -16,8 +16,7 @@ from smcpn.results.laplace import exchanged
 from smcpn.results.modes import posterior_modes
 from smcpn.results.scores import Score, with_tests
 from smcpn.results.summary import bounds_reached
-from smcpn.tables.card import Card
-from smcpn.tables.table import Table
+from smcpn.tables import Card, Table
 from smcpn.validation import whiteness
 from smcpn.validation.verdict import NOT_JUDGED, Verdict, judge
 from tests.models import oscillator_posterior

@@ -29,8 +29,7 @@ from smcpn.late_binding import late_bound
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record
 from smcpn.simulation.simulation import Simulation
-from smcpn.tables.card import Card, WithCard
-from smcpn.tables.table import Column, Table
+from smcpn.tables import Card, Column, Table, WithCard
 from smcpn.validation import Verdict
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.discovery.results.notation import as_probability
-from smcpn.tables.table import Column, Table, words
-from smcpn.tables.text import table_text
+from smcpn.tables import Column, Table, table_text, words
 
 Array = NDArray[np.float64]
 

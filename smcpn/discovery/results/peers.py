@@ -18,8 +18,7 @@ from smcpn.discovery.results.weighted_models import WeightedModels
 from smcpn.errors import InputError, listed
 from smcpn.model.ode import TIME
 from smcpn.model.record import Record
-from smcpn.tables.table import Column, Table, words
-from smcpn.tables.text import table_text
+from smcpn.tables import Column, Table, table_text, words
 
 Array = NDArray[np.float64]
 

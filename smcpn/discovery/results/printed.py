@@ -13,8 +13,7 @@ from smcpn.discovery.results.notation import WrittenTerm, as_probability, equati
 from smcpn.discovery.results.weighted_models import WeightedModels
 from smcpn.model.ode import TIME
 from smcpn.simulation.simulation import Simulation
-from smcpn.tables.table import Column, Table, words
-from smcpn.tables.text import fact_lines, warnings_as_facts
+from smcpn.tables import Column, Table, fact_lines, words
 from smcpn.validation.verdict import Verdict
 
 Array = NDArray[np.float64]
@@ -42,7 +41,7 @@ def summary(found: WeightedModels, verdict: Verdict) -> str:
         told = "one found" if count == 1 else f"{count} found, the best with probability {best}"
         facts.append(("models", told))
         models = ["", str(found.models), ""]
-    lines = fact_lines([*facts, *warnings_as_facts(found.warnings)], WIDTH)
+    lines = fact_lines(facts, found.warnings, WIDTH)
     return "\n".join([*equation_lines(found), "", *lines, *models, *verdict.lines])
 
 
