@@ -75,8 +75,7 @@ def _run_lines(path: Path) -> list[str]:
         *fact_lines([
             _model_of(header),
             ("records", _records_of(header, path)),
-            ("requested", ", ".join(
-                f"{k} {v}" for k, v in header.settings.items() if k not in _UNSHOWN)),
+            ("requested", ", ".join(f"{k} {v}" for k, v in header.settings if k not in _UNSHOWN)),
             ("solver", str(stored.state.solver)),
             *([("not stored", header.not_stored)] if header.not_stored else []),
         ]),
@@ -110,7 +109,7 @@ def _records_of(header: Header, path: Path) -> str:
 
 
 def _population_lines(header: Header, number: int, sampler: SamplerState) -> list[str]:
-    system, total = sampler.system, header.settings["replicates"]
+    system, total = sampler.system, header.settings.replicates
     bridge = "" if sampler.exponent is None else f" and {sampler.exponent:.2g} of the next"
     evidence = sampler.trace.log_evidence
     known = f", log-evidence {evidence[-1]:.2f}" if len(evidence) else ""
