@@ -245,14 +245,13 @@ def _warnings(maximum: Maximum, rows: Sequence[Profile]) -> tuple[str, ...]:
 
 def _moved_by_finer_steps(maximum: Maximum, row: Profile) -> float:
     """Distance that twice as many steps move a profile against its top; 0 if they cost too much."""
-    function = maximum.function
     finer = finer_solver(maximum.problem, maximum.solver)
     if finer is None:
         return 0.0
-    again = LogLikelihood(maximum.problem, function.likelihood, finer)
+    again = LogLikelihood(maximum.problem, maximum.likelihood, finer)
     points = row.others[row.drop < ENOUGH]
     with np.errstate(all="ignore"):
-        change = again(points) - function(points)
+        change = again(points) - maximum.function(points)
     change = change - change[row.drop[row.drop < ENOUGH].argmin()]
     return float(np.nanmax(np.abs(change), initial=0.0))
 

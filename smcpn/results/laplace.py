@@ -172,7 +172,7 @@ class Laplace(WithCard, Analyses, WithFunctions):
     @property
     def likelihood(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Name of the likelihood."""
-        return self.maximum.function.likelihood
+        return self.maximum.likelihood
 
     @property
     def shift(self) -> DiscretisationShift | None:  # pyright: ignore[reportIncompatibleVariableOverride]

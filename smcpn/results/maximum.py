@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,8 +79,11 @@ class Maximum(WithCard, Analyses):
 
     Attributes
     ----------
-    function : LogLikelihood
-        The log-likelihood, with the solver as it ran.
+    problem : Problem
+    solver : Solver
+        As it ran, its steps resolved.
+    likelihood : str
+        Its name.
     target : {"posterior", "likelihood"}
         What was maximised. The posterior is the density of the unconstrained coordinates of
         `Prior`, log-Jacobian included.
@@ -107,7 +111,9 @@ class Maximum(WithCard, Analyses):
         Problems found in the search, one sentence each, `doubt` among them.
     """
 
-    function: LogLikelihood = field(repr=False)
+    problem: Problem = field(repr=False)
+    solver: Solver
+    likelihood: str  # pyright: ignore[reportIncompatibleVariableOverride]
     target: str
     method: str
     theta: Array
@@ -121,20 +127,10 @@ class Maximum(WithCard, Analyses):
     doubt: str = ""
     warnings: tuple[str, ...] = ()
 
-    @property
-    def problem(self) -> Problem:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The problem."""
-        return self.function.problem
-
-    @property
-    def solver(self) -> Solver:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The solver, its steps resolved."""
-        return self.function.solver
-
-    @property
-    def likelihood(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Name of the likelihood."""
-        return self.function.likelihood
+    @cached_property
+    def function(self) -> LogLikelihood:
+        """The log-likelihood, with the solver as it ran, made when it is first asked for."""
+        return LogLikelihood(self.problem, self.likelihood, self.solver)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -322,15 +318,15 @@ def equally_weighted(
     warnings: tuple[str, ...],
 ) -> Posterior:
     """Return a `Posterior` of given particles, theta (N, d), that no sampler has moved."""
-    function, problem, n = maximum.function, maximum.problem, len(theta)
+    problem, n = maximum.problem, len(theta)
     nothing = np.empty(0)
     return Posterior(
         problem=problem,
-        solver=function.solver,
-        likelihood=function.likelihood,
+        solver=maximum.solver,
+        likelihood=maximum.likelihood,
         theta=theta,
         log_weights=np.zeros(n),
-        log_likelihood=function(problem.prior.natural(theta)),
+        log_likelihood=maximum.function(problem.prior.natural(theta)),
         ancestor=np.arange(n),
         log_evidence=log_evidence,
         log_evidence_se=float("nan"),
