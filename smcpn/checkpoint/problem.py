@@ -19,9 +19,9 @@ from scipy import stats
 from smcpn.checkpoint.container import DAMAGED
 from smcpn.checkpoint.functions import StoredFunction, functions_of, stored_function
 from smcpn.errors import InputError, NotStorableError, shown
-from smcpn.expression import ExpressionTable
 from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution
+from smcpn.model.expression import ExpressionTable
 from smcpn.model.graphs import Model
 from smcpn.model.ode import ODE, entry_names, graphs_of
 from smcpn.model.prior import Prior

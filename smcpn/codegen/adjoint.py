@@ -15,7 +15,7 @@ import casadi as ca
 from smcpn.codegen.elementary import FUNCTIONS
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.tangent import SELECTIONS, SINGULAR, slopes
-from smcpn.expression import CONSTANT, INPUT, OUTPUT, applied, instructions
+from smcpn.model.expression import CONSTANT, INPUT, OUTPUT, applied, instructions
 
 LAYERS = 16
 """Values of functions in a step from which it is taken for that of a network."""

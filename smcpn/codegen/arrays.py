@@ -15,7 +15,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.expression import CONSTANT, INPUT, OUTPUT, instructions
+from smcpn.model.expression import CONSTANT, INPUT, OUTPUT, instructions
 
 Array = NDArray[np.float64]
 

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import casadi as ca
 
-from smcpn.expression import CONSTANT, INPUT, OUTPUT, applied, instructions
+from smcpn.model.expression import CONSTANT, INPUT, OUTPUT, applied, instructions
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ Operand = Value | Literal
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """``target = operation(operands)``, with an operation that `smcpn.expression` names."""
+    """``target = operation(operands)``, with an operation that `smcpn.model.expression` names."""
 
     target: Value
     operation: str

@@ -18,7 +18,7 @@ from llvmlite import ir
 from smcpn.codegen.elementary import FUNCTIONS, Functions, apply
 from smcpn.codegen.lower import Literal, Operand, Statement, Value
 from smcpn.errors import InputError
-from smcpn.expression import OPERANDS
+from smcpn.model.expression import OPERANDS
 
 
 def _number(like: Any, number: float) -> Any:

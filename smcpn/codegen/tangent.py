@@ -14,7 +14,7 @@ from functools import cache
 import casadi as ca
 
 from smcpn.codegen.lower import LaneProgram
-from smcpn.expression import CONSTANT, INPUT, OPERANDS, OUTPUT, applied, instructions
+from smcpn.model.expression import CONSTANT, INPUT, OPERANDS, OUTPUT, applied, instructions
 
 SELECTIONS = frozenset({"fmax", "fmin", "if_else_zero"})
 """Operations that pass an operand on or do not."""

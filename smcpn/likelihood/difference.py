@@ -12,7 +12,7 @@ from functools import reduce
 
 import casadi as ca
 
-from smcpn.expression import CONSTANT, INPUT, OUTPUT, applied, instructions
+from smcpn.model.expression import CONSTANT, INPUT, OUTPUT, applied, instructions
 
 _LEAST = 1e-300
 """Keeps a quotient of two zeros zero."""

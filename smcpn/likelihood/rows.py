@@ -20,8 +20,8 @@ from typing_extensions import override
 
 from smcpn.codegen.kernel import Rows
 from smcpn.codegen.row_code import RowGraph
-from smcpn.expression import applied
 from smcpn.model.delay import inputs_before
+from smcpn.model.expression import applied
 from smcpn.model.hold import interval_derivatives, start_derivatives, substep_inputs, substep_times
 from smcpn.model.record import Record
 

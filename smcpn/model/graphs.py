@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, real_number, shown
-from smcpn.expression import ExpressionTable
 from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution
 from smcpn.model.disturbance import Disturbance, ProcessNoise
+from smcpn.model.expression import ExpressionTable
 from smcpn.model.function_call import FunctionCalls
 from smcpn.model.gaussian_noise import as_gaussian, noise_graphs
 from smcpn.model.initial import initial_states

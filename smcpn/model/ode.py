@@ -14,8 +14,8 @@ import numpy as np
 
 from smcpn.arguments import checked
 from smcpn.errors import InputError, listed, nearest, one_of, real_number, shown, whole_number
-from smcpn.expression import MAX_ROWS, ExpressionTable
 from smcpn.functions.unknown import UnknownFunction
+from smcpn.model.expression import MAX_ROWS, ExpressionTable
 from smcpn.model.function_call import FunctionCalls, TracedFunction
 from smcpn.model.symbol_array import SymbolArray
 from smcpn.model.trace import argument_names, check_same, function_name, trace

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from tests.model.test_expression import kinks
 
 import smcpn
 from smcpn import EKF0, RK4, InputError, Problem, Record
@@ -38,11 +37,12 @@ from smcpn.checkpoint.problem import (
 from smcpn.codegen import kernel
 from smcpn.codegen.loops import Plan
 from smcpn.datasets.models import duffing
-from smcpn.expression import ExpressionTable
 from smcpn.likelihood.registry import build_likelihood
+from smcpn.model.expression import ExpressionTable
 from smcpn.report.html import settings as settings_of
 from tests.checkpoint.changed import document_of, problem_of, read
 from tests.checkpoint.closures import closure_problem
+from tests.model.test_expression import kinks
 from tests.models import PROBLEMS, duffing_problem, timed_problem
 
 

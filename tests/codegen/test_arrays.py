@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from smcpn.codegen.arrays import ArrayFunction, RowFunction
-from smcpn.expression import BINARY, UNARY, applied
+from smcpn.model.expression import BINARY, UNARY, applied
 
 X = np.array([-1.7, -0.6, -0.2, 0.0, 0.3, 0.8, 1.0, 2.5])
 Y = np.array([0.4, -0.6, 2.0, 1.0, 0.3, -3.0, 0.0, 1.5])

@@ -16,10 +16,10 @@ from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import LaneProgram, Level, Literal, Statement, Value, Vector, lower
 from smcpn.codegen.machine_code import FUNCTIONS, INSTRUCTIONS
 from smcpn.datasets.models import duffing
-from smcpn.expression import instructions
 from smcpn.likelihood.classical import runge_kutta_program
 from smcpn.likelihood.lanes import SampleSymbols
 from smcpn.likelihood.registry import build_likelihood
+from smcpn.model.expression import instructions
 from tests.models import predator_prey_problem
 
 A, B = ca.SX.sym("a"), ca.SX.sym("b")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from smcpn.discovery.equations.term import Term, Variables
 from smcpn.errors import InputError, shown
-from smcpn.expression import ExpressionTable
+from smcpn.model.expression import ExpressionTable
 
 MOST_TERMS = 5000
 """Of one library: a search over so many takes hours."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import smcpn
 from smcpn import InputError, models
 from smcpn.codegen.machine_code import FUNCTIONS, INSTRUCTIONS
-from smcpn.expression import BINARY, OPERANDS, UNARY, ExpressionTable, instructions
+from smcpn.model.expression import BINARY, OPERANDS, UNARY, ExpressionTable, instructions
 
 A, B = ca.SX.sym("a"), ca.SX.sym("b")
 POINTS = np.array([[0.0, 1.0, -0.5, 2.5, -3.0, 0.7], [0.0, -1.0, 0.5, 2.5, 4.0, np.inf]])
