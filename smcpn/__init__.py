@@ -18,7 +18,7 @@ late_binding.FUNCTIONS |= {
     "FrequencyResponse.plot": "smcpn.report.residuals:frequency_figure",
     "IdentifiedFunction.plot": "smcpn.report.functions:function_figure",
     "ModelComparison.plot": "smcpn.report.comparison:comparison_figure",
-    "NutsPosterior.plot_run": "smcpn.report.chains:chains_figure",
+    "NutsPosterior.plot_run": "smcpn.report.sampler:chains_figure",
     "Posterior.plot_corner": "smcpn.report.parameters:corner_figure",
     "Posterior.plot_parameters": "smcpn.report.parameters:parameters_figure",
     "Posterior.plot_run": "smcpn.report.sampler:run_figure",

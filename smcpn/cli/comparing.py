@@ -150,7 +150,7 @@ def written(found: Comparison, path: Path) -> Path:
     InputError
         If the file cannot be written.
     """
-    from smcpn.report.comparison_page import over_records, write_comparison
+    from smcpn.report.comparison import over_records, write_comparison
 
     posteriors = {
         name: fit.posterior for name, fit in found.fits.items() if fit.posterior is not None
