@@ -79,7 +79,7 @@ def discovered(
     began = time.perf_counter()
     settings: dict[str, Any] = {"seed": SEED, **arguments}
     with warnings.catch_warnings():
-        # What is printed says the same, once.
+        # The printed summary has the warnings.
         warnings.simplefilter("ignore", SamplerWarning)
         found = smcpn.discover(records, **settings)
     search = time.perf_counter() - began

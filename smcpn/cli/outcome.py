@@ -59,18 +59,22 @@ def identified(
     """Run a case, and score the posterior on its tests."""
     settings = settings_of(case, **options)
     with warnings.catch_warnings():
-        # What is printed says the same, once.
+        # The printed summary has the warnings.
         warnings.simplefilter("ignore", SamplerWarning)
         posterior = smcpn.identify(case.problem, progress=progress, **settings.given)
     counted = posterior.robust() if robust else None
-    scored = posterior if counted is None else counted.posterior
-    simulate = None if counted is None else counted.simulate
-    particles = particles_scored(scored, case.tests.values())
-    simulations = case.simulations(scored, simulate, particles)
+    simulations = simulated(case, posterior, counted)
     scores = scores_of(simulations, case.problem.observe)
     work = CLOCK.since(before)
     wall = time.perf_counter() - begin - work.compile_seconds
     return Outcome(case, posterior, simulations, scores, wall, work, counted)
+
+
+def simulated(case: Case, posterior: Posterior, robust: Robust | None) -> dict[str, Simulation]:
+    """Simulate the tests of a case with draws, or with those of a robust posterior."""
+    scored = posterior if robust is None else robust.posterior
+    simulate = None if robust is None else robust.simulate
+    return case.simulations(scored, simulate, particles_scored(scored, case.tests.values()))
 
 
 def written(

@@ -237,7 +237,7 @@ class Record(WithCard):
         ...
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is in a file is sent by its name, and times that follow from dt not at all.
+        # A file is sent by its name, and times that follow from dt not at all.
         # Nor is the whole record sent with a part of it.
         own = vars(self) | {"cut": None}
         state = {name: InFile.of(value) or value for name, value in own.items()}

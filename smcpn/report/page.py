@@ -36,7 +36,7 @@ RASTER_DPI = 150
 """Of parts of a figure that are drawn as points, e.g. thousands of markers."""
 
 _SAFE = "!$'()*+,-./:;=?@_~"
-"""What may stand as it is in a URL of data, in an attribute between double quotes."""
+"""Characters that a URL of data keeps, in an attribute between double quotes."""
 _PATH = re.compile(r' d="([^"]*)"')
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 _AROUND = re.compile(r" ?([A-Za-z]) ?")

@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 LEAST_INCLUSION = 0.02
 """Terms that are less probable are not printed."""
 LEAST = {"probability": 0.5, "level": 0.95}
-"""What terms are printed from, by what stands behind them (`Discovery.measure`)."""
+"""Least value of a printed term, by the measure behind it (`Discovery.measure`)."""
 FEW = 4
 """Terms of an equation, at most, that are printed although they are less probable than not."""
 LONGEST_KNOWN = 60
