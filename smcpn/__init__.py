@@ -33,7 +33,7 @@ late_binding.FUNCTIONS |= {
     "Solution.plot": "smcpn.report.trajectories:solution_figure",
     "StateSpace.plot_bode": "smcpn.report.responses:bode_figure",
     "StateSpace.plot_step": "smcpn.report.responses:step_figure",
-    "States.plot": "smcpn.report.states:states_figure",
+    "States.plot": "smcpn.report.trajectories:states_figure",
     "Validation.plot": "smcpn.report.residuals:innovations_figure",
     "Validation.plot_error_budget": "smcpn.report.residuals:error_budget_figure",
 }
