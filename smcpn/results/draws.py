@@ -13,7 +13,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from smcpn.arguments import Count, Probabilities, Seed, checked
-from smcpn.errors import InputError, counted, listed
+from smcpn.errors import InputError, listed
 from smcpn.likelihood.registry import likelihood_name
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem
@@ -214,10 +214,6 @@ class WeightedDraws(WithCard, WithTable, Populations, WithFunctions, WithVerdict
     def card(self) -> Card:
         run = [f"{name} {value}" for name, value in self.run_facts if value]
         exchanges = exchange_facts(self.names, self.exchanges)
-        title = (
-            f"{type(self).__name__} of '{self.problem.ode.name}': "
-            f"{counted(len(self.names), 'parameter')}, {self.problem.n_samples} samples"
-        )
         notes = [
             *mode_lines(self.names, self.modes)[:FEW_LINES], ", ".join(run),
             f"{self.likelihood_name} likelihood, {self.solver_in_words}",
@@ -225,7 +221,7 @@ class WeightedDraws(WithCard, WithTable, Populations, WithFunctions, WithVerdict
             "all of it: print(posterior.summary())",
         ]  # fmt: skip
         table = self.table().as_table(self.problem.ode).select(*FIGURES)
-        return Card(replace(table, title=title, notes=notes), self.verdict.lines)
+        return Card(replace(table, title=self.title, notes=notes), self.verdict.lines)
 
     def summary(self) -> str:
         """The parameter table, the figures of the run, and the verdict, as text.
@@ -272,11 +268,6 @@ class WeightedDraws(WithCard, WithTable, Populations, WithFunctions, WithVerdict
             ("time", f"{timing.wall:.2f} s ({timing.kernel:.2f} s in the kernel), "
              f"compilation {timing.compile:.2f} s, {timing.theta_steps:.3g} particle steps"),
         ]  # fmt: skip
-
-    @property
-    def solver_in_words(self) -> str:
-        """The solver, its steps in the unit of time of the records."""
-        return self.solver.in_words(self.problem.records[0].t_unit)
 
     def _run(self) -> list[Fact]:
         """Figures of a summary on how the sampler got here."""

@@ -12,7 +12,7 @@ from scipy import special
 from typing_extensions import override
 
 from smcpn.arguments import Count, Probability, Seed, checked
-from smcpn.errors import InputError, counted, listed
+from smcpn.errors import InputError, listed
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.given_scales import ScaledGaussian
 from smcpn.model.problem import Problem
@@ -425,17 +425,15 @@ class Laplace(WithCard, Analyses, WithFunctions):
 
     @override
     def card(self) -> Card:
-        title = (
-            f"{type(self).__name__} of '{self.problem.ode.name}': "
-            f"{counted(len(self.names), 'parameter')}, {self.problem.n_samples} samples"
-        )
         notes = [
             f"log-evidence {self.log_evidence:.2f} (Laplace)",
-            f"{self.likelihood} likelihood, {self.solver.in_words(self.problem.records[0].t_unit)}",
+            f"{self.likelihood} likelihood, {self.solver_in_words}",
             *warned(self.warnings), "all of it: print(laplace.summary())",
         ]  # fmt: skip
         table = self._flagged(self.table().as_table(self.problem.ode, mode=self._mode_by_name))
-        return Card(replace(table.select(*FIGURES), title=title, notes=notes), self.verdict.lines)
+        return Card(
+            replace(table.select(*FIGURES), title=self.title, notes=notes), self.verdict.lines
+        )
 
     @property
     def _mode_by_name(self) -> dict[str, float]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from smcpn.arguments import checked
-from smcpn.errors import InputError, counted, listed
+from smcpn.errors import InputError, listed
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.likelihood.wall import Wall
@@ -218,16 +218,12 @@ class Maximum(WithCard, Analyses):
 
     @override
     def card(self) -> Card:
-        title = (
-            f"Maximum of '{self.problem.ode.name}': {counted(len(self.names), 'parameter')}, "
-            f"{self.problem.n_samples} samples"
-        )
         notes = [
             *fact_lines(self.run_facts[:FEW_FACTS]),
             *warned(self.warnings), "all of it: print(maximum.summary())",
         ]  # fmt: skip
         table = self._parameters(self.names).select("parameter", self._kind)
-        return Card(replace(table, title=title, notes=notes), self.verdict.lines)
+        return Card(replace(table, title=self.title, notes=notes), self.verdict.lines)
 
     def _parameters(self, names: Sequence[str]) -> Table:
         columns = words("parameter"), words("prior", long=True), Column(self._kind, ".6g")
@@ -275,7 +271,7 @@ class Maximum(WithCard, Analyses):
             ("search", f"{stopped} after {len(self.path) - 1} iterations of {self.method}"),
             ("searches", f"{len(self.starts)}: {self.ended}; {self.evaluations} evaluations"),
             ("likelihood", self.likelihood),
-            ("solver", self.solver.in_words(self.problem.records[0].t_unit)),
+            ("solver", self.solver_in_words),
             *([] if self.shift is None else [("discretisation", str(self.shift))]),
             ("time", f"{self.seconds:.2f} s"),
         ]
