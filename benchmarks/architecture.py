@@ -118,7 +118,7 @@ MECHANISMS = {
     ),
     "path search": Mechanism(
         owners=("smcpn.estimate.path_search",),
-        names=frozenset({"Flow", "Homotopy", "Intervals", "Paths"}),
+        names=frozenset({"Flow", "Homotopy", "Paths"}),
         deleted=frozenset({"PathProblem", "smcpn.estimate.lifted"}),
     ),
 }
