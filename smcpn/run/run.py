@@ -16,8 +16,7 @@ from smcpn.distributed.likelihood import distributed, evaluated_by
 from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError
 from smcpn.estimate.first_samples import SearchesOfFirstSamples, first_samples
-from smcpn.likelihood.contract import EstimatedLikelihood
-from smcpn.likelihood.differentiable import DifferentiableLanes
+from smcpn.likelihood.contract import EstimatedLikelihood, Likelihood, is_estimated
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.lanes import Grid, LaneLikelihood
 from smcpn.likelihood.registry import LIKELIHOODS, build_estimate, build_likelihood
@@ -39,7 +38,6 @@ from smcpn.settings import AUTO, METHODS, Method, RunSettings
 from smcpn.smc.estimation import MOST, spread_out
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.particles import (
-    AnyLikelihood,
     ParticleSystem,
     effective_sample_size,
     log_ratio,
@@ -70,9 +68,8 @@ CUT_OFF = 0.01
 """Share of the last proposals that diverge, from which coarse steps may have cut off a part of the
 posterior, which particles that are carried over would not reach."""
 
-ExactLikelihood = LaneLikelihood | DifferentiableLanes
 Outcome = tuple[Populations, DiscretisationShift | None]
-Both = tuple[AnyLikelihood, AnyLikelihood]
+Both = tuple[Likelihood, Likelihood]
 
 
 def bridges(sampler: Sampler) -> int:
@@ -384,7 +381,7 @@ class Run:
         self.wall: Wall | None = None
         self.departure: Departure | None = None
         self.samplers: list[Method] = []
-        self._likelihoods: dict[Solver, ExactLikelihood] = {}
+        self._likelihoods: dict[Solver, LaneLikelihood] = {}
         self._estimates: dict[Solver, EstimatedLikelihood] = {}
         self._functions: dict[Solver, LogLikelihood] = {}
 
@@ -399,18 +396,17 @@ class Run:
         self._change(solver=solver)
         _log.info("%s likelihood by %r", self.exact or self.settings.likelihood, solver)
 
-    def _at(self, solver: Solver) -> ExactLikelihood | EstimatedLikelihood:
+    def _at(self, solver: Solver) -> LaneLikelihood | EstimatedLikelihood:
         """The likelihood that populations have first, by a solver."""
         return self._estimate(solver) if self.exact is None else self._exact(self.exact, solver)
 
-    def _exact(self, name: str, solver: Solver) -> ExactLikelihood:
+    def _exact(self, name: str, solver: Solver) -> LaneLikelihood:
         """An exact likelihood by a solver, made once."""
         if solver not in self._likelihoods:
             built = build_likelihood(self.problem, solver, self.threads, name)
             found = distributed(built, self.workers)
             if self.settings.follows_gradient:
-                where = evaluated_by(self.workers)
-                found = DifferentiableLanes(found, self.problem, name, solver, self.threads, where)
+                found = found.with_derivatives(partial(self._differentiable, name, solver))
             self._likelihoods[solver] = found
         return self._likelihoods[solver]
 
@@ -627,8 +623,8 @@ class Run:
     def _shift_by_filters(self, finer: Solver) -> DiscretisationShift:
         """Shift of the first population, where no approximation is near enough to tell it."""
         sampler, names = self.samplers[0], self.problem.names
-        estimate = sampler.estimate
-        assert estimate is not None
+        estimate = sampler.in_force
+        assert is_estimated(estimate)
         fine = self._estimate(finer).with_state_particles(estimate.state_particles)
         both = estimate, fine.with_look_ahead(estimate.look_ahead)
         theta = sampler.system.theta[spread_out(sampler.system, max(JUDGES, 20 * len(names)))]

@@ -27,7 +27,7 @@ from smcpn.smc.particles import (
     finite_or_excluded,
 )
 from smcpn.smc.psis import k_error, pareto_k
-from smcpn.smc.random_streams import fresh_keys, whole
+from smcpn.smc.random_streams import fresh_keys
 from smcpn.smc.sampler import Sampler
 
 Array = NDArray[np.float64]
@@ -127,8 +127,8 @@ class Tempering(Sampler):
         nothing = np.zeros(len(values))
         if self.state.exponent is None and self.sample == 0:
             return self.likelihood.start(values), nothing, nothing
-        likelihood = whole(self.likelihood, self.system.keys[index])
-        state, log_likelihood = likelihood.evaluate(values, likelihood.n_samples)
+        n, keys = self.likelihood.n_samples, self.system.keys[index]
+        state, log_likelihood = self.likelihood.evaluate(values, n, keys)
         if self.state.exponent is None:
             return state, finite_or_excluded(log_likelihood), nothing
         return state, nothing, self._target.parts(self.system.theta[index], log_likelihood)[1]
@@ -155,11 +155,9 @@ class Tempering(Sampler):
         return self.sample if self.state.exponent is None else self.likelihood.n_samples
 
     def _record_keys(self) -> Keys:
-        """Keys of the whole record for an estimated likelihood, drawn now; otherwise none."""
-        estimate = self.estimate
-        if estimate is None:
-            return self.system.keys
-        return fresh_keys(self._rng, len(self.system), estimate.n_keys(estimate.n_samples))
+        """Keys of the whole record, drawn now; an exact likelihood has none."""
+        likelihood = self.likelihood
+        return fresh_keys(self._rng, len(self.system), likelihood.n_keys(likelihood.n_samples))
 
     def _assimilate_increment(self) -> None:
         system, log_prior = self.system, self.system.log_prior

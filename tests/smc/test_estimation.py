@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from smcpn.errors import InputError
-from smcpn.smc import random_streams
+from smcpn.likelihood import contract
 from smcpn.smc.estimation import enough, exchanged, variance_at_mean, with_prior_share
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.kernels import IndependentKernel, RandomWalkKernel
 from smcpn.smc.moves import DefensiveGaussian, RandomWalkMetropolis
 from smcpn.smc.particles import RecordTarget
-from smcpn.smc.random_streams import extended, fresh_keys, redrawn, stepwise
+from smcpn.smc.random_streams import extended, fresh_keys, redrawn
 from smcpn.smc.sampler import Sampler, Settings
 from smcpn.smc.tempering import Tempering
 from tests.targets import BootstrapFilter, OrnsteinUhlenbeck
@@ -49,12 +49,11 @@ def excess(system) -> np.ndarray:
 def test_sums_do_not_depend_on_how_many_increments_are_in_memory(monkeypatch):
     rng, values = np.random.default_rng(0), np.array([[0.5, 1.0], [1.0, 0.5], [2.0, 0.7]])
     keys = fresh_keys(rng, 3, ESTIMATE.n_keys(PROCESS.n_samples))
-    likelihood = stepwise(ESTIMATE, keys)
-    state, total = likelihood.evaluate(values, 40)
-    increments = likelihood.advance(values, likelihood.start(values), 0, 40)[1]
+    state, total = ESTIMATE.accumulate(values, None, 0, 40, keys)
+    increments = ESTIMATE.advance(values, ESTIMATE.start(values), 0, 40, keys)[1]
     np.testing.assert_array_equal(total, np.add.reduce(increments))
-    monkeypatch.setattr(random_streams, "CHUNK", ESTIMATE.block)
-    again, pieces = stepwise(ESTIMATE, keys).evaluate(values, 40)
+    monkeypatch.setattr(contract, "CHUNK", ESTIMATE.block)
+    again, pieces = ESTIMATE.accumulate(values, None, 0, 40, keys)
     np.testing.assert_array_equal(pieces, total)
     np.testing.assert_array_equal(again, state)
 
@@ -146,7 +145,7 @@ def test_the_test_of_invariance_finds_a_kernel_that_is_not():
 def test_the_mean_of_an_estimate_is_the_likelihood():
     rng, values = np.random.default_rng(0), np.tile([[1.0, 0.8]], (1500, 1))
     keys = fresh_keys(rng, len(values), ESTIMATE.n_keys(20))
-    ratio = np.exp(ESTIMATE.estimate(values, keys, 20) - PROCESS.evaluate(values[:1], 20)[1])
+    ratio = np.exp(ESTIMATE.evaluate(values, 20, keys)[1] - PROCESS.evaluate(values[:1], 20)[1])
     assert abs(ratio.mean() - 1.0) < 3 * ratio.std() / np.sqrt(len(ratio))
 
 
@@ -262,7 +261,7 @@ def test_walks_redraw_one_block():
 class Misled(OrnsteinUhlenbeck):
     """An approximation that excludes half of the posterior, and is shifted in the rest."""
 
-    def evaluate(self, values, b):
+    def evaluate(self, values, b, *keys):
         state, log_likelihood = super().evaluate(values, b)
         where = np.log(values[:, 0])
         return state, np.where(where < -0.27, np.nan, log_likelihood + 2.0 * where)

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from smcpn.errors import InputError
+from smcpn.likelihood.contract import Likelihood
 from smcpn.model.prior import Prior
 from smcpn.smc.diagnosis import diagnose
 from smcpn.smc.hamiltonian import (
@@ -27,23 +28,20 @@ from smcpn.smc.resampling import systematic
 from smcpn.smc.sampler import Settings
 from smcpn.smc.start import MixtureStart, Modes
 from smcpn.smc.tempering import Tempering
-from tests.targets import BOUNDS, QUANTILES, LinearRegression, skewed, skewed_draws
+from tests.targets import BOUNDS, QUANTILES, LinearRegression, WithGradient, skewed, skewed_draws
 
 STRATEGIES = (HamiltonianMonteCarlo(), LangevinMetropolis())
 
 
-class Regression(LinearRegression):
+class Regression(WithGradient, LinearRegression):
     """With its gradient."""
-
-    def gradient_cost(self):
-        return 3.0
 
     def gradient(self, values):
         residual = self.y[:, None] - np.einsum("td,nd->tn", self.x, values)
         return residual.T @ self.x / self.noise**2
 
 
-class Skewed:
+class Skewed(WithGradient, Likelihood):
     """A prior N(0, 25) that one sample turns into a log-gamma variable and a t variable."""
 
     n_samples = 1
@@ -52,14 +50,11 @@ class Skewed:
     def start(self, values):
         return np.empty((0, len(values)))
 
-    def advance(self, values, state, a, b):
+    def advance(self, values, state, a, b, *keys):
         return state, self.evaluate(values, 1)[1][None]
 
-    def evaluate(self, values, b):
+    def evaluate(self, values, b, *keys):
         return self.start(values), skewed(values) - self.prior.log_density(values)
-
-    def gradient_cost(self):
-        return 3.0
 
     def gradient(self, values):
         a, b = values.T
@@ -168,7 +163,7 @@ def test_without_gradients_there_is_no_metric():
 class Cliff(Regression):
     """Very small beyond a distance, but not zero."""
 
-    def evaluate(self, values, b):
+    def evaluate(self, values, b, *keys):
         state, total = super().evaluate(values, b)
         return state, np.where(values[:, 0] > 0.5, -1e200, total)
 
@@ -247,7 +242,7 @@ def test_the_step_goes_to_its_acceptance_and_time_to_what_renews():
     class Standard(Skewed):
         prior = Prior({f"x{j}": stats.norm() for j in range(30)})
 
-        def evaluate(self, values, b):
+        def evaluate(self, values, b, *keys):
             return self.start(values), -1.5 * np.square(values).sum(axis=1)
 
         def gradient(self, values):

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from smcpn.errors import InputError
+from smcpn.likelihood.contract import Likelihood
 from smcpn.model.prior import Prior
 from smcpn.smc.hamiltonian import HamiltonianMonteCarlo
 from smcpn.smc.measured_moves import MeasuredMoves
@@ -18,9 +19,10 @@ from smcpn.smc.particles import RecordTarget
 from smcpn.smc.resampling import systematic
 from smcpn.smc.sampler import Settings
 from smcpn.smc.tempering import Tempering
+from tests.targets import WithGradient
 
 
-class Normals:
+class Normals(WithGradient, Likelihood):
     """A prior N(0, 9) that one sample turns into standard normals, some pairs of them bent.
 
     The second of a bent pair is about the square of the first, with standard deviation 0.3.
@@ -40,10 +42,10 @@ class Normals:
     def start(self, values):
         return np.empty((0, len(values)))
 
-    def advance(self, values, state, a, b):
+    def advance(self, values, state, a, b, *keys):
         return state, self.evaluate(values, 1)[1][None]
 
-    def evaluate(self, values, b):
+    def evaluate(self, values, b, *keys):
         straight = values.copy()
         straight[:, self.second] = self._deviations(values)
         total = -0.5 * np.square(straight).sum(axis=1)
@@ -58,9 +60,6 @@ class Normals:
         slopes[:, self.second] = values[:, self.second] / 9.0 - pull
         slopes[:, self.first] += 2.0 * values[:, self.first] * pull
         return slopes
-
-    def gradient_cost(self):
-        return 3.0
 
 
 def population(likelihood, n=1000):

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from smcpn.errors import InputError, NotStorableError
+from smcpn.likelihood.contract import Likelihood
 from smcpn.model.prior import Prior
 from smcpn.run.identify import Settings as Options
 from smcpn.smc.diagnosis import diagnose, diagnose_particles
@@ -33,7 +34,7 @@ from tests import models
 from tests.targets import BOUNDS, QUANTILES, skewed, skewed_draws
 
 
-class Known:
+class Known(Likelihood):
     """A likelihood of one sample that turns the prior N(0, 25) into a given density."""
 
     n_samples = 1
@@ -45,10 +46,10 @@ class Known:
     def start(self, values):
         return np.empty((0, len(values)))
 
-    def advance(self, values, state, a, b):
+    def advance(self, values, state, a, b, *keys):
         return state, (self.log_density(values) - self.prior.log_density(values))[None]
 
-    def evaluate(self, values, b):
+    def evaluate(self, values, b, *keys):
         ratio = self.advance(values, None, 0, 1)[1][0]
         return self.start(values), ratio if b else np.zeros(len(values))
 

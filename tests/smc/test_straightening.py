@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from smcpn.likelihood.contract import Likelihood
 from smcpn.model.prior import Prior
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy, RandomWalkMetropolis
 from smcpn.smc.particles import Target
@@ -83,7 +84,7 @@ def test_a_ridge_is_straight_in_what_it_is_made_of(prior: Prior, number: int):
     assert spreads[1] < 0.3 * spreads[0]
 
 
-class Product:
+class Product(Likelihood):
     """A likelihood that tells the product of a and b: its logarithm is 0 +- .05."""
 
     n_samples = 1
@@ -91,11 +92,8 @@ class Product:
     def start(self, values):
         return np.empty((0, len(values)))
 
-    def advance(self, values, state, a, b):
+    def advance(self, values, state, a, b, *keys):
         return state, -0.5 * np.square(np.log(values).sum(axis=1) / 0.05)[None]
-
-    def evaluate(self, values, b):
-        return self.start(values), np.zeros(len(values))
 
     @staticmethod
     def draws(rng: np.random.Generator, size: int) -> np.ndarray:
