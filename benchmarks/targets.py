@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import logsumexp
 
-from smcpn.likelihood.contract import Likelihood
+from smcpn.likelihood.contract import NO_KEYS, Keys, Likelihood
 from smcpn.model.prior import Prior
 
 Array = NDArray[np.float64]
@@ -43,14 +43,14 @@ class LogisticRegression(Likelihood):
         return np.empty((0, len(values)))
 
     def advance(
-        self, values: Array, state: Array, a: int, b: int, *keys: Any
+        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
     ) -> tuple[Array, Array]:
         """See `Likelihood.advance`."""
         z = self.signed[a:b] @ values.T
         return state, np.minimum(z, 0.0) - np.log1p(np.exp(-np.abs(z)))
 
     def accumulate(
-        self, values: Array, state: Array | None, a: int, b: int, *keys: Any
+        self, values: Array, state: Array | None, a: int, b: int, keys: Keys = NO_KEYS
     ) -> tuple[Array, Array]:
         """See `Likelihood.accumulate`."""
         total = np.zeros(len(values))
@@ -84,7 +84,7 @@ class CurvedModes(Likelihood):
         return np.empty((0, len(values)))
 
     def advance(
-        self, values: Array, state: Array, a: int, b: int, *keys: Any
+        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
     ) -> tuple[Array, Array]:
         """Log target - log prior for the only sample, (1, N)."""
         parts = []
@@ -99,7 +99,7 @@ class CurvedModes(Likelihood):
         target = logsumexp(parts, axis=0)
         return state, (target - self.prior.log_density(values))[None, :]
 
-    def evaluate(self, values: Array, b: int, *keys: Any) -> tuple[Array, Array]:
+    def evaluate(self, values: Array, b: int, keys: Keys = NO_KEYS) -> tuple[Array, Array]:
         """See `Likelihood.evaluate`."""
         state = self.start(values)
         if b == 0:
@@ -150,7 +150,7 @@ class GappedOscillator(Likelihood):
         return np.empty((0, len(values)))
 
     def advance(
-        self, values: Array, state: Array, a: int, b: int, *keys: Any
+        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
     ) -> tuple[Array, Array]:
         """See `Likelihood.advance`."""
         s1, s2 = values[:, 2], values[:, 3]
@@ -160,7 +160,7 @@ class GappedOscillator(Likelihood):
         density = -0.5 * square - np.log(2 * np.pi * s1 * s2)
         return state, np.where(self.measured, density, 0.0)[a:b]
 
-    def evaluate(self, values: Array, b: int, *keys: Any) -> tuple[Array, Array]:
+    def evaluate(self, values: Array, b: int, keys: Keys = NO_KEYS) -> tuple[Array, Array]:
         """See `Likelihood.evaluate`."""
         state, densities = self.advance(values, self.start(values), 0, b)
         return state, densities.sum(axis=0)
@@ -188,14 +188,14 @@ class NoisyRegression(Likelihood):
         return np.empty((0, len(values)))
 
     def advance(
-        self, values: Array, state: Array, a: int, b: int, *keys: Any
+        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
     ) -> tuple[Array, Array]:
         """See `Likelihood.advance`."""
         s = values[:, -1]
         residual = (self.y[a:b, None] - self.x[a:b] @ values[:, :-1].T) / s
         return state, -0.5 * np.square(residual) - np.log(s * np.sqrt(2 * np.pi))
 
-    def evaluate(self, values: Array, b: int, *keys: Any) -> tuple[Array, Array]:
+    def evaluate(self, values: Array, b: int, keys: Keys = NO_KEYS) -> tuple[Array, Array]:
         """See `Likelihood.evaluate`."""
         state, densities = self.advance(values, self.start(values), 0, b)
         return state, densities.sum(axis=0)

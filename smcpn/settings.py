@@ -40,8 +40,8 @@ from smcpn.codegen.target import CPUS
 from smcpn.distributed.engines import checked_executor
 from smcpn.errors import InputError, NotStorableError, nearest, one_of, shown
 from smcpn.likelihood.gradient import FORWARD
-from smcpn.likelihood.registry import LIKELIHOODS, likelihood_name
-from smcpn.likelihood.stiffness import chosen_solver
+from smcpn.likelihood.registry import LIKELIHOODS
+from smcpn.likelihood.solver_choice import choose_solver
 from smcpn.model.problem import Problem
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.measured_moves import MeasuredMoves
@@ -52,7 +52,6 @@ from smcpn.smc.sampler import Settings as SamplerSettings
 from smcpn.smc.start import Modes
 from smcpn.smc.tempering import DiffusionTempering, Tempering
 from smcpn.solver import (
-    SOLVERS,
     Solver,
     check_solver,
     refuse_other_settings,
@@ -205,8 +204,8 @@ class Settings(Options, frozen=True):
                 "out",
                 argument="method",
             )
-        solver = chosen_solver(problem, self.solver, self.likelihood)
-        likelihood = likelihood_name(problem, solver, self.likelihood)
+        chosen = choose_solver(problem, self.solver, self.likelihood)
+        likelihood = chosen.likelihood
         exact = LIKELIHOODS[likelihood].approximation is None
         if self.state_particles is not None and exact:
             raise InputError(
@@ -222,7 +221,7 @@ class Settings(Options, frozen=True):
             _require_gradient(moves, likelihood, method)
         options: dict[str, Any] = {
             **{name: getattr(self, name) for name in Options.model_fields},
-            "solver": solver,
+            "solver": chosen.solver,
             "likelihood": likelihood,
             "method": method,
             "moves": moves,
@@ -358,19 +357,6 @@ def require_same(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: Pat
                 "another file, or existing='overwrite' to begin anew",
                 argument=name,
             )
-
-
-def solver_named(name: str, problem: Problem, likelihood: str | None) -> Solver:
-    """Return a solver by its name with its own settings, or for ``"auto"`` the one that suits.
-
-    Raises
-    ------
-    InputError
-        For an unknown name.
-    """
-    if one_of("solver", name, (*SOLVERS, "auto")) == "auto":
-        return chosen_solver(problem, None, likelihood)
-    return cast(Any, SOLVERS[name])()
 
 
 def solver_with(solver: Solver, **settings: Any) -> Solver:

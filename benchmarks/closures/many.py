@@ -28,7 +28,7 @@ from scipy import integrate, stats
 import smcpn
 from benchmarks.executors import each
 from benchmarks.rows import Row, Study, at_most
-from smcpn.likelihood.contract import Likelihood
+from smcpn.likelihood.contract import NO_KEYS, Keys, Likelihood
 from smcpn.model.prior import Prior
 from smcpn.run.identify import Settings as Options
 from smcpn.run.run import Run
@@ -67,14 +67,14 @@ class GaussianTarget(Likelihood):
         return np.empty((0, len(values)))
 
     def advance(
-        self, values: Array, state: Array, a: int, b: int, *keys: Any
+        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
     ) -> tuple[Array, Array]:
         """See `Likelihood.advance`."""
         deviation = values - self.centre
         square = (deviation * self.product(deviation)).sum(axis=1)
         return state, (self.constant - 0.5 * square)[None]
 
-    def evaluate(self, values: Array, b: int, *keys: Any) -> tuple[Array, Array]:
+    def evaluate(self, values: Array, b: int, keys: Keys = NO_KEYS) -> tuple[Array, Array]:
         """See `Likelihood.evaluate`."""
         state = self.start(values)
         return state, self.advance(values, state, 0, 1)[1][0] if b else np.zeros(len(values))
