@@ -70,7 +70,7 @@ class BlockTarget(Target):
         return self.end
 
     @override
-    def evaluate(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
+    def particles(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
         values, accumulate, t = self.prior.natural(theta), self.likelihood.accumulate, self.sample
         state, log_likelihood = accumulate(values, None, 0, t, keys)
         state, log_increment = accumulate(values, state, t, self.end, keys)
@@ -210,7 +210,7 @@ class StreamIbis(Ibis):
         """Assimilate the next sample, with the rejuvenations that it calls for."""
         last = self.sample + 1
         while self.sample < last:
-            self.advance(last)
+            self.proceed(last)
         self.last_ess = self.system.ess
 
     @property
@@ -398,9 +398,9 @@ class Tracker:
             if behind > max(LEAP, LEAP_SHARE * sampler.sample):
                 sampler.leap(likelihood.n_samples)
             else:
-                sampler.advance(likelihood.n_samples)
+                sampler.proceed(likelihood.n_samples)
                 while sampler.state.exponent is not None:
-                    sampler.advance(likelihood.n_samples)
+                    sampler.proceed(likelihood.n_samples)
             if len(sampler.rejuvenations) > made:
                 self._offer()
 

@@ -440,7 +440,7 @@ class Run:
         sampler = self.samplers[number]
         before = len(sampler.rejuvenations)
         try:
-            sampler.advance(last)
+            sampler.proceed(last)
         except InputError as error:
             if not self._begins_otherwise(error):
                 raise

@@ -51,7 +51,7 @@ class Ibis(Sampler):
     searches: Searches | None = None
     _block = SMALL_BLOCK
 
-    def advance(self, last: int) -> None:
+    def proceed(self, last: int) -> None:
         """Assimilate a block of samples, or the next part of a sample that is too informative."""
         begin = self.sample
         if self.state.exponent is None:

@@ -151,7 +151,7 @@ def _drawn(sampler: Sampler, start: MixtureStart, rng: np.random.Generator) -> T
     """Draws from a start, weighed by the samples so far."""
     likelihood = LikelihoodView(sampler.likelihood, n_samples=sampler.sample)
     anew = Tempering(sampler.prior, likelihood, replace(sampler.settings, start=start), rng)
-    anew.advance(sampler.sample)
+    anew.proceed(sampler.sample)
     return anew
 
 

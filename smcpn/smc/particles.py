@@ -291,7 +291,7 @@ class Target:
         """The target with another estimate of the same likelihood."""
         return replace(self, likelihood=likelihood)
 
-    def evaluate(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
+    def particles(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
         """Run the solver up to sample t for parameters (n, d); return them with weight one."""
         values, likelihood, t = self.prior.natural(theta), self.likelihood, self.sample
         state, log_likelihood = likelihood.accumulate(values, None, 0, t, keys)
@@ -346,7 +346,7 @@ class RecordTarget(Target):
         """Samples whose likelihood an evaluation computes."""
         return self.likelihood.n_samples
 
-    def evaluate(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
+    def particles(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
         """Run the solver over the record for parameters (n, d); return them with weight one."""
         values, n = self.prior.natural(theta), self.n_samples
         state, log_likelihood = self.likelihood.evaluate(values, n, keys)
@@ -404,7 +404,7 @@ class RefinementTarget(Target):
     def with_estimate(self, likelihood: Likelihood) -> Target:
         return replace(self, finer=likelihood)
 
-    def evaluate(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
+    def particles(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
         """Run both solvers up to sample t for parameters (n, d); return them with weight one."""
         values = self.prior.natural(theta)
         coarse = self.floored(self.likelihood.evaluate(values, self.sample)[1])

@@ -243,7 +243,7 @@ class Sampler(ABC):
         return self.sample
 
     @abstractmethod
-    def advance(self, last: int) -> None:
+    def proceed(self, last: int) -> None:
         """Compute the next part on the way to sample ``last``."""
 
     @abstractmethod
@@ -260,7 +260,7 @@ class Sampler(ABC):
         """
         theta, keys = self.system.theta[index], self.system.keys[index]
         if self.finer is not None:
-            system = self._between().evaluate(theta, keys)
+            system = self._between().particles(theta, keys)
             return system.state, system.log_likelihood, system.log_increment
         if np.isnan(self.state.log_floor):
             return self._recomputed(index)
@@ -321,7 +321,7 @@ class Sampler(ABC):
             log_evidence_at_resampling=evidence.log - float(np.log1p(-mixed.share)),
         )
         self._measure(self._between())
-        found = self._between().evaluate(self.system.theta, self.system.keys)
+        found = self._between().particles(self.system.theta, self.system.keys)
         self._change_system(
             log_likelihood=found.log_likelihood,
             log_increment=found.log_increment,
@@ -465,7 +465,7 @@ class Sampler(ABC):
         """Assimilate the samples up to ``last`` (all, by default)."""
         last = self.likelihood.n_samples if last is None else last
         while self.sample < last:
-            self.advance(last)
+            self.proceed(last)
             if progress is not None:
                 progress(self.progress())
 

@@ -66,7 +66,7 @@ class Tempering(Sampler):
 
     takes_start: ClassVar[bool] = True
 
-    def advance(self, last: int) -> None:
+    def proceed(self, last: int) -> None:
         """Evaluate the record, then raise the exponent once; one after the other from a start."""
         if self.state.exponent is None:
             self._evaluate()
@@ -138,7 +138,7 @@ class Tempering(Sampler):
         return RecordTarget(self.prior, self.likelihood, 0, 0.0, self.settings.start)
 
     def _evaluate(self) -> None:
-        found = self._target.evaluate(self.system.theta, self._record_keys())
+        found = self._target.particles(self.system.theta, self._record_keys())
         self._change_system(
             log_prior=found.log_prior,
             log_increment=found.log_increment,
@@ -195,7 +195,7 @@ class DiffusionTempering(Sampler):
         If the likelihood has no diffusion to raise.
     """
 
-    def advance(self, last: int) -> None:
+    def proceed(self, last: int) -> None:
         """Compute the next part: assimilate the flat likelihood, or lower the diffusion once."""
         if not self.state.factors:
             self._begin()

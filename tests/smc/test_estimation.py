@@ -35,7 +35,7 @@ def extended_draws(rng: np.random.Generator, size: int):
     """Particles that follow prior x estimate x density of the keys, nearly independent."""
     theta, blocks = exact_draws(rng, 4 * size), ESTIMATE.n_keys(PROCESS.n_samples)
     keys = fresh_keys(rng, len(theta), blocks)
-    drawn = RecordTarget(PROCESS.prior, ESTIMATE, 0, 1.0).evaluate(theta, keys)
+    drawn = RecordTarget(PROCESS.prior, ESTIMATE, 0, 1.0).particles(theta, keys)
     exact = PROCESS.evaluate(np.exp(theta), PROCESS.n_samples)[1]
     weights = np.exp(drawn.log_increment - exact)
     return drawn.take(rng.choice(len(theta), size, p=weights / weights.sum()))
@@ -109,7 +109,7 @@ def test_moves_leave_an_exact_sample_of_theta_and_keys_where_it_is(kind):
     # Under the target estimates are larger than those with fresh keys, by about their variance.
     change = excess(moved).mean() - excess(system).mean()
     assert abs(change) < 4 * np.sqrt(2 / 300) * excess(system).std()
-    again = target.evaluate(moved.theta, moved.keys)
+    again = target.particles(moved.theta, moved.keys)
     np.testing.assert_array_equal(again.log_increment, moved.log_increment)
 
 
@@ -122,9 +122,9 @@ class Wrong(IndependentKernel):
 
             @staticmethod
             def evaluate(theta, keys):
-                best = target.evaluate(theta, keys)
+                best = target.particles(theta, keys)
                 for _ in range(2):
-                    other = target.evaluate(theta, fresh_keys(rng, *keys.shape))
+                    other = target.particles(theta, fresh_keys(rng, *keys.shape))
                     best = best.where(other.log_increment > best.log_increment, other)
                 return best
 
@@ -162,7 +162,7 @@ def test_more_state_particles_keep_the_target():
     error = 4 / np.sqrt(changed.ess)
     np.testing.assert_allclose((changed.weights @ changed.theta - mean) / sd, 0, atol=error)
     np.testing.assert_array_equal(
-        new.evaluate(changed.theta, changed.keys).log_increment, changed.log_increment
+        new.particles(changed.theta, changed.keys).log_increment, changed.log_increment
     )
 
 
@@ -177,7 +177,7 @@ def test_the_variance_that_counts_is_the_one_at_a_theta_not_across_them():
 
     def population(theta, estimate):
         target = RecordTarget(PROCESS.prior, estimate, 0, 1.0)
-        return target, target.evaluate(theta, fresh_keys(rng, len(theta), blocks))
+        return target, target.particles(theta, fresh_keys(rng, len(theta), blocks))
 
     wide = PROCESS.prior.sample(rng, 200)
     many = ESTIMATE.with_state_particles(512)
@@ -285,7 +285,7 @@ def test_bytes_do_not_depend_on_blocks_and_interruptions(kind):
     settings = Settings(particles=150, block=3)
     sampler = kind(PROCESS.prior, ESTIMATE, settings, np.random.default_rng(4))
     while sampler.sample < PROCESS.n_samples:
-        sampler.advance(PROCESS.n_samples)
+        sampler.proceed(PROCESS.n_samples)
         snapshot = sampler.snapshot()
         likelihood = ESTIMATE.with_state_particles(snapshot.state_particles)
         sampler = kind.resumed(PROCESS.prior, likelihood, settings, snapshot)

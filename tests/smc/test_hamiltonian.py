@@ -70,7 +70,7 @@ def test_exact_draws_stay_exact(moves):
     """
     likelihood, rng = Skewed(), np.random.default_rng(0)
     target = RecordTarget(likelihood.prior, likelihood, 0, 1.0)
-    system, below, previous = target.evaluate(skewed_draws(rng, 1000)), [], None
+    system, below, previous = target.particles(skewed_draws(rng, 1000)), [], None
     for _ in range(10):
         system = replace(system, log_weights=0.3 * rng.normal(size=len(system)))
         system, previous = moves.rejuvenate(system, target, rng, systematic, previous)
@@ -108,7 +108,7 @@ def test_every_snapshot_leads_to_the_same_end():
     sampler = Tempering(likelihood.prior, likelihood, settings, np.random.default_rng(3))
     while sampler.sample < likelihood.n_samples:
         snapshots.append(sampler.snapshot())
-        sampler.advance(likelihood.n_samples)
+        sampler.proceed(likelihood.n_samples)
     assert len(snapshots) > 5
     for snapshot in snapshots[::8]:
         again = Tempering.resumed(likelihood.prior, likelihood, settings, snapshot)
@@ -173,7 +173,7 @@ def test_a_proposal_far_off_does_not_count_for_the_time_of_trajectories():
     tuning = Tuning(0.5, 1.0, 0.8, 10)
     likelihood = Cliff(n=4, d=1)
     target = RecordTarget(likelihood.prior, likelihood, 4, 1.0)
-    system = target.evaluate(0.1 * rng.normal(size=(50, 1)))
+    system = target.particles(0.1 * rng.normal(size=(50, 1)))
     metric = Metric(np.zeros(1), np.eye(1))
     list(Trajectories("hmc", metric, tuning).moves(system, target, rng, 3))
     assert all(np.isfinite(half.renewed).all() for half in tuning._halves)
@@ -214,7 +214,7 @@ def test_gradients_of_targets_are_those_of_their_densities(exponent):
     ]
     theta = rng.normal(size=(7, 3))
     for target in targets:
-        found = differences(lambda t, own=target: own.log_density(own.evaluate(t)), theta)
+        found = differences(lambda t, own=target: own.log_density(own.particles(t)), theta)
         np.testing.assert_allclose(target.gradient(theta), found, rtol=1e-5, atol=1e-5)
 
 
@@ -250,7 +250,7 @@ def test_the_step_goes_to_its_acceptance_and_time_to_what_renews():
 
     likelihood, rng = Standard(), np.random.default_rng(0)
     target = RecordTarget(likelihood.prior, likelihood, 0, 1.0)
-    system = target.evaluate(0.5 * rng.normal(size=(300, 30)))
+    system = target.particles(0.5 * rng.normal(size=(300, 30)))
     moves, previous = STRATEGIES[0], None
     for k in range(12):
         system, previous = moves.rejuvenate(system, target, rng, systematic, previous)

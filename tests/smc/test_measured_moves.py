@@ -66,7 +66,7 @@ def population(likelihood, n=1000):
     """Exact draws, of which the weights leave half effective."""
     rng = np.random.default_rng(0)
     target = RecordTarget(likelihood.prior, likelihood, 0, 1.0)
-    system = target.evaluate(likelihood.draws(rng, n))
+    system = target.particles(likelihood.draws(rng, n))
     return replace(system, log_weights=0.83 * rng.normal(size=n)), target
 
 
@@ -131,7 +131,7 @@ def test_a_run_ends_in_the_evidence_and_resumes_to_the_same_bytes():
     snapshots = []
     while run.sample < 1:
         snapshots.append(run.snapshot())
-        run.advance(1)
+        run.proceed(1)
     exact = 0.5 * 22 * np.log(2.0 * np.pi)
     assert abs(run.log_evidence - exact) < 4.0 * run.log_evidence_se < 2.0
     again = Tempering.resumed(

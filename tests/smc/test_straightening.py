@@ -113,7 +113,7 @@ def test_exact_draws_of_a_ridge_stay_exact(moves: MoveStrategy):
     assert len(values) == 4000
     quantiles = np.quantile(Product.draws(np.random.default_rng(1), 400_000), (0.05, 0.5), axis=0)
     target = Target(PRODUCT, likelihood, 0, 1.0)
-    system, below, previous = target.evaluate(PRODUCT.unconstrained(values)), [], None
+    system, below, previous = target.particles(PRODUCT.unconstrained(values)), [], None
     for _ in range(20):
         system = replace(system, log_weights=0.3 * rng.normal(size=4000))
         system, previous = moves.rejuvenate(system, target, rng, systematic, previous)
@@ -132,7 +132,7 @@ def test_moves_go_on_while_they_widen_the_population():
     target = Target(PRODUCT, likelihood, 0, 1.0)
     theta = PRODUCT.unconstrained(values[(values[:, 0] > 0.8) & (values[:, 0] < 1.25)])
     moved, _ = IndependentMetropolis().rejuvenate(
-        target.evaluate(theta), target, rng, systematic, None
+        target.particles(theta), target, rng, systematic, None
     )
     found = np.log(PRODUCT.natural(moved.theta)).std(axis=0)
     assert (found > 0.9 * np.log(values).std(axis=0)).all()

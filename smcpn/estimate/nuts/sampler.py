@@ -210,7 +210,7 @@ class _Caller:
         if not self._called:
             self._called = True
             weakref.finalize(self, self._batch.end)
-        value, gradient = self._batch.evaluate(self._number, "value_and_gradient", position)
+        value, gradient = self._batch.result(self._number, "value_and_gradient", position)
         return float(value), gradient
 
 
