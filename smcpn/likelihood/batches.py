@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 Arrays = tuple[NDArray[Any], ...]
 
-AXES = {"values": 0, "keys": 0, "directions": 0, "positions": 0, "seeds": 0, "state": -1}
-AXES |= {"numbers": -1}
+AXES = {
+    "values": 0, "keys": 0, "directions": 0, "positions": 0, "seeds": 0, "state": -1, "numbers": -1
+}  # fmt: skip
 """Axis of the points in an argument; that of all results is the last. Others are of all points."""
 TRIAL_SAMPLES = 64
 """Samples over which the cost of a point is measured, and workers prove themselves."""
