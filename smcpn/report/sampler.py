@@ -1,4 +1,4 @@
-"""The way of a sampler: sample size, acceptance and evidence of particles; chains and their ranks."""
+"""Way of a sampler: sample size, acceptance and evidence of particles; chains and their ranks."""
 
 from __future__ import annotations
 
