@@ -97,7 +97,7 @@ class Simulation(WithCard):
     weights : ndarray, (N,)
         Of the particles that were simulated; they sum to one.
     steps : int
-        Runge-Kutta steps per sample.
+        Runge-Kutta steps per sample; 0 where the model is stiff, and every particle chose its own.
     diverged : float
         Weight of the particles whose simulation diverged; they count nowhere else.
     warnings : tuple of str
