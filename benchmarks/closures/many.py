@@ -29,6 +29,7 @@ import smcpn
 from benchmarks.executors import each
 from benchmarks.rows import Row, at_most
 from benchmarks.study import study
+from benchmarks.targets import SampleDensities
 from smcpn.model.prior import Prior
 from smcpn.run.identify import Settings as Options
 from smcpn.run.run import Run
@@ -52,30 +53,19 @@ class Exact:
     log_evidence: float
 
 
-class GaussianTarget:
+class GaussianTarget(SampleDensities):
     """A likelihood of one sample, exp(-(x - m)^T P (x - m) / 2 + c), and the prior N(0, I)."""
-
-    n_samples = 1
 
     def __init__(self, precision: Array, centre: Array, constant: float = 0.0) -> None:
         self.precision, self.centre, self.constant = precision, centre, constant
         distributions: dict[str, Any] = {f"x{j}": stats.norm() for j in range(len(centre))}
         self.prior = Prior(distributions)
 
-    def start(self, values: Array) -> Array:
-        """See `Likelihood.start`."""
-        return np.empty((0, len(values)))
-
     def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
         """See `Likelihood.advance`."""
         deviation = values - self.centre
         square = (deviation * self.product(deviation)).sum(axis=1)
         return state, (self.constant - 0.5 * square)[None]
-
-    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.evaluate`."""
-        state = self.start(values)
-        return state, self.advance(values, state, 0, 1)[1][0] if b else np.zeros(len(values))
 
     def gradient_cost(self) -> float:
         """See `DifferentiableLikelihood.gradient_cost`."""
