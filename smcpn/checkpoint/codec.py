@@ -83,6 +83,12 @@ def written(value: Any) -> tuple[Any, dict[str, NDArray[Any]]]:
     return _without_arrays(tree, "", arrays), arrays
 
 
+def plain(value: Any) -> Any:
+    """Return a dataclass as values for JSON, with lists in place of its arrays, to be compared."""
+    tree = _adapter(type(value)).dump_python(value, warnings=False)
+    return json.loads(json.dumps(tree, default=lambda one: one.tolist()))
+
+
 def read_again(value: T) -> T:
     """Return a dataclass as it comes back from a file; errors as of `decoded`."""
     document, arrays = written(value)
@@ -188,13 +194,7 @@ def _in_one_sentence(error: ValidationError) -> InputError:
 
 
 def _arrays_of(group: Group) -> dict[str, NDArray[Any]]:
-    """Return the arrays in a group and in the groups within, by their paths.
-
-    Raises
-    ------
-    DamagedFileError
-        If there is anything else.
-    """
+    """Return the arrays in a group and in the groups within, by their paths."""
     if group.texts or group.attributes or any(one.attributes for one in group.arrays.values()):
         raise DamagedFileError(f"there is more among the arrays than these: {DAMAGED}")
     found = {name: one.values for name, one in group.arrays.items()}

@@ -1,12 +1,16 @@
-"""Begin a run with a checkpoint, or restore it from one and verify its likelihood."""
+"""Begin a run, in memory or with a checkpoint, or restore it and verify its likelihood."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
+from smcpn.checkpoint.codec import plain
 from smcpn.checkpoint.container import CheckpointWarning, begun, lock, previous_of, remove
 from smcpn.checkpoint.fingerprint import data_fingerprint, model_fingerprint
 from smcpn.checkpoint.problem import StoredProblem
@@ -19,7 +23,8 @@ from smcpn.errors import InputError, NotStorableError
 from smcpn.estimate.linearise import is_linear_in_networks, networks_of
 from smcpn.model.problem import Problem
 from smcpn.run.run import Run
-from smcpn.settings import RunSettings, require_same
+from smcpn.run_state import RunState
+from smcpn.settings import RunSettings
 from smcpn.signals import orderly_termination
 from smcpn.smc.verification import is_consistent
 
@@ -70,7 +75,7 @@ def checkpoint_of(
         )
     stored = read_run(path)
     _require_same_problem(stored.header, problem, path)
-    require_same(stored.header.settings, settings.document(), path)
+    _require_same_settings(stored.header.settings, settings.storable, path)
     return stored
 
 
@@ -87,7 +92,7 @@ def stored_settings(header: Header, path: Path) -> RunSettings:
             f"{path} does not hold the whole run: {header.not_stored}. Run your script again, "
             f"identify(..., checkpoint='{path}') goes on from here"
         )
-    return RunSettings(**header.settings)
+    return header.settings
 
 
 def stored_problem(header: Header, path: Path) -> Problem:
@@ -123,6 +128,23 @@ def _require_same_problem(header: Header, problem: Problem, path: Path) -> None:
             f"{path} belongs to other data: the first {header.n_samples} samples must be the "
             "same (more may follow); use another file, or existing='overwrite' to begin anew"
         )
+
+
+def _require_same_settings(stored: RunSettings, wanted: RunSettings, path: Path) -> None:
+    """Refuse settings that are not those of the stored run, in the first one that differs.
+
+    Blocks do not matter to a result; nor does the entropy where no seed is given.
+    """
+    before = plain(stored)
+    for name, value in plain(wanted).items():
+        free = name in ("block", "entropy") or (name == "seed" and value is None)
+        if not free and before[name] != value:
+            was, asked = ("the default" if one is None else one for one in (before[name], value))
+            raise InputError(
+                f"{path} was started with {name} = {was}, not {asked}: use the same, "
+                "another file, or existing='overwrite' to begin anew",
+                argument=name,
+            )
 
 
 def linearised_before(path: Path, problem: Problem) -> tuple[Problem, RunSettings] | None:
@@ -210,7 +232,7 @@ def written_run(
 ) -> tuple[Callable[[], Run], CheckpointWriter]:
     """Return a function that begins or restores a run, and the writer of its checkpoint."""
     if stored is not None:
-        settings = settings.model_copy(update={"entropy": stored.header.settings["entropy"]})
+        settings = settings.model_copy(update={"entropy": stored.header.settings.entropy})
 
     def begin() -> Run:
         if stored is None:
@@ -241,7 +263,7 @@ def _header(path: Path, problem: Problem, settings: RunSettings, created: str) -
         reason = reason or f"the records could not be written ({error.strerror or error})"
     return Header(
         names=problem.names,
-        settings=settings.document(),
+        settings=settings.storable,
         problem=stored,
         not_stored=reason,
         model_fingerprint=model_fingerprint(problem),
@@ -250,3 +272,93 @@ def _header(path: Path, problem: Problem, settings: RunSettings, created: str) -
         data_file=data_file.name,
         created=created,
     )
+
+
+LEAST = 2
+"""Samples from which a posterior can be shown."""
+
+
+@dataclass(frozen=True)
+class InterruptedRun:
+    """A run that was interrupted, with its problem and settings, from which it is resumed."""
+
+    problem: Problem
+    settings: RunSettings
+    state: RunState
+
+    @property
+    def sentence(self) -> str:
+        """Sentence on how far it came, and what can be done with it."""
+        last = self.problem.n_samples
+        done = [one.sample for one in self.state.samplers]
+        if last in done:
+            finished = f"{done.count(last)} of {self.settings.replicates} populations"
+            return f"interrupted: smcpn.load() is the posterior of {finished}, {GOES_ON}"
+        if done[0] >= LEAST:
+            samples = f"the first {done[0]} of {last} samples"
+            return f"interrupted: smcpn.load() is the posterior of {samples}, {GOES_ON}"
+        return f"interrupted on the way to the posterior: {GOES_ON}"
+
+
+GOES_ON = "smcpn.resume() goes on"
+
+_last: list[InterruptedRun] = []
+"""One at most."""
+
+
+def last_interrupted() -> InterruptedRun:
+    """Return the run that was interrupted last in this process.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    if not _last:
+        raise InputError(
+            "no run was interrupted here: give the path of a checkpoint", argument="path"
+        )
+    return _last[0]
+
+
+def forget(run: InterruptedRun) -> None:
+    """Let go of a run that has come to its end."""
+    if _last and _last[0] is run:
+        _last.clear()
+
+
+class InMemory:
+    """Holds the newest snapshot of a run, and keeps it after an interrupt: one of this process."""
+
+    warnings: tuple[str, ...] = ()
+
+    def __init__(self, problem: Problem, settings: RunSettings) -> None:
+        self._problem, self._settings = problem, settings
+        self._offered: RunState | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def offer(self, snapshot: RunState) -> None:
+        """Hold a snapshot in place of the one before."""
+        self._offered = snapshot
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Keep the run where it was interrupted.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            After an interrupt, with a sentence that says what is kept.
+        """
+        if kind is None or not issubclass(kind, KeyboardInterrupt):
+            return
+        if self._offered is not None and self._offered.samplers:
+            kept = InterruptedRun(self._problem, self._settings, self._offered)
+            _last[:] = [kept]
+            raise KeyboardInterrupt(kept.sentence) from None
