@@ -21,7 +21,7 @@ TURNS = (
     ("process_noise",),
     ("closures",),
     ("seconds",),
-    ("online",),
+    ("online", "models"),
     ("live",),
     ("scale_out", "side_by_side"),
     ("trust steps-bias steps-warned steps-coverage van-der-pol monod moves-oscillator "
