@@ -20,7 +20,7 @@ from .functions.spline import spline
 from .io.read import read_record, read_records
 from .likelihood.gradient import LogLikelihood
 from .model.gaussian_noise import AR1
-from .model.noise import Bernoulli, LogNormal, Poisson, StudentT
+from .model.noise import Bernoulli, LogNormal, NegativeBinomial, Normal, Poisson, StudentT
 from .model.ode import ODE, ode
 from .model.prior import Prior
 from .model.problem import Problem
@@ -79,7 +79,9 @@ __all__ = [
     "MeasuredMoves",
     "ModelComparison",
     "MoveSettings",
+    "NegativeBinomial",
     "NestedFilter",
+    "Normal",
     "NutsPosterior",
     "Online",
     "Poisson",

@@ -295,7 +295,8 @@ class LogLikelihood:
     @property
     def expands(self) -> bool:
         """True if the samples are Gaussian, so that first derivatives give their information."""
-        return LIKELIHOODS[self.likelihood].gaussian and self.problem.model.density is None
+        density = self.problem.model.density
+        return LIKELIHOODS[self.likelihood].gaussian and (density is None or density.gaussian)
 
     def expansion(self, values: Numbers, share: Probability = 1.0) -> tuple[Array, Array, Array]:
         """Log-likelihood (N,), gradient (N, d) and information (N, d, d), in one pass.

@@ -73,7 +73,7 @@ class RecordWindow:
     def __init__(self, record: Record, n_outputs: int) -> None:
         self._record, self._whole, self.begin = record, record, 0
         self.t, self.u, self.spacing = record.t, record.u, np.diff(record.t)
-        self.y = record.y if record.n_outputs else np.full((len(record), n_outputs), np.nan)
+        self.y = record.measured(n_outputs)
 
     def inputs(self, parts: int) -> Array:
         """Input at both ends and within each interval, (m - 1, parts + 1, n)."""

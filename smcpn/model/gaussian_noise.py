@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import casadi as ca
 
 from smcpn.errors import InputError, real_number, shown
 from smcpn.model.distribution import Distribution, support
-from smcpn.model.noise import Symbols, as_density
+from smcpn.model.noise import Normal, Symbols, as_density
 from smcpn.model.record import Record
 from smcpn.units import duration
 
@@ -214,6 +214,8 @@ def as_gaussian(value: Any) -> GaussianNoise | None:
         return None
     if isinstance(value, GaussianNoise) and not isinstance(value, type):
         return value
+    if isinstance(value, Normal):
+        return White(cast("float | str", value.sd))
     if isinstance(value, str):
         return White(value)
     remedy = (

@@ -371,7 +371,8 @@ def innovations(
         chosen = own or [(0, record)]
     found = predictions(problem, solver, chosen, likelihood)
     disturbed = problem.model.process_noise is not None
-    if problem.model.density is not None:
+    density = problem.model.density
+    if density is not None and not density.gaussian:
         rng = np.random.default_rng(0)
         return tuple(_residuals(one, problem, values, int(solver.steps), rng) for one in found)
     return tuple(_normalised(one, values, int(solver.steps), disturbed) for one in found)
@@ -386,7 +387,8 @@ def _residuals(
     they are randomised quantiles, which count that share in the distribution.
     """
     record, (mean, covariance), model = one.record, one.moments(values, steps), problem.model
-    noise, residual = model.density_scatter(values, mean, record.y)
+    samples = model.sample_numbers(record)
+    noise, residual = model.density_scatter(values, mean, record.y, samples)
     states = np.diagonal(covariance, axis1=1, axis2=2).copy()
     variance = states + noise
     normalised = residual * np.sqrt(_share(noise, variance))

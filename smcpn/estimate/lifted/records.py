@@ -50,7 +50,7 @@ class PathProblem:
         self._measurements = (
             Gaussian(self._y)
             if model.density is None
-            else OfDensity(self._y, model.density, model.theta, self._values(theta[None, :])[0])
+            else OfDensity(model, records, self._values(theta[None, :])[0])
         )
 
     @property

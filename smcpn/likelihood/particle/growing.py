@@ -78,7 +78,7 @@ class StreamFilters:
         outputs = outputs_at(model, model.x, sample)
         q = self.n_outputs = outputs.numel()
         self.n_states = model.x.numel()
-        expected = ExpectedOutputs.with_white_noise(model, outputs, ca.SX(q, q), model.x)
+        expected = ExpectedOutputs.with_white_noise(sample, outputs, ca.SX(q, q), model.x)
         program = replace(
             runge_kutta_program(model, sample, ca.SX.zeros(1), step),
             moments=ca.vertcat(expected.outputs, expected.noise_variance),
