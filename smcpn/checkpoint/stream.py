@@ -113,7 +113,8 @@ def _stream_of(file: Group) -> StoredStream:
     problem = decoded(file, "problem", StoredProblem).restored([record])
     settings = RunSettings(**header.settings)
     n, q, states = len(problem.ode.inputs), len(problem.observe), len(problem.ode.states)
-    sizes = {"N": settings.particles, "n": n, "q": q, "states": states}
+    measured = problem.model.measured
+    sizes = {"N": settings.particles, "n": n, "q": q, "m": measured, "states": states}
     state = decoded(file, "stream", StreamState, sizes)
     require_population(state.population)
     _require_place(state, header.options.forget is not None, states)

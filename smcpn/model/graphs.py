@@ -567,7 +567,7 @@ def make_model(
     interval: float = 1.0,
     disturbance: Disturbance | None = None,
     delay: Delay | None = None,
-    limited: Sequence[bool] = (),
+    limited: bool = False,
 ) -> tuple[Model, dict[str, Distribution], list[str]]:
     """Trace everything over one set of symbols.
 
@@ -587,8 +587,8 @@ def make_model(
         Process noise of an ODE that has none of its own.
     delay : Delay, optional
         Of the inputs.
-    limited : sequence of bool
-        Whether values of each output are known by their limits; empty where none are.
+    limited : bool
+        Whether values may be known by their limits alone.
 
     Returns
     -------
@@ -618,9 +618,7 @@ def make_model(
         Normal(one.sd) if one is not None else as_density(entry)
         for one, entry in zip(gaussian, noise, strict=True)
     ]
-    density = output_density(
-        densities, list(limited) or [False] * len(noise), replace(of_noise, known=known)
-    )
+    density = output_density(densities, limited, replace(of_noise, known=known))
     spread = None if diffusion is None else parameter(diffusion)
     initials, added = initial_states(ode, initial, n_records, parameter, constants.symbol)
     model = Model(

@@ -415,12 +415,16 @@ class OutputDensity:
     beside: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
     variance: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
 
+    @property
+    def normal(self) -> bool:
+        """True if the noise of every output is Gaussian."""
+        variances = ca.vertsplit(self.variance) if self.variance.numel() else []
+        return bool(variances) and not any(map(_infinite, variances))
+
     @cached_property
     def gaussian(self) -> bool:
         """True if the noise of every output is Gaussian, and every value is measured itself."""
-        limits = Beside.split(self.beside).flags
-        known = self.variance.numel() and not any(map(_infinite, ca.vertsplit(self.variance)))
-        return bool(known) and not ca.depends_on(self.log_density, limits)
+        return self.normal and not ca.depends_on(self.log_density, Beside.split(self.beside).flags)
 
     def own_variance(self, j: int) -> ca.SX | None:
         """Variance of the noise of the j-th output, None if it is not Gaussian or has limits."""
@@ -477,7 +481,7 @@ def as_density(value: Any) -> Density | None:
 
 
 def output_density(
-    densities: list[Density], limited: list[bool], symbols: Symbols
+    densities: list[Density], limited: bool, symbols: Symbols
 ) -> OutputDensity | None:
     """Put the densities of all outputs together; None where all are of constant variance.
 
@@ -485,18 +489,13 @@ def output_density(
     ----------
     densities : list of Density
         Of every output.
-    limited : list of bool
-        Whether values of each output are known by their limits.
+    limited : bool
+        Whether values may be known by their limits, where a density takes them.
     symbols : Symbols
         With the inputs and the time by name.
-
-    Raises
-    ------
-    InputError
-        If a density does not take limits.
     """
     constant = (isinstance(one, Normal) and not one.varies for one in densities)
-    if all(constant) and not any(limited):
+    if all(constant) and not limited:
         return None
     q = len(densities)
     y, output, beside = ca.SX.sym("y", q, 1), ca.SX.sym("output", q, 1), Beside.of(q)
@@ -506,13 +505,7 @@ def output_density(
         known = {**symbols.known, Y_SD: beside.sd[j]}
         own = replace(symbols, output=output[j], known=known)
         value = density.log_density(y[j], output[j], own)
-        if limited[j]:
-            if not isinstance(density, LimitedDensity):
-                raise InputError(
-                    f"noise of output {j} is {shown(density)}, which takes no y_lower and y_upper: "
-                    "give a standard deviation, smcpn.Normal or smcpn.LogNormal",
-                    argument="noise",
-                )
+        if limited and isinstance(density, LimitedDensity):
             limits = Limits(*(getattr(beside, one.name)[j] for one in fields(Limits)))
             between = density.log_probability(limits, output[j], own)
             value = ca.if_else(beside.limited[j], between, value)

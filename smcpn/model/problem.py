@@ -27,7 +27,7 @@ from smcpn.model.gaussian_noise import as_gaussian
 from smcpn.model.graphs import Model, make_model, observed_outputs, one_per_output
 from smcpn.model.initial import scalar_initial
 from smcpn.model.measured import Y_SD, Beside
-from smcpn.model.noise import Density, as_density
+from smcpn.model.noise import Density, LimitedDensity, as_density
 from smcpn.model.observed import scalar_outputs
 from smcpn.model.ode import ODE
 from smcpn.model.prior import Prior
@@ -195,7 +195,7 @@ class Problem(WithCard):
             interval=interval,
             disturbance=disturbance,
             delay=Delay.of(delay, ode, free, fixed),
-            limited=_limited(self.records, len(given_noise)),
+            limited=any(record.limits for record in self.records),
         )
         _check_delay(self)
         _check_model(self.model, unused, ode)
@@ -385,6 +385,13 @@ class Problem(WithCard):
 
     def _check_fit(self, density: Density, record: Record, j: int) -> None:
         y = record.y[:, j]
+        if record.limited[:, j].any() and not isinstance(density, LimitedDensity):
+            raise InputError(
+                f"{record.name}: output {j} ({shown(self.observe[j])}) has y_lower or y_upper, "
+                f"which its noise {self.noise[j]} does not take: give a standard deviation, "
+                "smcpn.Normal or smcpn.LogNormal",
+                argument="noise",
+            )
         misfit = density.misfit(y[np.isfinite(y)])
         if misfit is not None:
             raise InputError(
@@ -527,11 +534,6 @@ def _check_beside(problem: Problem) -> None:
                 "y_sd out",
                 argument="noise",
             )
-
-
-def _limited(records: Sequence[Record], n_outputs: int) -> list[bool]:
-    """Return whether values of each output are known by limits, in any record."""
-    return [any(record.limited[:, j].any() for record in records) for j in range(n_outputs)]
 
 
 def _check_model(model: Model, unused: Sequence[str], ode: ODE) -> None:

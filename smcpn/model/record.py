@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from mmap import mmap
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, overload
@@ -63,7 +63,7 @@ class Record(WithCard):
     y_lower, y_upper : array_like, shape of ``y``, optional
         Limits of a value that was not measured itself, and is NaN in ``y``: below a detection limit
         it has an ``y_upper``, of a sensor that saturates an ``y_lower``, and both in an interval;
-        NaN elsewhere.
+        NaN elsewhere. For a stream whose samples may have them, give columns of NaN.
     dt : float, optional
         Sampling interval, in ``t_unit``. Give either ``dt`` or ``t``.
     t : array_like, shape (T,), optional
@@ -310,20 +310,11 @@ class Record(WithCard):
 
     def _check_beside(self) -> None:
         """Refuse deviations and limits that a value cannot have."""
-        measured, (sd, lower, upper) = np.isfinite(self.y), map(self.beside, BESIDE)
-        if self.y_sd is not None:
-            wrong = (sd <= 0.0) | (measured & ~np.isfinite(sd))
-            self._refuse("y_sd", wrong, "give a positive standard deviation for every value of y")
-        twice = "y is measured there: give NaN in y for a value known by its limits"
-        self._refuse("y_lower", measured & np.isfinite(lower), twice)
-        self._refuse("y_upper", measured & np.isfinite(upper), twice)
-        self._refuse("y_upper", lower >= upper, "give a limit above y_lower")
-
-    def _refuse(self, name: str, where: NDArray[np.bool_], why: str) -> None:
-        if where.any():
-            place = tuple(np.argwhere(where)[0])
-            given = f"{name} is {getattr(self, name)[place]:g} at sample {place[0]}"
-            raise InputError(f"{self.name}: {given}: {why}", argument=name)
+        for name, where, why in faults_beside(self.y, *map(self.beside, BESIDE)):
+            if where.any() and getattr(self, name) is not None:
+                place = tuple(np.argwhere(where)[0])
+                given = f"{name} is {getattr(self, name)[place]:g} at sample {place[0]}"
+                raise InputError(f"{self.name}: {given}: {why}", argument=name)
 
     def _of_y(self) -> dict[str, Array]:
         """What is known of the outputs, by the name of the field: y, and what is beside it."""
@@ -334,6 +325,11 @@ class Record(WithCard):
         """One of ``y_sd``, ``y_lower`` and ``y_upper``, of the shape of y; NaN where not given."""
         given = getattr(self, name)
         return np.full(self.y.shape, np.nan) if given is None else given
+
+    @property
+    def limits(self) -> bool:
+        """True if values may be known by limits, whether or not one is."""
+        return self.y_lower is not None or self.y_upper is not None
 
     @property
     def limited(self) -> NDArray[np.bool_]:
@@ -356,6 +352,14 @@ class Record(WithCard):
             return np.full((len(self), width), np.nan)
         beside = map(self.beside, BESIDE)
         return np.column_stack([*(np.where(np.isfinite(x), x, np.nan) for x in beside), self.y])
+
+    def split(self, measured: Array) -> dict[str, Array]:
+        """Arguments of a record like this one with outputs as of `measured`, (T, width)."""
+        if measured.shape[1] == self.n_outputs:
+            return {"y": measured}
+        columns = np.split(measured, 1 + len(BESIDE), axis=1)
+        named = dict(zip((*BESIDE, "y"), columns, strict=True))
+        return {name: one for name, one in named.items() if name in self._of_y()}
 
     def __len__(self) -> int:
         return len(self.t)
@@ -627,6 +631,19 @@ def as_records(records: Record | Sequence[Record]) -> tuple[Record, ...]:
                 f"{several[0].t_unit} and {record.t_unit}: convert one of them (t_unit)"
             )
     return several
+
+
+def faults_beside(
+    y: Array, sd: Array, lower: Array, upper: Array
+) -> Iterator[tuple[str, NDArray[np.bool_], str]]:
+    """Yield what y_sd, y_lower and y_upper may not be: the name, where it is, and the remedy."""
+    measured = np.isfinite(y)
+    positive = "give a positive standard deviation for every value of y"
+    yield "y_sd", (sd <= 0.0) | (measured & ~np.isfinite(sd)), positive
+    twice = "y is measured there: give NaN in y for a value known by its limits"
+    yield "y_lower", measured & np.isfinite(lower), twice
+    yield "y_upper", measured & np.isfinite(upper), twice
+    yield "y_upper", lower >= upper, "give a limit above y_lower"
 
 
 def _columns(values: Any, name: str, record: str) -> Array:

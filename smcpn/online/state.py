@@ -282,7 +282,7 @@ def predicted(
     t, u : ndarray, (m,), (m, n)
         Times and inputs to come.
     """
-    parts, alive, q = [], weights > 0, likelihood.history.n_outputs
+    parts, alive, q = [], weights > 0, likelihood.n_outputs
     for emitted in likelihood.keyed(keys).moments_ahead(values, state, sample, t, u, BLOCK):
         emitted = np.where(alive, emitted, 0.0)
         mean = emitted[:, :q] @ weights
@@ -358,12 +358,12 @@ def _shift(
 def stream_record(problem: Problem, history: History, samples: int) -> Record:
     """Return the first samples of a stream as a record, sampled as the problem's first one is."""
     template = problem.records[0]
-    t, u, y = history.samples(0, samples)
+    t, u, measured = history.samples(0, samples)
     known = template.u_function if template.u_function is not None else u
     uniform = template.dt is not None
     return Record(
         u=known if template.n_inputs else None,
-        y=y,
+        **template.split(measured),
         dt=template.dt,
         t=None if uniform else t,
         start=float(t[0]) if uniform else 0.0,

@@ -38,7 +38,13 @@ from smcpn.likelihood.prediction import Prediction, predictions
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.solver import Solver
-from smcpn.validation.counts import CountResiduals, count_residuals, natural_moments, points
+from smcpn.validation.counts import (
+    CountResiduals,
+    count_residuals,
+    natural_moments,
+    points,
+    quantiles_between,
+)
 
 Array = NDArray[np.float64]
 
@@ -384,11 +390,16 @@ def _residuals(
     """Innovations of noise with a density: residuals of the deviance, `Model.density_scatter`.
 
     They are less by the share of the solver or of the disturbed states in their variance. Of counts
-    they are randomised quantiles, which count that share in the distribution.
+    they are randomised quantiles, which count that share in the distribution; of values known by
+    their limits too, so that none is missing because of its size.
     """
     record, (mean, covariance), model = one.record, one.moments(values, steps), problem.model
     samples = model.sample_numbers(record)
     noise, residual = model.density_scatter(values, mean, record.y, samples)
+    if record.limits:
+        names = ("y_lower", "y_upper")
+        ends = (model.density_scatter(values, mean, record.beside(n), samples)[1] for n in names)
+        residual = np.where(record.limited, quantiles_between(*ends, rng), residual)
     states = np.diagonal(covariance, axis1=1, axis2=2).copy()
     variance = states + noise
     normalised = residual * np.sqrt(_share(noise, variance))
@@ -404,7 +415,7 @@ def _residuals(
         variance=variance,
         solver_variance=nothing if disturbed else states,
         process_variance=states if disturbed else nothing,
-        normalised=np.where(np.isfinite(record.y), normalised, np.nan),
+        normalised=np.where(record.told, normalised, np.nan),
         counts=tuple(counts),
     )
 

@@ -268,6 +268,11 @@ class KeyedGrowing:
         return self.estimate.history
 
     @property
+    def n_outputs(self) -> int:
+        """Outputs of the model."""
+        return self.estimate.filters.n_outputs
+
+    @property
     def n_states(self) -> int:
         """States of the model."""
         return self.estimate.filters.n_states
@@ -315,7 +320,7 @@ class KeyedGrowing:
         if len(gains) == len(rows.inputs):
             gains = gains[begin * steps : max(local, 1) * steps]
         missing = samples.copy()
-        missing[-1, -self.estimate.filters.n_outputs :] = 0.0
+        missing[-1, -self.history.n_outputs :] = 0.0
         inputs = rows.inputs[begin * steps : local * steps]
         unseen = replace(rows, inputs=inputs, gains=gains, samples=missing)
         none = np.zeros(local - begin, dtype=np.int64)
