@@ -16,10 +16,11 @@ from smcpn.config.script import blaming_user_code, only, run_file, user_place
 from smcpn.errors import InputError, nearest, whole_number
 from smcpn.likelihood.registry import default_solver, likelihood_name
 from smcpn.model.entries import part_name, spanned, whole_of
+from smcpn.model.measured import Y_SD
 from smcpn.model.observed import scalar_outputs
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
-from smcpn.model.record import trained_on
+from smcpn.model.record import BESIDE, trained_on
 from smcpn.model.units_and_times import told_unit
 from smcpn.settings import PartialSettings, solver_named, solver_with
 from smcpn.solver import CALIBRATED, SOLVERS, Solver, solver_options
@@ -221,7 +222,7 @@ def _outputs(section: Section, name: str, ode: ODE, module: ModuleType) -> list[
         entries = scalar_outputs(name, ode)
     if entries == [name]:
         _observed(name, ode, module, section)
-        return [Channel.of(section, name, known)]
+        return [Channel.of(section, name, (*known, *BESIDE))]
     return Channel.of_vector(section, name, entries, known)
 
 
@@ -242,6 +243,8 @@ def _observed(name: str, ode: ODE, module: ModuleType, section: Section | None =
 
 
 def _noise(channel: Channel, module: ModuleType) -> Any:
+    if "noise" not in channel.section and "y_sd" in dict(channel.beside):
+        return Y_SD
     if "noise" not in channel.section or channel.name == "noise":
         raise channel.section.error(
             None if channel.section.path[-1] == channel.name else channel.name,

@@ -182,6 +182,9 @@ class Record(WithCard):
         to: Mapping[str, str] | None = None,
         name: str = "record",
         experiment: None = None,
+        y_sd: str | Sequence[str] = (),
+        y_lower: str | Sequence[str] = (),
+        y_upper: str | Sequence[str] = (),
     ) -> Record: ...
     @overload
     @classmethod
@@ -198,6 +201,9 @@ class Record(WithCard):
         to: Mapping[str, str] | None = None,
         name: str = "record",
         experiment: str,
+        y_sd: str | Sequence[str] = (),
+        y_lower: str | Sequence[str] = (),
+        y_upper: str | Sequence[str] = (),
     ) -> list[Record]: ...
     @classmethod
     @late_bound
@@ -214,6 +220,9 @@ class Record(WithCard):
         to: Mapping[str, str] | None = None,
         name: str = "record",
         experiment: str | None = None,
+        y_sd: str | Sequence[str] = (),
+        y_lower: str | Sequence[str] = (),
+        y_upper: str | Sequence[str] = (),
     ) -> Record | list[Record]:
         """Return the record of some columns of a dataframe, or one of each experiment in it.
 
@@ -238,6 +247,9 @@ class Record(WithCard):
         experiment : str, optional
             Column that tells experiments apart: a list with the record of each comes back, in the
             order in which they begin.
+        y_sd, y_lower, y_upper : str or sequence of str
+            Columns of what a record has beside y, in the unit of their output; one for each, ""
+            where there is none.
 
         Raises
         ------

@@ -172,6 +172,11 @@ class GrowingEstimate:
         return self.rows.history
 
     @property
+    def n_outputs(self) -> int:
+        """Outputs of the model."""
+        return self.filters.n_outputs
+
+    @property
     def n_samples(self) -> int:
         """Samples that count."""
         return self.rows.n_samples
