@@ -80,13 +80,9 @@ class Channel:
             return cls(name, parent, parent.read(name, text, name))
         section = parent.section(name)
         section.refuse_others(known)
-        return cls(
-            name,
-            section,
-            section.read("column", text, name),
-            *(section.optional(one, text) or "" for one in OF_UNIT),
-            tuple((one, section.read(one, text)) for one in BESIDE if one in section),
-        )
+        unit, to = (section.optional(one, text) or "" for one in OF_UNIT)
+        beside = tuple((one, section.read(one, text)) for one in BESIDE if one in section)
+        return cls(name, section, section.read("column", text, name), unit, to, beside)
 
     @classmethod
     def of_vector(

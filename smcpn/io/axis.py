@@ -328,7 +328,8 @@ class Arrivals:
         InputError
             If they are no numbers, or none that go together.
         """
-        outputs, given = self._outputs(y), dict(zip(BESIDE, beside, strict=True))
+        outputs = self._outputs(y)
+        given: dict[str, Any] = dict(zip(BESIDE, beside, strict=True))
         known = [name for name in BESIDE if getattr(self._record, name) is not None]
         for name, one in given.items():
             if one is not None and name not in known:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import casadi as ca
 import numpy as np
@@ -22,7 +22,7 @@ from smcpn.model.function_call import FunctionCalls
 from smcpn.model.gaussian_noise import as_gaussian, noise_graphs
 from smcpn.model.initial import initial_states
 from smcpn.model.measured import BESIDE_PARTS, SampleNumbers
-from smcpn.model.noise import Normal, OutputDensity, Symbols, as_density, output_density
+from smcpn.model.noise import Density, Normal, OutputDensity, Symbols, as_density, output_density
 from smcpn.model.ode import ODE, TIME
 from smcpn.model.record import BESIDE, Record
 from smcpn.model.symbol_array import SymbolArray
@@ -615,7 +615,7 @@ def make_model(
     graphs = noise_graphs(gaussian, interval, of_noise)
     known = {name: u[i] for i, name in enumerate(ode.inputs)} | {TIME: t}
     densities = [
-        Normal(one.sd) if one is not None else as_density(entry)
+        cast("Density", as_density(entry) if one is None else Normal(one.sd))
         for one, entry in zip(gaussian, noise, strict=True)
     ]
     density = output_density(densities, limited, replace(of_noise, known=known))

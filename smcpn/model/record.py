@@ -365,7 +365,7 @@ class Record(WithCard):
         beside = map(self.beside, BESIDE)
         return np.column_stack([*(np.where(np.isfinite(x), x, np.nan) for x in beside), self.y])
 
-    def split(self, measured: Array) -> dict[str, Array]:
+    def split(self, measured: Array) -> dict[str, Any]:
         """Arguments of a record like this one with outputs as of `measured`, (T, width)."""
         if measured.shape[1] == self.n_outputs:
             return {"y": measured}

@@ -89,7 +89,7 @@ def log_normal_interval(a: ca.SX, b: ca.SX) -> ca.SX:
     tails = [scaled_erfc(near), scaled_erfc(far) * less]
     one = ca.log(ca.fmax(0.5 * (tails[0] - tails[1]), LEAST)) - near**2
     rest = 0.5 * ca.exp(-(near**2)) * (tails[0] + tails[1])
-    wide = ca.if_else(aside, one, ca.log(ca.fmax(1.0 - rest, LEAST)))
+    wide = ca.if_else(aside, one, ca.log1p(-ca.fmin(rest, 1.0 - 1e-16)))
     narrow = width * ca.fmax(1.0, ca.fabs(middle)) < NARROW
     return ca.if_else(narrow, _narrow(ca.if_else(narrow, width, NARROW), middle, narrow), wide)
 

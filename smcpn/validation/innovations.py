@@ -397,9 +397,11 @@ def _residuals(
     samples = model.sample_numbers(record)
     noise, residual = model.density_scatter(values, mean, record.y, samples)
     if record.limits:
-        names = ("y_lower", "y_upper")
-        ends = (model.density_scatter(values, mean, record.beside(n), samples)[1] for n in names)
-        residual = np.where(record.limited, quantiles_between(*ends, rng), residual)
+        lower, upper = (
+            model.density_scatter(values, mean, record.beside(name), samples)[1]
+            for name in ("y_lower", "y_upper")
+        )
+        residual = np.where(record.limited, quantiles_between(lower, upper, rng), residual)
     states = np.diagonal(covariance, axis1=1, axis2=2).copy()
     variance = states + noise
     normalised = residual * np.sqrt(_share(noise, variance))
