@@ -208,7 +208,7 @@ class BesideColumns:
         """All of them, in the order in which `values` takes them."""
         return tuple(one for columns in self.by_name.values() for one in columns if one)
 
-    def values(self, measured: Array, units: Sequence[tuple[str, str]]) -> dict[str, Array]:
+    def values(self, measured: Array, units: Sequence[tuple[str, str]]) -> dict[str, Any]:
         """Arguments of `Record` from columns (T, .), which are in the unit of their output.
 
         Parameters
