@@ -275,8 +275,7 @@ class Model:
             at, own = ca.substitute, (density.y, density.output)
             gradient, information = density.expansion()[0], density.information()
             deviance = 2.0 * (at(density.log_density, *reversed(own)) - density.log_density)
-            known = density.variance if density.variance.numel() else ca.SX.inf(own[0].numel(), 1)
-            return [at(information, *own), at(gradient, *own), deviance, known]
+            return [at(information, *own), at(gradient, *own), deviance, density.variances]
 
         measured = samples.without_limits()
         found = self.density_function(graphs)(y, outputs, values, measured)

@@ -416,6 +416,11 @@ class OutputDensity:
     variance: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
 
     @property
+    def variances(self) -> ca.SX:
+        """`variance`, infinite where no output is Gaussian."""
+        return self.variance if self.variance.numel() else ca.SX.inf(self.y.numel(), 1)
+
+    @property
     def normal(self) -> bool:
         """True if the noise of every output is Gaussian."""
         variances = ca.vertsplit(self.variance) if self.variance.numel() else []
