@@ -26,6 +26,7 @@ from .model.prior import Prior
 from .model.problem import Problem
 from .model.record import Record
 from .model.sde import sde
+from .model.steady_state import SteadyState
 from .online import NestedFilter, Online
 from .pn.solution import Solution
 from .pn.solve import solve
@@ -99,6 +100,7 @@ __all__ = [
     "StateFilter",
     "StateSpace",
     "States",
+    "SteadyState",
     "StudentT",
     "Validation",
     "WasteFree",

@@ -152,13 +152,13 @@ def noise_of(section: Section, key: str, functions: ModuleType) -> Any:
     arguments.refuse_others(NOISES[name].__dataclass_fields__)
     with arguments.blame(None):
         try:
-            return NOISES[name](**{k: _formula(v, functions) for k, v in arguments.table.items()})
+            return NOISES[name](**{k: formula(v, functions) for k, v in arguments.table.items()})
         except TypeError as error:
             raise InputError(f"{name} {shown(dict(arguments.table))}: {error}") from error
 
 
-def _formula(value: Any, functions: ModuleType) -> Any:
-    """Return the function of the model file that a text names; a value itself."""
+def formula(value: Any, functions: ModuleType) -> Any:
+    """Return the function of the model file that a text names, and any other value as it is."""
     named = getattr(functions, value, None) if isinstance(value, str) else None
     return named if callable(named) else value
 

@@ -20,7 +20,7 @@ from smcpn.model.disturbance import Disturbance, ProcessNoise
 from smcpn.model.expression import ExpressionTable
 from smcpn.model.function_call import FunctionCalls
 from smcpn.model.gaussian_noise import as_gaussian, noise_graphs
-from smcpn.model.initial import initial_states
+from smcpn.model.initial import FirstSample, initial_states
 from smcpn.model.measured import BESIDE_PARTS, SampleNumbers
 from smcpn.model.noise import Density, Normal, OutputDensity, Symbols, as_density, output_density
 from smcpn.model.ode import ODE, TIME
@@ -558,7 +558,7 @@ def make_model(
     observe: list[Any],
     noise: list[Any],
     initial: Any,
-    n_records: int,
+    firsts: Sequence[FirstSample],
     free: list[str],
     fixed: Mapping[str, float],
     lacking: str = LACKING,
@@ -572,6 +572,8 @@ def make_model(
 
     Parameters
     ----------
+    firsts : sequence of FirstSample
+        Of each record.
     free : list of str
         Parameters that become symbols, in this order.
     fixed : mapping of str to float
@@ -619,7 +621,7 @@ def make_model(
     ]
     density = output_density(densities, limited, replace(of_noise, known=known))
     spread = None if diffusion is None else parameter(diffusion)
-    initials, added = initial_states(ode, initial, n_records, parameter, constants.symbol)
+    initials, added = initial_states(ode, initial, firsts, parameter, constants.symbol)
     model = Model(
         x=x,
         u=u,

@@ -25,7 +25,7 @@ from smcpn.model.disturbance import Disturbance
 from smcpn.model.entries import ByName, by_scalar, is_name
 from smcpn.model.gaussian_noise import as_gaussian
 from smcpn.model.graphs import Model, make_model, observed_outputs, one_per_output
-from smcpn.model.initial import scalar_initial
+from smcpn.model.initial import FirstSample, scalar_initial
 from smcpn.model.measured import Y_SD, Beside
 from smcpn.model.noise import Density, LimitedDensity, as_density
 from smcpn.model.observed import scalar_outputs
@@ -86,11 +86,13 @@ class Problem(WithCard):
         That of a vector holds for each entry, independent of the others; a list or an array has
         one for each, and ``"k[3]"`` gives one entry another. Parameters of an unknown function
         have priors by default; ``{"friction": {"scale": distribution}}`` gives another.
-    initial : "rest", mapping, or sequence
+    initial : "rest", "steady state", SteadyState, mapping, function, or sequence
         State at the first sample: ``"rest"`` (all zero, the default), one value per state, or a
-        mapping from state to value. A value is a number, the name of a parameter, or a
-        distribution (a new parameter ``"x(0)"``); a vector has one for all entries or a list of
-        them. A list of such, one per record, is accepted.
+        mapping from state to value. A value is a number, the name of a parameter, a function of
+        keyword-only parameters, or a distribution (a new parameter ``"x(0)"``); a vector has one
+        for all entries or a list of them. A function may also return the values of all states.
+        ``"steady state"`` is the equilibrium at the inputs of the first sample, `SteadyState` at
+        other ones. A list of such, one per record, is accepted.
     coordinates : mapping of str to str, optional
         See `Prior`.
     diffusion : str, optional
@@ -188,7 +190,7 @@ class Problem(WithCard):
             observe=given_outputs,
             noise=given_noise,
             initial=initial,
-            n_records=len(self.records),
+            firsts=list(map(FirstSample.of, self.records)),
             free=list(free),
             fixed=fixed,
             diffusion=diffusion,
