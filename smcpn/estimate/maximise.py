@@ -47,6 +47,7 @@ from smcpn.estimate.shift import finer_for_all, following, judged
 from smcpn.likelihood.derivatives import at_home
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.information import uninformed
+from smcpn.likelihood.registry import require_exact
 from smcpn.likelihood.solver_choice import (
     LEFT_OUT,
     choose_solver,
@@ -431,6 +432,7 @@ def _log_likelihood(
             )
         return likelihood, False
     chosen = choose_solver(problem, solver, likelihood)
+    require_exact(chosen.likelihood)
     function = LogLikelihood(problem, chosen.likelihood, chosen.solver, threads)
     return function, chosen.solver.automatic
 
