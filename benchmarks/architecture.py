@@ -24,7 +24,8 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from benchmarks.rows import Row, at_most, command
+from benchmarks.rows import Row, at_most
+from benchmarks.study import command, study
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = "smcpn"
@@ -100,6 +101,13 @@ MECHANISMS = {
                 "smcpn.likelihood.adaptive:_root",
                 "smcpn.likelihood.adaptive:SHORTEST",
             }
+        ),
+    ),
+    "Gauss-Newton": Mechanism(
+        owners=("smcpn.likelihood.gauss_newton",),
+        names=frozenset({"damped_steps", "damping_after", "halved"}),
+        deleted=frozenset(
+            {"smcpn.estimate.least_squares:_adapt", "smcpn.simulation.initialisation:HALVINGS"}
         ),
     ),
 }
@@ -380,6 +388,7 @@ def entered() -> list[str]:
     return json.loads(done.stdout)
 
 
+@study("architecture")
 def architecture(quick: bool) -> Iterator[Row]:
     """Measure the package as it is checked out."""
     yield _row("files", len(modules()))
@@ -410,7 +419,5 @@ def _listed(name: str, places: Collection[str]) -> Row:
     return _row(name, len(places), places)
 
 
-STUDIES = {"architecture": architecture}
-
 if __name__ == "__main__":
-    sys.exit(command(__doc__, STUDIES))
+    sys.exit(command(__name__))

@@ -34,7 +34,8 @@ from scipy import stats
 
 import smcpn
 from benchmarks.attack.child import ended
-from benchmarks.rows import Row, Study, at_most
+from benchmarks.rows import Row, at_most
+from benchmarks.study import study
 from smcpn.errors import LONGEST, InputError
 from smcpn.estimate.nuts.sampler import nutpie
 from smcpn.results.maximum import StartResult
@@ -270,6 +271,7 @@ CONTRACTS = frozenset(
     [
         "AR1.check", "AR1.correlation", "AR1.variance", "AdaptiveEKF1.in_words",
         "Bernoulli.log_density", "EKF0.in_words", "EKF1.in_words", "RK4.in_words",
+        "Rosenbrock.in_words",
         "Bernoulli.misfit", "HamiltonianMonteCarlo.document", "HamiltonianMonteCarlo.of",
         "HamiltonianMonteCarlo.rejuvenate", "HamiltonianMonteCarlo.check",
         "IndependentMetropolis.document", "IndependentMetropolis.of",
@@ -333,6 +335,7 @@ def world() -> dict[str, Any]:
         decay, live, smcpn.Poisson(), posterior, problem.prior, problem, rk4,
         smcpn.simulate(problem, draws=40, steps=1),
         smcpn.RandomWalkMetropolis(), record, robust, posterior.simulate(record, steps=1),
+        smcpn.Rosenbrock(),
         smcpn.solve(decay, record, {"rate": 1.0}, solver=smcpn.EKF1(order=2, steps=1)),
         smcpn.StateFilter(0.1, (0.1,), (0.1,)), smcpn.StudentT(0.1), validation, smcpn.WasteFree(),
         nested, filtered.states(parameters=5), found, chained, posterior.linearise(draws=2),
@@ -595,9 +598,10 @@ def outcomes(chosen: Sequence[Case]) -> Iterator[tuple[Case, Verdict]]:
             yield one, end.value if end.kind == "value" else Verdict(end.kind, end.text)
 
 
-def public_calls(quick: bool) -> Iterator[Row]:
+@study("arguments", full=CALLS, quick=QUICK_CALLS)
+def public_calls(number: int) -> Iterator[Row]:
     """Public calls with hostile arguments."""
-    chosen = cases(QUICK_CALLS if quick else CALLS)
+    chosen = cases(number)
     found = list(outcomes(chosen))
     counts = Counter(verdict.kind for _, verdict in found)
     missed = [
@@ -607,6 +611,3 @@ def public_calls(quick: bool) -> Iterator[Row]:
     yield Row("calls tried", len(chosen), note=note)
     most = MOST_MISSED * len(chosen) // CALLS
     yield at_most("not refused in one sentence", len(missed), most, "; ".join(missed)[:2000])
-
-
-STUDIES: dict[str, Study] = {"arguments": public_calls}

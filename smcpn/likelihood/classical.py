@@ -125,6 +125,8 @@ class Classical(Recursion):
     coloured_noise = True
     gaussian = True
     takes_delay = True
+    _input: ca.SX | None = None
+    """Inputs at a sample, where they are delayed."""
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
         self.model, self.sample = problem.model, SampleSymbols.of(problem.model)
@@ -133,12 +135,13 @@ class Classical(Recursion):
         self.local_order = self.step.error_order
         self.outputs = outputs_at(self.model, self.model.x, self.sample, self.line)
         self.noise = NoiseFilter.of(self.model)
-        self._input = None if self.line is None else self.line.at_sample(self.sample.u)
+        if self.line is not None:
+            self._input = self.line.at_sample(self.sample.u)
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
         """Any solver that claims no error."""
-        return not solver.probabilistic
+        return not (solver.probabilistic or solver.adaptive)
 
     @override
     def program(self, emitted: ca.SX) -> LaneProgram:
