@@ -316,7 +316,7 @@ class Arrivals:
         return inputs
 
     def measured(self, y: Any, *beside: Any) -> list[float]:
-        """Outputs of a sample as a row has them, checked, see `Record.measured`.
+        """Outputs of a sample as a row has them, checked, see `smcpn.model.measured.measured_rows`.
 
         Parameters
         ----------

@@ -60,7 +60,7 @@ class SampleSymbols:
     ----------
     u, t : casadi.SX
     measured, known : casadi.SX, (m, 1)
-        Of every number of `Record.measured` itself, 0 where it is missing, and whether it is known.
+        Of every number of `measured_rows` itself, 0 where it is missing, and whether it is known.
     model : Model
     """
 

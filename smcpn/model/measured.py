@@ -7,13 +7,13 @@ density asks for more than these, and the values alone elsewhere.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.model.record import BESIDE, Record
+from smcpn.model.record import BESIDE, Record, beside
 
 Array = NDArray[np.float64]
 
@@ -93,7 +93,7 @@ class SampleNumbers(NamedTuple):
         """Numbers of a record; ``width`` is 0 where a density asks for nothing beside y."""
         if not width:
             return cls(np.empty((len(record), 0)), record.u, record.t[:, None])
-        sd, *limits = map(record.beside, BESIDE)
+        sd, *limits = (beside(record, name) for name in BESIDE)
         filled = [np.nan_to_num(one, posinf=0.0) for one in (sd, *limits)]
         flags = [np.isfinite(one).astype(float) for one in limits]
         return cls(np.column_stack([*filled, *flags]), record.u, record.t[:, None])
@@ -111,3 +111,25 @@ class SampleNumbers(NamedTuple):
     def mean(self) -> Self:
         """One row, of the means over the samples."""
         return type(self)(*(one.mean(axis=0, keepdims=True) for one in self))
+
+
+def measured_rows(record: Record, width: int) -> Array:
+    """Outputs of a record as rows of a kernel have them, (T, width), NaN where not known.
+
+    They are the values alone, or y_sd, y_lower and y_upper of all outputs and then the values.
+    """
+    if width == record.n_outputs:
+        return record.y
+    if not record.n_outputs:
+        return np.full((len(record), width), np.nan)
+    columns = [beside(record, name) for name in BESIDE]
+    return np.column_stack([*(np.where(np.isfinite(x), x, np.nan) for x in columns), record.y])
+
+
+def outputs_of(template: Record, measured: Array) -> dict[str, Any]:
+    """Arguments of a record like another one, with outputs as of `measured_rows`, (T, width)."""
+    if measured.shape[1] == template.n_outputs:
+        return {"y": measured}
+    parts = np.split(measured, 1 + len(BESIDE), axis=1)
+    named = dict(zip((*BESIDE, "y"), parts, strict=True))
+    return {name: one for name, one in named.items() if getattr(template, name) is not None}

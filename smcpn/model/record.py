@@ -322,7 +322,7 @@ class Record(WithCard):
 
     def _check_beside(self) -> None:
         """Refuse deviations and limits that a value cannot have."""
-        for name, where, why in faults_beside(self.y, *map(self.beside, BESIDE)):
+        for name, where, why in faults_beside(self.y, *(beside(self, name) for name in BESIDE)):
             if where.any() and getattr(self, name) is not None:
                 place = tuple(np.argwhere(where)[0])
                 given = f"{name} is {getattr(self, name)[place]:g} at sample {place[0]}"
@@ -333,11 +333,6 @@ class Record(WithCard):
         given = {name: getattr(self, name) for name in ("y", *BESIDE)}
         return {name: values for name, values in given.items() if values is not None}
 
-    def beside(self, name: str) -> Array:
-        """One of ``y_sd``, ``y_lower`` and ``y_upper``, of the shape of y; NaN where not given."""
-        given = getattr(self, name)
-        return np.full(self.y.shape, np.nan) if given is None else given
-
     @property
     def limits(self) -> bool:
         """True if values may be known by limits, whether or not one is."""
@@ -346,32 +341,12 @@ class Record(WithCard):
     @property
     def limited(self) -> NDArray[np.bool_]:
         """Where limits are known in place of a value, (T, n_outputs)."""
-        return np.isfinite(self.beside("y_lower")) | np.isfinite(self.beside("y_upper"))
+        return np.isfinite(beside(self, "y_lower")) | np.isfinite(beside(self, "y_upper"))
 
     @property
     def told(self) -> NDArray[np.bool_]:
         """Where something is known of an output, its value or a limit, (T, n_outputs)."""
         return np.isfinite(self.y) | self.limited
-
-    def measured(self, width: int) -> Array:
-        """The outputs as rows of a kernel have them, (T, width), NaN where not known.
-
-        The values alone, or the columns y_sd, y_lower, y_upper of all outputs before them.
-        """
-        if width == self.n_outputs:
-            return self.y
-        if not self.n_outputs:
-            return np.full((len(self), width), np.nan)
-        beside = map(self.beside, BESIDE)
-        return np.column_stack([*(np.where(np.isfinite(x), x, np.nan) for x in beside), self.y])
-
-    def split(self, measured: Array) -> dict[str, Any]:
-        """Arguments of a record like this one with outputs as of `measured`, (T, width)."""
-        if measured.shape[1] == self.n_outputs:
-            return {"y": measured}
-        columns = np.split(measured, 1 + len(BESIDE), axis=1)
-        named = dict(zip((*BESIDE, "y"), columns, strict=True))
-        return {name: one for name, one in named.items() if name in self._of_y()}
 
     def __len__(self) -> int:
         return len(self.t)
@@ -643,6 +618,12 @@ def as_records(records: Record | Sequence[Record]) -> tuple[Record, ...]:
                 f"{several[0].t_unit} and {record.t_unit}: convert one of them (t_unit)"
             )
     return several
+
+
+def beside(record: Record, name: str) -> Array:
+    """One of y_sd, y_lower and y_upper of a record, of the shape of y; NaN where not given."""
+    given = getattr(record, name)
+    return np.full(record.y.shape, np.nan) if given is None else given
 
 
 def faults_beside(

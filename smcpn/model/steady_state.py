@@ -16,7 +16,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from smcpn.errors import InputError, nearest, real_number
+from smcpn.errors import InputError, nearest, real_number, shown
 from smcpn.model.ode import ODE
 
 STEADY = "steady state"
@@ -47,6 +47,14 @@ class SteadyState:
 
     u: Mapping[str, float] | None = None
     begin: Any = "rest"
+
+    def __post_init__(self) -> None:
+        if self.u is not None and not isinstance(self.u, Mapping):
+            raise InputError(
+                f"u of SteadyState is {shown(self.u)}: give a dict of input to number, or leave it "
+                "out",
+                argument="u",
+            )
 
     @classmethod
     def of(cls, given: Any) -> SteadyState | None:

@@ -17,6 +17,7 @@ from smcpn.likelihood.registry import build_likelihood
 from smcpn.likelihood.shift import DiscretisationShift, shift_of_particles
 from smcpn.likelihood.solver_choice import finer_solver
 from smcpn.likelihood.wall import wall_of
+from smcpn.model.measured import outputs_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.online.change import Alarm
@@ -363,7 +364,7 @@ def stream_record(problem: Problem, history: History, samples: int) -> Record:
     uniform = template.dt is not None
     return Record(
         u=known if template.n_inputs else None,
-        **template.split(measured),
+        **outputs_of(template, measured),
         dt=template.dt,
         t=None if uniform else t,
         start=float(t[0]) if uniform else 0.0,

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.discovery.results.discovery import Discovery
-from smcpn.model.record import BESIDE, Record
+from smcpn.model.record import BESIDE, Record, beside
 from smcpn.report.page import Gallery, Picture
 from smcpn.report.style import as_points, with_unit
 from smcpn.report.trajectories import worst_window
@@ -181,7 +181,7 @@ def simulation_figure(
     points = as_points(y)
     error = Curve("error", "model", ((1, "y"), (-1, "mean")), points)
     part = record.t[worst_window(np.abs(y - mean))]
-    limits = {name: record.beside(name)[:, output] for name in BESIDE[1:]}
+    limits = {name: beside(record, name)[:, output] for name in BESIDE[1:]}
     limits = {name: one for name, one in limits.items() if np.isfinite(one).any()}
     words = {"y_lower": "above a limit", "y_upper": "below a limit"}
     drawn = [Curve(words[name], "second", ((1, name),), True) for name in limits]

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from smcpn.model.record import Record
+from smcpn.model.record import Record, beside
 from smcpn.report.style import DARK, MIDDLE, envelope, figure, over_time, plain, styled, with_unit
 
 MOST = 6
@@ -61,6 +61,6 @@ def plot_limits(axes: Axes, record: Record, output: int) -> None:
     """Draw the limits of values that were not measured, as triangles towards where they lie."""
     limits = {"below a limit": ("y_upper", "v"), "above a limit": ("y_lower", "^")}
     for label, (name, marker) in limits.items():
-        values = record.beside(name)[:, output]
+        values = beside(record, name)[:, output]
         if np.isfinite(values).any():
             axes.plot(record.t, values, marker, color=MIDDLE, ms=4, mfc="none", label=label)

@@ -36,7 +36,7 @@ from scipy import special, stats
 from smcpn.errors import InputError
 from smcpn.likelihood.prediction import Prediction, predictions
 from smcpn.model.problem import Problem
-from smcpn.model.record import Record
+from smcpn.model.record import Record, beside
 from smcpn.solver import Solver
 from smcpn.validation.counts import (
     CountResiduals,
@@ -398,7 +398,7 @@ def _residuals(
     noise, residual = model.density_scatter(values, mean, record.y, samples)
     if record.limits:
         lower, upper = (
-            model.density_scatter(values, mean, record.beside(name), samples)[1]
+            model.density_scatter(values, mean, beside(record, name), samples)[1]
             for name in ("y_lower", "y_upper")
         )
         residual = np.where(record.limited, quantiles_between(lower, upper, rng), residual)
