@@ -1,4 +1,4 @@
-"""Models as people have them: compiled equations, and what else cannot be traced."""
+"""Models as people have them: what is written in a line is computed as a plain reference does."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 from benchmarks.study import command
 
-PARTS = ("compiled",)
+PARTS = ("formulas", "petab_by_hand")
 
 if __name__ == "__main__":
     sys.exit(command(__name__, PARTS))
