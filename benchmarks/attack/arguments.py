@@ -269,7 +269,7 @@ class Target:
 
 CONTRACTS = frozenset(
     [
-        "AR1.check", "AR1.correlation", "AR1.variance", "AdaptiveEKF1.in_words",
+        "AR1.check", "AR1.correlation", "AdaptiveEKF1.in_words",
         "Bernoulli.log_density", "EKF0.in_words", "EKF1.in_words", "RK4.in_words",
         "Rosenbrock.in_words",
         "Bernoulli.misfit", "HamiltonianMonteCarlo.document", "HamiltonianMonteCarlo.of",

@@ -1,1 +1,1 @@
-"""Models as people have them: noise by formulas, limits, initial states, published problems."""
+"""Models as people have them: compiled equations, formulas, censored samples, doses."""

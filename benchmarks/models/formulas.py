@@ -24,7 +24,7 @@ from benchmarks.trust.known import Known, calibrated, default, outcomes
 
 Array = NDArray[np.float64]
 Values = Mapping[str, float]
-Given = dict[str, Array]
+Given = dict[str, Any]
 
 T = np.linspace(0.0, 6.0, 31)
 LOW = 1.5

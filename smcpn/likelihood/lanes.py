@@ -101,7 +101,7 @@ class SampleSymbols:
 
     @property
     def _beside(self) -> Beside:
-        """What is known of the outputs beside their values."""
+        """Symbols of what is known of the outputs beside their values."""
         if self.measured.numel() == self.model.outputs.numel():
             return Beside.of(0)
         sd, *limits = ca.vertsplit(self.measured, self.model.outputs.numel())[:-1]

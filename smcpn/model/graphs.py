@@ -245,7 +245,7 @@ class Model:
         return called
 
     def sample_numbers(self, record: Record) -> SampleNumbers:
-        """What the density may depend on at the samples of a record beside the outputs."""
+        """Numbers that the density may depend on at the samples of a record beside the outputs."""
         assert self.density is not None
         return SampleNumbers.of(record, self.density.beside.numel())
 

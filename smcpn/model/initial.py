@@ -32,7 +32,7 @@ class FirstSample(NamedTuple):
 
     @classmethod
     def of(cls, record: Record) -> FirstSample:
-        """Those of a record."""
+        """Take them of a record."""
         return cls(record.u[0], float(record.t[0]))
 
 

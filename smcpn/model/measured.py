@@ -1,4 +1,4 @@
-"""What a sample tells of an output: its value, its own standard deviation, the limits it lies in.
+"""Measured values of an output with standard deviations of their own, or known by limits alone.
 
 A row of numbers holds y_sd, y_lower and y_upper for every output and then the values, where a
 density asks for more than these, and the values alone elsewhere.

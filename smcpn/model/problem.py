@@ -23,7 +23,7 @@ from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution, describe
 from smcpn.model.disturbance import Disturbance
 from smcpn.model.entries import ByName, by_scalar, is_name
-from smcpn.model.gaussian_noise import as_gaussian
+from smcpn.model.gaussian_noise import AR1, as_gaussian
 from smcpn.model.graphs import Model, make_model, observed_outputs, one_per_output
 from smcpn.model.initial import FirstSample, scalar_initial
 from smcpn.model.measured import Y_SD, Beside
@@ -512,7 +512,7 @@ def _check_noise(
 ) -> None:
     """Refuse Gaussian noise whose parameters it cannot have."""
     for one in map(as_gaussian, noise):
-        if one is not None:
+        if isinstance(one, AR1):
             one.check(records, interval, fixed, free)
 
 

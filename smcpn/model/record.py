@@ -310,7 +310,7 @@ class Record(WithCard):
             )
 
     def _checked_beside(self, name: str) -> Array:
-        """What is known of every value beside it, as an array of the shape of y."""
+        """Return y_sd, y_lower or y_upper as an array of the shape of y."""
         given = _columns(getattr(self, name), name, self.name)
         if given.shape != self.y.shape:
             raise InputError(
@@ -329,7 +329,7 @@ class Record(WithCard):
                 raise InputError(f"{self.name}: {given}: {why}", argument=name)
 
     def _of_y(self) -> dict[str, Array]:
-        """What is known of the outputs, by the name of the field: y, and what is beside it."""
+        """Arrays of the outputs by the names of fields: y, and those given beside it."""
         given = {name: getattr(self, name) for name in ("y", *BESIDE)}
         return {name: values for name, values in given.items() if values is not None}
 
@@ -340,12 +340,12 @@ class Record(WithCard):
 
     @property
     def limited(self) -> NDArray[np.bool_]:
-        """Where limits are known in place of a value, (T, n_outputs)."""
+        """True where limits are known in place of a value, (T, n_outputs)."""
         return np.isfinite(beside(self, "y_lower")) | np.isfinite(beside(self, "y_upper"))
 
     @property
     def told(self) -> NDArray[np.bool_]:
-        """Where something is known of an output, its value or a limit, (T, n_outputs)."""
+        """True where something is known of an output, its value or a limit, (T, n_outputs)."""
         return np.isfinite(self.y) | self.limited
 
     def __len__(self) -> int:

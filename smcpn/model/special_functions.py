@@ -54,7 +54,7 @@ def log_gamma_ratio(x: ca.SX, n: ca.SX) -> ca.SX:
 
 
 def _stirling(z: ca.SX) -> ca.SX:
-    """What Stirling's formula lacks of log gamma(z)."""
+    """Difference of log gamma(z) and Stirling's formula, a series in 1 / z."""
     return sum((c / z ** (2 * k + 1) for k, c in enumerate(STIRLING)), ca.SX(0.0))
 
 
