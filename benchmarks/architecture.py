@@ -78,7 +78,7 @@ class Mechanism:
     Attributes
     ----------
     owners : tuple of str
-        Modules that own it.
+        Modules, or packages, that own it.
     names : frozenset of str
         Functions, classes and constants by which it is known: a module that defines one owns it.
     deleted : frozenset of str
@@ -132,8 +132,19 @@ MECHANISMS = {
         owners=("smcpn.likelihood.gauss_newton",),
         names=frozenset({"damped_steps", "damping_after", "halved"}),
         deleted=frozenset(
-            {"smcpn.estimate.least_squares:_adapt", "smcpn.simulation.initialisation:HALVINGS"}
+            {
+                "GaussNewton",
+                "_gauss_newton",
+                "smcpn.discovery.search.gauss_newton",
+                "smcpn.estimate.least_squares:_adapt",
+                "smcpn.simulation.initialisation:HALVINGS",
+            }
         ),
+    ),
+    "path search": Mechanism(
+        owners=("smcpn.estimate.path_search",),
+        names=frozenset({"Flow", "Homotopy", "Paths"}),
+        deleted=frozenset({"PathProblem", "smcpn.estimate.lifted"}),
     ),
 }
 """Ideas that had several implementations, with what those were called."""
@@ -358,7 +369,8 @@ def owners(mechanism: Mechanism) -> list[str]:
     if missing:
         raise ValueError(f"MECHANISMS names {', '.join(missing)}: there is no such module")
     found = (name for name in trees() if mechanism.names & defined(name))
-    return sorted({*mechanism.owners, *found})
+    inside = tuple(f"{owner}." for owner in mechanism.owners)
+    return sorted({*mechanism.owners, *(name for name in found if not name.startswith(inside))})
 
 
 def deleted_names() -> list[str]:

@@ -33,6 +33,7 @@ from smcpn.likelihood.contract import NO_KEYS, Keys, Likelihood
 from smcpn.model.prior import Prior
 from smcpn.run.identify import Settings as Options
 from smcpn.run.run import Run
+from smcpn.run.stages import advance
 from smcpn.smc.hamiltonian import HamiltonianMonteCarlo
 from smcpn.smc.sampler import Sampler, Settings
 from smcpn.smc.tempering import Tempering
@@ -221,7 +222,7 @@ def identified(
     run = Run(problem, options.resolved(problem))
     begun = time.perf_counter()
     while run.outcome is None:
-        run.advance()
+        advance(run)
     return errors(run.samplers[0], exact, time.perf_counter() - begun)
 
 

@@ -141,7 +141,12 @@ class Classical(Recursion):
 
     @override
     def program(self, emitted: ca.SX) -> LaneProgram:
-        program = runge_kutta_program(self.model, self.sample, emitted, self.step, self.line)
+        return self.with_noise(
+            runge_kutta_program(self.model, self.sample, emitted, self.step, self.line)
+        )
+
+    def with_noise(self, program: LaneProgram) -> LaneProgram:
+        """Program that follows the noise, too, where that is coloured."""
         no_error = ca.SX.zeros(self.outputs.numel(), 1)
         residual = self.sample.y - self.outputs
         return self.noise.join(

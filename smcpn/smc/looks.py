@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.likelihood.view import LikelihoodView
-from smcpn.smc.evidence import stratified_variance
+from smcpn.smc.evidence import largest_k, stratified_variance
 from smcpn.smc.particles import ParticleSystem, distinct_sample_size, log_mean_exp, normalise
 from smcpn.smc.proposals import weighted_moments
-from smcpn.smc.psis import largest_k
 from smcpn.smc.sampler import Sampler
 from smcpn.smc.start import MixtureStart, Modes
 from smcpn.smc.tempering import Tempering

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import EstimatedLikelihood, Likelihood, is_estimated
 from smcpn.model.prior import Prior
-from smcpn.smc.cost import Cost, cost_so_far
 from smcpn.smc.estimation import (
     FIRST,
     MOST_CARRIED,
@@ -46,10 +45,9 @@ from smcpn.smc.particles import (
     tempered,
 )
 from smcpn.smc.random_streams import fresh_keys
-from smcpn.smc.rejuvenation import Rejuvenation, chains_of, growth
+from smcpn.smc.rejuvenation import Cost, Rejuvenation, chains_of, cost_so_far, growth
 from smcpn.smc.resampling import Resample, systematic
-from smcpn.smc.state import RandomState, SamplerState
-from smcpn.smc.trace import Trace
+from smcpn.smc.state import RandomState, SamplerState, Trace
 
 Array = NDArray[np.float64]
 _log = logging.getLogger(__name__)
@@ -606,7 +604,7 @@ class Sampler(ABC):
                 f"the model's solution is NaN or infinite {when} at sample {self.sample}: "
                 "check the model and units, that of time as well (t_unit of the record), "
                 "narrow the prior, raise steps, or, where the model is stiff, take solver='auto' "
-                "or smcpn.AdaptiveEKF1()"
+                "or smcpn.Rosenbrock()"
             )
 
     @property

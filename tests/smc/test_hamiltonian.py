@@ -15,6 +15,7 @@ from smcpn.smc.diagnosis import diagnose
 from smcpn.smc.hamiltonian import (
     HamiltonianMonteCarlo,
     LangevinMetropolis,
+    Metric,
     Phase,
     Trajectories,
     Tuning,
@@ -22,7 +23,6 @@ from smcpn.smc.hamiltonian import (
     _start_correlation,
 )
 from smcpn.smc.ibis import Ibis
-from smcpn.smc.metric import Metric
 from smcpn.smc.particles import RecordTarget, RefinementTarget
 from smcpn.smc.resampling import systematic
 from smcpn.smc.sampler import Settings

@@ -13,9 +13,9 @@ from smcpn.likelihood.contract import Likelihood
 from smcpn.model.prior import Prior
 from smcpn.smc.hamiltonian import HamiltonianMonteCarlo
 from smcpn.smc.measured_moves import MeasuredMoves
-from smcpn.smc.mixing import efficiency_of_chains, efficiency_of_independent, unmoved_share
 from smcpn.smc.moves import IndependentMetropolis
 from smcpn.smc.particles import RecordTarget
+from smcpn.smc.rejuvenation import efficiency_of_chains, efficiency_of_independent, unmoved_share
 from smcpn.smc.resampling import systematic
 from smcpn.smc.sampler import Settings
 from smcpn.smc.tempering import Tempering

@@ -5,9 +5,8 @@ import pytest
 
 import smcpn
 from smcpn import RK4, InputError
-from smcpn.smc.evidence import FINITE_VARIANCE
+from smcpn.smc.evidence import FINITE_VARIANCE, k_error
 from smcpn.smc.ibis import Ibis
-from smcpn.smc.psis import k_error
 from smcpn.smc.sampler import Settings
 from smcpn.smc.start import WIDTH, MixtureStart, Modes
 from smcpn.smc.tempering import Tempering
