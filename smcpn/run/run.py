@@ -126,7 +126,7 @@ class Likelihoods:
 
     def at(self, solver: Solver) -> LaneLikelihood | EstimatedLikelihood:
         """Return the likelihood that populations have first."""
-        return self.estimate(solver) if self.first is None else self.exact(self.first, solver)
+        return self.estimated(solver) if self.first is None else self.exact(self.first, solver)
 
     def exact(self, name: str, solver: Solver) -> LaneLikelihood:
         """Return an exact likelihood; with its gradient, where moves follow it."""
@@ -138,7 +138,7 @@ class Likelihoods:
             self._exact[name, solver] = found
         return self._exact[name, solver]
 
-    def estimate(self, solver: Solver) -> EstimatedLikelihood:
+    def estimated(self, solver: Solver) -> EstimatedLikelihood:
         """Return the estimated likelihood of the run."""
         if solver not in self._estimates:
             name = self._settings.likelihood
@@ -341,7 +341,7 @@ class Run:
             if not estimates:
                 yield one, (self.likelihoods.at(solver), self.likelihood)
                 continue
-            estimate = self.likelihoods.estimate(solver).with_state_particles(one.state_particles)
+            estimate = self.likelihoods.estimated(solver).with_state_particles(one.state_particles)
             estimate = estimate.with_look_ahead(one.look_ahead)
             yield one, (self.likelihoods.at(solver) if one.refining else estimate, estimate)
 
