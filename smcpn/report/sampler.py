@@ -1,4 +1,4 @@
-"""The way of a sampler: sample size, acceptance and evidence of particles; chains and their ranks."""
+"""The way of a sampler: sample size, acceptance, evidence of particles; chains and ranks."""
 
 from __future__ import annotations
 
