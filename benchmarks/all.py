@@ -23,6 +23,7 @@ TURNS = (
     ("sampler", "solvers"),
     ("case_studies", "papers.fenrir"),
     ("process_noise",),
+    ("models",),
     ("trust",),
     ("closures",),
     ("discovery",),
