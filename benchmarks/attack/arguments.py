@@ -269,7 +269,7 @@ class Target:
 
 CONTRACTS = frozenset(
     [
-        "AR1.check", "AR1.correlation", "AR1.variance", "AdaptiveEKF1.in_words",
+        "AR1.check", "AR1.correlation", "AdaptiveEKF1.in_words",
         "Bernoulli.log_density", "EKF0.in_words", "EKF1.in_words", "RK4.in_words",
         "Rosenbrock.in_words",
         "Bernoulli.misfit", "HamiltonianMonteCarlo.document", "HamiltonianMonteCarlo.of",
@@ -279,7 +279,10 @@ CONTRACTS = frozenset(
         "LangevinMetropolis.document", "LangevinMetropolis.of", "LangevinMetropolis.check",
         "LangevinMetropolis.rejuvenate", "MeasuredMoves.check", "MeasuredMoves.document",
         "MeasuredMoves.of", "MeasuredMoves.rejuvenate", "RandomWalkMetropolis.check",
-        "WasteFree.check", "LogNormal.log_density", "LogNormal.misfit",
+        "WasteFree.check", "LogNormal.log_density", "LogNormal.misfit", "LogNormal.log_probability",
+        "NegativeBinomial.log_density", "NegativeBinomial.misfit", "Normal.log_density",
+        "Normal.log_probability", "Normal.misfit", "Normal.variance", "SteadyState.inputs",
+        "SteadyState.of",
         "Poisson.log_density", "Poisson.misfit",
         "RK4.step", "RandomWalkMetropolis.document",
         "RandomWalkMetropolis.of", "RandomWalkMetropolis.rejuvenate", "StudentT.log_density",
@@ -304,9 +307,10 @@ def world() -> dict[str, Any]:
     posterior = smcpn.identify(
         problem, solver=rk4, method="ibis", particles=20, seed=1, threads=1, progress=False
     )
-    function = smcpn.LogLikelihood(problem, solver=rk4, threads=1)
     start = StartResult(np.ones(1), np.ones(1), 0.0, "", True, 1, np.ones((1, 1)), np.zeros(1))
-    maximum = smcpn.Maximum(function, "posterior", "l-bfgs-b", np.zeros(1), 0.0, 0.0, (start,))
+    maximum = smcpn.Maximum(
+        problem, rk4, "classical", "posterior", "l-bfgs-b", np.zeros(1), 0.0, 0.0, (start,)
+    )
     laplace = smcpn.Laplace(maximum, np.eye(1), 0.0)
     one = {"rate": 1.0}
     robust = smcpn.Robust(("rate",), one, one, one, np.eye(1), (), 1.0, 0.5, 1.0, 30, posterior, ())
@@ -329,13 +333,13 @@ def world() -> dict[str, Any]:
     found = smcpn.discover(falling(), library=library)
     objects = [
         smcpn.AR1(0.1, 0.5), smcpn.AdaptiveEKF1(), smcpn.Bernoulli(), smcpn.EKF0(steps=1),
-        smcpn.EKF1(steps=1), smcpn.IndependentMetropolis(), laplace, function,
+        smcpn.EKF1(steps=1), smcpn.IndependentMetropolis(), laplace, maximum.function,
         smcpn.HamiltonianMonteCarlo(), smcpn.LangevinMetropolis(), smcpn.MeasuredMoves(),
         smcpn.LogNormal(0.1), maximum, smcpn.compare({"one": posterior}), smcpn.MoveSettings(),
         decay, live, smcpn.Poisson(), posterior, problem.prior, problem, rk4,
         smcpn.simulate(problem, draws=40, steps=1),
         smcpn.RandomWalkMetropolis(), record, robust, posterior.simulate(record, steps=1),
-        smcpn.Rosenbrock(),
+        smcpn.Rosenbrock(), smcpn.NegativeBinomial(1.0), smcpn.Normal("y_sd"), smcpn.SteadyState(),
         smcpn.solve(decay, record, {"rate": 1.0}, solver=smcpn.EKF1(order=2, steps=1)),
         smcpn.StateFilter(0.1, (0.1,), (0.1,)), smcpn.StudentT(0.1), validation, smcpn.WasteFree(),
         nested, filtered.states(parameters=5), found, chained, posterior.linearise(draws=2),

@@ -82,19 +82,11 @@ def read_nested(path: Path) -> tuple[Problem, FilterState]:
 
 
 def _filter_of(file: Group) -> tuple[Problem, FilterState]:
-    """Return problem and state of a file, of which all parts fit each other.
-
-    Raises
-    ------
-    DamagedFileError
-        If they do not.
-    InputError
-        If problem or solver cannot be restored.
-    """
+    """Return problem and state of a file, of which all parts fit each other."""
     require_parts(file, "problem", "record", "filter")
     record = decoded(file, "record", StoredRecord).restored()
     problem = decoded(file, "problem", StoredProblem).restored([record])
-    n, q = len(problem.ode.inputs), len(problem.observe)
+    n, q = len(problem.ode.inputs), problem.model.measured
     sizes = {"d": len(problem.names), "n": n, "row": 1 + n + q}
     state = decoded(file, "filter", FilterState, sizes)
     _require_place(state)

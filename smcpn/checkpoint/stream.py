@@ -98,21 +98,14 @@ def read_stream(path: Path) -> StoredStream:
 
 
 def _stream_of(file: Group) -> StoredStream:
-    """Return the stream of a file, of which all parts fit each other.
-
-    Raises
-    ------
-    DamagedFileError
-        If they do not.
-    InputError
-        If the problem or the settings cannot be restored.
-    """
+    """Return the stream of a file, of which all parts fit each other."""
     require_parts(file, "header", "problem", "record", "stream", "values")
     header = decoded(file, "header", Header)
     record = decoded(file, "record", StoredRecord).restored()
     problem = decoded(file, "problem", StoredProblem).restored([record])
     n, q, states = len(problem.ode.inputs), len(problem.observe), len(problem.ode.states)
     sizes = {"N": header.settings.particles, "n": n, "q": q, "states": states}
+    sizes["m"] = problem.model.measured
     state = decoded(file, "stream", StreamState, sizes)
     require_population(state.population)
     _require_place(state, header.options.forget is not None, states)

@@ -29,9 +29,13 @@ def records_of(
     to: Mapping[str, str] | None,
     name: str,
     experiment: str | None,
+    y_sd: Names,
+    y_lower: Names,
+    y_upper: Names,
 ) -> Record | list[Record]:
     """Return the record of some columns of a dataframe, as `smcpn.Record.from_dataframe` says."""
-    wanted = RecordColumns.of(outputs, inputs, time, dt, t_unit, hold, to)
+    beside = {"y_sd": y_sd, "y_lower": y_lower, "y_upper": y_upper}
+    wanted = RecordColumns.of(outputs, inputs, time, dt, t_unit, hold, to, beside)
     every, experiments = Columns(df).measured(wanted, experiment)
     found = [
         wanted.record("df", f"{name} [{label}]" if label else name, every.of(rows))
@@ -91,7 +95,7 @@ class Columns:
         InputError
             If a column is not there, or does not hold numbers, times or labels.
         """
-        u, y = self._matrix(wanted.inputs, "inputs"), self._matrix(wanted.outputs, "outputs")
+        u, y = self._matrix(wanted.inputs, "inputs"), self._matrix(wanted.measured, "outputs")
         t, units = None, dict(self._units)
         if wanted.time is not None:
             t, dated = self._times(wanted.time)
@@ -105,13 +109,7 @@ class Columns:
         return np.column_stack(columns) if columns else np.empty((len(self._frame), 0))
 
     def _times(self, name: str) -> tuple[Array, bool]:
-        """Times of a column, (T,), and whether it has dates or durations: seconds from the first.
-
-        Raises
-        ------
-        InputError
-            If there is no such column, or one of them is missing.
-        """
+        """Times of a column, (T,), seconds from the first of dates; whether these are dates."""
         column = self._column(name, "time")
         if column.is_null().any():
             raise InputError(
@@ -129,13 +127,7 @@ class Columns:
         return (elapsed - elapsed[:1]).astype("timedelta64[ns]").astype(np.int64) / 1e9, True
 
     def _experiments(self, name: str) -> list[tuple[str, NDArray[np.int_]]]:
-        """Labels in a column, in the order in which they begin, and the rows of each.
-
-        Raises
-        ------
-        InputError
-            If there is no such column, or a label is missing.
-        """
+        """Labels in a column, in the order in which they begin, and the rows of each."""
         labels = self._column(name, "experiment").to_list()
         rows: dict[str, list[int]] = {}
         for row, label in enumerate(labels):

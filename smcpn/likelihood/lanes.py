@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from math import ceil
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.codegen.kernel import CompiledKernel, LaneKernel, Rows
 from smcpn.codegen.tangent import tangent
+from smcpn.likelihood.batches import Batchable
+from smcpn.likelihood.contract import NO_KEYS, Derivatives, Keys, Likelihood
 from smcpn.likelihood.rows import CHUNK, LongRows, WriteRows
 from smcpn.model.delay import Delay
+from smcpn.model.measured import Beside
 from smcpn.model.problem import Model
 from smcpn.model.record import Record
 from smcpn.solver import Solver
@@ -53,28 +57,80 @@ class Grid:
 
 @dataclass(frozen=True)
 class SampleSymbols:
-    """Shared values at a sample: input, time, output, which outputs are present."""
+    """Shared values at a sample: input, time, what was measured, and what of it is known.
+
+    Attributes
+    ----------
+    u, t : casadi.SX
+    measured, known : casadi.SX, (m, 1)
+        Of every number of `measured_rows` itself, 0 where it is missing, and whether it is known.
+    model : Model
+    """
 
     u: ca.SX
     t: ca.SX
-    y: ca.SX
-    present: ca.SX
+    measured: ca.SX
+    known: ca.SX
+    model: Model
 
     @classmethod
     def of(cls, model: Model) -> SampleSymbols:
         """Make fresh symbols of the model's sizes."""
-        q = model.outputs.numel()
+        m = model.measured
         return cls(
             ca.SX.sym("u", model.u.numel(), 1),
             ca.SX.sym("t"),
-            ca.SX.sym("y", q, 1),
-            ca.SX.sym("present", q, 1),
+            ca.SX.sym("y", m, 1),
+            ca.SX.sym("present", m, 1),
+            model,
         )
 
     @property
     def row(self) -> ca.SX:
         """The symbols in the order of `smcpn.likelihood.rows.sample_rows`."""
-        return ca.vertcat(self.u, self.t, self.y, self.present)
+        return ca.vertcat(self.u, self.t, self.measured, self.known)
+
+    @property
+    def y(self) -> ca.SX:
+        """Measured values, (q, 1)."""
+        return self.measured[-self.model.outputs.numel() :]
+
+    @property
+    def present(self) -> ca.SX:
+        """1 where something is known of an output, its value or a limit, (q, 1)."""
+        q = self.model.outputs.numel()
+        measured = self.known[-q:]
+        return measured if q == self.known.numel() else ca.fmax(measured, self._beside.limited)
+
+    @property
+    def _beside(self) -> Beside:
+        """Symbols of what is known of the outputs beside their values."""
+        if self.measured.numel() == self.model.outputs.numel():
+            return Beside.of(0)
+        sd, *limits = ca.vertsplit(self.measured, self.model.outputs.numel())[:-1]
+        return Beside(sd, *limits, *ca.vertsplit(self.known, self.model.outputs.numel())[1:-1])
+
+    def of_density(self, graph: ca.SX, outputs: ca.SX, u: ca.SX | None = None) -> ca.SX:
+        """A graph of the model's density at the sample, for outputs (q, 1).
+
+        Parameters
+        ----------
+        u : casadi.SX, optional
+            Inputs, where dead times make them others than those of the sample.
+        """
+        density, model, q = self.model.density, self.model, self.model.outputs.numel()
+        assert density is not None
+        # In place of a missing value one that every density has.
+        value = ca.if_else(self.known[-q:], self.y, 1.0)
+        known = ca.vertcat(model.u, model.t), ca.vertcat(self.u if u is None else u, self.t)
+        return density.at(graph, value, outputs, self._beside.column, known)
+
+    def noise_variance(self, outputs: ca.SX, u: ca.SX | None = None) -> ca.SX:
+        """Variance of the noise at the sample for outputs (q, 1); infinite where not Gaussian."""
+        density = self.model.density
+        if density is None or not density.variance.numel():
+            return self.model.noise_variance
+        return self.of_density(density.variance, outputs, u)
 
 
 @dataclass(frozen=True)
@@ -108,7 +164,7 @@ TANGENT_LANES = 16
 """Lanes of a derivative: at one point they are a handful, and 8 cost nearly as much as 16."""
 
 
-class CompiledLikelihood:
+class CompiledLikelihood(Batchable, Likelihood):
     """The `Likelihood` contract on a kernel that emits the log-density of each sample first.
 
     It is machine code and the rows of the records, no more: it can be pickled where its kernel can.
@@ -119,14 +175,9 @@ class CompiledLikelihood:
     kernel : CompiledKernel
     rows : list of Rows or LongRows
         Of each record.
-
-    Attributes
-    ----------
-    contract : str
-        What executors know it by, see `smcpn.distributed.likelihood.distributed`.
     """
 
-    contract: ClassVar[str] = "exact"
+    batches: ClassVar = ("advance", "accumulate", "evaluate", "total")
 
     def __init__(self, kernel: CompiledKernel, rows: Sequence[Rows | LongRows]) -> None:
         self._kernel = kernel
@@ -135,6 +186,7 @@ class CompiledLikelihood:
     def _take(self, rows: Sequence[Rows | LongRows]) -> None:
         self._rows = rows
         self._begins = np.concatenate([[0], np.cumsum([len(one) for one in rows])])
+        self.n_samples = int(self._begins[-1])
 
     @property
     def lanes(self) -> int:
@@ -152,11 +204,6 @@ class CompiledLikelihood:
         return [rows.whole() for rows in self._rows]
 
     @property
-    def n_samples(self) -> int:
-        """Samples of all records together."""
-        return int(self._begins[-1])
-
-    @property
     def n_steps(self) -> int:
         """Solver steps over all records, of one parameter vector."""
         return sum(rows.n_steps for rows in self._rows)
@@ -165,14 +212,19 @@ class CompiledLikelihood:
         """State before the first sample, (k, N)."""
         return self._start(np.ascontiguousarray(values.T), self._rows[0])
 
-    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
-        """State s_{b-1} from s_{a-1}, and the increments l_a, ..., l_{b-1}, (b - a, N)."""
+    @override
+    def advance(
+        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
         state, emitted = self.emitted(values, state, a, b)
         return state, emitted[:, 0]
 
-    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """State s_{b-1} and log p(y_0, ..., y_{b-1} | theta), (N,)."""
-        state, _, total = self._run(values, self.start(values), 0, b, store=False)
+    @override
+    def accumulate(
+        self, values: Array, state: Array | None, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
+        begun = self.start(values) if state is None else state
+        state, _, total = self._run(values, begun, a, b, store=False)
         return state, total[0]
 
     def total(self, values: Array, share: float = 1.0) -> Array:
@@ -186,6 +238,12 @@ class CompiledLikelihood:
                 state, _, sums = self._kernel.advance(theta, state, *there, False)
                 total += sums
         return total
+
+    def with_derivatives(self, derivatives: Callable[[], Derivatives]) -> Self:
+        """Copy that has a gradient, which is made where it is first asked for."""
+        other = copy(self)
+        other.derivatives = derivatives
+        return other
 
     def emitted(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
         """State after sample b - 1 and all that the samples [a, b) emit, (b - a, e, N)."""
@@ -256,8 +314,8 @@ class LaneLikelihood(CompiledLikelihood):
         other._take(other._written(records))
         return other
 
+    @override
     def detached(self) -> CompiledLikelihood:
-        """Copy on one thread, of machine code and rows only, which can be pickled."""
         return CompiledLikelihood(self._kernel.detached(), self._rows)
 
     @property

@@ -123,7 +123,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Whether a step that was tried is taken, and the clock after it.
+    """Verdict on a step that was tried, and the clock after it.
 
     Attributes
     ----------
@@ -223,7 +223,7 @@ class AdaptiveRowWriter(RowWriter):
     gains = np.empty((1, 0))
 
     def __init__(self, model: Model, order: int, record: Record, number: int = 0) -> None:
-        self.n_outputs, self._order = model.outputs.numel(), order
+        self.n_outputs, self._order = model.measured, order
         self._number, self._n_initial = number, len(model.initial)
         self._interval = record.interval
         nodes = np.vander(np.linspace(-1.0, 1.0, DEGREE + 1), increasing=True)

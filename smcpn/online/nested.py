@@ -35,8 +35,9 @@ from smcpn.arguments import FILE_NAME, THREADS
 from smcpn.checkpoint.nested import FilterState, read_nested, write_nested
 from smcpn.errors import InputError, listed, whole_number
 from smcpn.io.axis import Arrivals, TimeAxis
+from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.likelihood import STATE_PARTICLES, Particle
-from smcpn.likelihood.particle.stream import ParticleStream
+from smcpn.likelihood.particle.stream import stream_estimate
 from smcpn.likelihood.solver_choice import solver_from_prior
 from smcpn.model.problem import Problem, check_problem
 from smcpn.online.reweighting import HiddenStates
@@ -189,7 +190,7 @@ class NestedFilter:
             theta=problem.prior.sample(rng, number),
             log_weights=np.zeros(number),
             filters=np.empty((0, self._filters.state_size)),
-            last=np.empty((0, 1 + problem.records[0].n_inputs + len(problem.observe))),
+            last=np.empty((0, 1 + problem.records[0].n_inputs + problem.model.measured)),
             held=np.array(self._arrivals.last_input, dtype=float),
         )
 
@@ -218,10 +219,26 @@ class NestedFilter:
         threads: int | None,
     ) -> None:
         self.problem, self._rng = problem, rng
-        self._filters = ParticleStream(problem, solver, state_particles, threads)
+        none = History(problem.records[0].n_inputs, len(problem.observe))
+        filters = stream_estimate(problem, solver, none, threads, likelihood=Particle.name)
+        if filters.rows.lookahead:
+            raise InputError(
+                "hold is 'bandlimited', so that an input is known only 64 samples later: give the "
+                "record hold='zoh' or 'foh' to filter its stream without delay"
+            )
+        self._filters = filters.with_state_particles(state_particles)
         self._arrivals = Arrivals(problem)
 
-    def update(self, u: Any, y: Any, t: float | None = None) -> NestedState:
+    def update(
+        self,
+        u: Any,
+        y: Any,
+        t: float | None = None,
+        *,
+        y_sd: Any = None,
+        y_lower: Any = None,
+        y_upper: Any = None,
+    ) -> NestedState:
         """Take in a sample and return what is known after it; arguments as of `Online.update`.
 
         Raises
@@ -233,7 +250,8 @@ class NestedFilter:
         begin = time.perf_counter()
         before, axis, held = self._state, self.axis.state, self._arrivals.last_input
         random = self._rng.bit_generator.state
-        arrival = self._arrivals.take(u, y, t)
+        outputs = self._arrivals.measured(y, y_sd, y_lower, y_upper)
+        arrival = self._arrivals.take(u, outputs, t)
         try:
             if arrival.status == "new":
                 for row in [*arrival.gap, np.array(arrival.sample, dtype=float)]:
@@ -252,7 +270,7 @@ class NestedFilter:
         samples = np.ascontiguousarray(np.vstack([before.last, row]))
         keys = fresh_keys(self._rng, len(theta), 1)
         values = self.problem.prior.natural(theta)
-        filters, increments = self._filters.advance(values, keys, self._known_filters, samples)
+        filters, increments = self._filters.run_last(values, keys, self._known_filters, samples)
         log_weights = before.log_weights + finite_or_excluded(increments)
         top = log_weights.max()
         if top == -np.inf:
@@ -303,7 +321,7 @@ class NestedFilter:
         state, filters = self._state, self._known_filters
         weights, n = normalise(state.log_weights), len(self.problem.ode.states)
         unknown = np.full((n, len(weights)), np.nan)
-        moments = (unknown, unknown) if filters is None else self._filters.moments(filters)
+        moments = (unknown, unknown) if filters is None else self._filters.state_moments(filters.T)
         return NestedState(
             sample=state.sample,
             t=self._arrivals.axis.last,

@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.discovery.results.discovery import Discovery
-from smcpn.model.record import Record
+from smcpn.model.record import BESIDE, Record, beside
 from smcpn.report.page import Gallery, Picture
 from smcpn.report.style import as_points, with_unit
+from smcpn.report.trajectories import states_figure as static_states
 from smcpn.report.trajectories import worst_window
 from smcpn.simulation.simulation import TWO_SIDED_95, Simulation
 from smcpn.simulation.states import States
@@ -161,7 +162,9 @@ def simulation_figure(
     mean = simulation.mean[:, output]
     half = TWO_SIDED_95 * simulation.sd[:, output]
     step = float(np.median(half)) / FINE
-    arrays = {"mean": RoundedArray(mean, step), "half": RoundedArray(half, step)}
+    arrays: dict[str, Array | RoundedArray] = {
+        "mean": RoundedArray(mean, step), "half": RoundedArray(half, step)
+    }  # fmt: skip
     unit = record.unit_of(output)
     label = with_unit(simulation.names_of_outputs[output], unit)
     model = Curve("simulated", "model", ((1, "mean"),))
@@ -179,8 +182,13 @@ def simulation_figure(
     points = as_points(y)
     error = Curve("error", "model", ((1, "y"), (-1, "mean")), points)
     part = record.t[worst_window(np.abs(y - mean))]
+    limits = {name: beside(record, name)[:, output] for name in BESIDE[1:]}
+    limits = {name: one for name, one in limits.items() if np.isfinite(one).any()}
+    words = {"y_lower": "above a limit", "y_upper": "below a limit"}
+    drawn = [Curve(words[name], "second", ((1, name),), True) for name in limits]
+    arrays |= limits
     panels = [
-        Panel(label, (Curve("measured", "data", ((1, "y"),), points), model), band),
+        Panel(label, (Curve("measured", "data", ((1, "y"),), points), model, *drawn), band),
         Panel(with_unit("error", unit), (error,), (((-1, "half"),), ((1, "half"),))),
     ]
     mark = ("largest error", float(part[0]), float(part[-1]))
@@ -220,10 +228,8 @@ def innovation_plots(validation: Validation, output: int) -> list[Plot]:
 
 def states_figure(gallery: Gallery, states: States, caption: str) -> Plot | Picture:
     """Smoothed states with their band, what was measured, and the filtered mean."""
-    from smcpn.report.states import states_figure as static
-
     record = states.record
-    picture = gallery.picture("states", lambda: static(states), caption, reflow=False)
+    picture = gallery.picture("states", lambda: static_states(states), caption, reflow=False)
     if not 2 <= len(record) <= LONGEST:
         return picture
     arrays: dict[str, Array | RoundedArray] = {}

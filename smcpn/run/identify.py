@@ -79,19 +79,20 @@ def identify(
     Parameters
     ----------
     problem : Problem
-    solver : {EKF0, EKF1, AdaptiveEKF1, RK4, "auto"}
+    solver : {EKF0, EKF1, AdaptiveEKF1, RK4, Rosenbrock, "auto"}
         How the ODE is solved, where ``"auto"`` looks whether it is stiff. `EKF0` and `EKF1` count
-        the numerical error of the integration in the posterior, `RK4` does not. By default
-        ``"auto"``: ``EKF0(order=3, steps="auto")``, or `AdaptiveEKF1` where draws from the prior
-        show that the problem is stiff, or what goes with ``likelihood``. Automatic steps begin
-        coarse; the particles are carried over to finer ones until that shifts no direction by .1
-        posterior sd, nor the log-evidence by .1 (`Posterior.shift`).
-    likelihood : {"marginal", "filtering", "dalton", "fenrir", "adaptive", "classical", "kalman", \
-"kalman-iterated", "particle", "particle-bootstrap"}, optional
+        the numerical error of the integration in the posterior, `RK4` and `Rosenbrock` do not. By
+        default ``"auto"``: ``EKF0(order=3, steps="auto")``, or `Rosenbrock` where draws from the
+        prior show that the problem is stiff, or what goes with ``likelihood``. Automatic steps
+        begin coarse; the particles are carried over to finer ones until that shifts no direction by
+        .1 posterior sd, nor the log-evidence by .1 (`Posterior.shift`).
+    likelihood : {"marginal", "filtering", "dalton", "fenrir", "adaptive", "classical", \
+"rosenbrock", "kalman", "kalman-iterated", "particle", "particle-bootstrap"}, optional
         How data and solver meet. By default the one of the solver: marginal for `EKF0`, filtering
-        for `EKF1`, adaptive for `AdaptiveEKF1`, classical for `RK4`; kalman where the problem has
-        process noise, which the others do not take. Filtering, dalton and fenrir learn the solution
-        from the data too, so that coarse steps and chaos do less harm.
+        for `EKF1`, adaptive for `AdaptiveEKF1`, classical for `RK4`, rosenbrock for `Rosenbrock`;
+        kalman where the problem has process noise, which the others do not take. Filtering, dalton
+        and fenrir learn the solution from the data too, so that coarse steps and chaos do less
+        harm.
     particles : int
         Number of particles.
     seed : int, optional

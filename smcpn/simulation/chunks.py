@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
-from smcpn.likelihood.classical import ClassicalRowWriter
-from smcpn.likelihood.rows import RecordPiece
+from smcpn.likelihood.rows import RecordPiece, RowWriter
 from smcpn.model.record import Record
 
 Array = NDArray[np.float64]
@@ -45,7 +44,7 @@ def output_chunks(
         begin += len(rows) - 1
 
 
-def row_pieces(writer: ClassicalRowWriter, record: Record) -> Iterator[Rows]:
+def row_pieces(writer: RowWriter, record: Record) -> Iterator[Rows]:
     """Write the rows of a record in pieces, as `output_chunks` takes them.
 
     An input that is known as a function, or interpolated through all of its period, stays whole.
