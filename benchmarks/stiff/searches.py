@@ -1,0 +1,1 @@
+"""Searches in boxes of ten decades, and posteriors there."""
