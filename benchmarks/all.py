@@ -24,6 +24,7 @@ TURNS = (
     ("case_studies", "papers.fenrir"),
     ("process_noise",),
     ("trust",),
+    ("stiff",),
     ("closures",),
     ("discovery",),
     ("seconds",),
