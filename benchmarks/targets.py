@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import logsumexp
 
+from smcpn.likelihood.contract import NO_KEYS, Keys, Likelihood
 from smcpn.model.prior import Prior
 
 Array = NDArray[np.float64]
@@ -20,7 +21,17 @@ def normal_prior(name: str, d: int, scale: float) -> Prior:
     return Prior(distributions)
 
 
-class LogisticRegression:
+class SampleDensities(Likelihood):
+    """A likelihood without a state, by the log densities of its samples in `advance`."""
+
+    n_samples = 1
+
+    def start(self, values: Array) -> Array:
+        """See `Likelihood.start`."""
+        return np.empty((0, len(values)))
+
+
+class LogisticRegression(SampleDensities):
     """P(y = 1) = 1 / (1 + exp(-x'theta)), theta ~ N(0, 25 I).
 
     Samples are evaluated by chunks, whose factors 1 + exp(-|z|) share one logarithm.
@@ -37,19 +48,19 @@ class LogisticRegression:
         self.signed = np.where(y, 1.0, -1.0)[:, None] * x
         self.prior = normal_prior("theta", d, 5.0)
 
-    def start(self, values: Array) -> Array:
-        """See `Likelihood.start`."""
-        return np.empty((0, len(values)))
-
-    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+    def advance(
+        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
         """See `Likelihood.advance`."""
         z = self.signed[a:b] @ values.T
         return state, np.minimum(z, 0.0) - np.log1p(np.exp(-np.abs(z)))
 
-    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.evaluate`."""
+    def accumulate(
+        self, values: Array, state: Array | None, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
+        """See `Likelihood.accumulate`."""
         total = np.zeros(len(values))
-        for begin in range(0, b, self.CHUNK):
+        for begin in range(a, b, self.CHUNK):
             z = self.signed[begin : min(begin + self.CHUNK, b)] @ values.T
             total += np.minimum(z, 0.0).sum(axis=0)
             np.abs(z, out=z)
@@ -59,14 +70,13 @@ class LogisticRegression:
         return self.start(values), total
 
 
-class CurvedModes:
+class CurvedModes(SampleDensities):
     """Two curved modes in two dimensions, of known weights and evidence one.
 
     In each mode x0 is normal and x1 bends with its square. A single sample: the bridge does all.
     Separation and bend are such that a Gaussian proposal is accepted at about .12.
     """
 
-    n_samples = 1
     WEIGHTS = np.array([0.3, 0.7])
     CENTRES = np.array([[-4.0, -2.0], [4.0, 2.0]])
     BEND, SPREAD, WIDTH = 0.4, 0.7, 0.2
@@ -74,11 +84,9 @@ class CurvedModes:
     def __init__(self) -> None:
         self.prior = normal_prior("x", 2, 5.0)
 
-    def start(self, values: Array) -> Array:
-        """See `Likelihood.start`."""
-        return np.empty((0, len(values)))
-
-    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+    def advance(
+        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
         """Log target - log prior for the only sample, (1, N)."""
         parts = []
         for weight, centre in zip(self.WEIGHTS, self.CENTRES, strict=True):
@@ -89,22 +97,15 @@ class CurvedModes:
                 + stats.norm.logpdf(along, scale=self.SPREAD)
                 + stats.norm.logpdf(across, scale=self.WIDTH)
             )
-        target = logsumexp(parts, axis=0)
+        target = np.asarray(logsumexp(parts, axis=0))
         return state, (target - self.prior.log_density(values))[None, :]
-
-    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.evaluate`."""
-        state = self.start(values)
-        if b == 0:
-            return state, np.zeros(len(values))
-        return state, self.advance(values, state, 0, b)[1][0]
 
     def mode_weight(self, theta: Array, weights: Array) -> float:
         """Estimated weight of the first mode."""
         return float(weights[theta[:, 0] < 0].sum())
 
 
-class GappedOscillator:
+class GappedOscillator(SampleDensities):
     """x'' = -k x - c x', x and x' measured 60 times but for a gap of 20: k, c, both noises, x0, v0.
 
     The solution is in closed form. At small exponents the signal passes for noise.
@@ -138,11 +139,9 @@ class GappedOscillator:
         v = decay * (v0 * even - (k * x0 + damping * v0) * odd)
         return x, v
 
-    def start(self, values: Array) -> Array:
-        """See `Likelihood.start`."""
-        return np.empty((0, len(values)))
-
-    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+    def advance(
+        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
         """See `Likelihood.advance`."""
         s1, s2 = values[:, 2], values[:, 3]
         with np.errstate(all="ignore"):
@@ -151,13 +150,8 @@ class GappedOscillator:
         density = -0.5 * square - np.log(2 * np.pi * s1 * s2)
         return state, np.where(self.measured, density, 0.0)[a:b]
 
-    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.evaluate`."""
-        state, densities = self.advance(values, self.start(values), 0, b)
-        return state, densities.sum(axis=0)
 
-
-class NoisyRegression:
+class NoisyRegression(SampleDensities):
     """y = X b + s e, b ~ N(0, I) of 24 coefficients and s ~ LogNormal(0, 1): a funnel.
 
     Evidence, and mean and standard deviation of s, come from a quadrature over s.
@@ -174,20 +168,13 @@ class NoisyRegression:
         distributions["s"] = stats.lognorm(1.0)
         self.prior = Prior(distributions)
 
-    def start(self, values: Array) -> Array:
-        """See `Likelihood.start`."""
-        return np.empty((0, len(values)))
-
-    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+    def advance(
+        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
         """See `Likelihood.advance`."""
         s = values[:, -1]
         residual = (self.y[a:b, None] - self.x[a:b] @ values[:, :-1].T) / s
         return state, -0.5 * np.square(residual) - np.log(s * np.sqrt(2 * np.pi))
-
-    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.evaluate`."""
-        state, densities = self.advance(values, self.start(values), 0, b)
-        return state, densities.sum(axis=0)
 
     def exact(self) -> tuple[float, float, float]:
         """Log-evidence, and mean and standard deviation of s."""

@@ -17,13 +17,13 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.columns import csv_line
 from smcpn.errors import InputError, whole_number
 from smcpn.files import write_outputs
 from smcpn.model.graphs import Model
 from smcpn.model.problem import Problem
 from smcpn.simulation.simulator import OwnSteps, Simulator
 from smcpn.solver import MAX_STEPS
+from smcpn.tables import csv_line
 
 if TYPE_CHECKING:
     import jinja2

@@ -40,7 +40,7 @@ from smcpn.likelihood.registry import (
 from smcpn.likelihood.rows import numbers_of_steps
 from smcpn.likelihood.solver_error import (
     SOLVER_SHARE,
-    budget_of,
+    error_budget,
     local_errors,
     median_of_finite,
     without_data,
@@ -354,7 +354,7 @@ def sufficient_steps(
     found = predictions(problem, solver, enumerate(problem.records), likelihood)
     steps = least
     while affordable(problem, steps):
-        if budget_of(problem, found, values, steps).share <= share:
+        if error_budget(problem, found, values, steps).share <= share:
             return replace(cast(Any, solver), steps=steps)
         steps *= 2
     raise InputError(
