@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import logsumexp
 
+from smcpn.likelihood.contract import NO_KEYS, Keys, Likelihood
 from smcpn.model.prior import Prior
 
 Array = NDArray[np.float64]
@@ -20,7 +21,7 @@ def normal_prior(name: str, d: int, scale: float) -> Prior:
     return Prior(distributions)
 
 
-class SampleDensities:
+class SampleDensities(Likelihood):
     """A likelihood without a state, by the log densities of its samples in `advance`."""
 
     n_samples = 1
@@ -28,17 +29,6 @@ class SampleDensities:
     def start(self, values: Array) -> Array:
         """See `Likelihood.start`."""
         return np.empty((0, len(values)))
-
-    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
-        """Log densities (b - a, N) of samples from a to b."""
-        raise NotImplementedError
-
-    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.evaluate`."""
-        state = self.start(values)
-        return state, self.advance(values, state, 0, b)[1].sum(axis=0) if b else np.zeros(
-            len(values)
-        )
 
 
 class LogisticRegression(SampleDensities):
@@ -58,15 +48,19 @@ class LogisticRegression(SampleDensities):
         self.signed = np.where(y, 1.0, -1.0)[:, None] * x
         self.prior = normal_prior("theta", d, 5.0)
 
-    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+    def advance(
+        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
         """See `Likelihood.advance`."""
         z = self.signed[a:b] @ values.T
         return state, np.minimum(z, 0.0) - np.log1p(np.exp(-np.abs(z)))
 
-    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.evaluate`."""
+    def accumulate(
+        self, values: Array, state: Array | None, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
+        """See `Likelihood.accumulate`."""
         total = np.zeros(len(values))
-        for begin in range(0, b, self.CHUNK):
+        for begin in range(a, b, self.CHUNK):
             z = self.signed[begin : min(begin + self.CHUNK, b)] @ values.T
             total += np.minimum(z, 0.0).sum(axis=0)
             np.abs(z, out=z)
@@ -90,7 +84,9 @@ class CurvedModes(SampleDensities):
     def __init__(self) -> None:
         self.prior = normal_prior("x", 2, 5.0)
 
-    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+    def advance(
+        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
         """Log target - log prior for the only sample, (1, N)."""
         parts = []
         for weight, centre in zip(self.WEIGHTS, self.CENTRES, strict=True):
@@ -143,7 +139,9 @@ class GappedOscillator(SampleDensities):
         v = decay * (v0 * even - (k * x0 + damping * v0) * odd)
         return x, v
 
-    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+    def advance(
+        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
         """See `Likelihood.advance`."""
         s1, s2 = values[:, 2], values[:, 3]
         with np.errstate(all="ignore"):
@@ -170,7 +168,9 @@ class NoisyRegression(SampleDensities):
         distributions["s"] = stats.lognorm(1.0)
         self.prior = Prior(distributions)
 
-    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+    def advance(
+        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
         """See `Likelihood.advance`."""
         s = values[:, -1]
         residual = (self.y[a:b, None] - self.x[a:b] @ values[:, :-1].T) / s

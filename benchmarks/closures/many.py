@@ -30,6 +30,7 @@ from benchmarks.executors import each
 from benchmarks.rows import Row, at_most
 from benchmarks.study import study
 from benchmarks.targets import SampleDensities
+from smcpn.likelihood.contract import NO_KEYS, Keys
 from smcpn.model.prior import Prior
 from smcpn.run.identify import Settings as Options
 from smcpn.run.run import Run
@@ -62,19 +63,23 @@ class GaussianTarget(SampleDensities):
         distributions: dict[str, Any] = {f"x{j}": stats.norm() for j in range(len(centre))}
         self.prior = Prior(distributions)
 
-    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+    def advance(
+        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
         """See `Likelihood.advance`."""
         deviation = values - self.centre
         square = (deviation * self.product(deviation)).sum(axis=1)
         return state, (self.constant - 0.5 * square)[None]
 
-    def gradient_cost(self) -> float:
-        """See `DifferentiableLikelihood.gradient_cost`."""
-        return 3.0
+    gradient_cost = 3.0
 
-    def gradient(self, values: Array) -> Array:
-        """See `DifferentiableLikelihood.gradient`."""
-        return -self.product(values - self.centre)
+    def derivatives(self) -> GaussianTarget:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Return the target itself, which has a gradient."""
+        return self
+
+    def value_and_gradient(self, values: Array) -> tuple[Array, Array]:
+        """Log-likelihood and its gradient."""
+        return self.evaluate(values, 1)[1], -self.product(values - self.centre)
 
     def product(self, deviation: Array) -> Array:
         """Return P times each row of (n, d)."""

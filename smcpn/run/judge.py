@@ -10,6 +10,7 @@ import numpy as np
 
 from smcpn.codegen.clock import counted_apart
 from smcpn.errors import InputError
+from smcpn.likelihood.contract import is_estimated
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.registry import LIKELIHOODS, build_estimate
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT, DiscretisationShift, shift_of_particles
@@ -154,8 +155,8 @@ def _shift(run: Run, finer: Solver, samplers: Sequence[Method]) -> Discretisatio
 def _shift_by_filters(run: Run, finer: Solver) -> DiscretisationShift:
     """Shift of the first population, where no approximation is near enough to tell it."""
     sampler, names = run.samplers[0], run.problem.names
-    estimate = sampler.estimate
-    assert estimate is not None
+    estimate = sampler.in_force
+    assert is_estimated(estimate)
     fine = run.likelihoods.estimate(finer).with_state_particles(estimate.state_particles)
     both = estimate, fine.with_look_ahead(estimate.look_ahead)
     theta = sampler.system.theta[spread_out(sampler.system, max(JUDGES, 20 * len(names)))]

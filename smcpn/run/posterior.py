@@ -10,6 +10,7 @@ import numpy as np
 from smcpn.estimate.maximise import more_starts
 from smcpn.estimate.multistart import SEARCHES
 from smcpn.functions.linearised_network import LinearisedNetwork
+from smcpn.likelihood.contract import is_estimated
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.scaled_columns import learned_scales
 from smcpn.results.draws import Timing
@@ -118,8 +119,9 @@ def _guided(run: Run, sampler: Sampler) -> float:
     None do that follow the samples.
     """
     some = slice(None, None, max(1, len(sampler.system) // WITNESSES))
-    estimate, system = sampler.estimate, sampler.system.take(some)
-    if estimate is None or (isinstance(sampler, Ibis) and np.isnan(sampler.state.log_floor)):
+    estimate, system = sampler.in_force, sampler.system.take(some)
+    follows_samples = isinstance(sampler, Ibis) and np.isnan(sampler.state.log_floor)
+    if follows_samples or not is_estimated(estimate):
         return 0.0
     looks = estimate.guided(run.problem.prior.natural(system.theta), estimate.n_samples)
     # The sum of all weights is 1 up to rounding.

@@ -15,8 +15,7 @@ from smcpn.distributed.likelihood import distributed, evaluated_by
 from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError
 from smcpn.estimate.first_samples import SearchesOfFirstSamples, first_samples
-from smcpn.likelihood.contract import EstimatedLikelihood
-from smcpn.likelihood.differentiable import DifferentiableLanes
+from smcpn.likelihood.contract import EstimatedLikelihood, Likelihood
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.likelihood.registry import build_estimate, build_likelihood
@@ -31,7 +30,6 @@ from smcpn.run_state import Plan, RunState
 from smcpn.settings import AUTO, METHODS, Method, RunSettings
 from smcpn.smc.estimation import MOST
 from smcpn.smc.ibis import Ibis
-from smcpn.smc.particles import AnyLikelihood
 from smcpn.smc.replicates import Populations
 from smcpn.smc.sampler import Progress
 from smcpn.smc.sampler import Settings as SamplerSettings
@@ -41,8 +39,7 @@ from smcpn.solver import Solver
 
 _log = logging.getLogger(__name__)
 
-ExactLikelihood = LaneLikelihood | DifferentiableLanes
-Both = tuple[AnyLikelihood, AnyLikelihood]
+Both = tuple[Likelihood, Likelihood]
 
 
 @dataclass(frozen=True)
@@ -123,24 +120,21 @@ class Likelihoods:
         self._problem, self._settings = problem, settings
         self._threads, self._workers = threads, workers
         self.first = exact_likelihood(problem, settings)
-        self._exact: dict[tuple[str, Solver], ExactLikelihood] = {}
+        self._exact: dict[tuple[str, Solver], LaneLikelihood] = {}
         self._estimates: dict[Solver, EstimatedLikelihood] = {}
-        self._gradients: dict[Solver, LogLikelihood] = {}
+        self._gradients: dict[tuple[str | None, Solver], LogLikelihood] = {}
 
-    def at(self, solver: Solver) -> ExactLikelihood | EstimatedLikelihood:
+    def at(self, solver: Solver) -> LaneLikelihood | EstimatedLikelihood:
         """Return the likelihood that populations have first."""
         return self.estimate(solver) if self.first is None else self.exact(self.first, solver)
 
-    def exact(self, name: str, solver: Solver) -> ExactLikelihood:
+    def exact(self, name: str, solver: Solver) -> LaneLikelihood:
         """Return an exact likelihood; with its gradient, where moves follow it."""
         if (name, solver) not in self._exact:
             built = build_likelihood(self._problem, solver, self._threads, name)
             found = distributed(built, self._workers)
             if self._settings.follows_gradient:
-                where = evaluated_by(self._workers)
-                found = DifferentiableLanes(
-                    found, self._problem, name, solver, self._threads, where
-                )
+                found = found.with_derivatives(partial(self._gradient, name, solver))
             self._exact[name, solver] = found
         return self._exact[name, solver]
 
@@ -154,10 +148,13 @@ class Likelihoods:
 
     def gradient(self, solver: Solver) -> LogLikelihood:
         """Return the likelihood that populations have first with its gradient, for searches."""
-        if solver not in self._gradients:
-            function = LogLikelihood(self._problem, self.first, solver, self._threads)
-            self._gradients[solver] = function.evaluated(evaluated_by(self._workers))
-        return self._gradients[solver]
+        return self._gradient(self.first, solver)
+
+    def _gradient(self, name: str | None, solver: Solver) -> LogLikelihood:
+        if (name, solver) not in self._gradients:
+            function = LogLikelihood(self._problem, name, solver, self._threads)
+            self._gradients[name, solver] = function.evaluated(evaluated_by(self._workers))
+        return self._gradients[name, solver]
 
     def by(self, name: str) -> LogLikelihoodBy:
         """Return an exact log-likelihood, of the whole record, as a function of the solver."""
@@ -180,7 +177,7 @@ class Run:
     samplers : list of Sampler
         Finished ones first; the last one may be at work.
     likelihoods : Likelihoods
-    likelihood : AnyLikelihood
+    likelihood : Likelihood
         The one that populations have first by the solver in force.
     outcome : Outcome or None
         At the end.

@@ -38,7 +38,7 @@ def sample(run: Run, number: int) -> Step | None:
     sampler, last = run.samplers[number], run.likelihood.n_samples
     before = len(sampler.rejuvenations)
     try:
-        sampler.advance(last)
+        sampler.proceed(last)
     except InputError as error:
         otherwise = _begin_otherwise(run, error)
         if otherwise is None:

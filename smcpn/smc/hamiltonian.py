@@ -332,7 +332,7 @@ class Trajectories:
         """Follow a trajectory from each particle, of log density (n,), and evaluate its end."""
         end = self._leapfrog(target, begin, steps, number)
         finite = end.finite
-        ends = target.evaluate(np.where(finite[:, None], end.theta, system.theta), system.keys)
+        ends = target.particles(np.where(finite[:, None], end.theta, system.theta), system.keys)
         reached = np.where(finite, target.log_density(ends), -np.inf)
         with np.errstate(all="ignore"):
             change = reached - 0.5 * np.square(end.momentum).sum(axis=1)

@@ -98,7 +98,7 @@ def _independent(
         proposal = StraightenedDensity.fit(
             kind, straight, system.theta, system.weights, fold, fold[index]
         )
-        tried = target.evaluate(proposal.sample(rng, TRIED), system.keys[index])
+        tried = target.particles(proposal.sample(rng, TRIED), system.keys[index])
         log_ratio = target.log_density(tried) - proposal.log_density(tried.theta)
         evaluations += TRIED
         found = efficiency_of_independent(log_ratio, moves.settings.max_moves)

@@ -216,7 +216,7 @@ def test_a_started_sampler_goes_on_from_a_snapshot_to_the_same_bytes():
     likelihood = LinearRegression(30, 2, 0.05)
     whole, part = started(likelihood, 5, 3.0, 1.0), started(likelihood, 5, 3.0, 1.0)
     whole.run()
-    part.advance(30)
+    part.proceed(30)
     assert part.state.exponent is not None
     again = Tempering.resumed(likelihood.prior, likelihood, part.settings, part.snapshot())
     again.run()

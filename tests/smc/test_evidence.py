@@ -180,7 +180,7 @@ def test_cost_counts_every_computed_sample():
     computed = 0
 
     class Counting(LinearRegression):
-        def advance(self, values, state, a, b):
+        def advance(self, values, state, a, b, *keys):
             nonlocal computed
             computed += (b - a) * len(values)
             return super().advance(values, state, a, b)

@@ -122,7 +122,7 @@ def test_wrong_options_are_refused(options, sentence):
 
 def test_a_record_that_no_draw_survives_is_refused():
     class Nan(LinearRegression):
-        def evaluate(self, values, b):
+        def evaluate(self, values, b, *keys):
             return self.start(values), np.full(len(values), np.nan)
 
     with pytest.raises(InputError, match="NaN or infinite at every draw"):
