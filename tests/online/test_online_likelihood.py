@@ -16,7 +16,11 @@ from tests.models import PROBLEMS
 pytestmark = pytest.mark.numerics
 
 SINGLE = [name for name in sorted(PROBLEMS) if len(PROBLEMS[name]().records) == 1]
-SOLVERS = {"ekf0": EKF0(order=3, steps=4), "rk4": RK4(steps=4)}
+SOLVERS = {
+    "ekf0": EKF0(order=3, steps=4),
+    "rk4": RK4(steps=4),
+    "rosenbrock": smcpn.Rosenbrock(1e-6),
+}
 CONDITIONED = {
     "filtering, calibrated": ("filtering", EKF1(2, 2, diffusion="fixed")),
     "filtering, chain": ("filtering", EKF1(3, 2, form="chain", diffusion=2.0)),
