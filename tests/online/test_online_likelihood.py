@@ -62,6 +62,9 @@ def test_increments_equal_those_of_the_record(name, solver):
     if problem.records[0].hold == "bandlimited" and problem.records[0].n_inputs:
         # The record's interpolation is a convolution, which rounds another way.
         np.testing.assert_allclose(found, expected, rtol=1e-9)
+    elif solver.adaptive:
+        # The kernel of a stream emits more, and the compiler fuses other products in it.
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
     else:
         np.testing.assert_array_equal(found, expected)
         np.testing.assert_array_equal(stream.evaluate(values, t)[1], batch.evaluate(values, t)[1])
