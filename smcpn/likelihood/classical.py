@@ -125,6 +125,8 @@ class Classical(Recursion):
     coloured_noise = True
     gaussian = True
     takes_delay = True
+    _input: ca.SX | None = None
+    """Inputs at a sample, where they are delayed."""
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
         self.model, self.sample = problem.model, SampleSymbols.of(problem.model)
@@ -133,6 +135,8 @@ class Classical(Recursion):
         self.local_order = self.step.error_order
         self.outputs = outputs_at(self.model, self.model.x, self.sample, self.line)
         self.noise = NoiseFilter.of(self.model)
+        if self.line is not None:
+            self._input = self.line.at_sample(self.sample.u)
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
@@ -159,19 +163,17 @@ class Classical(Recursion):
         if density is None:
             innovation = sample.y - self.outputs - self.noise.mean
             return gaussian_log_density(innovation, ca.diag(self.noise.variance), sample.present)
-        # In place of a missing value one that every density has.
-        y = ca.if_else(sample.present, sample.y, 1.0)
-        each = ca.substitute(
-            density.log_density, ca.vertcat(density.y, density.output), ca.vertcat(y, self.outputs)
-        )
+        each = sample.of_density(density.log_density, self.outputs, self._input)
         # A missing sample may be where a density is not finite, as log-normal noise of nothing is.
         return ca.sum1(ca.if_else(sample.present, each, 0.0))
 
     def expected(self) -> ExpectedOutputs:
         """Outputs and states of the solver, without a covariance."""
         q = self.outputs.numel()
-        noise = self.noise
-        return ExpectedOutputs(self.outputs, ca.SX(q, q), self.model.x, noise.mean, noise.variance)
+        noise, variance = self.noise, self.noise.variance
+        if self.model.density is not None:
+            variance = self.sample.noise_variance(self.outputs, self._input)
+        return ExpectedOutputs(self.outputs, ca.SX(q, q), self.model.x, noise.mean, variance)
 
     @override
     def local_error(self) -> ca.SX:
@@ -278,7 +280,7 @@ class ClassicalRowWriter(RowWriter):
     ) -> None:
         self._wanted, self._interval = steps, interval
         steps = int(numbers_of_steps(np.diff(record.t), steps, self._interval).max(initial=1))
-        self.steps, self.n_outputs = steps, model.outputs.numel()
+        self.steps, self.n_outputs = steps, model.measured
         self._number, self._n_initial = number, len(model.initial)
         self._record = record
         if record.uniform:

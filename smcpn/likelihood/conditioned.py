@@ -107,7 +107,7 @@ class ConditionedRowWriter(RowWriter):
         factor: float = 1.0,
     ) -> None:
         symbols = recursion.symbols
-        self.steps, self.n_outputs = steps, symbols.model.outputs.numel()
+        self.steps, self.n_outputs = steps, symbols.model.measured
         self._symbols, self._number = symbols, number
         self._constants = np.array(symbols.constant_values(factor))
         span = record[:2] if symbols.grid.rescales else record
@@ -349,7 +349,7 @@ class Conditioned(Recursion):
         f, predicted = self.symbols.conditioned, self.predicted
         states = f.states(f.mean, self.symbols.h_before)
         outputs = ca.vertcat(*predicted.mean)
-        return ExpectedOutputs.with_white_noise(self.model, outputs, predicted.covariance, states)
+        return ExpectedOutputs.with_white_noise(self.sample, outputs, predicted.covariance, states)
 
     def local_error(self) -> ca.SX:
         """Change of each state by the residual of a step, (n, 1)."""

@@ -87,6 +87,7 @@ class Marginal(Recursion):
 
     name = "marginal"
     divides = True
+    varying_noise = True
     coloured_noise = True
     gaussian = True
     takes_delay = True
@@ -151,7 +152,10 @@ class Marginal(Recursion):
         outputs, numerical = ca.substitute(
             [model.outputs, numerical], [model.x, model.u, model.t], [states, u, self.sample.t]
         )
-        return ExpectedOutputs(outputs, numerical, states, self.noise.mean, self.noise.variance)
+        variance = self.noise.variance
+        if model.density is not None:
+            variance = self.sample.noise_variance(outputs, u)
+        return ExpectedOutputs(outputs, numerical, states, self.noise.mean, variance)
 
     def log_density(self) -> ca.SX:
         """Log N(y; g(mu), J Gamma Sigma J' + R), (1, 1) (eqs. 20-21); not finite if impossible."""
@@ -351,7 +355,7 @@ class MarginalRowWriter(RowWriter):
         self._interval = interval if restarts else None
         counts = numbers_of_steps(np.diff(record.t), steps, self._interval)
         self._wanted, steps = steps, int(counts.max(initial=1))
-        self.steps, self.n_outputs = steps, model.outputs.numel()
+        self.steps, self.n_outputs = steps, model.measured
         self._order, self._restarts, self._number = order, restarts, number
         self._n_initial, self._length = len(model.initial), record.interval / steps
         self.recur = restarts

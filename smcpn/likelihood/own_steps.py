@@ -223,7 +223,7 @@ class AdaptiveRowWriter(RowWriter):
     gains = np.empty((1, 0))
 
     def __init__(self, model: Model, order: int, record: Record, number: int = 0) -> None:
-        self.n_outputs, self._order = model.outputs.numel(), order
+        self.n_outputs, self._order = model.measured, order
         self._number, self._n_initial = number, len(model.initial)
         self._interval = record.interval
         nodes = np.vander(np.linspace(-1.0, 1.0, DEGREE + 1), increasing=True)

@@ -23,6 +23,7 @@ from smcpn.codegen.row_code import RowGraph
 from smcpn.model.delay import inputs_before
 from smcpn.model.expression import applied
 from smcpn.model.hold import interval_derivatives, start_derivatives, substep_inputs, substep_times
+from smcpn.model.measured import measured_rows
 from smcpn.model.record import Record
 
 Array = NDArray[np.float64]
@@ -73,7 +74,7 @@ class RecordWindow:
     def __init__(self, record: Record, n_outputs: int) -> None:
         self._record, self._whole, self.begin = record, record, 0
         self.t, self.u, self.spacing = record.t, record.u, np.diff(record.t)
-        self.y = record.y if record.n_outputs else np.full((len(record), n_outputs), np.nan)
+        self.y = measured_rows(record, n_outputs)
 
     def inputs(self, parts: int) -> Array:
         """Input at both ends and within each interval, (m - 1, parts + 1, n)."""

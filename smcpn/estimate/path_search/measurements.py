@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import comb
 from typing import Protocol
 
 import casadi as ca
@@ -12,17 +10,9 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.arrays import ArrayFunction
 from smcpn.model.graphs import Model
-from smcpn.model.noise import OutputDensity
 from smcpn.model.record import Record
 
 Array = NDArray[np.float64]
-
-DIFFERENCES = 6
-"""Order of the differences: a polynomial of degree 5 through seven samples leaves nothing."""
-LEAST_NOISE = 1e-6
-"""Standard deviation of the noise, as a share of that of the output, at least."""
-ENOUGH = 2**18
-"""Values of a record by which the noise is judged at most."""
 
 
 class Measurements(Protocol):
@@ -72,13 +62,19 @@ class OfDensity:
         Parameter values.
     """
 
-    def __init__(self, y: Array, density: OutputDensity, theta: ca.SX, values: Array) -> None:
-        self._present = np.isfinite(y)
+    def __init__(self, model: Model, records: Sequence[Record], values: Array) -> None:
+        density, y = model.density, np.concatenate([record.y for record in records])
+        assert density is not None
+        limited = np.concatenate([record.limited for record in records])
+        self._present = np.isfinite(y) | limited
         # In place of a missing value one that every density has.
-        self._y = np.where(self._present, y, 1.0)
+        self._y = np.where(np.isfinite(y), y, 1.0)
+        samples = [np.column_stack(model.sample_numbers(record)) for record in records]
+        self._samples = np.concatenate(samples)
         graphs = ca.vertcat(density.log_density, density.expansion()[0], density.information())
-        graphs = ca.substitute(graphs, theta, ca.DM(values))
-        self._function = ArrayFunction(ca.vertcat(density.y, density.output), graphs)
+        graphs = ca.substitute(graphs, model.theta, ca.DM(values))
+        known = ca.vertcat(density.beside, model.u, model.t)
+        self._function = ArrayFunction(ca.vertcat(density.y, density.output, known), graphs)
 
     def cost(self, expected: Array, variances: Array) -> Array:
         """Minus the log density, (S,), but for what no path changes."""
@@ -95,7 +91,7 @@ class OfDensity:
         """Log density, gradient and information, (3, S, T, q)."""
         q = expected.shape[2]
         columns = [self._y[:, j] for j in range(q)] + [expected[..., j] for j in range(q)]
-        found = self._function(columns)
+        found = self._function([*columns, *self._samples.T])
         result = np.empty((3, *expected.shape))
         for k, column in enumerate(found):
             result[k // q, ..., k % q] = column
@@ -111,27 +107,9 @@ def state_outputs(model: Model) -> list[int]:
     if model.density is not None:
         density = model.density
         gradient = ca.substitute(density.expansion()[0], density.output, density.y)
+        gradient = ca.substitute(gradient, density.beside, ca.SX.zeros(density.beside.numel(), 1))
     return [
         j
         for j, output in enumerate(ca.vertsplit(model.outputs))
         if not ca.depends_on(output, model.theta) and gradient[j].is_zero()
     ]
-
-
-def difference_variances(records: Sequence[Record]) -> tuple[Array, Array]:
-    """Variance of the noise of each output, by differences of samples, and of the output, (q,).
-
-    A smooth signal has no sixth differences; what those of white noise of unit variance have is
-    binomial(12, 6). Where samples are few or far apart the estimate is too large, by what the
-    signal does between them.
-    """
-    n_outputs = records[0].n_outputs
-    noise, spread = np.ones(n_outputs), np.ones(n_outputs)
-    for j in range(n_outputs):
-        measured = [r.y[np.isfinite(r.y[:, j]), j][:ENOUGH] for r in records]
-        spread[j] = np.var(np.concatenate(measured))
-        order = min(DIFFERENCES, max(len(part) for part in measured) - 1)
-        squares = np.concatenate([np.diff(part, order) ** 2 for part in measured])
-        noise[j] = np.mean(squares) / comb(2 * order, order) if order > 0 else spread[j]
-    spread = np.where(spread > 0.0, spread, 1.0)
-    return np.maximum(noise, LEAST_NOISE**2 * spread), spread

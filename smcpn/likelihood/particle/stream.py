@@ -81,7 +81,7 @@ class StreamFilters:
         outputs = outputs_at(model, model.x, sample)
         q = self.n_outputs = outputs.numel()
         self.n_states = model.x.numel()
-        expected = ExpectedOutputs.with_white_noise(model, outputs, ca.SX(q, q), model.x)
+        expected = ExpectedOutputs.with_white_noise(sample, outputs, ca.SX(q, q), model.x)
         program = replace(
             runge_kutta_program(model, sample, ca.SX.zeros(1), step),
             moments=ca.vertcat(expected.outputs, expected.noise_variance),
@@ -114,6 +114,11 @@ class StreamEstimate(ParticleEstimate):
         return self.rows.history
 
     @property
+    def n_outputs(self) -> int:
+        """Outputs of the model."""
+        return self._compiled.n_outputs
+
+    @property
     def n_states(self) -> int:
         """States of the model."""
         return self._compiled.n_states
@@ -139,6 +144,11 @@ class StreamEstimate(ParticleEstimate):
     def finish(self) -> None:
         """Have the last ``lookahead`` samples count: the input beyond them is held."""
         self.rows.finish()
+
+    @property
+    def n_outputs(self) -> int:
+        """Outputs of the model."""
+        return self._compiled.n_outputs
 
     def emptied(self) -> StreamEstimate:
         """Return the same without samples, compiled already."""
@@ -211,7 +221,7 @@ class StreamEstimate(ParticleEstimate):
     def measured(self, sample: int) -> Array:
         """Outputs of a sample, (q,), NaN where missing."""
         chunk, local = self.history.place(sample)
-        return chunk.samples[local, -self.history.n_outputs :]
+        return chunk.samples[local, -self.n_outputs :]
 
     def assimilated(
         self, values: Array, keys: Keys, state: Array, sample: int
@@ -350,7 +360,7 @@ class EstimateUpdate:
         self, state: Array, log_weights: Array, log_likelihood: Array
     ) -> EstimatedPopulation:
         """Return a population; see `Update.population`."""
-        innovation, *prediction = np.full((3, self._likelihood.history.n_outputs), np.nan)
+        innovation, *prediction = np.full((3, self._likelihood.n_outputs), np.nan)
         return EstimatedPopulation(
             state, log_weights, log_likelihood, _summary(log_weights), innovation,
             np.array(prediction),
