@@ -238,13 +238,20 @@ class AdaptiveRowWriter(RowWriter):
     def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
         n, m, spacing = window.u.shape[1], len(window.t) - 1, window.spacing[:, None]
         # By powers of time, and all inputs within one: as a matrix is written column by column.
-        polynomials = np.einsum("pq,mqn->mpn", self._polynomial, window.inputs(DEGREE))
+        # Added one after the other: a sample of a stream and those of a record are to round alike.
+        polynomials = np.zeros((m, DEGREE + 1, n))
+        for column, inputs in zip(
+            self._polynomial.T, np.moveaxis(window.inputs(DEGREE), 1, 0), strict=True
+        ):
+            polynomials += column[:, None] * inputs[:, None, :]
         samples, begun = sample_rows(window), [spacing]
         if self._order:
-            rates = window.derivatives(self._order - 1).reshape(m, -1)
+            rates = window.derivatives(self._order - 1).reshape(m, (self._order - 1) * n)
             begun = [samples[:-1, : n + 1], rates, spacing]
         return WindowRows(
-            inputs=np.column_stack([spacing, window.t[1:], polynomials.reshape(m, -1)]),
+            inputs=np.column_stack(
+                [spacing, window.t[1:], polynomials.reshape(m, (DEGREE + 1) * n)]
+            ),
             gains=np.empty((1, 0)),
             samples=samples,
             intervals=np.column_stack(begun),
