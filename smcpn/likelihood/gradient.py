@@ -248,7 +248,7 @@ class LogLikelihood:
         rng, size = np.random.default_rng(seed), (copies * len(values), self._value.n_keys(samples))
         keys = rng.integers(0, 1 << 64, size, dtype=np.uint64)
         with np.errstate(all="ignore"):
-            found = self._value.evaluate(np.tile(values, (copies, 1)), samples, keys)[1]
+            _, found = self._value.evaluate(np.tile(values, (copies, 1)), samples, keys)
             found = np.where(np.isfinite(found), found, -np.inf).reshape(copies, -1)
             top = found.max(axis=0)
             # Where every filter fails there is nothing to be relative to.

@@ -314,8 +314,8 @@ class LaneLikelihood(CompiledLikelihood):
         other._take(other._written(records))
         return other
 
+    @override
     def detached(self) -> CompiledLikelihood:
-        """Copy on one thread, of machine code and rows only, which can be pickled."""
         return CompiledLikelihood(self._kernel.detached(), self._rows)
 
     @property

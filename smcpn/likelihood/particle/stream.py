@@ -145,6 +145,11 @@ class StreamEstimate(ParticleEstimate):
         """Have the last ``lookahead`` samples count: the input beyond them is held."""
         self.rows.finish()
 
+    @property
+    def n_outputs(self) -> int:
+        """Outputs of the model."""
+        return self._compiled.n_outputs
+
     def emptied(self) -> StreamEstimate:
         """Return the same without samples, compiled already."""
         history = History(self.history.n_inputs, self.history.n_outputs)
