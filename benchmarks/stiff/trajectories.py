@@ -170,7 +170,10 @@ def _scipy(classic: Classic, method: str, tolerance: float) -> Array:
 
 @study("golden")
 def golden(quick: bool) -> Iterator[Row]:
-    """Log-likelihoods at published optima, with every setting at its default."""
+    """Log-likelihoods at published optima, with every setting at its default.
+
+    To 1e-3, or to the digits that are published.
+    """
     for name, make in PUBLISHED.items():
         found = make()
         function = smcpn.LogLikelihood(found.problem)
