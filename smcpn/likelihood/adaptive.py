@@ -43,12 +43,13 @@ from smcpn.likelihood.covariance import (
     zero_covariance,
 )
 from smcpn.likelihood.gaussian_filter import FilterSymbols, Linearisation, Mean, rescaled_mean
+from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import densest, gaussian_log_density, possible
 from smcpn.likelihood.registry import ExpectedOutputs, Recursion
-from smcpn.likelihood.rows import RowWriter, Window, WindowRows, sample_rows, start_row
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
+from smcpn.model.signal import Signal
 from smcpn.pn.iwp import pascal
 from smcpn.pn.layout import Layout
 from smcpn.pn.taylor import taylor_derivatives
@@ -178,6 +179,14 @@ class Adaptive(Recursion):
         self.tolerance = ca.SX.sym("tolerance")
         self.length, self.end = ca.SX.sym("length"), ca.SX.sym("end")
         self.input = ca.SX.sym("input", model.u.numel(), DEGREE + 1)
+        self.signal = Signal(
+            model.u.numel(),
+            model.outputs.numel(),
+            grid.smooth,
+            not grid.rescales,
+            degree=DEGREE,
+            rates=self.order - 1 if self.restarts else 0,
+        )
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
@@ -195,7 +204,7 @@ class Adaptive(Recursion):
 
     @override
     def program(self, emitted: ca.SX) -> LaneProgram:
-        model, clock = self.model, self.clock
+        model, clock, signal = self.model, self.clock, self.signal
         derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, self.order)
         start = StartSymbols.of(model, rates)
         held = ca.vertcat(*self.filter.state)
@@ -205,7 +214,9 @@ class Adaptive(Recursion):
             constant_values=self.constant_values(self._solver),
             state=ca.vertcat(clock.symbols, held),
             start_row=ca.vertcat(start.row, self.length),
-            interval_row=ca.vertcat(self.sample.u, self.sample.t, *rates, self.length),
+            interval_row=ca.vertcat(
+                self.sample.u, self.sample.t, *(rates if self.restarts else []), self.length
+            ),
             step_row=ca.vertcat(self.length, self.end, ca.vec(self.input)),
             gain_row=ca.SX(0, 1),
             sample_row=self.sample.row,
@@ -213,6 +224,11 @@ class Adaptive(Recursion):
             interval=self._interval(derivatives),
             step=self._step(),
             emitted=emitted,
+            shared=signal.graphs(
+                step=ca.vertcat(signal.spacing, signal.t(), signal.polynomial),
+                interval=ca.vertcat(signal.u(1), signal.t(1), *signal.rates, signal.spacing),
+                sample=signal.sample(),
+            ),
             left=0,
             control=tuple(range(clock.symbols.numel())),
         )
@@ -383,10 +399,19 @@ class Adaptive(Recursion):
         return self.tolerance * self.clock.sizes
 
     @override
-    def writer(
+    def inputs(
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
-    ) -> RowWriter:
-        return AdaptiveRowWriter(self, record, number)
+    ) -> KernelInputs:
+        return KernelInputs(
+            self.signal,
+            record,
+            steps=1,
+            start_order=self.order - 1,
+            # The first step that is tried.
+            start_more=np.array([record.interval]),
+            number=number,
+            n_initial=len(self.model.initial),
+        )
 
 
 def solver_steps(
@@ -415,46 +440,3 @@ def _root(value: ca.SX, degree: int) -> ca.SX:
             exponent -= 2.0**-place
             result = result * root
     return result
-
-
-class AdaptiveRowWriter(RowWriter):
-    """Rows of `Adaptive.program`: length, end, and input as a polynomial, of each interval.
-
-    Parameters
-    ----------
-    recursion : Adaptive
-    record : Record
-        Its interval is the first step that is tried.
-    number : int
-        Which of the model's initial states it starts from.
-    """
-
-    steps = 1
-    gains = np.empty((1, 0))
-
-    def __init__(self, recursion: Adaptive, record: Record, number: int = 0) -> None:
-        model = recursion.model
-        self.n_outputs, self._order = model.outputs.numel(), recursion.order
-        self._number, self._n_initial = number, len(model.initial)
-        self._interval = record.interval
-        nodes = np.vander(np.linspace(-1.0, 1.0, DEGREE + 1), increasing=True)
-        self._polynomial = np.linalg.inv(nodes)
-
-    @override
-    def start(self, head: Record) -> Array:
-        row = start_row(head, self._number, self._n_initial, self._order)
-        return np.append(row, self._interval)
-
-    @override
-    def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
-        n, m, spacing = window.u.shape[1], len(window.t) - 1, window.spacing[:, None]
-        # By powers of time, and all inputs within one: as a matrix is written column by column.
-        polynomials = np.einsum("pq,mqn->mpn", self._polynomial, window.inputs(DEGREE))
-        rates = window.derivatives(self._order - 1).reshape(m, -1)
-        samples = sample_rows(window)
-        return WindowRows(
-            inputs=np.column_stack([spacing, window.t[1:], polynomials.reshape(m, -1)]),
-            gains=np.empty((1, 0)),
-            samples=samples,
-            intervals=np.column_stack([samples[:-1, : n + 1], rates, spacing]),
-        ), memory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from math import ceil
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import CompiledKernel, LaneKernel, Rows
 from smcpn.codegen.tangent import tangent
-from smcpn.likelihood.rows import CHUNK, LongRows, WriteRows
+from smcpn.likelihood.inputs import CHUNK, KernelInputs, RecordRows
 from smcpn.model.delay import Delay
 from smcpn.model.problem import Model
 from smcpn.model.record import Record
@@ -33,12 +33,15 @@ class Grid:
         The input jumps or bends there.
     rescales : bool
         The length of the steps changes.
+    smooth : bool
+        An input is smooth between samples: it is known by numbers of every step.
     delays : tuple of (int, int)
         Least and greatest number of whole sampling intervals in each dead time of an input.
     """
 
     restarts: bool
     rescales: bool
+    smooth: bool = False
     delays: tuple[tuple[int, int], ...] = ()
 
     @classmethod
@@ -47,6 +50,7 @@ class Grid:
         return cls(
             restarts=not all(record.smooth for record in records),
             rescales=not all(record.uniform for record in records),
+            smooth=any(record.smooth and record.n_inputs for record in records),
             delays=() if delay is None else delay.intervals(records),
         )
 
@@ -73,7 +77,7 @@ class SampleSymbols:
 
     @property
     def row(self) -> ca.SX:
-        """The symbols in the order of `smcpn.likelihood.rows.sample_rows`."""
+        """The symbols in the order of `smcpn.model.signal.Signal.sample`."""
         return ca.vertcat(self.u, self.t, self.y, self.present)
 
 
@@ -94,7 +98,7 @@ class StartSymbols:
 
     @property
     def row(self) -> ca.SX:
-        """The symbols in the order of `smcpn.likelihood.rows.start_row`."""
+        """The symbols in the order of `smcpn.likelihood.inputs.KernelInputs.start`."""
         return ca.vertcat(self.u, self.t, *self.derivatives, self.record)
 
     def initial(self, model: Model) -> ca.SX:
@@ -117,7 +121,7 @@ class CompiledLikelihood:
     Parameters
     ----------
     kernel : CompiledKernel
-    rows : list of Rows or LongRows
+    rows : list of Rows or RecordRows
         Of each record.
 
     Attributes
@@ -128,11 +132,11 @@ class CompiledLikelihood:
 
     contract: ClassVar[str] = "exact"
 
-    def __init__(self, kernel: CompiledKernel, rows: Sequence[Rows | LongRows]) -> None:
+    def __init__(self, kernel: CompiledKernel, rows: Sequence[Rows | RecordRows]) -> None:
         self._kernel = kernel
         self._take(rows)
 
-    def _take(self, rows: Sequence[Rows | LongRows]) -> None:
+    def _take(self, rows: Sequence[Rows | RecordRows]) -> None:
         self._rows = rows
         self._begins = np.concatenate([[0], np.cumsum([len(one) for one in rows])])
 
@@ -205,7 +209,7 @@ class CompiledLikelihood:
                 state, emitted, sums = self._kernel.advance(theta, state, *there, True)
                 yield emitted, sums
 
-    def _start(self, theta: Array, rows: Rows | LongRows) -> Array:
+    def _start(self, theta: Array, rows: Rows | RecordRows) -> Array:
         """State (k, N) at the first sample of a record."""
         return self._kernel.start(theta, rows.around(0, 1)[0])
 
@@ -230,7 +234,7 @@ class CompiledLikelihood:
 
 
 class LaneLikelihood(CompiledLikelihood):
-    """A compiled likelihood with what it is made of: kernel, records, solver, writer of rows.
+    """A compiled likelihood with what it is made of: kernel, records, solver and inputs.
 
     Attributes
     ----------
@@ -241,14 +245,18 @@ class LaneLikelihood(CompiledLikelihood):
     _kernel: LaneKernel
 
     def __init__(
-        self, kernel: LaneKernel, records: Sequence[Record], solver: Solver, write: WriteRows
+        self,
+        kernel: LaneKernel,
+        records: Sequence[Record],
+        solver: Solver,
+        inputs: Callable[[Record, int], KernelInputs],
     ) -> None:
-        self.solver, self._write = solver, write
+        self.solver, self._inputs = solver, inputs
         super().__init__(kernel, self._written(records))
 
-    def _written(self, records: Sequence[Record]) -> list[Rows | LongRows]:
+    def _written(self, records: Sequence[Record]) -> list[Rows | RecordRows]:
         self._records = records
-        return [self._write(record, number) for number, record in enumerate(records)]
+        return [self._inputs(record, k).written(record) for k, record in enumerate(records)]
 
     def with_records(self, records: Sequence[Record]) -> LaneLikelihood:
         """Likelihood of other records on the same grid: nothing is traced or compiled."""
@@ -285,9 +293,9 @@ class LaneLikelihood(CompiledLikelihood):
         return other
 
 
-def chunks(first: int, last: int) -> Iterator[tuple[int, int]]:
+def chunks(first: int, last: int, size: int = CHUNK) -> Iterator[tuple[int, int]]:
     """Cut the samples [first, last) where a stream cuts them, so that both add up alike."""
     while first < last:
-        end = min(last, (max(first - 1, 0) // CHUNK + 1) * CHUNK + 1)
+        end = min(last, (max(first - 1, 0) // size + 1) * size + 1)
         yield first, end
         first = end

@@ -33,9 +33,9 @@ from smcpn.io.axis import Arrivals, TimeAxis
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.growing import growing_likelihood
 from smcpn.likelihood.history import KEPT_CHUNKS, History
+from smcpn.likelihood.inputs import CHUNK
 from smcpn.likelihood.particle.growing import growing_estimate
 from smcpn.likelihood.registry import LIKELIHOODS
-from smcpn.likelihood.rows import CHUNK
 from smcpn.likelihood.steps import lasting_solver
 from smcpn.model.problem import Problem, check_problem
 from smcpn.online.change import ChangeTest

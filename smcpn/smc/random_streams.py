@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from smcpn.likelihood.contract import EstimatedLikelihood, Keys, Likelihood
-from smcpn.likelihood.rows import CHUNK
+from smcpn.likelihood.inputs import CHUNK
 
 Array = NDArray[np.float64]
 

@@ -24,7 +24,7 @@ from benchmarks.side_by_side.reference import Reference
 from smcpn.cases.silverbox import DUFFING_PRIOR
 from smcpn.datasets.models import duffing
 from smcpn.likelihood.registry import build_likelihood
-from smcpn.model.hold import substep_inputs
+from smcpn.model.signal import substep_inputs
 
 STEPS = 4
 

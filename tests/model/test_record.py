@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from smcpn import InputError, Record
-from smcpn.model.hold import start_derivatives, substep_inputs, substep_times
+from smcpn.model.signal import start_derivatives, substep_inputs, substep_times
 from smcpn.model.record import by_name, trained_on
 
 

@@ -13,7 +13,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.model.hold import interval_derivatives
+from smcpn.model.signal import interval_derivatives
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record
 from smcpn.solver import ProbabilisticSolver

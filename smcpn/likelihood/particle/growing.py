@@ -17,16 +17,15 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.stream_step import weigh
-from smcpn.likelihood.classical import ClassicalRowWriter, outputs_at, runge_kutta_program
+from smcpn.likelihood.classical import outputs_at, runge_kutta_program
 from smcpn.likelihood.contract import Keys
-from smcpn.likelihood.growing import GrowingRows, RowWidths, StreamRows
+from smcpn.likelihood.growing import GrowingRows, samples_ahead
 from smcpn.likelihood.history import History
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.particle.kernel import Piece
 from smcpn.likelihood.particle.likelihood import CHUNK, STATE_PARTICLES, Particle, checked_number
 from smcpn.likelihood.particle.machine import KEY_SAMPLES
 from smcpn.likelihood.registry import ExpectedOutputs, number_of_steps, suitable_likelihood
-from smcpn.likelihood.stream_window import samples_ahead
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.solver import Solver
@@ -54,7 +53,7 @@ def growing_estimate(
     kind = cast(type[Particle], suitable_likelihood(problem, solver, likelihood))
     recursion = kind.traced(problem, solver, Grid.of([template], problem.model.delay))
     filters = StreamFilters(recursion, solver, template, threads)
-    rows = GrowingRows(filters.rows, history, samples_ahead(template, lookahead))
+    rows = GrowingRows(filters.inputs, history, samples_ahead(template, lookahead))
     return GrowingEstimate(filters, rows, STATE_PARTICLES)
 
 
@@ -63,7 +62,7 @@ class StreamFilters:
 
     Attributes
     ----------
-    rows : StreamRows
+    inputs : KernelInputs
     outputs : LaneKernel
         Lanes are state particles. Its moments are mean and variance of the outputs, noise included.
     n_states, n_outputs : int
@@ -80,13 +79,12 @@ class StreamFilters:
         self.n_states = model.x.numel()
         expected = ExpectedOutputs.with_white_noise(model, outputs, ca.SX(q, q), model.x)
         program = replace(
-            runge_kutta_program(model, sample, ca.SX.zeros(1), step),
+            runge_kutta_program(model, recursion.signal, sample, ca.SX.zeros(1), step),
             moments=ca.vertcat(expected.outputs, expected.noise_variance),
             n_outputs=q,
         )
         self.outputs = LaneKernel(program, threads)
-        writer = ClassicalRowWriter(model, template, number_of_steps(solver))
-        self.rows = StreamRows(template, writer, RowWidths.of(program))
+        self.inputs = recursion.particle_inputs(template, solver)
 
     def state_size(self, particles: int) -> int:
         """Numbers that a filter of so many particles holds between samples."""
@@ -196,7 +194,7 @@ class GrowingEstimate:
     def emptied(self) -> GrowingEstimate:
         """Return the same without samples, compiled already."""
         history = History(self.history.n_inputs, self.history.n_outputs)
-        rows = GrowingRows(self.filters.rows, history, self.rows.lookahead)
+        rows = GrowingRows(self.filters.inputs, history, self.rows.lookahead)
         return GrowingEstimate(self.filters, rows, self.state_particles)
 
     def with_state_particles(self, number: int) -> GrowingEstimate:

@@ -2,40 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.errors import InputError
-from smcpn.likelihood.classical import ClassicalRowWriter
 from smcpn.likelihood.contract import Keys
+from smcpn.likelihood.growing import StreamSamples
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.particle.kernel import Piece
 from smcpn.likelihood.particle.likelihood import Particle, checked_number
-from smcpn.likelihood.registry import number_of_steps, suitable_likelihood
-from smcpn.likelihood.stream_window import StreamWindow, head_record
+from smcpn.likelihood.registry import suitable_likelihood
 from smcpn.model.problem import Problem
+from smcpn.model.record import Record
+from smcpn.model.signal import Samples
 from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Recent:
-    """The last samples of a stream, as `smcpn.likelihood.stream_window.Samples`."""
+class RecentSamples(StreamSamples):
+    """The last samples of a stream, (m, 1 + n + q), as if there were no others."""
 
-    columns: Array
-    n_inputs: int
+    def __init__(self, template: Record, columns: Array) -> None:
+        Samples.__init__(self, template, columns.shape[1] - 1 - template.n_inputs)
+        self._columns = columns
 
+    @override
     def __len__(self) -> int:
-        return len(self.columns)
+        return len(self._columns)
 
-    def samples(self, a: int, b: int) -> tuple[Array, Array, Array]:
-        """Times, inputs and outputs of the samples [a, b)."""
-        rows, n = self.columns[a:b], 1 + self.n_inputs
-        return rows[:, 0], rows[:, 1:n], rows[:, n:]
+    @override
+    def _known(self, a: int, b: int) -> Array:
+        return self._columns[a:b]
 
 
 class ParticleStream:
@@ -70,7 +72,7 @@ class ParticleStream:
         recursion = kind.traced(problem, solver, Grid.of([template], problem.model.delay))
         self._filters, self._threads = recursion.filters, threads
         self._constants = np.array(recursion.constant_values(solver))
-        self._writer = ClassicalRowWriter(recursion.model, template, number_of_steps(solver))
+        self._inputs = recursion.particle_inputs(template, solver)
         self._template = template
         self.state_particles = checked_number(state_particles)
 
@@ -94,14 +96,10 @@ class ParticleStream:
         samples : ndarray, (2, 1 + n + q), or (1, 1 + n + q) at the first one
             Time, inputs and outputs of the sample before and of this one.
         """
-        recent = Recent(samples, self._template.n_inputs)
-        window = StreamWindow(self._template, recent, 0, samples)
-        rows, _ = self._writer.rows(window, self._writer.memory)
-        start = np.zeros(self._filters.sizes.widths["f"])
-        if state is None:
-            start = self._writer.start(head_record(self._template, recent))
+        inputs, recent = self._inputs, RecentSamples(self._template, samples)
+        rows, _ = inputs.rows(recent, 0, len(samples), inputs.memory)
         here = len(samples) - 1
-        piece = Piece(self._writer.joined(start, rows), here, here + 1, 0, 0)
+        piece = Piece(replace(rows, start=inputs.start(recent)), here, here + 1, 0, 0)
         constants = np.broadcast_to(self._constants, (len(values), len(self._constants)))
         state, increments, _ = self._filters.run(
             np.hstack([values, constants]), keys, piece, self.state_particles,
