@@ -157,7 +157,7 @@ def kernel(quick: bool) -> Iterator[Row]:
     prior = case.prior
     values = prior.natural(prior.sample(np.random.default_rng(1), PARTICLES))
     recursion = Marginal(case, solver, Grid(restarts=False, rescales=False))
-    rows = recursion.writer(case.records[0], STEPS).whole(case.records[0])
+    rows = recursion.inputs(case.records[0], STEPS).whole(case.records[0])
     theta = np.ascontiguousarray(values.T)
     samples = np.column_stack(
         [case.records[0].y[:, 0], rows.samples[:, 4] * rows.samples[:, 5], np.full(SAMPLES, 1e-6)]

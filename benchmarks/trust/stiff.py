@@ -26,7 +26,7 @@ from benchmarks.executors import each
 from benchmarks.rows import Row, Study, at_least, at_most
 from smcpn.codegen.clock import CLOCK
 from smcpn.likelihood.information import fisher_information
-from smcpn.likelihood.rows import numbers_of_steps
+from smcpn.likelihood.inputs import numbers_of_steps
 from smcpn.likelihood.steps import longest_interval
 from smcpn.solver import Solver
 

@@ -114,6 +114,8 @@ class _Layout:
         ):
             if graph is not None:
                 shared = shared_block(graph)
+                if name == "step":
+                    blocks["once_shared"], shared = of_interval(shared)
                 lane = self._sample(shared) if name == "sample" else self._update(graph, shared)
                 blocks |= {f"{name}_shared": shared, f"{name}_lane": lane}
         if self.moments is not None:
@@ -220,6 +222,28 @@ def shared_block(graph: Statements) -> Block:
         statements=tuple(graph.by_level[Level.SHARED]),
         results=tuple(value for value in known if value in in_lanes),
     )
+
+
+def of_interval(shared: Block) -> tuple[Block, Block]:
+    """Shared statements of a step that all steps of an interval have in common, and the rest."""
+    found: dict[bool, list[Statement]] = {False: [], True: []}
+    changing: set[Operand] = {v for v in shared.arguments if v.vector in "rg" or str(v) == "i0"}
+    for statement in shared.statements:
+        changes = not changing.isdisjoint(statement.operands)
+        found[changes].append(statement)
+        if changes:
+            changing.add(statement.target)
+    needed = {o for s in found[True] for o in s.operands} | set(shared.results)
+    known = [*shared.arguments, *(s.target for s in found[False])]
+    fixed = tuple(v for v in known if v not in changing and v in needed)
+    once = Block(
+        arguments=tuple(v for v in shared.arguments if v not in changing),
+        statements=tuple(found[False]),
+        results=fixed,
+    )
+    own = tuple(v for v in shared.arguments if v in changing)
+    step = Block(arguments=(*own, *fixed), statements=tuple(found[True]), results=shared.results)
+    return once, step
 
 
 def elements(read: Iterable[Operand], vectors: str) -> tuple[Value, ...]:

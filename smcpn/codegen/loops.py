@@ -320,7 +320,8 @@ class Shared:
     """Values that a block of shared statements leaves for the lanes.
 
     ``places`` are pointers to vectors by their names, or lists of values; or a function from an
-    element to its pointer or value. Differences of times are not rearranged, as sums of lanes are.
+    element to its pointer or value; ``known`` are values from before. Differences of times are not
+    rearranged, as sums of lanes are.
     """
 
     def __init__(
@@ -328,9 +329,14 @@ class Shared:
         function: Function,
         block: Block,
         places: Mapping[str, Any] | Callable[[Value], Any],
+        known: Shared | None = None,
     ) -> None:
         builder, writer = function.builder, Writer(function.builder, DOUBLE)
+        if known is not None:
+            writer.values.update(known.values)
         for value in block.arguments:
+            if value in writer.values:
+                continue
             found = places(value) if callable(places) else element(function, places, value)
             pointed = found.type.is_pointer
             writer.values[value] = builder.load(found, align=8) if pointed else found
@@ -534,9 +540,10 @@ def write_advance(module: ir.Module, plan: Plan) -> ir.Function:
                     at = places.of_interval(sample)
                     lanes_of("interval_lane", Shared(made, plan.blocks["interval_shared"], at))
                 begin, end = places.steps(sample)
+                once = Shared(made, plan.blocks["once_shared"], places.of_interval(sample))
                 with made.loop(begin, end) as n:
                     at = places.of_step(sample, n, begin, end)
-                    shared = Shared(made, plan.blocks["step_shared"], at)
+                    shared = Shared(made, plan.blocks["step_shared"], at, once)
                     _steps(made, plan, lambda shared=shared: lanes_of("step_lane", shared))
             at = places.of_sample(sample)
             lanes_of("sample_lane", Shared(made, plan.blocks["sample_shared"], at))

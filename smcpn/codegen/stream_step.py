@@ -156,7 +156,8 @@ class Update:
         self.samples = range(begin + (begin > 0), begin + len(rows))
         work, work_address = kernel.work_array()
         numbers = {
-            "theta": address(columns), "particles": n, "rows": rows.address, "blocks": -(-n // kernel.lanes), "work": work_address,
+            "theta": address(columns), "particles": n, "rows": rows.address,
+            "blocks": -(-n // kernel.lanes), "work": work_address,
             "measured": address(measured) + 8 * (measured.shape[1] - n_outputs),
             "measured_width": measured.shape[1], "increments": address(increments),
             "moments": address(self.moments),

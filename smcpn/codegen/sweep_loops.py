@@ -41,7 +41,8 @@ from smcpn.codegen.rolled import Loop
 
 SWEEP_ARGUMENTS = {
     "numbers": NUMBERS, "particles": INTEGER, "state": NUMBERS, "adjoint": NUMBERS,
-    "slopes": NUMBERS, "totals": NUMBERS, "rows": INTEGER.as_pointer(), "first": INTEGER, "last": INTEGER, "first_block": INTEGER,
+    "slopes": NUMBERS, "totals": NUMBERS, "rows": INTEGER.as_pointer(), "first": INTEGER,
+    "last": INTEGER, "first_block": INTEGER,
     "last_block": INTEGER, "work": NUMBERS, "tape": NUMBERS,
 }  # fmt: skip
 """What `sweep` is called with."""

@@ -252,12 +252,12 @@ class RecordRows:
     ----------
     inputs : KernelInputs
     record : Record
-    length : int
+    length : int, optional
         Sampling intervals of a piece; chunks that are read do not cross its end.
     """
 
-    def __init__(self, inputs: KernelInputs, record: Record, length: int = PIECE * CHUNK) -> None:
-        self._inputs, self.length = inputs, length
+    def __init__(self, inputs: KernelInputs, record: Record, length: int | None = None) -> None:
+        self._inputs, self.length = inputs, length or PIECE * CHUNK
         self._samples = RecordSamples(record, inputs.signal.n_outputs)
         self.start = inputs.start(self._samples)
         # What is remembered at the begin of every piece that was reached.

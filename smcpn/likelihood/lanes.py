@@ -293,8 +293,9 @@ class LaneLikelihood(CompiledLikelihood):
         return other
 
 
-def chunks(first: int, last: int, size: int = CHUNK) -> Iterator[tuple[int, int]]:
+def chunks(first: int, last: int, size: int | None = None) -> Iterator[tuple[int, int]]:
     """Cut the samples [first, last) where a stream cuts them, so that both add up alike."""
+    size = size or CHUNK
     while first < last:
         end = min(last, (max(first - 1, 0) // size + 1) * size + 1)
         yield first, end

@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
+from smcpn.likelihood.inputs import LONG
 from smcpn.likelihood.measurement import LEAST_INFORMATION
 from smcpn.likelihood.prediction import Averages, Prediction, Stretch, predictions
 from smcpn.likelihood.registry import LIKELIHOODS, likelihood_name
-from smcpn.likelihood.rows import LONG
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.solver import MAX_STEPS, Solver

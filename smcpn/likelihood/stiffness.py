@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError
 from smcpn.likelihood.adaptive import Adaptive, solver_steps
+from smcpn.likelihood.inputs import numbers_of_steps
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.registry import default_solver
-from smcpn.likelihood.rows import numbers_of_steps
 from smcpn.likelihood.steps import (
     affordable,
     local_errors,

@@ -233,7 +233,7 @@ class SharedGraphs:
     values, interval_values : casadi.SX
         Symbols of the numbers of every step, and of every interval, that are known beside these.
     step, interval, sample : casadi.SX
-        Values of ``step_row``, ``interval_row`` and ``sample_row`` of a `smcpn.codegen.lower.LaneProgram`.
+        ``step_row``, ``interval_row`` and ``sample_row`` of a `smcpn.codegen.lower.LaneProgram`.
     """
 
     window: ca.SX
@@ -374,24 +374,28 @@ class Signal:
         """Length of a step."""
         return self.spacing * self._share
 
-    def part(self, place: float) -> ca.SX:
-        """Point of a step as a fraction of its interval."""
-        return (self.step + place) * self._share
-
     def time(self, place: float) -> ca.SX:
         """Time at a point of a step."""
-        return self.t(1) + self.spacing * self.part(place)
+        return self._along(self.t(1), self.h, place)
 
     def input(self, place: float) -> ca.SX:
         """Input at a point of a step, (n, 1)."""
         if self.smooth:
             k, n = self.places.index(place), self.n_inputs
             return self._values[k * n : (k + 1) * n]
-        return self.between(self.linear * self.part(place))
+        return self._along(self.u(1), self._rise * self._share, place)
 
-    def between(self, rising: ca.SX) -> ca.SX:
-        """Mean of the inputs at the ends of an interval, the later one weighed by ``rising``."""
-        return self.u(1) * (1.0 - rising) + self.u() * rising
+    @property
+    def _rise(self) -> ca.SX:
+        """Change of the input over an interval, (n, 1)."""
+        return self.linear * (self.u() - self.u(1))
+
+    def _along(self, begin: ca.SX, change: ca.SX, place: float) -> ca.SX:
+        """Value at a point of a step, of that which begins an interval and its change by a step.
+
+        All but the number of the step is the same for all steps of an interval.
+        """
+        return (begin + place * change) + self.step * change
 
     @property
     def rates(self) -> list[ca.SX]:
@@ -401,7 +405,7 @@ class Signal:
             return [self._rates[k * n : (k + 1) * n] for k in range(self.order)]
         rates = [ca.SX.zeros(n, 1) for _ in range(self.order)]
         if rates and n:
-            rates[0] = self.linear * (self.u() - self.u(1)) / self.spacing
+            rates[0] = self._rise / self.spacing
         return rates
 
     @property
@@ -411,8 +415,8 @@ class Signal:
         if self.smooth:
             return self._values
         parts = [ca.SX.zeros(self.n_inputs, 1) for _ in range(self.degree + 1)]
-        parts[0] = self.between(0.5 * self.linear)
-        parts[1] = 0.5 * self.linear * (self.u() - self.u(1))
+        parts[1] = 0.5 * self._rise
+        parts[0] = self.u(1) + parts[1]
         return ca.vertcat(*parts)
 
     def numbers_of(self, record: Record, *others: float) -> Array:

@@ -55,7 +55,7 @@ def emit(expression: ca.SX, theta: np.ndarray, shared: np.ndarray, threads: int 
         emitted=expression,
     )
     lanes = LaneKernel(program, threads=threads)
-    rows = Rows(np.empty(0), np.empty((0, 0)), np.empty((1, 0)), shared[:, None], 1)
+    rows = Rows(np.empty(0), shared[:, None], 1)
     start = lanes.start(theta[None, :], rows)
     return lanes.advance(theta[None, :], start, rows, 0, 1, store=True)[1][0, 0]
 
