@@ -206,8 +206,9 @@ class DelayLine:
 
     def step_graph(self, signal: Signal) -> ca.SX:
         """`step_row` of a step."""
-        u, following = signal.u(1)[self.undelayed], signal.u()[self.undelayed]
-        return ca.vertcat(u, signal.linear * (following - u), signal.t(1), signal.interval)
+        u = [signal.u(1)[j] for j in self.undelayed]
+        rises = [signal.rise[j] for j in self.undelayed]
+        return ca.vertcat(*u, *rises, signal.t(1), signal.interval)
 
     def start(self, samples: Samples) -> Array:
         """`row` of the interval that ends with the first sample."""

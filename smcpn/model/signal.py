@@ -383,10 +383,10 @@ class Signal:
         if self.smooth:
             k, n = self.places.index(place), self.n_inputs
             return self._values[k * n : (k + 1) * n]
-        return self._along(self.u(1), self._rise * self._share, place)
+        return self._along(self.u(1), self.rise * self._share, place)
 
     @property
-    def _rise(self) -> ca.SX:
+    def rise(self) -> ca.SX:
         """Change of the input over an interval, (n, 1)."""
         return self.linear * (self.u() - self.u(1))
 
@@ -405,7 +405,7 @@ class Signal:
             return [self._rates[k * n : (k + 1) * n] for k in range(self.order)]
         rates = [ca.SX.zeros(n, 1) for _ in range(self.order)]
         if rates and n:
-            rates[0] = self._rise / self.spacing
+            rates[0] = self.rise / self.spacing
         return rates
 
     @property
@@ -415,7 +415,7 @@ class Signal:
         if self.smooth:
             return self._values
         parts = [ca.SX.zeros(self.n_inputs, 1) for _ in range(self.degree + 1)]
-        parts[1] = 0.5 * self._rise
+        parts[1] = 0.5 * self.rise
         parts[0] = self.u(1) + parts[1]
         return ca.vertcat(*parts)
 

@@ -1,4 +1,4 @@
-"""What is read of a long record is made in pieces, and its likelihood is the same to the last bit."""
+"""A long record is read in pieces, and its likelihood is the same to the last bit."""
 
 import pickle
 
