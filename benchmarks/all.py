@@ -9,66 +9,54 @@ import json
 import resource
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
-from benchmarks.rows import Row, Study, at_most, command
+from benchmarks.rows import Row, at_most
+from benchmarks.study import Study, command, study
 
-COMMANDS = {
-    name: f"benchmarks.{name}"
-    for name in (
-        "architecture",
-        "bytes",
-        "kernel",
-        "gradients",
-        "sampler",
-        "trust",
-        "seconds",
-        "process_noise",
-        "closures",
-        "discovery",
-        "attack",
-        "files",
-        "likelihoods",
-        "solvers",
-        "case_studies",
-        "checkpoints",
-        "online",
-        "report",
-        "live",
-        "scaling",
-        "scale_out",
-        "side_by_side",
-        "papers.fenrir",
-        "papers.dalton",
-        "papers.differential_programming",
-        "newcomer",
-    )
-}
-
+COMMANDS = (
+    "architecture", "bytes", "kernel", "gradients", "sampler", "trust", "seconds", "process_noise",
+    "closures", "discovery", "attack", "files", "likelihoods", "solvers", "case_studies",
+    "checkpoints", "online", "report", "live", "scaling", "scale_out", "side_by_side",
+    "papers.fenrir", "papers.dalton", "papers.differential_programming", "newcomer",
+)  # fmt: skip
 QUICK_SECONDS = 900.0
 
 
-def _study(module: str, quick: bool) -> Iterator[Row]:
-    arguments = ["--json", *(["--quick"] if quick else [])]
-    done = subprocess.run(
-        [sys.executable, "-m", module, *arguments], stdout=subprocess.PIPE, text=True, check=False
-    )
-    if done.returncode:
-        yield Row("", f"exit code {done.returncode}", "0", False, "its message is above")
-        return
-    for row in json.loads(done.stdout)["rows"]:
-        yield Row(**row)
+def rows_of(name: str, quick: bool) -> Iterator[Row]:
+    """Yield the rows of a command, and its processor time, which no other work lengthens."""
+    before = _used()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "rows.json"
+        arguments = ["--json", str(file), *(["--quick"] if quick else [])]
+        done = subprocess.run(
+            [sys.executable, "-m", f"benchmarks.{name}", *arguments],
+            stdout=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            yield Row("", f"exit code {done.returncode}", "0", False, "its message is above")
+        else:
+            for row in json.loads(file.read_text())["rows"]:
+                yield Row(**row)
+    yield Row("processor seconds", _used() - before)
 
 
-def _processor_seconds(quick: bool) -> Iterator[Row]:
-    """Processor time of all commands, which other work of the machine does not lengthen."""
+def _used() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    seconds = used.ru_utime + used.ru_stime
-    yield at_most("", seconds, QUICK_SECONDS) if quick else Row("", seconds)
+    return used.ru_utime + used.ru_stime
+
+
+STUDIES = [Study(name, partial(rows_of, name)) for name in COMMANDS]
+
+
+@study("processor seconds", full=float("inf"), quick=QUICK_SECONDS)
+def processor_seconds(most: float) -> Iterator[Row]:
+    """Processor time of all commands."""
+    yield at_most("", _used(), most)
 
 
 if __name__ == "__main__":
-    studies: dict[str, Study] = {name: partial(_study, one) for name, one in COMMANDS.items()}
-    studies["processor seconds"] = _processor_seconds
-    sys.exit(command(__doc__, studies))
+    sys.exit(command(__name__))

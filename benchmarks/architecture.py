@@ -24,7 +24,8 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from benchmarks.rows import Row, at_most, command
+from benchmarks.rows import Row, at_most
+from benchmarks.study import command, study
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = "smcpn"
@@ -62,8 +63,48 @@ LIMITS = {
     "state_spelled_out": Limit(1, 1),
     "no_sentences": Limit(0, 0),
     "solver_dispatch_sites": Limit(0, 0),
+    "deleted_names": Limit(0, 0),
 }
 """Bounds of all figures: lower them with what a change makes smaller."""
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """One idea, which one module shall own.
+
+    Attributes
+    ----------
+    owners : tuple of str
+        Modules that own it.
+    names : frozenset of str
+        Functions, classes and constants by which it is known: a module that defines one owns it.
+    deleted : frozenset of str
+        Names that nothing has any more: of modules (dotted), of what a module defined
+        (``module:name``), or of what no module may define.
+    aim : int
+        How many modules shall own it.
+    """
+
+    owners: tuple[str, ...]
+    names: frozenset[str] = frozenset()
+    deleted: frozenset[str] = frozenset()
+    aim: int = 1
+
+
+MECHANISMS = {
+    "step control": Mechanism(
+        owners=("smcpn.pn.step_control",),
+        names=frozenset({"SAFETY", "SHRINK", "GROW"}),
+        deleted=frozenset(
+            {
+                "smcpn.pn.forward:_next_step",
+                "smcpn.likelihood.adaptive:_root",
+                "smcpn.likelihood.adaptive:SHORTEST",
+            }
+        ),
+    ),
+}
+"""Ideas that had several implementations, with what those were called."""
 
 IDENTIFY = """
 import json, sys
@@ -279,6 +320,47 @@ def _spelled(scope: ast.AST) -> set[str]:
     return found
 
 
+def owners(mechanism: Mechanism) -> list[str]:
+    """Modules that own a mechanism, by the table or by what they define."""
+    missing = set(mechanism.owners) - modules().keys()
+    if missing:
+        raise ValueError(f"MECHANISMS names {', '.join(missing)}: there is no such module")
+    found = (name for name in trees() if mechanism.names & defined(name))
+    return sorted({*mechanism.owners, *found})
+
+
+def deleted_names() -> list[str]:
+    """Modules, functions, classes and constants that have come back, by the mechanism they are of.
+
+    A module below one that was deleted has come back too.
+    """
+    found = []
+    for name in trees():
+        parents = {name, *(name[:k] for k, letter in enumerate(name) if letter == ".")}
+        own = defined(name)
+        known = parents | own | {f"{name}:{one}" for one in own}
+        for mechanism in MECHANISMS.values():
+            found += [f"{name} has {one}" for one in sorted(mechanism.deleted & known)]
+    return found
+
+
+@cache
+def defined(name: str) -> frozenset[str]:
+    """Functions, classes and constants that a module defines, at any depth but in functions."""
+    found, rest = set[str](), list[ast.AST]([trees()[name]])
+    while rest:
+        node = rest.pop()
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                found.add(child.name)
+            if isinstance(child, ast.ClassDef):
+                rest.append(child)
+            if isinstance(child, (ast.Assign, ast.AnnAssign)):
+                names = (n for n in ast.walk(child) if isinstance(n, ast.Name))
+                found |= {n.id for n in names if isinstance(n.ctx, ast.Store)}
+    return frozenset(found)
+
+
 def no_sentences() -> list[str]:
     """Docstrings whose first line begins with a word that makes it no sentence."""
     found = []
@@ -299,6 +381,7 @@ def entered() -> list[str]:
     return json.loads(done.stdout)
 
 
+@study("architecture")
 def architecture(quick: bool) -> Iterator[Row]:
     """Measure the package as it is checked out."""
     yield _row("files", len(modules()))
@@ -309,11 +392,18 @@ def architecture(quick: bool) -> Iterator[Row]:
     yield _listed("state_spelled_out", state_sites())
     yield _listed("no_sentences", no_sentences())
     yield _listed("solver_dispatch_sites", dispatch_sites())
+    yield _listed("deleted_names", deleted_names())
+    for name, mechanism in MECHANISMS.items():
+        found, limit = owners(mechanism), Limit(len(mechanism.owners), mechanism.aim)
+        yield _bounded(f"owners_of_{name.replace(' ', '_')}", len(found), limit, found)
 
 
 def _row(name: str, figure: int, places: Iterable[str] = ()) -> Row:
-    """Return the row of a figure with its limit, and where it is counted."""
-    limit = LIMITS[name]
+    """Return the row of a figure of `LIMITS`, and where it is counted."""
+    return _bounded(name, figure, LIMITS[name], places)
+
+
+def _bounded(name: str, figure: int, limit: Limit, places: Iterable[str] = ()) -> Row:
     aim = f"shall be {limit.aim}" if limit.aim < limit.now else ""
     return at_most(name, figure, limit.now, "; ".join([*filter(None, [aim]), *places]))
 
@@ -322,7 +412,5 @@ def _listed(name: str, places: Collection[str]) -> Row:
     return _row(name, len(places), places)
 
 
-STUDIES = {"architecture": architecture}
-
 if __name__ == "__main__":
-    sys.exit(command(__doc__, STUDIES))
+    sys.exit(command(__name__))

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
 import smcpn
-from benchmarks.rows import Row, command
+from benchmarks.rows import Row, at_most
+from benchmarks.study import command, study
 from smcpn.cases import Case, load_case
 from smcpn.cases.emps import emps_case, emps_problem, emps_protocols
 from smcpn.cli.outcome import peak_memory_mb
@@ -42,59 +42,14 @@ COVERED = ("m", "c", "k3")
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A measured figure of a case study; what does not apply is None.
-
-    Attributes
-    ----------
-    study, figure : str
-    value : float
-        The figure a target is for: RMSE of the posterior-mean prediction, unless ``figure`` says
-        otherwise.
-    low, mean, high : float, optional
-        RMSE over the particles.
-    coverage : float, optional
-        Per cent of the measured samples in the 95 % band.
-    paper : tuple of float, optional
-        The PN-SMC paper's RMSE over its particles.
-    target : str
-    met : bool, optional
-    """
-
-    study: str
-    figure: str
-    value: float
-    low: float | None = None
-    mean: float | None = None
-    high: float | None = None
-    coverage: float | None = None
-    paper: tuple[float, float, float] | None = None
-    target: str = ""
-    met: bool | None = None
-
-    def row(self) -> Row:
-        """Return it as a row; what has no column is in the note."""
-        notes = []
-        if self.mean is not None:
-            notes.append(f"particles {self.low:.3g} / {self.mean:.3g} / {self.high:.3g}")
-        if self.coverage is not None:
-            notes.append(f"{self.coverage:.3g} % in band")
-        if self.paper is not None:
-            notes.append("paper " + " / ".join(f"{value:.3g}" for value in self.paper))
-        note = "; ".join(notes)
-        return Row(f"{self.study}: {self.figure}", self.value, self.target, self.met, note)
-
-
-@dataclass(frozen=True)
 class Size:
     """How much to compute."""
 
     particles: int = 1000
     silverbox_samples: int | None = None
-    quick: bool = False
 
 
-FULL, QUICK = Size(), Size(particles=200, silverbox_samples=8192, quick=True)
+FULL, QUICK = Size(), Size(particles=200, silverbox_samples=8192)
 
 
 def identify(case: Case, size: Size, seed: int = 1) -> Posterior:
@@ -104,34 +59,31 @@ def identify(case: Case, size: Size, seed: int = 1) -> Posterior:
     )
 
 
-def silverbox_official(size: Size) -> Iterator[Figure]:
+@study("silverbox", full=FULL, quick=QUICK)
+def silverbox_official(size: Size) -> Iterator[Row]:
     """Official split with and without c2, its cost, and the log-evidence between the two."""
     evidence: dict[str, float] = {}
     for model, targets in SILVERBOX_TARGETS.items():
-        case = load_case("silverbox", model=model, split="official")
-        study = f"silverbox official, {model}"
+        case, name = load_case("silverbox", model=model, split="official"), f"official, {model}"
         if size.silverbox_samples is not None:
-            case = _shortened(case, size.silverbox_samples)
-            study += f", first {size.silverbox_samples} samples"
+            case = shortened(case, size.silverbox_samples)
+            name += f", first {size.silverbox_samples} samples"
         begin = time.perf_counter()
         posterior = identify(case, size)
         evidence[model] = posterior.log_evidence
-        yield Figure(
-            study,
-            "wall time of the identification, compilation included, s",
-            time.perf_counter() - begin,
-        )
+        seconds = time.perf_counter() - begin
+        yield Row(f"{name}: wall time of the identification, s", seconds, note="compiled in it")
         peak = peak_memory_mb()
         if peak is not None:
-            yield _at_most(Figure(study, "peak memory so far, MB", peak), MEMORY_TARGET)
-        for row, target in zip(_scores(case, posterior, study), targets, strict=True):
-            yield _at_most(row, target)
-        yield Figure(study, "log-evidence", evidence[model])
+            yield at_most(f"{name}: peak memory so far, MB", peak, MEMORY_TARGET)
+        yield from scores(case, posterior, name, dict(zip(case.tests, targets, strict=True)))
+        yield Row(f"{name}: log-evidence", evidence[model])
     gain = evidence["duffing-damping"] - evidence["duffing-offsets"]
-    yield Figure("silverbox official", "log-evidence for c2", gain, target="> 0", met=gain > 0)
+    yield Row("official: log-evidence for c2", gain, "> 0", gain > 0)
 
 
-def paper_table(size: Size) -> Iterator[Figure]:
+@study("paper", full=FULL, quick=QUICK)
+def paper_table(size: Size) -> Iterator[Row]:
     """Table 2 of the paper on its own protocol, and the ridge of Bouc-Wen."""
     for name in ("silverbox", "bouc-wen", "emps"):
         case = load_case(name)
@@ -139,48 +91,48 @@ def paper_table(size: Size) -> Iterator[Figure]:
             # The other protocols are in `emps_official`; the paper states none.
             case = replace(case, protocols={"open_loop": case.protocols["open_loop"]})
         posterior = identify(case, size)
-        for row in _scores(case, posterior, f"{name}, paper's protocol"):
-            if row.paper is None or row.mean is None or name == "emps":
-                yield row
-            else:
-                met = row.mean < row.paper[1]
-                yield replace(row, target="mean < paper's", met=met)
+        for of, simulation in case.simulations(posterior).items():
+            score, paper = Score.of(simulation), case.published.get(of)
+            row = scored(case, name, of, score)
+            if paper is not None and name != "emps":
+                met = bool(score.rmse_mean < paper.rmse_mean)
+                row = replace(row, target="mean < paper's", met=met)
+            yield row
         if case.truth:
-            yield from _ridge(case, posterior, "bouc-wen, paper's protocol")
+            yield from ridge(case, posterior, "bouc-wen")
 
 
-def bouc_wen_official(size: Size) -> Iterator[Figure]:
+@study("bouc-wen", full=FULL, quick=QUICK)
+def bouc_wen_official(size: Size) -> Iterator[Row]:
     """Official split, its tests as they are filed too, and the products that the data determine."""
     case = load_case("bouc-wen", split="official")
     posterior = identify(case, size)
-    for row in _scores(case, posterior, "bouc-wen official"):
-        yield _at_most(row, BOUC_WEN_TARGETS[row.figure])
+    yield from scores(case, posterior, "official", BOUC_WEN_TARGETS)
     data = bouc_wen()
     filed = replace(case, tests={"multisine": data.multisine, "sweep": data.sweep})
-    yield from _scores(filed, posterior, "bouc-wen official, with the filters of the files")
-    yield from _ridge(case, posterior, "bouc-wen official")
+    yield from scores(filed, posterior, "official, with the filters of the files", {})
+    yield from ridge(case, posterior, "official")
 
 
-def emps_official(size: Size) -> Iterator[Figure]:
+@study("emps", full=FULL, quick=QUICK)
+def emps_official(size: Size) -> Iterator[Row]:
     """All protocols; a tenth of the smoothing width; the best that open loop could be."""
-    case = emps_case(split="official")
-    posterior = identify(case, size)
-    for row in _scores(case, posterior, "emps official"):
-        target = EMPS_TARGETS.get(row.figure)
-        yield replace(row if target is None else _at_most(row, target), paper=None)
+    case = replace(emps_case(split="official"), published={})
+    yield from scores(case, identify(case, size), "official", EMPS_TARGETS)
     data = emps()
     run = emps_protocols(data)["open_loop"]
     width = smcpn.models.emps.defaults["width"] / 10
-    problems = {"emps, learned from the test itself": emps_problem(data.test.record)}
-    if not size.quick:
+    problems = {"learned from the test itself": emps_problem(data.test.record)}
+    if size is FULL:
         # The friction relaxes ten times faster: twice the steps keep the solver stable.
-        problems["emps, a tenth of the width"] = emps_problem(data.train.record, width)
-    for study, problem in problems.items():
+        problems["a tenth of the width"] = emps_problem(data.train.record, width)
+    for name, problem in problems.items():
         posterior = identify(replace(case, problem=problem, steps=4), size)
-        yield _row(study, "open_loop", Score.of(run(posterior)), UNITS["emps"])
+        yield scored(case, name, "open_loop", Score.of(run(posterior)))
 
 
-def solver_honesty(size: Size) -> Iterator[Figure]:
+@study("solver", full=FULL, quick=QUICK)
+def solver_honesty(size: Size) -> Iterator[Row]:
     """Does a posterior of coarse steps cover the means of fine ones? Paper's Silverbox split.
 
     IWP(2) with 4 steps per sample evaluates the model 4 times, as one Runge-Kutta step does. What
@@ -195,89 +147,61 @@ def solver_honesty(size: Size) -> Iterator[Figure]:
         coarse = smcpn.identify(
             case.problem, solver=solver, particles=size.particles, seed=1, progress=False
         )
-        study = f"solver honesty, {type(solver).__name__}, 4 evaluations per sample"
-        covered = {name: _covers(coarse, name, fine.mean[name]) for name in COVERED}
-        for name in COVERED:
+        kind = f"{type(solver).__name__}, 4 evaluations per sample"
+        covered = {name: covers(coarse, name, fine.mean[name]) for name in COVERED}
+        for name, inside in covered.items():
             shift = (coarse.mean[name] - fine.mean[name]) / coarse.sd[name]
-            inside = "covers" if covered[name] else "misses"
-            yield Figure(
-                study,
-                f"{name}: shift in posterior sds ({inside} the fine mean)",
-                shift,
-            )
+            note = f"{'covers' if inside else 'misses'} the fine mean"
+            yield Row(f"{kind}: shift of {name} in posterior sds", shift, note=note)
         if isinstance(solver, smcpn.RK4):
             missed = sum(not inside for inside in covered.values())
-            yield Figure(
-                study,
-                "of m, c, k3, fine means missed",
-                missed,
-                target="> 0",
-                met=missed > 0,
-            )
+            yield Row(f"{kind}: of m, c, k3, fine means missed", missed, "> 0", missed > 0)
 
 
-FIGURES = {
-    "silverbox": silverbox_official,
-    "paper": paper_table,
-    "bouc-wen": bouc_wen_official,
-    "emps": emps_official,
-    "solver": solver_honesty,
-}
-
-
-def _study(name: str, quick: bool) -> Iterator[Row]:
-    return (figure.row() for figure in FIGURES[name](QUICK if quick else FULL))
-
-
-STUDIES = {name: partial(_study, name) for name in FIGURES}
-
-
-def _shortened(case: Case, samples: int) -> Case:
+def shortened(case: Case, samples: int) -> Case:
     """The case with only the first samples of its training record."""
     problem = copy(case.problem)
     problem.records = (problem.records[0][:samples],)
     return replace(case, problem=problem)
 
 
-def _scores(case: Case, posterior: Posterior, study: str) -> Iterator[Figure]:
+def scores(
+    case: Case, posterior: Posterior, study: str, targets: Mapping[str, float]
+) -> Iterator[Row]:
+    """Rows of all tests and protocols of a case."""
     for name, simulation in case.simulations(posterior).items():
-        published = case.published.get(name)
-        scale = UNITS[case.name]
-        row = _row(study, name, Score.of(simulation), scale)
-        if published is not None:
-            low, mean, high = published.rmse_min, published.rmse_mean, published.rmse_max
-            row = replace(row, paper=(scale * low, scale * mean, scale * high))
-        yield row
+        yield scored(case, study, name, Score.of(simulation), targets.get(name))
 
 
-def _row(study: str, figure: str, score: Score, scale: float) -> Figure:
-    return Figure(
-        study,
-        figure,
-        scale * score.rmse_of_mean,
-        scale * score.rmse_min,
-        scale * score.rmse_mean,
-        scale * score.rmse_max,
-        100 * score.coverage,
-    )
+def scored(case: Case, study: str, name: str, score: Score, target: float | None = None) -> Row:
+    """Row of the RMSE of the mean; that over the particles, and the paper's, are in the note."""
+    scale, paper = UNITS[case.name], case.published.get(name)
+    spread = (score.rmse_min, score.rmse_mean, score.rmse_max)
+    notes = ["particles " + " / ".join(f"{scale * value:.3g}" for value in spread)]
+    notes.append(f"{100 * score.coverage:.3g} % in band")
+    if paper is not None:
+        spread = (paper.rmse_min, paper.rmse_mean, paper.rmse_max)
+        notes.append("paper " + " / ".join(f"{scale * value:.3g}" for value in spread))
+    figure, note = f"{study}: {name}", "; ".join(notes)
+    if target is None:
+        return Row(figure, scale * score.rmse_of_mean, note=note)
+    return at_most(figure, scale * score.rmse_of_mean, target, note)
 
 
-def _at_most(row: Figure, target: float) -> Figure:
-    return replace(row, target=f"<= {target:g}", met=row.value <= target)
-
-
-def _ridge(case: Case, posterior: Posterior, study: str) -> Iterator[Figure]:
+def ridge(case: Case, posterior: Posterior, study: str) -> Iterator[Row]:
+    """Rows of the errors of the products that the data determine."""
     for name in ("gamma", "delta"):
         mean = float(posterior.weights @ (posterior["beta"] * posterior[name]))
         truth = case.truth["beta"] * case.truth[name]
         error = 100 * abs(mean / truth - 1)
-        yield _at_most(Figure(study, f"error of beta {name}, %", error), RIDGE_TARGET)
+        yield at_most(f"{study}: error of beta {name}, %", error, RIDGE_TARGET)
 
 
-def _covers(posterior: Posterior, name: str, value: float) -> bool:
+def covers(posterior: Posterior, name: str, value: float) -> bool:
+    """Whether the 95 % interval of a parameter holds a value."""
     low, high = np.asarray(posterior.quantile(name, [0.025, 0.975]))
     return bool(low <= value <= high)
 
 
 if __name__ == "__main__":
-    sys.exit(command(__doc__, STUDIES))
+    sys.exit(command(__name__))

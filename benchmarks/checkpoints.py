@@ -24,7 +24,8 @@ from scipy import stats
 import smcpn
 from benchmarks.bytes.digest import of_posterior
 from benchmarks.killing import killed_runs
-from benchmarks.rows import Row, absent, at_most, command, told, unjudged
+from benchmarks.rows import Row, absent, at_most, told, unjudged
+from benchmarks.study import command, study
 from smcpn.checkpoint.container import publish
 from smcpn.checkpoint.run import StoredRun, header_image, read_run, run_image
 from smcpn.run.identify import identified
@@ -57,17 +58,17 @@ def ten_parameters(samples: int, free: int = 10) -> smcpn.Problem:
     return smcpn.Problem(polynomial, record, observe="x", noise=0.02, prior=prior)
 
 
-def kills(quick: bool) -> Iterator[Row]:
+@study("kills", full=KILLS, quick=QUICK_KILLS)
+def kills(count: int) -> Iterator[Row]:
     """SIGKILL at random moments of a Silverbox run, at rejuvenations and while writing."""
-    count = QUICK_KILLS if quick else KILLS
     outcomes = Counter(killed_runs(count))
     same = outcomes["same bytes"]
     yield Row("runs that end in the same bytes", same, f"{count}", same == count, _listed(outcomes))
 
 
-def corruption(quick: bool) -> Iterator[Row]:
+@study("corruption", full=FLIPS, quick=QUICK_FLIPS)
+def corruption(flips: int) -> Iterator[Row]:
     """Truncations, flipped bytes, an empty file, a text file, with and without a previous one."""
-    flips = QUICK_FLIPS if quick else FLIPS
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.h5"
@@ -124,6 +125,7 @@ def _outcome(path: Path, expected: str) -> str:
     return "previous used" if said else "unharmed"
 
 
+@study("writing")
 def writing(quick: bool) -> Iterator[Row]:
     """Time of a write at N = 1000 and 8 parameters, and what keeping a run costs it."""
     problem = ten_parameters(400 if quick else 4000, free=8)
@@ -185,10 +187,11 @@ def _blocked_share(path: Path, problem: smcpn.Problem) -> float:
     return spent / (time.perf_counter() - begin)
 
 
-def size(quick: bool) -> Iterator[Row]:
+@study("size", full=(400, 20000), quick=(400, 2000))
+def size(lengths: tuple[int, int]) -> Iterator[Row]:
     """Size of the file per 1000 particles and 10 parameters, for short and long records."""
     with tempfile.TemporaryDirectory() as folder, _silent():
-        for samples in (400, 2000) if quick else (400, 20000):
+        for samples in lengths:
             path = Path(folder) / f"{samples}.h5"
             smcpn.identify(
                 ten_parameters(samples),
@@ -200,6 +203,7 @@ def size(quick: bool) -> Iterator[Row]:
             yield at_most(f"{samples} samples, MB", path.stat().st_size / 1e6, 1.0)
 
 
+@study("no_room")
 def no_room(quick: bool) -> Iterator[Row]:
     """A full disk and a read-only one, on a small file system made for the purpose."""
     expected = of_posterior(_small_run(None))
@@ -262,13 +266,5 @@ def _seconds(function: Callable[[], Any]) -> float:
     return time.perf_counter() - begin
 
 
-STUDIES = {
-    "kills": kills,
-    "corruption": corruption,
-    "writing": writing,
-    "size": size,
-    "no_room": no_room,
-}
-
 if __name__ == "__main__":
-    sys.exit(command(__doc__, STUDIES))
+    sys.exit(command(__name__))

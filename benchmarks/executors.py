@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from smcpn.codegen.threads import processors
 from smcpn.distributed.engines import opened
@@ -19,16 +19,6 @@ Found = TypeVar("Found")
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _CHOSEN: ContextVar[Executor | None] = ContextVar("_CHOSEN", default=None)
 """None in workers too, whose cases are theirs alone."""
-
-
-def option(default: str | None = None) -> dict[str, Any]:
-    """Return what `benchmarks.rows.command` needs to know of its option ``--executor``."""
-    usual = f"{default} by default" if default else "by default this process"
-    return {
-        "default": default,
-        "metavar": "loky:N|dask:ADDRESS|mpi",
-        "help": f"who runs independent seeds and records, {usual}",
-    }
 
 
 def local() -> str:

@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import smcpn
-from benchmarks.rows import Row, Study, at_least, at_most, command
+from benchmarks.rows import Row, at_least, at_most
+from benchmarks.study import command, study
 
 FILES, QUICK_FILES = 200, 60
 READ = 0.95
@@ -318,9 +319,9 @@ def outcome(logged: Logged, path: Path) -> tuple[str, str]:
     return "told" if words else "silently wrong", "; ".join(words)
 
 
-def dialects(quick: bool) -> Iterator[Row]:
+@study("dialects", full=FILES, quick=QUICK_FILES)
+def dialects(count: int) -> Iterator[Row]:
     """Files of loggers, each in a dialect of its own."""
-    count = QUICK_FILES if quick else FILES
     found, told = Counter[str](), list[str]()
     with TemporaryDirectory() as folder:
         for seed in range(count):
@@ -337,7 +338,5 @@ def dialects(quick: bool) -> Iterator[Row]:
     yield at_least("read", found["right"], READ * count, f"of {count}")
 
 
-STUDIES: dict[str, Study] = {"dialects": dialects}
-
 if __name__ == "__main__":
-    sys.exit(command(__doc__, STUDIES))
+    sys.exit(command(__name__))

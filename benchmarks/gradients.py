@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from benchmarks.likelihood_peers import VARIANCE, rodeo_likelihood
-from benchmarks.rows import Row, absent, at_least, command, told
+from benchmarks.rows import Row, absent, at_least, told
+from benchmarks.study import command, study
 from smcpn import EKF0, EKF1, LogLikelihood, Problem, Record
 from smcpn.codegen.kernel import KernelArrays
 from smcpn.likelihood.registry import LIKELIHOODS
@@ -59,9 +60,9 @@ def golden_problem() -> Problem:
     )
 
 
-def peer(quick: bool) -> Iterator[Row]:
+@study("peer", full=30, quick=5)
+def peer(repeats: int) -> Iterator[Row]:
     """Value and gradient at one theta, against rodeo's, which keeps the Jacobian's diagonal."""
-    repeats = 5 if quick else 30
     problem = golden_problem()
     for method in ("fenrir", "dalton"):
         function = LogLikelihood(problem, method, DIAGONAL)
@@ -84,9 +85,9 @@ def peer(quick: bool) -> Iterator[Row]:
         yield at_least(f"{method}, rodeo / ours", min(taken.values()) / ours, TARGET)
 
 
-def latency(quick: bool) -> Iterator[Row]:
+@study("latency", full=200, quick=20)
+def latency(repeats: int) -> Iterator[Row]:
     """Milliseconds of a call with one theta, and in a batch; what Python adds to the kernel."""
-    repeats = 20 if quick else 200
     problem, results = golden_problem(), dict[str, float]()
     one, many = THETA[None, :], THETA * np.ones((BATCH, 1))
     for name, solver in SOLVERS.items():
@@ -143,7 +144,5 @@ def _milliseconds(call: Callable[[], Any], repeats: int) -> float:
     return 1e3 * min(taken)
 
 
-STUDIES = {"peer": peer, "latency": latency}
-
 if __name__ == "__main__":
-    sys.exit(command(__doc__, STUDIES))
+    sys.exit(command(__name__))

@@ -20,7 +20,8 @@ import numpy as np
 from numba import njit
 from scipy import stats
 
-from benchmarks.rows import Row, at_least, at_most, command, told
+from benchmarks.rows import Row, at_least, at_most, told
+from benchmarks.study import command, study
 from smcpn import EKF0, Problem, Record
 from smcpn.codegen.lower import Level, Statements, Vector, lower
 from smcpn.datasets.models import duffing
@@ -149,6 +150,7 @@ def _operations(statements: Statements) -> int:
     return sum(s.operation in SUMS or s.target in elsewhere for s in lane)
 
 
+@study("kernel")
 def kernel(quick: bool) -> Iterator[Row]:
     """Run the three loops and compare."""
     case = problem()
@@ -184,7 +186,5 @@ def kernel(quick: bool) -> Iterator[Row]:
     yield from told({"operations per step": operations, "multiply-adds per ns": 1e-9 / fma})
 
 
-STUDIES = {"kernel": kernel}
-
 if __name__ == "__main__":
-    sys.exit(command(__doc__, STUDIES))
+    sys.exit(command(__name__))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,8 @@ from benchmarks.likelihood_problems import (
     lorenz_problem,
     pendulum_problem,
 )
-from benchmarks.rows import Row, absent, command
+from benchmarks.rows import Row, absent
+from benchmarks.study import command, study
 from smcpn import EKF0, EKF1
 from smcpn.cases import load_case
 from smcpn.likelihood.conditioned import Dalton, Fenrir
@@ -46,11 +47,11 @@ DIAGONAL = EKF1(2, 20, diffusion=1.0, jacobian="diagonal")
 BATCH = 1024
 PEER_BATCH = 256
 """Beyond this the peers' time per theta does not fall."""
-FULL_SEEDS, QUICK_SEEDS = {"pendulum": 20, "lorenz": 10}, {"pendulum": 2, "lorenz": 1}
 PENDULUM_WITHIN = 1e-2
 """The paper counts a start as recovered when the length is that close."""
 
 
+@study("golden")
 def golden(quick: bool) -> Iterator[Row]:
     """The golden values, by the compiled likelihoods."""
     problem = fitzhugh_nagumo_problem()
@@ -74,6 +75,7 @@ def golden(quick: bool) -> Iterator[Row]:
     yield Row("dalton, counts", value, "-119.34 (paper's form -119.3438)", met, note)
 
 
+@study("agreement")
 def agreement(quick: bool) -> Iterator[Row]:
     """The three likelihoods at small steps, relative to the first."""
     partial = predator_prey_problem(["x"])
@@ -99,6 +101,7 @@ def agreement(quick: bool) -> Iterator[Row]:
         yield Row(f"{name}, orders 2 and 3", worst, "<= 1e-6", worst <= 1e-6)
 
 
+@study("speed")
 def speed(quick: bool) -> Iterator[Row]:
     """Microseconds per theta in a batch: FitzHugh-Nagumo, 800 steps, 41 observations."""
     problem = fitzhugh_nagumo_problem()
@@ -135,9 +138,9 @@ def speed(quick: bool) -> Iterator[Row]:
             yield Row(f"{theirs} / ours", ratio, f">= {least}", ratio >= least)
 
 
-def pendulum(quick: bool) -> Iterator[Row]:
+@study("pendulum", full=20, quick=2)
+def pendulum(count: int) -> Iterator[Row]:
     """The length of the pendulum from the whole range of starts of the paper, .01 to 100."""
-    count = (QUICK_SEEDS if quick else FULL_SEEDS)["pendulum"]
     solver = EKF1(2, 1, diffusion=10.0)
     for method in ("diffusion-tempering", "tempering"):
         means, seconds = [], []
@@ -159,10 +162,10 @@ def pendulum(quick: bool) -> Iterator[Row]:
         yield Row(f"found by {method}, of {count}", found, target, met, note)
 
 
-def silverbox(quick: bool) -> Iterator[Row]:
+@study("silverbox", full=1000, quick=200)
+def silverbox(particles: int) -> Iterator[Row]:
     """Two steps per sample by filtering, against eight by the data-free marginal."""
     case = load_case("silverbox")
-    particles = 200 if quick else 1000
     reference = _identified(case.problem, solver=EKF0(3, 8), particles=particles, seed=1)
     runs = {
         "filtering, 2 steps": _identified(
@@ -190,9 +193,10 @@ def silverbox(quick: bool) -> Iterator[Row]:
         yield Row(f"{name}, largest gap in sd", gaps[worst], target, met, note)
 
 
-def lorenz(quick: bool) -> Iterator[Row]:
+@study("lorenz", full=(10, 500), quick=(1, 200))
+def lorenz(size: tuple[int, int]) -> Iterator[Row]:
     """Lorenz63, 201 observations, 40000 steps: IBIS with dalton from a wide prior."""
-    count, particles = (QUICK_SEEDS if quick else FULL_SEEDS)["lorenz"], 200 if quick else 500
+    count, particles = size
     solver = EKF1(2, 200, diffusion=5e7, jacobian="diagonal")
     covered, scores, seconds = 0, [], []
     for seed in range(count):
@@ -214,16 +218,6 @@ def lorenz(quick: bool) -> Iterator[Row]:
     target = f"{count} of {count}"
     yield Row(f"truth in all 99 % intervals, of {count}", covered, target,
               covered == count, note)  # fmt: skip
-
-
-STUDIES: dict[str, Callable[[bool], Iterator[Row]]] = {
-    "golden": golden,
-    "agreement": agreement,
-    "speed": speed,
-    "pendulum": pendulum,
-    "silverbox": silverbox,
-    "lorenz": lorenz,
-}
 
 
 def _at(likelihood: LaneLikelihood, theta: Array) -> float:
@@ -266,4 +260,4 @@ def _identified(problem: Problem, **options: object) -> Posterior:
 
 
 if __name__ == "__main__":
-    sys.exit(command(__doc__, STUDIES))
+    sys.exit(command(__name__))

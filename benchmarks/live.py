@@ -24,8 +24,10 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.memory import resident_memory
 from benchmarks.report import CHROMIUM, problem, shoot
-from benchmarks.rows import Row, at_least, at_most, command
+from benchmarks.rows import Row, at_least, at_most
+from benchmarks.study import command, study
 from smcpn import RK4, Online, Problem, Record
 from smcpn.errors import InputError
 from smcpn.io.channels import Sample
@@ -44,6 +46,7 @@ READY_SECONDS = 120.0
 """Within which the command is to have loaded and compiled its model."""
 
 
+@study("page")
 def page(quick: bool) -> Iterator[Row]:
     """`Online` and `LivePage` in a loop, updated at 610 Hz."""
     short = 20.0 if quick else 60.0
@@ -54,6 +57,7 @@ def page(quick: bool) -> Iterator[Row]:
     yield from _updated("five browsers, no work", short, VIEWERS, goal=None, works=False)
 
 
+@study("stream")
 def stream(quick: bool) -> Iterator[Row]:
     """The command ``smcpn stream --serve``, whose standard input a line comes to at 610 Hz."""
     seconds = 20.0 if quick else 60.0
@@ -152,7 +156,7 @@ def _paced(update: Update, record: Record, page: LivePage) -> tuple[Array, Array
         shown[k - 1] = time.thread_time() - spent
         took[k - 1] = time.perf_counter() - start
         if k > len(record) // 3 and k % 610 == 0:
-            sizes.append([_resident(os.getpid()), _resident(page.server_process)])
+            sizes.append([resident_memory(), resident_memory(page.server_process)])
     return took, shown, np.array(sizes)
 
 
@@ -266,16 +270,10 @@ def _drawn(pages: list[Any]) -> list[int]:
     return [page.evaluate("window.drawn") for page in pages]
 
 
-def _resident(process: int) -> float:
-    """Bytes of memory that a process holds; Linux only."""
-    text = Path(f"/proc/{process}/statm").read_text()
-    return int(text.split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--look-on"]:
         _look_on(sys.argv[2], float(sys.argv[3]), int(sys.argv[4]))
     elif CHROMIUM is None:
         sys.exit("the live page is looked at by chromium: install it")
     else:
-        sys.exit(command(__doc__, {"page": page, "stream": stream}))
+        sys.exit(command(__name__))

@@ -1,4 +1,4 @@
-"""Memory of the process that asks (Linux)."""
+"""Memory of processes (Linux)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import ctypes
 import gc
 from pathlib import Path
 
-STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
-
-def resident_memory() -> float:
-    """Resident size, in bytes."""
-    return _bytes("VmRSS")
+def resident_memory(process: int | str = "self") -> float:
+    """Resident size of a process, by default of this one, in bytes."""
+    return _bytes("VmRSS", process)
 
 
 def peak_memory() -> float:
@@ -24,7 +22,7 @@ def peak_memory() -> float:
 
 def reset_peak() -> None:
     """Begin to measure the peak anew."""
-    RESET.write_text("5")
+    Path("/proc/self/clear_refs").write_text("5")
 
 
 def give_back() -> None:
@@ -35,8 +33,9 @@ def give_back() -> None:
         trim(0)
 
 
-def _bytes(key: str) -> float:
-    for line in STATUS.read_text().splitlines():
+def _bytes(key: str, process: int | str = "self") -> float:
+    status = Path(f"/proc/{process}/status")
+    for line in status.read_text().splitlines():
         if line.startswith(key):
             return float(line.split()[1]) * 1024.0
-    raise RuntimeError(f"{key} is not in {STATUS}")
+    raise RuntimeError(f"{key} is not in {status}")

@@ -1,26 +1,24 @@
-"""Times that a new user waits for: ``python benchmarks/newcomer.py [--json] [--check]``.
+"""Times that a new user waits for, from the wheel on.
 
 The wheel is built and installed where nothing else is, without the kernels that this machine has
 compiled before; then the commands of docs/tutorials/command-line.md are run on a file as data
-loggers write them, and the posterior is handed on: to a dataframe, LaTeX, ArviZ and C. The exit
-code is 1 if one of them fails, and with ``--check`` if a target is missed. ``--python 3.12`` takes
-another interpreter.
-
-Only the standard library and `uv` are needed.
+loggers write them, and the posterior is handed on: to a dataframe, LaTeX, ArviZ and C. Needs `uv`.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+
+from benchmarks.rows import Row, at_most, told
+from benchmarks.study import command, study
+from smcpn.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
 IMPORT_LIMIT = 1.0
@@ -38,38 +36,21 @@ posterior.to_c("model")
 MADE = ("report.html", "run.h5", "draws.csv", "parameters.tex", "draws.nc", "model/oscillator.c")
 
 
-def main() -> int:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(prog="newcomer.py", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="one JSON object and nothing else")
-    parser.add_argument("--check", action="store_true", help="exit 1 where a target is missed")
-    parser.add_argument("--quick", action="store_true", help="changes nothing")
-    parser.add_argument("--python", default=sys.executable, help="the interpreter, or its version")
-    options = parser.parse_args()
+@study("wheel")
+def wheel(quick: bool) -> Iterator[Row]:
+    """Seconds of the commands from the installation on, and of ``import smcpn``."""
     if shutil.which("uv") is None:
-        parser.error("it needs uv, which is not installed: pip install uv")
+        raise InputError("it needs uv, which is not installed: pip install uv")
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         run(["uv", "build", "--quiet", "--wheel", "--out-dir", folder, str(ROOT)], place)
-        run(["uv", "venv", "--quiet", "--python", options.python, "clean"], place)
+        run(["uv", "venv", "--quiet", "--python", sys.executable, "clean"], place)
         seconds = first_posterior(place, next(place.glob("*.whl")))
         python = str(place / "clean" / "bin" / "python")
         best = min(run([python, "-c", "import smcpn"], place) for _ in range(5))
-    rows = [_row(f"{name}, s", value) for name, value in seconds.items()]
-    rows += [
-        _row("all of these, s", sum(seconds.values()), ALL_LIMIT),
-        _row("import smcpn, best of 5, s", best, IMPORT_LIMIT),
-    ]
-    if options.json:
-        print(json.dumps({"rows": rows}, indent=1))
-    else:
-        print("\n".join(f"{row['value']:7.2f}  {row['name']}  {row['target']}" for row in rows))
-    return int(options.check and any(row["met"] is False for row in rows))
-
-
-def _row(name: str, value: float, limit: float | None = None) -> dict[str, Any]:
-    target, met = ("", None) if limit is None else (f"<= {limit:g}", value <= limit)
-    return {"name": name, "value": value, "target": target, "met": met, "note": ""}
+    yield from told(seconds)
+    yield at_most("all of these, s", sum(seconds.values()), ALL_LIMIT)
+    yield at_most("import smcpn, best of 5, s", best, IMPORT_LIMIT)
 
 
 def first_posterior(place: Path, wheel: Path) -> dict[str, float]:
@@ -91,7 +72,7 @@ def first_posterior(place: Path, wheel: Path) -> dict[str, float]:
     seconds["to a dataframe, LaTeX, ArviZ and C"] = run([python, "hand_on.py"], place)
     empty = [name for name in MADE if not (place / name).stat().st_size]
     if empty:
-        raise SystemExit(f"empty: {', '.join(empty)}")
+        raise RuntimeError(f"empty: {', '.join(empty)}")
     return seconds
 
 
@@ -100,15 +81,15 @@ def as_logger_writes(table: str) -> str:
     return "Prüfstand 4\n" + table.replace(",", ";").replace(".", ",")
 
 
-def run(command: list[str], place: Path) -> float:
+def run(arguments: list[str], place: Path) -> float:
     """Seconds that a command takes; what it says is shown where it fails."""
     environment = os.environ | {"SMCPN_CACHE": str(place / "kernels"), "PYTHONPATH": ""}
     begin = time.perf_counter()
-    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
+    done = subprocess.run(arguments, cwd=place, env=environment, capture_output=True, text=True)
     if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+        raise RuntimeError(f"{' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
     return time.perf_counter() - begin
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(command(__name__))

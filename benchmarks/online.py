@@ -7,20 +7,19 @@ those of this machine as it is, other processes included: `load` tells how busy 
 from __future__ import annotations
 
 import os
-import resource
 import sys
 import time
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import signal
 
-from benchmarks.online_soak import soak
-from benchmarks.online_sources import sources
-from benchmarks.rows import Row, at_least, at_most, command, told, unjudged
+from benchmarks.memory import resident_memory
+from benchmarks.rows import Row, at_least, at_most, equal, told, unjudged
+from benchmarks.study import command, study
 from smcpn import EKF0, RK4, Online, Posterior, Problem, Record, identify, simulate
 from smcpn.cases.silverbox import DUFFING_PRIOR, silverbox_case
 from smcpn.datasets.models import duffing
@@ -35,6 +34,8 @@ SOLVER = EKF0(order=3, steps=2)
 DUFFING = {"m": 5e-6, "c": 2e-4, "k": 1.0, "k3": 3.8}
 JUMP = 10.0
 """Seconds after which the stiffness jumps."""
+LONG = 300_000
+"""Samples over which the growth of the memory can be told."""
 
 Array = NDArray[np.float64]
 
@@ -59,6 +60,7 @@ def batch(samples: int, seed: int) -> Posterior:
     )
 
 
+@study("real_time", full=20_000, quick=3000)
 def real_time(samples: int) -> Iterator[Row]:
     """Replay at the real rate, an update for each sample when it is due."""
     problem = silverbox(samples)
@@ -87,6 +89,7 @@ def real_time(samples: int) -> Iterator[Row]:
     yield from told(figures)
 
 
+@study("calm_update", full=8000, quick=2000)
 def calm_update(samples: int) -> Iterator[Row]:
     """Updates that call for no rejuvenation, as fast as they go."""
     problem = silverbox(samples)
@@ -104,6 +107,7 @@ def calm_update(samples: int) -> Iterator[Row]:
         yield at_most(f"{name}, median us", found["median"], 60.0, note)
 
 
+@study("replay", full=20_000, quick=3000)
 def replay(samples: int) -> Iterator[Row]:
     """All samples as fast as possible, no budget; and the bytes of `ibis`."""
     problem = silverbox(samples)
@@ -116,7 +120,7 @@ def replay(samples: int) -> Iterator[Row]:
     names = ("theta", "log_weights", "log_likelihood", "ancestor", "ess_path", "log_evidence_path")
     same = all(np.array_equal(getattr(found, n), getattr(reference, n)) for n in names)
     yield at_least("times real time", ratio, 10.0)
-    yield Row("same bytes as identify", same, "True", same)
+    yield equal("same bytes as identify", same, True)
     yield Row("identify, times real time", samples * PERIOD / reference.timing.wall)
 
 
@@ -127,6 +131,7 @@ def stiffening(x, v, u, t, *, m, c, k, k3):
     return v, (u - c * v - stiffness * x - k3 * x**3) / m
 
 
+@study("jump", full=int(20 * RATE), quick=int(16 * RATE))
 def jump(samples: int) -> Iterator[Row]:
     """A stiffness that jumps by 20 %, window of 5 s: at once, and at the real rate."""
     u = _excitation(samples)
@@ -141,6 +146,7 @@ def jump(samples: int) -> Iterator[Row]:
         yield from told(found, f"{name}, ")
 
 
+@study("memory", full=LONG, quick=60_000)
 def memory(samples: int) -> Iterator[Row]:
     """Growth of the process once old samples are spilled, over many chunks."""
     y = np.random.default_rng(0).standard_normal(samples)
@@ -151,14 +157,14 @@ def memory(samples: int) -> Iterator[Row]:
     for k in range(samples):
         live.update(u[k], y[k])
         if k >= samples // 3 and k % 1024 == 0:
-            sizes.append((k, _resident()))
+            sizes.append((k, resident_memory()))
     at, size = np.array(sizes).T
     slope = float(np.polyfit(at, size, 1)[0])
     day = 24 * 3600 * RATE
     note = f"{slope:.3g} bytes a sample over {samples} samples"
     growth = at_most("growth in 24 h at 610 Hz, MB", slope * day / 1e6, 100.0, note)
     few = "pages of the allocator are more than so few samples"
-    yield growth if samples >= SAMPLES["memory"][1] else unjudged(growth, few)
+    yield growth if samples == LONG else unjudged(growth, few)
     yield Row("file in 24 h, MB", 3 * 8 * day / 1e6)
 
 
@@ -228,31 +234,5 @@ def _percentiles(values: Array) -> dict[str, float]:
     return dict(zip(("median", "90 %", "99 %", "99.9 %", "largest"), found.tolist(), strict=True))
 
 
-def _resident() -> float:
-    """Bytes of memory that the process holds."""
-    try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-SAMPLES = {
-    "real_time": (real_time, 20000, 3000),
-    "calm_update": (calm_update, 8000, 2000),
-    "replay": (replay, 20000, 3000),
-    "jump": (jump, int(20 * RATE), int(16 * RATE)),
-    "memory": (memory, 300_000, 60_000),
-}
-"""Studies, and their samples in full and in the quick form."""
-
-
-def _study(name: str, quick: bool) -> Iterator[Row]:
-    study, full, few = SAMPLES[name]
-    return study(few if quick else full)
-
-
-STUDIES = {name: partial(_study, name) for name in SAMPLES} | {"sources": sources, "soak": soak}
-
 if __name__ == "__main__":
-    sys.exit(command(__doc__, STUDIES))
+    sys.exit(command(__name__))

@@ -10,7 +10,6 @@ any of this has to end in the same bytes.
 from __future__ import annotations
 
 import multiprocessing
-import os
 import socket
 import time
 from collections.abc import Iterator
@@ -23,19 +22,16 @@ import numpy as np
 from scipy import stats
 
 import smcpn
+from benchmarks.memory import resident_memory
 from benchmarks.online_sources import SPOILT
-from benchmarks.rows import Row, at_least, at_most
+from benchmarks.rows import Row, at_least, at_most, equal
+from benchmarks.study import study
 from smcpn.datasets.models import duffing
 from smcpn.io import Channels, Event, Stream, open_source
 from smcpn.signals import Stop
 
 RATE, SPEED = 610.0, 20.0
 """Samples a second of the stream, and seconds of the stream a second."""
-SECONDS, QUICK_SECONDS = 1200.0, 20.0
-MOST_MEGABYTES, QUICK_MEGABYTES = 5.0, 10.0
-"""Growth of the memory; within seconds what the stream keeps of its past still fills."""
-LEAST_SPEED, QUICK_SPEED = 19.0, 18.0
-"""Gaps leave 19.3 of 20 times; connecting counts among seconds."""
 PERIOD, BLOCK = 6100, 610
 """Samples after which the input comes again, and those of a block, in which everything happens."""
 JUMPS = 20
@@ -54,6 +50,27 @@ SETTINGS: dict[str, Any] = {
 }  # fmt: skip
 
 Sample = tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Size:
+    """How long the stream is, and its targets.
+
+    Attributes
+    ----------
+    seconds : float
+    speed : float
+        Least times real time: gaps leave 19.3 of 20, and connecting counts among seconds.
+    megabytes : float
+        Growth of the memory; within seconds what the stream keeps of its past still fills.
+    """
+
+    seconds: float
+    speed: float
+    megabytes: float
+
+
+FULL, QUICK = Size(1200.0, 19.0, 5.0), Size(20.0, 18.0, 10.0)
 
 
 @dataclass(frozen=True)
@@ -169,7 +186,7 @@ class _Watched:
             self.wrong += next(expected) != (t, float(sample.u[0]), float(sample.y[0]))
             state, self.came, self._last = after, self.came + 1, time.monotonic()
             if self._last - begin > EVERY * len(self.sizes):
-                self.sizes.append((self._last - begin, _resident()))
+                self.sizes.append((self._last - begin, resident_memory()))
         self.speed = (self.came / RATE) / (self._last - begin)
         self.cost = (time.process_time() - worked) / max(self.came, 1)
         return state
@@ -182,20 +199,16 @@ class _Watched:
         return float(size[~early].max() - size[early].max()) / 1e6
 
 
-def _resident() -> float:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 def _jumping() -> float:
     """Tell a time that nobody should rely on."""
     real = time.time_ns() * 1e-9
     return real + (1e6 if int(real) % 2 else -1e6)
 
 
-def soak(quick: bool) -> Iterator[Row]:
+@study("soak", full=FULL, quick=QUICK)
+def soak(size: Size) -> Iterator[Row]:
     """A long stream at twenty times real time, disturbed."""
-    signal, seconds = Signal.made(), QUICK_SECONDS if quick else SECONDS
+    signal, seconds = Signal.made(), size.seconds
     problem = signal.problem()
     live = smcpn.Online(problem, **SETTINGS)
     listener = socket.create_server(("127.0.0.1", 0))
@@ -218,11 +231,10 @@ def soak(quick: bool) -> Iterator[Row]:
     yield at_most("samples lost", total - watched.came, 0)
     yield at_most("samples doubled or changed", watched.wrong, 0)
     spent = f"{1e6 * watched.cost:.0f} us of a processor for a sample"
-    least, most = (QUICK_SPEED, QUICK_MEGABYTES) if quick else (LEAST_SPEED, MOST_MEGABYTES)
-    yield at_least("times real time", watched.speed, least, spent)
-    yield at_most("growth of memory after a third of the time, MB", watched.growth, most)
+    yield at_least("times real time", watched.speed, size.speed, spent)
+    yield at_most("growth of memory after a third, MB", watched.growth, size.megabytes)
     same = None not in (state, last) and _bytes(state) == _bytes(last)
-    yield Row("same bytes as undisturbed", same, "True", same)
+    yield equal("same bytes as undisturbed", same, True)
 
 
 def _bytes(state: Any) -> tuple[Any, ...]:

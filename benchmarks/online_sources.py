@@ -29,7 +29,8 @@ import numpy as np
 from scipy import stats
 
 import smcpn
-from benchmarks.rows import Row, command
+from benchmarks.rows import Row
+from benchmarks.study import study
 from smcpn.datasets.models import duffing
 from smcpn.io import Channels, Event, Stream, open_source
 from smcpn.signals import Stop
@@ -329,6 +330,7 @@ class _Process:
         return [json.loads(line) for line in whole]
 
 
+@study("sources")
 def sources(quick: bool) -> Iterator[Row]:
     """TCP and standard input killed, garbled and delayed."""
     for name, outcome in (("tcp", tcp_robustness()), ("stdin", stdin_robustness())):
@@ -336,9 +338,3 @@ def sources(quick: bool) -> Iterator[Row]:
         note = ", ".join(f"{value} {key}" for key, value in figures.items())
         target = "0 lost, 0 doubled, bad lines reported, undisturbed posterior"
         yield Row(f"{name}, samples lost", outcome.lost, target, outcome.met, note)
-
-
-STUDIES = {"sources": sources}
-
-if __name__ == "__main__":
-    sys.exit(command(__doc__, STUDIES))

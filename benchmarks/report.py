@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from benchmarks.rows import Row, at_most, command
+from benchmarks.rows import Row, at_most
+from benchmarks.study import command, study
 from smcpn import RK4, Problem, Record, identify, simulate
 from smcpn.model.ode import ode
 
@@ -45,6 +46,7 @@ def problem(samples: int, dt: float = DT) -> Problem:
     return Problem(oscillator, record, observe="x", noise=NOISE, prior=prior)
 
 
+@study("long")
 def long_report(quick: bool) -> Iterator[Row]:
     """A report of a record of 131072 samples, learned from and tested on."""
     if CHROMIUM is None:
@@ -93,4 +95,4 @@ def shoot(page: Any, name: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(command(__doc__, {"long": long_report}))
+    sys.exit(command(__name__))

@@ -1,27 +1,22 @@
-"""The convention of all benchmarks: a command prints rows of name, value, target, met and note.
+"""Rows of benchmarks: a measured figure, its target, and whether this is met.
 
-``--json`` prints ``{"rows": [...]}`` and nothing else on standard output, ``--check`` exits 1 where
-a target is missed, ``--quick`` takes less of everything where a study can.
+A figure of few runs scatters. Its row takes the standard error ``se`` of this size, and the limit
+gives way by `ERRORS` of these, as the target then says.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from benchmarks.executors import executing
 from smcpn.columns import align
-from smcpn.errors import InputError
 
+ERRORS = 2.0
+"""Standard errors beyond its target that a figure of few runs may be."""
 Value = float | int | bool | str | None
 
 
@@ -48,31 +43,38 @@ class Row:
     note: str = ""
 
 
-Study = Callable[[bool], Iterable[Row]]
-"""From whether it has to be quick to its rows."""
-
-
-def studies_of(package: str, parts: Iterable[str]) -> dict[str, Study]:
-    """Return the studies of a package of benchmarks by name, those of ``STUDIES`` in each part."""
-    found: dict[str, Study] = {}
-    for part in parts:
-        found |= import_module(f"benchmarks.{package}.{part}").STUDIES
-    return found
-
-
-def at_most(name: str, value: float, limit: float, note: str = "") -> Row:
+def at_most(name: str, value: float, limit: float, note: str = "", se: float = 0.0) -> Row:
     """Return the row of a figure that should not exceed a limit; nan misses it."""
-    return Row(name, value, f"<= {limit:g}", bool(value <= limit), note)
+    met = bool(value <= limit + ERRORS * se)
+    return Row(name, value, f"<= {limit:g}{_scatter(se)}", met, note)
 
 
-def at_least(name: str, value: float, limit: float, note: str = "") -> Row:
+def at_least(name: str, value: float, limit: float, note: str = "", se: float = 0.0) -> Row:
     """Return the row of a figure that should reach a limit; nan misses it."""
-    return Row(name, value, f">= {limit:g}", bool(value >= limit), note)
+    met = bool(value >= limit - ERRORS * se)
+    return Row(name, value, f">= {limit:g}{_scatter(se)}", met, note)
 
 
-def between(name: str, value: float, low: float, high: float, note: str = "") -> Row:
+def between(
+    name: str, value: float, low: float, high: float, note: str = "", se: float = 0.0
+) -> Row:
     """Return the row of a figure that should lie in an interval."""
-    return Row(name, value, f"{low:g} to {high:g}", bool(low <= value <= high), note)
+    met = bool(low - ERRORS * se <= value <= high + ERRORS * se)
+    return Row(name, value, f"{low:g} to {high:g}{_scatter(se)}", met, note)
+
+
+def equal(name: str, value: Any, expected: Any, note: str = "") -> Row:
+    """Return the row of what should be a number, text or truth value exactly."""
+    return Row(name, value, str(expected), bool(value == expected), note)
+
+
+def share_error(share: float, runs: int) -> float:
+    """Return the standard error of a share of so many independent runs."""
+    return float(np.sqrt(share * (1.0 - share) / runs))
+
+
+def _scatter(se: float) -> str:
+    return f" within {ERRORS:g} se of {se:.2g}" if se else ""
 
 
 def near(name: str, value: float, expected: float, tolerance: float, note: str = "") -> Row:
@@ -99,70 +101,6 @@ def told(figures: Mapping[str, Any], prefix: str = "") -> Iterator[Row]:
             yield from told(value, f"{prefix}{name} ")
         else:
             yield Row(f"{prefix}{name}", value)
-
-
-def command(
-    description: str | None,
-    studies: Mapping[str, Study],
-    arguments: Sequence[str] | None = None,
-    finish: Callable[[argparse.Namespace], None] | None = None,
-    **options: Mapping[str, Any],
-) -> int:
-    """Run the studies that a command line names, all by default, print their rows, and judge them.
-
-    Parameters
-    ----------
-    description : str or None
-        Its first line is the help text.
-    studies : mapping of str to Study
-        A study that an `InputError` ends, for want of data, is a row that was not measured.
-    arguments : sequence of str, optional
-        By default those of the process.
-    finish : callable, optional
-        Called with all options at the end, to draw figures.
-    **options
-        Further options by name, with the arguments of `argparse.ArgumentParser.add_argument`;
-        ``executor=benchmarks.executors.option()`` runs the cases of `benchmarks.executors.each`.
-
-    Returns
-    -------
-    int
-        Exit code: 1 with ``--check`` where a target is missed.
-    """
-    parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
-    parser.add_argument("--json", action="store_true", help="one JSON object and nothing else")
-    parser.add_argument("--check", action="store_true", help="exit 1 where a target is missed")
-    parser.add_argument("--quick", action="store_true", help="less of everything, where possible")
-    for name, settings in options.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", **settings)
-    parser.add_argument("studies", nargs="*", choices=[*studies, []], help="all by default")
-    chosen = parser.parse_args(arguments)
-    rows: list[Row] = []
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(executing(getattr(chosen, "executor", None)))
-        except InputError as error:
-            parser.error(str(error))
-        for name in chosen.studies or studies:
-            begin = time.perf_counter()
-            found = list(_rows_of(name, studies[name], chosen.quick))
-            print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
-            if not chosen.json:
-                print(table(found), flush=True)
-            rows += found
-    if chosen.json:
-        print(as_json(rows))
-    if finish is not None:
-        finish(chosen)
-    return exit_code(rows, chosen.check)
-
-
-def _rows_of(name: str, study: Study, quick: bool) -> Iterator[Row]:
-    try:
-        for row in study(quick):
-            yield replace(row, name=f"{name}: {row.name}" if len(row.name) else name)
-    except InputError as error:
-        yield absent(name, f"not run: {error}")
 
 
 def exit_code(rows: Iterable[Row], check: bool) -> int:

@@ -13,9 +13,10 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.executors import each, option
+from benchmarks.executors import each
 from benchmarks.peers import peers
-from benchmarks.rows import Row, absent, at_least, at_most, between, command, told
+from benchmarks.rows import Row, absent, at_least, at_most, between, told
+from benchmarks.study import command, study
 from benchmarks.targets import CurvedModes, LogisticRegression
 from smcpn.cases import load_case
 from smcpn.codegen.clock import CLOCK
@@ -56,6 +57,7 @@ def _evidence(target: Target, moves: MoveStrategy | None, seed: int) -> tuple[fl
     return sampler.log_evidence, sampler.log_evidence_se
 
 
+@study("noise_ladder")
 def noise_ladder(quick: bool) -> Iterator[Row]:
     """LinearRegression model of four parameters, exact evidence, 20 seeds at each noise."""
     for noise in (1e-2, 1e-4, 1e-6):
@@ -68,6 +70,7 @@ def noise_ladder(quick: bool) -> Iterator[Row]:
         yield at_most(f"{noise:g}, largest error", np.abs(errors).max(), 0.5)
 
 
+@study("logistic_regression")
 def logistic_regression(quick: bool) -> Iterator[Row]:
     """T = 500, d = 5: time and sd of the log-evidence over 20 seeds, against peers."""
     target = LogisticRegression()
@@ -94,6 +97,7 @@ def logistic_regression(quick: bool) -> Iterator[Row]:
         yield from told(figures, f"{name}, ")
 
 
+@study("curved_modes")
 def curved_modes(quick: bool) -> Iterator[Row]:
     """Two curved modes, 40 seeds: the default, and a Gaussian alone for comparison."""
     target, figures = CurvedModes(), {}
@@ -122,6 +126,7 @@ def _of_curved_modes(
     return sampler.rejuvenations[-1].acceptance, mode, sampler.log_evidence
 
 
+@study("error_bar")
 def error_bar(quick: bool) -> Iterator[Row]:
     """Stated over true standard error of the log-evidence.
 
@@ -140,6 +145,7 @@ def error_bar(quick: bool) -> Iterator[Row]:
         yield between(f"{name}, stated / true", np.sqrt(np.mean(stated**2)) / true, 0.8, 1.25, note)
 
 
+@study("bouc_wen_ridge")
 def bouc_wen_ridge(quick: bool) -> Iterator[Row]:
     """Acceptance at the end of the paper's Bouc-Wen problem; needs its files."""
     case = load_case("bouc-wen")
@@ -159,6 +165,7 @@ def bouc_wen_ridge(quick: bool) -> Iterator[Row]:
     yield from told(figures)
 
 
+@study("calibration")
 def calibration(quick: bool) -> Iterator[Row]:
     """Simulation-based calibration, as in the nightly tests: 300 draws of each problem."""
     for name, setting in SETTINGS.items():
@@ -166,6 +173,7 @@ def calibration(quick: bool) -> Iterator[Row]:
         yield at_least(f"{name}, least p-value of the ranks", p.min(), 0.01 / len(p))
 
 
+@study("overhead")
 def overhead(quick: bool) -> Iterator[Row]:
     """Time per sample outside the kernel: assimilating alone, and with all rejuvenations."""
     problem = load_case("silverbox").problem
@@ -201,15 +209,5 @@ def _without_information(problem: Problem) -> Problem:
     )
 
 
-STUDIES = {
-    "noise_ladder": noise_ladder,
-    "logistic_regression": logistic_regression,
-    "curved_modes": curved_modes,
-    "error_bar": error_bar,
-    "bouc_wen_ridge": bouc_wen_ridge,
-    "overhead": overhead,
-    "calibration": calibration,
-}
-
 if __name__ == "__main__":
-    sys.exit(command(__doc__, STUDIES, executor=option()))
+    sys.exit(command(__name__))

@@ -16,26 +16,24 @@ tables made of it (inputs of every solver step), whose bytes per sample are prin
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
+from inspect import Parameter, Signature
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 import smcpn
-from benchmarks.machine import machine
+from benchmarks.machine import described, machine
 from benchmarks.memory import give_back, peak_memory, reset_peak, resident_memory
-from benchmarks.rows import Row, command
-from benchmarks.scaling_problems import chain, oscillator
-from benchmarks.scaling_study import Study, Taken
-from benchmarks.scaling_table import markdown, rows
+from benchmarks.rows import Row, at_most
+from benchmarks.study import Passage, Picture, Result, command, study
 from smcpn.codegen.threads import processors
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.problem import Problem
@@ -44,6 +42,165 @@ from smcpn.smc.sampler import Settings
 
 SOLVER = smcpn.EKF0(order=3, steps=4)
 REPEATS = 5
+TOLERANCE = 0.05
+SLOPES = {
+    "slope": "slope", "last_slope": "last two sizes", "processor_slope": "processor time",
+    "evaluation_slope": "processor time per evaluation",
+}  # fmt: skip
+FLAT_MB = 20.0
+INTERVAL, NOISE = 0.1, 0.02
+DAMPING, STIFFNESS = 0.3, 2.0
+
+
+def oscillator(samples: int) -> Problem:
+    """One driven Duffing oscillator with unknown damping and stiffnesses."""
+
+    @smcpn.ode
+    def duffing(x, v, u, *, c, k, k3):
+        return v, u - c * v - k * x - k3 * x**3
+
+    return _problem(duffing, {"c": DAMPING, "k": STIFFNESS, "k3": 0.5}, "x", samples)
+
+
+def chain(masses: int, samples: int) -> Problem:
+    """Masses in a row, each tied to the one before: two states and two parameters for each."""
+    positions = [f"x{i}" for i in range(masses)]
+    velocities = [f"v{i}" for i in range(masses)]
+    truth = {f"c{i}": DAMPING for i in range(masses)} | {f"k{i}": STIFFNESS for i in range(masses)}
+
+    def masses_in_a_row(*states: Any, **parameters: Any) -> Sequence[Any]:
+        x, v, u = states[:masses], states[masses:-1], states[-1]
+        pull = [parameters[f"k{i}"] * (x[i] - (x[i - 1] if i else 0.0)) for i in range(masses)] + [
+            u
+        ]
+        return [*v, *(pull[i + 1] - pull[i] - parameters[f"c{i}"] * v[i] for i in range(masses))]
+
+    masses_in_a_row.__signature__ = Signature(  # type: ignore[attr-defined]
+        [Parameter(name, Parameter.POSITIONAL_ONLY) for name in [*positions, *velocities, "u"]]
+        + [Parameter(name, Parameter.KEYWORD_ONLY) for name in truth]
+    )
+    return _problem(smcpn.ode(masses_in_a_row), truth, positions[-1], samples)
+
+
+def _problem(ode: smcpn.ODE, truth: dict[str, float], observed: str, samples: int) -> Problem:
+    rng = np.random.default_rng(0)
+    u = np.convolve(rng.normal(size=samples), np.ones(5) / 5, mode="same")
+    driven = smcpn.Record(u=u, dt=INTERVAL, hold="bandlimited")
+    y = smcpn.simulate(ode, driven, truth, observe=observed)
+    y += NOISE * rng.normal(size=y.shape)
+    record = smcpn.Record(u=u, y=y, dt=INTERVAL, hold="bandlimited")
+    prior: dict[str, Any] = {name: stats.lognorm(0.2, scale=value) for name, value in truth.items()}
+    return Problem(ode, record, observe=observed, noise=NOISE, prior=prior)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Time of one measurement, and how often it evaluated the record.
+
+    Attributes
+    ----------
+    seconds : float
+        Wall time.
+    processor_seconds : float
+        Of all threads. It differs where the machine does something else too.
+    evaluations : float
+        How often each particle and sample was evaluated.
+    """
+
+    seconds: float
+    processor_seconds: float
+    evaluations: float = 1.0
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Time against a size, in logarithms.
+
+    Attributes
+    ----------
+    title, size : str
+        What is measured, and against what.
+    sizes : list
+    taken : list
+        At each size.
+    expected : float, optional
+        Slope that is the target.
+    """
+
+    title: str
+    size: str
+    sizes: Sequence[int]
+    taken: Sequence[Taken]
+    expected: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Size and what is measured."""
+        return f"{self.size}: {self.title}"
+
+    @property
+    def seconds(self) -> list[float]:
+        """Wall times."""
+        return [taken.seconds for taken in self.taken]
+
+    @property
+    def slope(self) -> float:
+        """Of a line through the logarithms of the wall times."""
+        return _slope(self.sizes, self.seconds)
+
+    @property
+    def processor_slope(self) -> float:
+        """The same of the processor times, which tell more on a busy machine."""
+        return _slope(self.sizes, [taken.processor_seconds for taken in self.taken])
+
+    @property
+    def last_slope(self) -> float:
+        """Between the two largest sizes, where what is spent once matters least."""
+        return _slope(self.sizes[-2:], self.seconds[-2:])
+
+    @property
+    def evaluation_slope(self) -> float:
+        """Of the processor time of one evaluation: that of a run over its `evaluations`."""
+        each = [taken.processor_seconds / taken.evaluations for taken in self.taken]
+        return _slope(self.sizes, each)
+
+    def rows(self) -> Iterator[Row]:
+        """Yield its slope with its target, and its points."""
+        if len(self.sizes) > 1:
+            note = ", ".join(f"{SLOPES[of]} {getattr(self, of):.3f}" for of in list(SLOPES)[1:])
+            met = self.expected is None or abs(self.slope - self.expected) <= TOLERANCE
+            target = "" if self.expected is None else f"{self.expected:g} +- {TOLERANCE:g}"
+            yield Row(f"{self.name}, slope", self.slope, target, met if target else None, note)
+        for size, taken in zip(self.sizes, self.taken, strict=True):
+            seconds = taken.processor_seconds
+            note = f"of processors {seconds:.4g}, evaluations {taken.evaluations:.3g} N T"
+            yield Row(f"{self.name}, {size}, s", taken.seconds, note=note)
+
+
+def _slope(sizes: Sequence[float], times: Sequence[float]) -> float:
+    return float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
+
+
+def markdown(curves: Sequence[Curve]) -> str:
+    """Return the table of some curves, with how often runs evaluated each particle and sample."""
+    lines = [_line(["study", "target", *SLOPES.values(), "seconds"]), _line(["---"] * 7)]
+    remarks: list[str] = []
+    for curve in curves:
+        target = "-" if curve.expected is None else f"{curve.expected:g} ± {TOLERANCE:g}"
+        slopes = ["one size only"] * len(SLOPES)
+        if len(curve.sizes) > 1:
+            slopes = [f"{getattr(curve, of):.3f}" for of in SLOPES]
+        pairs = zip(curve.sizes, curve.seconds, strict=True)
+        times = ", ".join(f"{size}: {seconds:.3g}" for size, seconds in pairs)
+        lines.append(_line([curve.name, target, *slopes, times]))
+        if any(taken.evaluations != 1.0 for taken in curve.taken):
+            counts = ", ".join(f"{taken.evaluations:.3g}" for taken in curve.taken)
+            remarks.append(f"- {curve.name}: each particle and sample was evaluated {counts} times")
+    return "\n".join([*lines, "", *remarks, ""])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def timed(function: Callable[[], object]) -> Taken:
@@ -53,21 +210,17 @@ def timed(function: Callable[[], object]) -> Taken:
     return Taken(time.perf_counter() - begin, time.process_time() - processor)
 
 
-def best(function: Callable[[], object], repeats: int = REPEATS) -> Taken:
-    """Shortest of several times, after one that does not count."""
-    function()
-    times = [timed(function) for _ in range(repeats)]
+def evaluate(problem: Problem, particles: int, solver: Any = SOLVER, threads: int = 1) -> Taken:
+    """Shortest time of several evaluations of the log-likelihood, after one that does not count."""
+    likelihood = build_likelihood(problem, solver, threads)
+    values = problem.prior.natural(problem.prior.sample(np.random.default_rng(1), particles))
+    times = [
+        timed(lambda: likelihood.evaluate(values, likelihood.n_samples)) for _ in range(REPEATS + 1)
+    ][1:]
     return Taken(min(t.seconds for t in times), min(t.processor_seconds for t in times))
 
 
-def evaluate(problem: Problem, particles: int, solver: Any = SOLVER, threads: int = 1) -> Taken:
-    """Time of one evaluation of the log-likelihood."""
-    likelihood = build_likelihood(problem, solver, threads)
-    values = problem.prior.natural(problem.prior.sample(np.random.default_rng(1), particles))
-    return best(lambda: likelihood.evaluate(values, likelihood.n_samples))
-
-
-def run(problem: Problem, particles: int, threads: int = 1) -> Taken:
+def whole_run(problem: Problem, particles: int, threads: int = 1) -> Taken:
     """Time of a whole run."""
     likelihood = build_likelihood(problem, SOLVER, threads)
     sampler = Ibis(problem.prior, likelihood, Settings(particles), np.random.default_rng(1))
@@ -76,77 +229,108 @@ def run(problem: Problem, particles: int, threads: int = 1) -> Taken:
     return replace(taken, evaluations=evaluations)
 
 
-def particles(quick: bool) -> list[Study]:
+def told(curves: Sequence[Curve]) -> Iterator[Result]:
+    """Yield the rows of curves against one size, with their figure and table."""
+    from benchmarks.scaling_figures import scaling_figure
+
+    for curve in curves:
+        yield from curve.rows()
+    yield Picture(f"scaling_{curves[0].size}", partial(scaling_figure, curves))
+    yield Passage(markdown(curves))
+
+
+@study("particles", full=[128, 512, 2048, 8192, 32768, 131072], quick=[128, 1024, 8192])
+def particles(sizes: list[int]) -> Iterator[Result]:
     """N from 1e2 to 1e5, in whole lanes of 64."""
-    sizes = [128, 1024, 8192] if quick else [128, 512, 2048, 8192, 32768, 131072]
     problem = oscillator(2000)
-    return [
-        Study(
-            "evaluation, T = 2000", "particles", sizes, [evaluate(problem, n) for n in sizes], 1.0
-        ),
-        Study("run, T = 2000", "particles", sizes, [run(problem, n) for n in sizes], 1.0),
-    ]
+    times = [evaluate(problem, n) for n in sizes]
+    runs = [whole_run(problem, n) for n in sizes]
+    # Of so few particles a run spends most of its time otherwise.
+    expected = None if len(sizes) < 4 else 1.0
+    yield from told(
+        [
+            Curve("evaluation, T = 2000", "particles", sizes, times, 1.0),
+            Curve("run, T = 2000", "particles", sizes, runs, expected),
+        ]
+    )
 
 
-def samples(quick: bool) -> list[Study]:
+@study("samples", full=[1000, 10_000, 100_000, 1_000_000], quick=[1000, 10_000])
+def samples(sizes: list[int]) -> Iterator[Result]:
     """T from 1e3 to 1e6."""
-    sizes = [1000, 10_000] if quick else [1000, 10_000, 100_000, 1_000_000]
     problems = [oscillator(size) for size in sizes]
-    return [
-        Study("evaluation, N = 256", "samples", sizes, [evaluate(p, 256) for p in problems], 1.0),
-        Study("run, N = 1024", "samples", sizes, [run(p, 1024) for p in problems], 1.0),
-    ]
+    times = [evaluate(p, 256) for p in problems]
+    runs = [whole_run(p, 1024) for p in problems]
+    expected = None if len(sizes) < 4 else 1.0
+    yield from told(
+        [
+            Curve("evaluation, N = 256", "samples", sizes, times, 1.0),
+            Curve("run, N = 1024", "samples", sizes, runs, expected),
+        ]
+    )
 
 
-def states(quick: bool) -> list[Study]:
+@study("states", full=[1, 2, 4, 8, 16], quick=[1, 4])
+def states(masses: list[int]) -> Iterator[Result]:
     """Masses in a row: d states and d parameters."""
-    masses = [1, 4] if quick else [1, 2, 4, 8, 16]
     taken = [evaluate(chain(n, 1000), 1024) for n in masses]
-    return [Study("evaluation, N = 1024, T = 1000", "states", [2 * n for n in masses], taken)]
+    yield from told([Curve("evaluation, N = 1024, T = 1000", "states",
+                           [2 * n for n in masses], taken)])  # fmt: skip
 
 
-def steps(quick: bool) -> list[Study]:
+@study("steps", full=[1, 2, 4, 8, 16, 32, 64], quick=[1, 4, 16])
+def steps(sizes: list[int]) -> Iterator[Result]:
     """Solver steps per sample."""
-    sizes = [1, 4, 16] if quick else [1, 2, 4, 8, 16, 32, 64]
     problem = oscillator(2000)
     taken = [evaluate(problem, 1024, smcpn.EKF0(order=3, steps=count)) for count in sizes]
-    return [Study("evaluation, N = 1024, T = 2000", "steps", sizes, taken)]
+    yield from told([Curve("evaluation, N = 1024, T = 2000", "steps", sizes, taken)])
 
 
-def threads(quick: bool) -> list[Study]:
+@study("threads", full=8192, quick=1024)
+def threads(count: int) -> Iterator[Result]:
     """Threads up to the processors there are."""
     sizes = [n for n in (1, 2, 4, 8, 16, 32) if n <= processors()]
-    problem, count = oscillator(2000), 1024 if quick else 8192
+    problem = oscillator(2000)
     evaluations = [evaluate(problem, count, threads=n) for n in sizes]
-    runs = [run(problem, 1024, threads=n) for n in sizes]
-    return [
-        Study(f"evaluation, N = {count}, T = 2000", "threads", sizes, evaluations),
-        Study("run, N = 1024, T = 2000", "threads", sizes, runs),
-    ]
+    runs = [whole_run(problem, 1024, threads=n) for n in sizes]
+    yield from told(
+        [
+            Curve(f"evaluation, N = {count}, T = 2000", "threads", sizes, evaluations),
+            Curve("run, N = 1024, T = 2000", "threads", sizes, runs),
+        ]
+    )
 
 
-STUDIES = {
-    "particles": particles,
-    "samples": samples,
-    "states": states,
-    "steps": steps,
-    "threads": threads,
-}
-
-
-def memory(quick: bool) -> list[dict[str, float]]:
+@study("memory", full=(1000, 10_000, 100_000, 1_000_000), quick=(1000, 10_000))
+def memory(sizes: tuple[int, ...]) -> Iterator[Result]:
     """Memory of a run of 1000 particles against the length of the record."""
-    sizes = [1000, 10_000] if quick else [1000, 10_000, 100_000, 1_000_000]
-    measured = []
+    from benchmarks.scaling_figures import memory_figure
+
+    used: list[Mapping[str, float]] = []
     for size in sizes:
-        command = [sys.executable, "-m", "benchmarks.scaling", "--memory-of", str(size)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        measured.append(json.loads(done.stdout))
-    return measured
+        script = f"from benchmarks.scaling import memory_of; memory_of({size})"
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        )
+        used.append(json.loads(done.stdout))
+    growth = used[-1]["run_MB"] - used[0]["run_MB"]
+    lines = []
+    for one in used:
+        note = (
+            f"beside {one['record_bytes_per_sample']:.3g} bytes per sample of the record and "
+            f"{one['table_bytes_per_sample']:.3g} of its tables"
+        )
+        yield Row(f"a run adds, T = {one['samples']:.0f}, MB", one["run_MB"], note=note)
+        lines.append(f"T = {one['samples']:.0f}: a run adds {one['run_MB']:.3g} MB {note}")
+    yield at_most("longest less shortest, MB", growth, FLAT_MB)
+    lines.append(f"{growth:+.3g} MB from the shortest to the longest; flat is below {FLAT_MB:g}")
+    yield Picture("scaling_memory", partial(memory_figure, used))
+    remarks = [*(f"memory, {line}" for line in lines), described(machine())]
+    yield Passage("".join(f"- {remark}\n" for remark in remarks))
 
 
-def memory_of(size: int) -> dict[str, float]:
-    """In this process: memory of the record with its tables, and growth during a run."""
+def memory_of(size: int) -> None:
+    """Print, of this process, the memory of a record with its tables, and growth during a run."""
     problem = oscillator(size)
     likelihood = build_likelihood(problem, SOLVER)
     # What is allocated once per process belongs to no run.
@@ -159,43 +343,14 @@ def memory_of(size: int) -> dict[str, float]:
     before = resident_memory()
     reset_peak()
     Ibis(problem.prior, likelihood, Settings(1000), np.random.default_rng(1)).run()
-    return {
+    found = {
         "samples": size,
         "run_MB": (peak_memory() - before) / 1e6,
         "record_bytes_per_sample": (record.u.nbytes + record.y.nbytes + record.t.nbytes) / size,
         "table_bytes_per_sample": tables / size,
     }
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Print the rows; write the table and draw the figures where asked to."""
-    given = sys.argv[1:] if arguments is None else arguments
-    if given[:1] == ["--memory-of"]:
-        print(json.dumps(memory_of(int(given[1]))))
-        return 0
-    hardware, curves, used = machine(), dict[str, list[Study]](), list[dict[str, float]]()
-
-    def measured(name: str, quick: bool) -> Iterator[Row]:
-        curves[name] = STUDIES[name](quick)
-        return rows({name: curves[name]}, [])
-
-    def remembered(quick: bool) -> Iterator[Row]:
-        used.extend(memory(quick))
-        return rows({}, used)
-
-    def write(options: argparse.Namespace) -> None:
-        if options.markdown:
-            options.markdown.write_text(markdown(curves, used, hardware))
-        if options.figures:
-            from benchmarks.scaling_figures import draw
-
-            draw(curves, used, options.figures)
-
-    studies = {name: partial(measured, name) for name in STUDIES} | {"memory": remembered}
-    folder = {"type": Path, "metavar": "FOLDER", "help": "draw the figures there"}
-    file = {"type": Path, "metavar": "FILE", "help": "write the table there"}
-    return command(__doc__, studies, given, write, figures=folder, markdown=file)
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(__name__))

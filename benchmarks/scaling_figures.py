@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.scaling_study import Study
-from benchmarks.solver_figures import save
+from benchmarks.scaling import Curve
 from smcpn.report.style import ACCENT, DARK, MIDDLE, figure, styled
 
 FEW = 100
@@ -18,7 +16,7 @@ LOOKS = ({"color": DARK, "marker": "o"}, {"color": ACCENT, "marker": "s", "ls": 
 
 
 @styled
-def scaling_figure(curves: Sequence[Study]) -> Figure:
+def scaling_figure(curves: Sequence[Curve]) -> Figure:
     """Time against a size, with a line of slope one."""
     drawn = figure(2.8, width=4.2)
     panel = drawn.subplots()
@@ -55,13 +53,3 @@ def memory_figure(used: Sequence[Mapping[str, float]]) -> Figure:
     panel.margins(x=0.05)
     panel.legend()
     return drawn
-
-
-def draw(
-    studies: Mapping[str, Sequence[Study]], used: Sequence[Mapping[str, float]], folder: Path
-) -> None:
-    """Write ``scaling_NAME.png`` for every study."""
-    for name, curves in studies.items():
-        save(scaling_figure(curves), folder, f"scaling_{name}")
-    if used:
-        save(memory_figure(used), folder, "scaling_memory")

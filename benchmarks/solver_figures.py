@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from PIL import Image
 
 from benchmarks.solver_calibration import BAND, DIFFUSIONS, ORDERS, Statistics
 from benchmarks.solver_precision import LEVEL, Line
 from smcpn.report.style import ACCENT, DARK, LIGHT, MIDDLE, figure, styled
 
-DPI = 110
 MARKERS = ("o", "s", "^", "D", "v")
 SHADES = ("#b9c7d6", "#8ba3bb", "#5d7f9f", "#325c83", DARK)
 """Orders 1 to 5, from light to dark."""
@@ -123,12 +119,3 @@ def _legend(drawn: Figure, panels: Sequence[Axes]) -> None:
     for panel in panels:
         handles |= dict(zip(*reversed(panel.get_legend_handles_labels()), strict=True))
     drawn.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
-
-
-def save(drawn: Figure, folder: Path, name: str) -> Path:
-    """Write a figure as a small PNG, of 64 colours."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path, buffer = folder / f"{name}.png", io.BytesIO()
-    drawn.savefig(buffer, dpi=DPI)
-    Image.open(buffer).convert("RGB").quantize(64).save(path, optimize=True)
-    return path

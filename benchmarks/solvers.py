@@ -8,21 +8,19 @@ installed are named as such.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import smcpn
-from benchmarks.rows import Row, absent, command
+from benchmarks.rows import Row, absent
 from benchmarks.solver_accuracy import convergence_row, stiff_row
 from benchmarks.solver_calibration import calibration, membership
-from benchmarks.solver_figures import calibration_figure, evaluations_figure, precision_figure, save
+from benchmarks.solver_figures import calibration_figure, evaluations_figure, precision_figure
 from benchmarks.solver_peers import Probdiffeq
 from benchmarks.solver_precision import (
     LEVEL,
@@ -47,6 +45,7 @@ from benchmarks.solver_problems import (
     VAN_DER_POL_1E6,
     InitialValueProblem,
 )
+from benchmarks.study import Picture, Result, command, study
 from smcpn.pn.integration import discretisation
 
 MOST_BYTES = 4e8
@@ -56,46 +55,27 @@ NAMING = ("problem", "solver", "method", "algorithm", "order", "diffusion", "con
 Rows = list[dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Topic:
-    """One table: rows of the same keys, and whether they meet the target.
+def judged(target: str, figure: str, passed: bool | None, rows: Rows) -> Iterator[Row]:
+    """Yield the verdict on rows of the same keys, then a figure of each with what else is known.
 
-    Attributes
-    ----------
-    name, target : str
-    figure : str
-        Key of what is judged.
-    passed : bool, optional
-        None if nothing was measured.
-    rows : list of dict
-        What was measured.
+    Nothing was measured where ``passed`` is None.
     """
-
-    name: str
-    target: str
-    figure: str
-    passed: bool | None
-    rows: Rows
-
-    def figures(self) -> Iterator[Row]:
-        """Yield the verdict, then the figure of every row with what else was measured."""
-        verdict = None if self.passed is None else "met" if self.passed else "missed"
-        yield Row("", verdict, self.target, self.passed)
-        for row in self.rows:
-            named = {key: row[key] for key in NAMING if row.get(key, "") != ""}
-            value = row[self.figure]
-            rest = {
-                k: v for k, v in row.items() if k not in NAMING and k != self.figure and v != ""
-            }
-            note = ", ".join(f"{key} {_cell(value)}" for key, value in rest.items())
-            name = f"{' '.join(map(str, named.values()))}, {self.figure}"
-            if isinstance(value, str):
-                yield absent(name, value or note)
-            else:
-                yield Row(name, value, note=note)
+    verdict = None if passed is None else "met" if passed else "missed"
+    yield Row("", verdict, target, passed)
+    for row in rows:
+        named = {key: row[key] for key in NAMING if row.get(key, "") != ""}
+        value = row[figure]
+        rest = {k: v for k, v in row.items() if k not in NAMING and k != figure and v != ""}
+        note = ", ".join(f"{key} {_cell(value)}" for key, value in rest.items())
+        name = f"{' '.join(map(str, named.values()))}, {figure}"
+        if isinstance(value, str):
+            yield absent(name, value or note)
+        else:
+            yield Row(name, value, note=note)
 
 
-def convergence(quick: bool) -> Topic:
+@study("convergence")
+def convergence(quick: bool) -> Iterator[Result]:
     """Slopes of the error on fixed grids, each method with its default diffusion."""
     rows = [
         convergence_row(problem, kind, order)
@@ -104,10 +84,11 @@ def convergence(quick: bool) -> Topic:
         for order in ((1, 3, 5) if quick else range(1, 6))
     ]
     passed = all(abs(row["slope"] - row["order"] - 1) <= 0.3 for row in rows)
-    return Topic("convergence", "slope order + 1 +- 0.3 on fixed grids", "slope", passed, rows)
+    yield from judged("slope order + 1 +- 0.3 on fixed grids", "slope", passed, rows)
 
 
-def stiff(quick: bool) -> Topic:
+@study("stiff")
+def stiff(quick: bool) -> Iterator[Result]:
     """Van der Pol, mu = 1e6: as the paper solves it, and what other settings make of it."""
     others = [] if quick else [stiff_row(control="PI"), stiff_row(form="chain")]
     rows = [stiff_row(), *others]
@@ -116,7 +97,7 @@ def stiff(quick: bool) -> Topic:
     own = rows[0]
     passed = own["error"] <= 6.2e-2 and own["iterations"] <= 24000 and own["seconds"] <= 1.0
     target = "error <= 6.2e-2 in <= 24000 iterations and <= 1 s (tolerances 1e-6, 1e-3)"
-    return Topic("stiff", f"first row: {target}", "error", passed, rows)
+    yield from judged(f"first row: {target}", "error", passed, rows)
 
 
 @cache
@@ -126,7 +107,8 @@ def _studies(quick: bool) -> dict[str, list[Line]]:
     }
 
 
-def scipy(quick: bool) -> Topic:
+@study("scipy")
+def scipy(quick: bool) -> Iterator[Result]:
     """Time at error 1e-6 against SciPy."""
     rows = []
     for name, lines in _studies(quick).items():
@@ -146,10 +128,12 @@ def scipy(quick: bool) -> Topic:
             }
         )
     passed = all(row["ratio"] <= 1.0 for row in rows)
-    return Topic("scipy", f"time at error {LEVEL:g} <= DOP853 or Radau", "ratio", passed, rows)
+    yield from judged(f"time at error {LEVEL:g} <= DOP853 or Radau", "ratio", passed, rows)
+    yield Picture("solver_precision", partial(precision_figure, _studies(quick)))
 
 
-def probdiffeq(quick: bool) -> Topic:
+@study("probdiffeq")
+def probdiffeq(quick: bool) -> Iterator[Result]:
     """Time at error 1e-6 against probdiffeq, same method and order, compiled."""
     rows: Rows = []
     for name, lines in _studies(quick).items():
@@ -165,7 +149,7 @@ def probdiffeq(quick: bool) -> Topic:
     # A peer that never reaches the error has no ratio; it does not count against us.
     passed = all(not ratio < 3.0 for ratio in ratios) if ratios else None
     target = f">= 3x faster at error {LEVEL:g}, same method and order, after compilation"
-    return Topic("probdiffeq", target, "speed-up", passed, rows)
+    yield from judged(target, "speed-up", passed, rows)
 
 
 def _time(line: Line) -> float:
@@ -179,14 +163,10 @@ def _fastest(lines: Sequence[Line], peer: str) -> Line:
     )
 
 
-@cache
-def _evaluation_lines() -> list[Line]:
-    return list(evaluations())
-
-
-def function_evaluations(quick: bool) -> Topic:
+@study("evaluations")
+def function_evaluations(quick: bool) -> Iterator[Result]:
     """Evaluations at error 1e-6 against Dormand-Prince 4/5, Lotka-Volterra (Figure 5)."""
-    lines = _evaluation_lines()
+    lines = list(evaluations())
     rows: list[dict[str, Any]] = [
         {"problem": LOTKA_VOLTERRA.name, "solver": line.name, "evaluations": _time(line)}
         for line in lines
@@ -194,10 +174,12 @@ def function_evaluations(quick: bool) -> Topic:
     dormand = rows[-1]["evaluations"]
     passed = min(row["evaluations"] for row in rows[:-1]) <= dormand
     target = f"f + Jacobian at error {LEVEL:g}, order 5, <= Dormand-Prince 4/5"
-    return Topic("evaluations", target, "evaluations", passed, rows)
+    yield from judged(target, "evaluations", passed, rows)
+    yield Picture("solver_evaluations", partial(evaluations_figure, lines))
 
 
-def order_eleven(quick: bool) -> Topic:
+@study("order-eleven")
+def order_eleven(quick: bool) -> Iterator[Result]:
     """Order 11 at tolerance 1e-12: every covariance stays positive."""
     rows = []
     for problem in QUICK if quick else (*ALL, VAN_DER_POL_1E6):
@@ -219,7 +201,7 @@ def order_eleven(quick: bool) -> Topic:
             )
     passed = all(row["smallest sd"] > 0 and row["lowest eigenvalue"] > -1e-12 for row in rows)
     target = "all covariances positive: every sd > 0, no eigenvalue of a correlation < -1e-12"
-    return Topic("order-eleven", target, "smallest sd", passed, rows)
+    yield from judged(target, "smallest sd", passed, rows)
 
 
 def _order_eleven(problem: InitialValueProblem) -> list[Solver]:
@@ -239,7 +221,8 @@ def _affordable(problem: InitialValueProblem, solver: Solver) -> int:
     return int(MOST_BYTES / (8 * layout.n_blocks * entries**2))
 
 
-def control(quick: bool) -> Topic:
+@study("control")
+def control(quick: bool) -> Iterator[Result]:
     """Steps at error 1e-6 under proportional and proportional-integral control."""
     rows: Rows = []
     for problem in QUICK if quick else ALL:
@@ -251,10 +234,11 @@ def control(quick: bool) -> Topic:
             rows.append(row | {"PI / P": row["PI tried"] / row["P tried"]})
     ratio = float(np.exp(np.nanmean([np.log(row["PI / P"]) for row in rows])))
     text = f"no target: the default is P; geometric mean of PI / P is {ratio:.2f}"
-    return Topic("control", text, "PI / P", None, rows)
+    yield from judged(text, "PI / P", None, rows)
 
 
-def agreement(quick: bool) -> Topic:
+@study("agreement")
+def agreement(quick: bool) -> Iterator[Result]:
     """Mean and standard deviation against probdiffeq on a fixed grid, to 1e-8."""
     rows: Rows = []
     for problem in (LOTKA_VOLTERRA, FITZHUGH_NAGUMO):
@@ -264,7 +248,7 @@ def agreement(quick: bool) -> Topic:
     differences = [row["mean"] for row in rows] + [row["sd, relative"] for row in rows]
     known = [value for value in differences if not isinstance(value, str)]
     passed = max(known) <= 1e-8 if known else None
-    return Topic("agreement", "probdiffeq agrees to 1e-8", "mean", passed, rows)
+    yield from judged("probdiffeq agrees to 1e-8", "mean", passed, rows)
 
 
 def _agreement_row(problem: InitialValueProblem, kind: type, smooth: bool) -> dict[str, Any]:
@@ -283,12 +267,15 @@ def _agreement_row(problem: InitialValueProblem, kind: type, smooth: bool) -> di
     }
 
 
-def chi2(quick: bool) -> Topic:
+@study("calibration")
+def chi2(quick: bool) -> Iterator[Result]:
     """Calibration on FitzHugh-Nagumo over methods and tolerances (Figure 3)."""
-    rows = membership(calibration(quick))
+    statistics = calibration(quick)
+    rows = membership(statistics)
     passed = all(_better(rows, algorithm) for algorithm in ("EKF0", "EKF1", "EKS0", "EKS1"))
     target = "time-varying diffusion more often in the 99 % band of chi^2 than fixed"
-    return Topic("calibration", target, "in band", passed, rows)
+    yield from judged(target, "in band", passed, rows)
+    yield Picture("solver_calibration", partial(calibration_figure, statistics))
 
 
 def _better(rows: Rows, algorithm: str) -> bool:
@@ -299,42 +286,6 @@ def _better(rows: Rows, algorithm: str) -> bool:
     return share("dynamic") >= share("fixed")
 
 
-TOPICS = {
-    "convergence": convergence,
-    "stiff": stiff,
-    "scipy": scipy,
-    "probdiffeq": probdiffeq,
-    "evaluations": function_evaluations,
-    "order-eleven": order_eleven,
-    "control": control,
-    "agreement": agreement,
-    "calibration": chi2,
-}
-
-
-def figures(folder: Path, quick: bool) -> None:
-    """Draw what the documentation shows."""
-    save(calibration_figure(calibration(quick)), folder, "solver_calibration")
-    save(precision_figure(_studies(quick)), folder, "solver_precision")
-    save(evaluations_figure(_evaluation_lines()), folder, "solver_evaluations")
-
-
-def _study(name: str, quick: bool) -> Iterator[Row]:
-    return TOPICS[name](quick).figures()
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Measure the topics asked for, all by default, and draw where a folder is given."""
-
-    def draw(options: argparse.Namespace) -> None:
-        if options.figures:
-            figures(options.figures, options.quick)
-
-    studies = {name: partial(_study, name) for name in TOPICS}
-    folder = {"type": Path, "metavar": "FOLDER", "help": "draw the figures there"}
-    return command(__doc__, studies, arguments, draw, figures=folder)
-
-
 def _cell(value: Any) -> str:
     if isinstance(value, float):
         return "" if np.isnan(value) else f"{value:.3g}"
@@ -342,4 +293,4 @@ def _cell(value: Any) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(__name__))

@@ -344,6 +344,7 @@ _PLAIN: dict[Any, Kind] = {
 
 Count = Annotated[int, whole(1, MOST)]
 Particles = Annotated[int, whole(10, 10**8)]
+Replicates = Annotated[int, whole(1, 100_000)]
 StateParticles = Annotated[int | str, STATE_PARTICLES]
 Order = Annotated[int, whole(1, 11)]
 Steps = Annotated[int | str, automatic(whole(1, 1024))]

@@ -9,18 +9,19 @@ which solvers, likelihoods, moves and proposals are registered.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar, cast
+from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
 import numpy as np
 from pydantic import (
     BaseModel,
     BeforeValidator,
+    Field,
     PlainValidator,
     ValidationError,
     ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     create_model,
     model_validator,
 )
@@ -31,6 +32,7 @@ from smcpn.arguments import (
     Count,
     FileName,
     Particles,
+    Replicates,
     Seconds,
     Seed,
     Share,
@@ -40,23 +42,27 @@ from smcpn.codegen.target import CPUS
 from smcpn.distributed.engines import checked_executor
 from smcpn.errors import InputError, NotStorableError, nearest, one_of, shown
 from smcpn.likelihood.gradient import FORWARD
-from smcpn.likelihood.registry import LIKELIHOODS, likelihood_name
-from smcpn.likelihood.stiffness import chosen_solver
+from smcpn.likelihood.registry import LIKELIHOODS
+from smcpn.likelihood.solver_choice import choose_solver
 from smcpn.model.problem import Problem
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.measured_moves import MeasuredMoves
-from smcpn.smc.moves import MOVES, IndependentMetropolis, MoveStrategy
+from smcpn.smc.moves import (
+    MOVES,
+    IndependentMetropolis,
+    MoveStrategy,
+    moves_document,
+    moves_of,
+)
 from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.smc.resampling import SCHEMES
 from smcpn.smc.sampler import Settings as SamplerSettings
 from smcpn.smc.start import Modes
 from smcpn.smc.tempering import DiffusionTempering, Tempering
 from smcpn.solver import (
-    SOLVERS,
     Solver,
     check_solver,
     refuse_other_settings,
-    solver_document,
     solver_of,
 )
 
@@ -74,8 +80,6 @@ BY_GRADIENT = (AUTO, "tempering")
 MANY = FORWARD
 """Parameters above which moves may follow the gradient: Hamiltonian trajectories need d^(1/4) steps
 where a random walk needs d. Up to there independent proposals fit, or none of these pays."""
-ELSEWHERE = ("max_moves", "threads")
-"""Options that a document has among the moves, or that leave the result as it is."""
 EXISTING = ("resume", "overwrite", "raise")
 """Ways to go on where a checkpoint exists."""
 
@@ -87,6 +91,11 @@ def _chosen(known: Collection[str]) -> BeforeValidator:
         return None if value is None else one_of(str(info.field_name), value, known)
 
     return BeforeValidator(check)
+
+
+def _made_by(read: Callable[[Any], Any]) -> WrapValidator:
+    """Return the check of an option by a function alone; `PlainValidator` would write it twice."""
+    return WrapValidator(lambda value, _: read(value))
 
 
 def _solver(value: Any) -> Any:
@@ -101,7 +110,7 @@ def _solver(value: Any) -> Any:
 
 def _moves(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return _moves_of(value)
+        return moves_of(cast("Mapping[str, Any]", value))
     if isinstance(value, str):
         return MOVES[one_of("moves", value, MOVES)]()
     if value is not None and not isinstance(value, MoveStrategy):
@@ -113,11 +122,10 @@ def _moves(value: Any) -> Any:
     return value
 
 
-def _start(value: Any) -> Modes | str | None:
-    if isinstance(value, Mapping):
-        with suppress(TypeError, ValueError, AttributeError):
-            return Modes(**value)
-    if value is None or isinstance(value, Modes) or (isinstance(value, str) and value == AUTO):
+def _start(value: Any, read: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+    if info.context is not None or value is None or isinstance(value, Modes):
+        return read(value)
+    if isinstance(value, str) and value == AUTO:
         return value
     raise InputError(
         f"start is {shown(value)}: give smcpn.laplace(problem) or 'auto', or leave it out",
@@ -132,7 +140,25 @@ def _state_particles(value: Any) -> int | None:
 
 
 class Options(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_types_allowed=True):
-    """Options that determine a result, as the parameters of `smcpn.identify` explain them.
+    """Options that determine a result, as the parameters of `smcpn.identify` explain them."""
+
+    solver: Annotated[Solver | None, _made_by(_solver)]
+    likelihood: Annotated[str | None, _chosen(LIKELIHOODS)]
+    method: Annotated[str | None, _chosen((AUTO, *METHODS))]
+    particles: Particles
+    seed: Seed | None
+    ess: Share
+    block: Count
+    moves: Annotated[MoveStrategy | None, _made_by(_moves)]
+    resampling: Annotated[str, _chosen(SCHEMES)]
+    replicates: Replicates
+    start: Annotated[Modes | Literal["auto"] | None, WrapValidator(_start)]
+    state_particles: Annotated[int | None, PlainValidator(_state_particles)]
+    cpu: Annotated[str, _chosen(CPUS)]
+
+
+class Settings(Options, frozen=True):
+    """Options of an identification; what is None is chosen when the problem is known.
 
     Raises
     ------
@@ -140,21 +166,12 @@ class Options(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_typ
         For an option that is not known or out of range, in one sentence.
     """
 
-    solver: Annotated[Solver | None, PlainValidator(_solver)]
-    likelihood: Annotated[str | None, _chosen(LIKELIHOODS)]
-    method: Annotated[str | None, _chosen((AUTO, *METHODS))]
-    particles: Particles
-    seed: Seed | None
-    ess: Share
-    block: Count
     max_moves: Count
-    moves: Annotated[MoveStrategy | None, PlainValidator(_moves)]
-    resampling: Annotated[str, _chosen(SCHEMES)]
-    replicates: Count
-    start: Annotated[Modes | str | None, PlainValidator(_start)]
-    state_particles: Annotated[int | None, PlainValidator(_state_particles)]
     threads: Threads
-    cpu: Annotated[str, _chosen(CPUS)]
+    executor: Annotated[Any, PlainValidator(checked_executor)]
+    checkpoint: FileName | None
+    checkpoint_every: Seconds
+    existing: Annotated[str, _chosen(EXISTING)]
 
     def __init__(self, /, **options: Any) -> None:
         try:
@@ -171,15 +188,6 @@ class Options(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_typ
                 argument="max_moves",
             )
         return self
-
-
-class Settings(Options, frozen=True):
-    """Options of an identification; what is None is chosen when the problem is known."""
-
-    executor: Annotated[Any, PlainValidator(checked_executor)]
-    checkpoint: FileName | None
-    checkpoint_every: Seconds
-    existing: Annotated[str, _chosen(EXISTING)]
 
     @property
     def given(self) -> dict[str, Any]:
@@ -205,8 +213,8 @@ class Settings(Options, frozen=True):
                 "out",
                 argument="method",
             )
-        solver = chosen_solver(problem, self.solver, self.likelihood)
-        likelihood = likelihood_name(problem, solver, self.likelihood)
+        chosen = choose_solver(problem, self.solver, self.likelihood)
+        likelihood = chosen.likelihood
         exact = LIKELIHOODS[likelihood].approximation is None
         if self.state_particles is not None and exact:
             raise InputError(
@@ -216,13 +224,12 @@ class Settings(Options, frozen=True):
             )
         method = self.method or (AUTO if self.start is None else "tempering")
         moves = self._chosen_moves(len(problem.prior), exact and method in BY_GRADIENT)
-        if moves is not None:
-            moves.check(self.particles)
-        if moves is not None and moves.follows_gradient:
+        moves.check(self.particles)
+        if moves.follows_gradient:
             _require_gradient(moves, likelihood, method)
         options: dict[str, Any] = {
             **{name: getattr(self, name) for name in Options.model_fields},
-            "solver": solver,
+            "solver": chosen.solver,
             "likelihood": likelihood,
             "method": method,
             "moves": moves,
@@ -230,12 +237,15 @@ class Settings(Options, frozen=True):
         }
         return RunSettings(**options)
 
-    def _chosen_moves(self, parameters: int, gradients: bool) -> MoveStrategy | None:
-        """Moves for so many parameters, where none are given; None for the default."""
-        default = self.moves is None and self.max_moves == MoveSettings.max_moves
-        if default and gradients and parameters > MANY:
+    def _chosen_moves(self, parameters: int, gradients: bool) -> MoveStrategy:
+        """Moves for so many parameters; a number of them that was given is never exceeded."""
+        if self.moves is not None:
+            return self.moves
+        if self.max_moves != MoveSettings.max_moves:
+            return IndependentMetropolis(MoveSettings(max_moves=self.max_moves))
+        if gradients and parameters > MANY:
             return MeasuredMoves(min(MeasuredMoves.length, self.particles // 2))
-        return self.moves
+        return IndependentMetropolis()
 
 
 def with_defaults(defaults: Mapping[str, Any]) -> Callable[[type[S]], type[S]]:
@@ -269,35 +279,29 @@ class RunSettings(Options, frozen=True):
         Its steps may be ``"auto"``.
     likelihood, method : str
         The method may be ``"auto"``, and the start as well.
+    moves : MoveStrategy or None
+        None in a file that cannot hold them.
     entropy : int
         What the random generators are made from: the seed, where there is one.
     """
 
-    solver: Annotated[Solver, PlainValidator(_solver)]
+    solver: Annotated[Solver, _made_by(_solver)]
     likelihood: Annotated[str, _chosen(LIKELIHOODS)]
     method: Annotated[str, _chosen((AUTO, *METHODS))]
-    max_moves: Count = MoveSettings.max_moves
-    threads: Threads = None
-    entropy: int = 0
+    entropy: Annotated[int, Field(ge=0)]
 
     @property
     def sampler(self) -> SamplerSettings:
         """The part of the settings that the sampler reads, but for the start."""
+        assert self.moves is not None
         return SamplerSettings(
             particles=self.particles,
             ess=self.ess,
             block=self.block,
-            moves=self.moves or self._independent,
+            moves=self.moves,
             resample=SCHEMES[self.resampling],
             state_particles=self.state_particles,
         )
-
-    @property
-    def _independent(self) -> IndependentMetropolis:
-        """Independent moves; a number of them that was given is never exceeded."""
-        if self.max_moves == MoveSettings.max_moves:
-            return IndependentMetropolis()
-        return IndependentMetropolis(MoveSettings(max_moves=self.max_moves))
 
     def generator(self, number: int) -> np.random.Generator:
         """Return the random generator of a population, fresh; there is one beyond the last."""
@@ -313,64 +317,17 @@ class RunSettings(Options, frozen=True):
 
     @property
     def not_storable(self) -> str:
-        """Why JSON cannot hold these settings, as a sentence; empty where it can."""
+        """Why a file cannot hold these settings, as a sentence; empty where it can."""
         try:
-            _moves_document(self.sampler.moves)
+            moves_document(self.sampler.moves)
         except NotStorableError as error:
             return str(error)
         return ""
 
-    def document(self) -> dict[str, Any]:
-        """Return what determines the result, as JSON can hold it; None for what it cannot hold."""
-        stored = not self.not_storable
-        plain = {name: one for name, one in vars(self).items() if name not in ELSEWHERE}
-        return plain | {
-            "solver": solver_document(self.solver),
-            "moves": _moves_document(self.sampler.moves) if stored else None,
-            "start": self.start.document() if isinstance(self.start, Modes) else self.start,
-        }
-
-
-def require_same(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: Path) -> None:
-    """Raise `InputError` if the settings of a call differ from those of the stored run.
-
-    Blocks do not matter to a result; nor does the entropy where no seed is given.
-
-    Parameters
-    ----------
-    stored, wanted : mapping
-        Documents of the settings in the file and of those of the call.
-
-    Raises
-    ------
-    InputError
-        Names the first setting that differs.
-    """
-    for name, value in wanted.items():
-        free = name in ("block", "entropy") or (name == "seed" and value is None)
-        if not free and stored.get(name) != value:
-            before, now = (
-                "the default" if setting is None else setting
-                for setting in (stored.get(name), value)
-            )
-            raise InputError(
-                f"{path} was started with {name} = {before}, not {now}: use the same, "
-                "another file, or existing='overwrite' to begin anew",
-                argument=name,
-            )
-
-
-def solver_named(name: str, problem: Problem, likelihood: str | None) -> Solver:
-    """Return a solver by its name with its own settings, or for ``"auto"`` the one that suits.
-
-    Raises
-    ------
-    InputError
-        For an unknown name.
-    """
-    if one_of("solver", name, (*SOLVERS, "auto")) == "auto":
-        return chosen_solver(problem, None, likelihood)
-    return cast(Any, SOLVERS[name])()
+    @property
+    def storable(self) -> RunSettings:
+        """The settings as a file can hold them: without moves of one's own."""
+        return self.model_copy(update={"moves": None}) if self.not_storable else self
 
 
 def solver_with(solver: Solver, **settings: Any) -> Solver:
@@ -419,23 +376,3 @@ def _require_gradient(moves: MoveStrategy, likelihood: str, method: str) -> None
             f"method={' or '.join(map(repr, BY_GRADIENT))}",
             argument="moves",
         )
-
-
-def _moves_document(moves: MoveStrategy) -> dict[str, Any]:
-    if MOVES.get(moves.name) is not type(moves):
-        raise NotStorableError(
-            f"moves is {type(moves).__name__}, which has no name of its own", argument="moves"
-        )
-    return {"kind": moves.name, **moves.document()}
-
-
-def _moves_of(document: Mapping[str, Any]) -> MoveStrategy:
-    arguments = dict(document)
-    kind = MOVES[one_of("moves", arguments.pop("kind", None), MOVES)]
-    try:
-        return kind.of(arguments)
-    except (AttributeError, KeyError, TypeError) as error:
-        raise InputError(
-            f"moves is {shown(document)}: '{kind.name}' does not take these settings",
-            argument="moves",
-        ) from error

@@ -178,7 +178,7 @@ class EKF0(ProbabilisticSolver):
     order : int
         Order of the solver's prior: integrations of the Wiener process (nu), 1 to 11.
     steps : int or "auto"
-        Solver steps per sample, or "auto": the shift of the posterior decides.
+        Solver steps per sampling interval, or "auto": the shift of the posterior decides.
     form : {"first", "chain"}
         ``"first"`` gives every state its own process. ``"chain"`` lets x and v = x' share one,
         which the data-free marginal likelihood cannot use.

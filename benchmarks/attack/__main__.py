@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 
-from benchmarks.rows import Study, command, studies_of
+from benchmarks.study import command
 
 PARTS = (
     "noise", "bystanders", "code", "caches", "kills", "files_mutated", "readers", "arguments",
@@ -26,10 +26,5 @@ def missing() -> str:
     return f"it needs {listed}, not installed here: pip install {names}" if lacking else ""
 
 
-def studies() -> dict[str, Study]:
-    """All studies by name; their modules need what may be `missing`."""
-    return studies_of("attack", PARTS)
-
-
 if __name__ == "__main__":
-    sys.exit(missing() or command(__doc__, studies()))
+    sys.exit(missing() or command(__name__, PARTS))

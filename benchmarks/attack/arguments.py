@@ -34,7 +34,8 @@ from scipy import stats
 
 import smcpn
 from benchmarks.attack.child import ended
-from benchmarks.rows import Row, Study, at_most
+from benchmarks.rows import Row, at_most
+from benchmarks.study import study
 from smcpn.errors import LONGEST, InputError
 from smcpn.estimate.nuts.sampler import nutpie
 from smcpn.results.maximum import StartResult
@@ -595,9 +596,10 @@ def outcomes(chosen: Sequence[Case]) -> Iterator[tuple[Case, Verdict]]:
             yield one, end.value if end.kind == "value" else Verdict(end.kind, end.text)
 
 
-def public_calls(quick: bool) -> Iterator[Row]:
+@study("arguments", full=CALLS, quick=QUICK_CALLS)
+def public_calls(number: int) -> Iterator[Row]:
     """Public calls with hostile arguments."""
-    chosen = cases(QUICK_CALLS if quick else CALLS)
+    chosen = cases(number)
     found = list(outcomes(chosen))
     counts = Counter(verdict.kind for _, verdict in found)
     missed = [
@@ -607,6 +609,3 @@ def public_calls(quick: bool) -> Iterator[Row]:
     yield Row("calls tried", len(chosen), note=note)
     most = MOST_MISSED * len(chosen) // CALLS
     yield at_most("not refused in one sentence", len(missed), most, "; ".join(missed)[:2000])
-
-
-STUDIES: dict[str, Study] = {"arguments": public_calls}

@@ -21,7 +21,8 @@ import h5py
 
 import smcpn
 from benchmarks.attack.child import ended
-from benchmarks.rows import Row, Study, at_least, at_most
+from benchmarks.rows import Row, at_least, at_most
+from benchmarks.study import study
 from smcpn.checkpoint.container import HEADER_BYTES
 from smcpn.config.new import write_new
 from tests.models import oscillator_problem, oscillator_record
@@ -190,9 +191,10 @@ def _root(parent: Path, prepared: Path) -> tuple[Path, set[str]]:
     return root, {path.name for path in (root / "here").iterdir()}
 
 
-def bystanders(quick: bool) -> Iterator[Row]:
+@study("bystanders", full=ACTIONS | WITH_REPORT_OR_MODEL, quick=ACTIONS)
+def bystanders(actions: dict[str, Action]) -> Iterator[Row]:
     """Every command and call that writes, among files of similar names."""
-    count, actions = _Count(), ACTIONS if quick else ACTIONS | WITH_REPORT_OR_MODEL
+    count = _Count()
     with TemporaryDirectory() as parent:
         prepared = _prepared(Path(parent))
         for name, action in actions.items():
@@ -205,6 +207,7 @@ def bystanders(quick: bool) -> Iterator[Row]:
     yield from count.rows(f"{len(actions)} actions")
 
 
+@study("links")
 def links(quick: bool) -> Iterator[Row]:
     """Symbolic links to a victim under every name that is written."""
     count = _Count()
@@ -226,7 +229,8 @@ def links(quick: bool) -> Iterator[Row]:
     yield from count.rows("links")
 
 
-def renamed(quick: bool) -> Iterator[Row]:
+@study("renamed-records", full=None, quick=3)
+def renamed(most: int | None) -> Iterator[Row]:
     """Checkpoints whose header names another file as their records."""
     count = _Count()
     with TemporaryDirectory() as parent:
@@ -234,7 +238,7 @@ def renamed(quick: bool) -> Iterator[Row]:
         _identify(str(prepared / "other.h5"))
         other = next(prepared.glob("other.h5.data-*")).name
         victims = ["run.h5.data-raw.h5", other, "../outside/victim", "other.h5", "", "."]
-        for victim in victims[: 3 if quick else None]:
+        for victim in victims[:most]:
             for name in ("identify, overwrite", "resume", "identify, longer"):
                 root, own = _root(Path(parent), prepared)
                 here = root / "here"
@@ -257,10 +261,3 @@ def _with_records(content: bytes, name: str) -> bytes:
     body = buffer.getvalue()[HEADER_BYTES:]
     begin = f"{kind}\nsha256 {hashlib.sha256(body).hexdigest()}\nbytes {len(body)}\n"
     return begin.encode().ljust(HEADER_BYTES, b"\0") + body
-
-
-STUDIES: dict[str, Study] = {
-    "bystanders": bystanders,
-    "links": links,
-    "renamed-records": renamed,
-}

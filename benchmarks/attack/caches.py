@@ -22,7 +22,8 @@ from scipy import stats
 import smcpn
 from benchmarks.attack.child import Ended, ended
 from benchmarks.bytes.digest import of_posterior
-from benchmarks.rows import Row, Study, absent, at_least, at_most
+from benchmarks.rows import Row, absent, at_least, at_most
+from benchmarks.study import study
 from smcpn.codegen import store
 from smcpn.codegen.cache import load_kernel
 from smcpn.likelihood.registry import build_likelihood
@@ -118,6 +119,7 @@ def _whole(root: Path, call: Callable[[], Any] = _values) -> tuple[Path, Ended]:
     return root / "whole", done
 
 
+@study("poisoned-cache")
 def poisoned(quick: bool) -> Iterator[Row]:
     """Pickles in a cache of another user, in one that others may write, and in one's own."""
     if os.geteuid() != 0:
@@ -156,6 +158,7 @@ def poisoned(quick: bool) -> Iterator[Row]:
             yield row("of root, for another user", True, 0, 0o755, NOBODY)
 
 
+@study("damaged-cache")
 def damaged(quick: bool) -> Iterator[Row]:
     """All entries cut at every tenth of their length, or with a bit flipped."""
     rng, bad, notes = np.random.default_rng(17), 0, set[str]()
@@ -212,6 +215,7 @@ def _by_processes(cache: Path) -> list[Ended]:
         )
 
 
+@study("first-use")
 def first_use(quick: bool) -> Iterator[Row]:
     """Eight threads, asyncio, and three processes, where nothing has been compiled yet."""
     with TemporaryDirectory() as parent:
@@ -223,10 +227,3 @@ def first_use(quick: bool) -> Iterator[Row]:
         several = _by_processes(Path(parent) / "processes")
         bad = sum(done.kind != "value" or done.value != expected.value for done in several)
         yield at_most("three processes, errors or other bytes", bad, 0)
-
-
-STUDIES: dict[str, Study] = {
-    "poisoned-cache": poisoned,
-    "damaged-cache": damaged,
-    "first-use": first_use,
-}

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.memory import resident_memory
 from smcpn.errors import InputError
 
 SECONDS = 10
@@ -66,7 +67,7 @@ def ended(call: Callable[[], Any], seconds: int = SECONDS, megabytes: int = MEGA
         Growth from which it took too much.
     """
     reading, writing = os.pipe()
-    before = _resident()
+    before = resident_memory() / 1e6
     with _FORKING:
         child = os.fork()
     if child == 0:
@@ -108,9 +109,3 @@ def _run(call: Callable[[], Any], seconds: int, pipe: int) -> None:
     signal.alarm(0)
     with os.fdopen(pipe, "wb") as file:
         pickle.dump(told, file)
-
-
-def _resident() -> float:
-    """Resident memory of this process, megabytes."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6

@@ -22,7 +22,8 @@ import numpy as np
 
 import smcpn
 from benchmarks.attack.child import ended
-from benchmarks.rows import Row, Study, at_least, at_most
+from benchmarks.rows import Row, at_least, at_most
+from benchmarks.study import study
 from smcpn.checkpoint.container import HEADER_BYTES
 from tests.models import oscillator_problem, oscillator_record
 
@@ -156,7 +157,8 @@ def _opened(path: Path) -> None:
         smcpn.resume(path.with_name("run.h5"), progress=False)
 
 
-def names(quick: bool) -> Iterator[Row]:
+@study("names", full=None, quick=24)
+def names(most: int | None) -> Iterator[Row]:
     """Every text of a run, a stream and records, replaced by the name of something to call."""
     rng, ran, kinds = np.random.default_rng(17), 0, Counter[str]()
     with TemporaryDirectory() as parent:
@@ -174,7 +176,7 @@ def names(quick: bool) -> Iterator[Row]:
             for word in WORDS
             for edit in _edits(content, word)
         ]
-        chosen = rng.permutation(len(edits))[: 24 if quick else None]
+        chosen = rng.permutation(len(edits))[:most]
         # The generator is what was once looked up by its name.
         edits = [edits[k] for k in chosen] + [("run.h5", _generator(word)) for word in WORDS]
         for name, edit in edits:
@@ -199,6 +201,3 @@ def _generator(word: str) -> Edit:
         file["run/fields"] = json.dumps(state)
 
     return edit
-
-
-STUDIES: dict[str, Study] = {"names": names}

@@ -21,7 +21,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from benchmarks.attack.child import ended
-from benchmarks.rows import Row, Study, at_most
+from benchmarks.rows import Row, at_most
+from benchmarks.study import study
 from smcpn.errors import LONGEST
 
 LINES, QUICK_LINES = 100, 25
@@ -163,11 +164,12 @@ def fault(line: Line, code: int, said: str) -> str:
     return ""
 
 
-def wrong_lines(quick: bool) -> Iterator[Row]:
+@study("command lines", full=LINES, quick=QUICK_LINES)
+def wrong_lines(number: int) -> Iterator[Row]:
     """Command lines in forked children."""
     known = list(lines())
     rng = np.random.default_rng(17)
-    chosen = [known[k] for k in rng.permutation(len(known))[: QUICK_LINES if quick else LINES]]
+    chosen = [known[k] for k in rng.permutation(len(known))[:number]]
     faults: list[str] = []
     # What they import and read once, the children have.
 
@@ -208,11 +210,12 @@ INTERRUPTED = (128 + signal.SIGINT, -signal.SIGINT)
 `exec` ran, as a dataclass does, whatever was made of the exception later."""
 
 
-def odd_processes(quick: bool) -> Iterator[Row]:
+@study("odd processes", full=1, quick=4)
+def odd_processes(every: int) -> Iterator[Row]:
     """Closed streams, readers that leave, and no home, each in a process of its own."""
     faults: list[str] = []
     with playground() as folder:
-        for number, (command, codes) in enumerate(PROCESSES[:: 4 if quick else 1]):
+        for number, (command, codes) in enumerate(PROCESSES[::every]):
             (folder / "gone").mkdir(exist_ok=True)
             script = command.format(smcpn=f"{sys.executable} -m smcpn")
             ended_ = subprocess.run(
@@ -225,11 +228,12 @@ def odd_processes(quick: bool) -> Iterator[Row]:
     yield at_most("odd processes not ended in one sentence", len(faults), 0, "; ".join(faults))
 
 
-def interrupted(quick: bool) -> Iterator[Row]:
+@study("interrupts", full=1, quick=3)
+def interrupted(every: int) -> Iterator[Row]:
     """Ctrl-C at any time while a command loads or works: exit 130 and one line."""
     faults: list[str] = []
     with playground():
-        for seconds in INTERRUPTED_AFTER[:: 3 if quick else 1]:
+        for seconds in INTERRUPTED_AFTER[::every]:
             process = subprocess.Popen(
                 [sys.executable, "-c", BEGUN, "identify", "mysystem", "--particles", "200"],
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -243,10 +247,3 @@ def interrupted(quick: bool) -> Iterator[Row]:
             if process.returncode not in (*INTERRUPTED, 0) or "Traceback" in said:
                 faults.append(f"{seconds} s: exit {process.returncode}, {len(lines)} lines")
     yield at_most("interrupts not ended in one sentence", len(faults), 0, "; ".join(faults))
-
-
-STUDIES: dict[str, Study] = {
-    "command lines": wrong_lines,
-    "odd processes": odd_processes,
-    "interrupts": interrupted,
-}

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.attack.child import ended
-from benchmarks.rows import Row, Study, at_most
+from benchmarks.rows import Row, at_most
+from benchmarks.study import study
 
 MUTATIONS, QUICK_MUTATIONS = 300, 60
 WRONG = (
@@ -165,7 +166,8 @@ def unreadable(good: bytes) -> Iterator[Mutation]:
         yield Mutation(name, content, True)
 
 
-def refused(quick: bool) -> Iterator[Row]:
+@study("configurations", full=MUTATIONS, quick=QUICK_MUTATIONS)
+def refused(number: int) -> Iterator[Row]:
     """Changed configurations, and those that cannot be read."""
     from smcpn import units
     from smcpn.config.case import configured_case
@@ -182,7 +184,6 @@ def refused(quick: bool) -> Iterator[Row]:
         configured_case(Document.read(path))
         known = list(mutations(tomllib.loads(good.decode())))
         order = np.random.default_rng(17).permutation(len(known))
-        number = QUICK_MUTATIONS if quick else MUTATIONS
         chosen = [*unreadable(good), *(known[k] for k in order[:number])]
         accepted = 0
         for one in chosen:
@@ -196,6 +197,3 @@ def refused(quick: bool) -> Iterator[Row]:
                 faults.append(f"{one.name}: accepted")
     yield Row("configurations tried", len(chosen), note=f"{accepted} accepted, as their values may")
     yield at_most("not refused in one sentence", len(faults), 0, "; ".join(faults)[:2000])
-
-
-STUDIES: dict[str, Study] = {"configurations": refused}

@@ -27,7 +27,8 @@ import numpy as np
 import smcpn
 from benchmarks.attack.child import SECONDS, Ended, ended
 from benchmarks.bytes.digest import digest
-from benchmarks.rows import Row, Study, at_least, at_most
+from benchmarks.rows import Row, at_least, at_most
+from benchmarks.study import study
 from smcpn.checkpoint import data_fingerprint, model_fingerprint
 from smcpn.checkpoint.codec import TEXT, decoded
 from smcpn.checkpoint.container import HEADER_BYTES, KINDS
@@ -535,6 +536,7 @@ def _waiting() -> float:
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
+@study("files")
 def campaign(quick: bool) -> Iterator[Row]:
     """Change files, open them, and count how that ends."""
     names = QUICK_FILES if quick else tuple(FILES)
@@ -577,6 +579,3 @@ def _judged(end: Ended, whole: Mapping[str, str]) -> Iterator[str]:
             yield "inspected"
         else:
             yield "same posterior" if found == whole.get(way) else "other, as the file says"
-
-
-STUDIES: dict[str, Study] = {"files": campaign}

@@ -16,7 +16,8 @@ import numpy as np
 
 import smcpn
 from benchmarks.killing import killed_runs
-from benchmarks.rows import Row, Study, at_most
+from benchmarks.rows import Row, at_most
+from benchmarks.study import study
 from smcpn.checkpoint.container import begun, lock
 from smcpn.files import left_beside
 from smcpn.io import Channels, Lines, Stream
@@ -38,9 +39,9 @@ OF_THE_CLOCK = ("latency", "projected", "late")
 PROBLEM = oscillator_problem(oscillator_record(samples=100), noise=0.5)
 
 
-def runs(quick: bool) -> Iterator[Row]:
+@study("kills-runs", full=RUNS, quick=QUICK_RUNS)
+def runs(count: int) -> Iterator[Row]:
     """Runs of Silverbox, as in `benchmarks.checkpoints`."""
-    count = QUICK_RUNS if quick else RUNS
     outcomes = Counter(killed_runs(count))
     same = outcomes["same bytes"]
     note = ", ".join(f"{number} {outcome}" for outcome, number in outcomes.items())
@@ -93,9 +94,10 @@ def _write_lines(folder: Path) -> None:
     (folder / "lines.csv").write_text("t,u,y\n" + text)
 
 
-def streams(quick: bool) -> Iterator[Row]:
+@study("kills-streams", full=STREAMS, quick=QUICK_STREAMS)
+def streams(count: int) -> Iterator[Row]:
     """Streams killed up to twice each, with checkpoints that follow each other closely."""
-    count, rng = QUICK_STREAMS if quick else STREAMS, np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     same, failed, left, kills = 0, 0, 0, 0
     with TemporaryDirectory() as parent:
         whole = Path(parent) / "whole"
@@ -128,6 +130,3 @@ def _copied(whole: Path, name: str) -> Path:
     folder.mkdir()
     (folder / "lines.csv").write_bytes((whole / "lines.csv").read_bytes())
     return folder
-
-
-STUDIES: dict[str, Study] = {"kills-runs": runs, "kills-streams": streams}

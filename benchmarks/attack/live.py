@@ -17,7 +17,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from benchmarks.rows import Row, Study, at_most
+from benchmarks.rows import Row, at_most
+from benchmarks.study import study
 from smcpn.live.page import LivePage
 from smcpn.live.server import MOST_CONNECTIONS, MOST_WAITING
 from tests.models import oscillator_problem, oscillator_record
@@ -146,9 +147,10 @@ def _forged(port: int) -> Iterator[str]:
             yield f"Host {host[:30]!r}: {status}"
 
 
-def requests(quick: bool) -> Iterator[Row]:
+@study("live requests", full=GARBAGE, quick=QUICK_GARBAGE)
+def requests(number: int) -> Iterator[Row]:
     """Forged hosts, no token, paths upwards, headers of any size, garbage, wrong event ids."""
-    rng, number = random.Random(17), QUICK_GARBAGE if quick else GARBAGE
+    rng = random.Random(17)
     with closing(_page("0.0.0.0:0")) as page, closing(_page("0")) as local:
         fed = _Fed(page)
         port, token = int(page.url.split(":")[2].split("/")[0]), page.url.partition("token=")[2]
@@ -176,9 +178,9 @@ def _failed(port: int, cookie: str, last: str) -> bool:
     return status not in (200, 400, 431) or (status == 200 and not _shown(said))
 
 
-def crowds(quick: bool) -> Iterator[Row]:
+@study("live crowds", full=HELD, quick=QUICK_HELD)
+def crowds(number: int) -> Iterator[Row]:
     """Thousands of connections that are silent, and readers that read nothing."""
-    number = QUICK_HELD if quick else HELD
     with closing(_page("0")) as page, ExitStack() as held:
         fed, port = _Fed(page), int(page.url.rstrip("/").rpartition(":")[2])
         before = page.server_process
@@ -208,6 +210,7 @@ BEGINNINGS = {
 """What those who hold a connection send, and after an answer a byte more."""
 
 
+@study("live held")
 def held(quick: bool) -> Iterator[Row]:
     """Who has the token is shown the page while others hold twice as many connections as may be."""
     for name, sent in BEGINNINGS.items():
@@ -223,10 +226,3 @@ def held(quick: bool) -> Iterator[Row]:
                         one.sendall(b"G")
             seen = _seen(port, f"smcpn-{port}={page.url.partition('token=')[2]}")
         yield at_most(f"pages not shown, {name}", int(not seen), 0)
-
-
-STUDIES: dict[str, Study] = {
-    "live requests": requests,
-    "live crowds": crowds,
-    "live held": held,
-}

@@ -10,7 +10,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 import smcpn
-from benchmarks.rows import Row, Study, at_most
+from benchmarks.rows import Row, at_most
+from benchmarks.study import study
 from smcpn.errors import InputError
 from smcpn.io import Channels, Lines, Stream
 from smcpn.io.parse import LineParser
@@ -93,10 +94,8 @@ def _judged(form: str, seeds: int) -> Iterator[Row]:
     yield at_most(f"{form}: streams ended", ended, 0)
 
 
-def noise(quick: bool) -> Iterator[Row]:
+@study("noise", full=100, quick=3)
+def noise(seeds: int) -> Iterator[Row]:
     """A tenth of the lines replaced by noise, in JSON and in CSV with and without times."""
     for form in ("json", "csv", "csv, no times"):
-        yield from _judged(form, 3 if quick else 100)
-
-
-STUDIES: dict[str, Study] = {"noise": noise}
+        yield from _judged(form, seeds)

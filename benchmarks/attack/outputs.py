@@ -25,7 +25,8 @@ from typing import Any
 
 import smcpn
 from benchmarks.attack.child import Ended, ended
-from benchmarks.rows import Row, Study, absent, at_most
+from benchmarks.rows import Row, absent, at_most
+from benchmarks.study import study
 from smcpn.cli.streaming import _event_log
 from smcpn.interop.c_source import ModelSource, write_c
 from smcpn.interop.fmu import archived
@@ -171,6 +172,7 @@ class _Scene:
         return ""
 
 
+@study("outputs")
 def standing(quick: bool) -> Iterator[Row]:
     """Outputs over links, devices, pipes, sockets, folders and files of two names."""
     faults, kinds = list[str](), Counter[str]()
@@ -190,7 +192,8 @@ def standing(quick: bool) -> Iterator[Row]:
                   "; ".join(faults)[:1000] or told)  # fmt: skip
 
 
-def foreign(quick: bool) -> Iterator[Row]:
+@study("files of others", full=None, quick=1)
+def foreign(most: int | None) -> Iterator[Row]:
     """Files of others by the names that C source, figures and a new system have."""
     from smcpn.config.new import write_new
 
@@ -207,7 +210,7 @@ def foreign(quick: bool) -> Iterator[Row]:
         "new": (write_new, ("model.py", "config.toml", "data.csv")),
     }
     for call, (write, names) in calls.items():
-        for name in names[: 1 if quick else None]:
+        for name in names[:most]:
             with TemporaryDirectory() as parent:
                 victim = Path(parent, name)
                 victim.write_bytes(VALUABLE)
@@ -218,7 +221,8 @@ def foreign(quick: bool) -> Iterator[Row]:
     yield at_most("files of others not kept", len(replaced), 0, "; ".join(replaced))
 
 
-def named(quick: bool) -> Iterator[Row]:
+@study("names of models", full=1, quick=3)
+def named(every: int) -> Iterator[Row]:
     """Models by names of other files compiled, and formulas as names in tables."""
     source = ModelSource.of(posterior().problem, posterior().weights @ posterior().values, steps=1)
     failed: list[str] = []
@@ -226,7 +230,7 @@ def named(quick: bool) -> Iterator[Row]:
     if compiler is None or find_spec("fmpy") is None:
         yield absent("models that do not compile", "not run: there is no C compiler, or no fmpy")
     else:
-        for name in NAMES[:: 3 if quick else 1]:
+        for name in NAMES[::every]:
             made = replace(source, title=name)
             end = ended(lambda made=made: len(archived(made)), SECONDS)
             with TemporaryDirectory() as folder:
@@ -269,7 +273,8 @@ def _saved(path: Path) -> tuple[int, int]:
     return counts[0], counts[1]
 
 
-def together(quick: bool) -> Iterator[Row]:
+@study("two processes", full=WRITERS, quick=2)
+def together(writers: int) -> Iterator[Row]:
     """Processes that save a checkpoint of one name at the same time."""
     ends: list[Ended] = []
     with TemporaryDirectory() as folder:
@@ -277,7 +282,7 @@ def together(quick: bool) -> Iterator[Row]:
         posterior()
         threads = [
             threading.Thread(target=lambda: ends.append(ended(lambda: _saved(path), SECONDS)))
-            for _ in range(2 if quick else WRITERS)
+            for _ in range(writers)
         ]
         for thread in threads:
             thread.start()
@@ -290,11 +295,3 @@ def together(quick: bool) -> Iterator[Row]:
     note = f"{sum(a for a, _ in counts)} saved, {sum(b for _, b in counts)} refused"
     yield at_most("processes not ended in order", len(bad), 0, "; ".join(bad) or note)
     yield at_most("files left by them", len(left), 0, str(left))
-
-
-STUDIES: dict[str, Study] = {
-    "outputs": standing,
-    "files of others": foreign,
-    "names of models": named,
-    "two processes": together,
-}

@@ -17,7 +17,8 @@ import smcpn
 from benchmarks.attack.child import ended
 from benchmarks.attack.code import Edit, edited
 from benchmarks.attack.outputs import posterior
-from benchmarks.rows import Row, Study, at_most
+from benchmarks.rows import Row, at_most
+from benchmarks.study import study
 
 SECONDS = 300
 """A report on a machine that is busy."""
@@ -70,6 +71,7 @@ def _reported(path: Path) -> None:
     read.report(path.with_suffix(".html"), progress=False)
 
 
+@study("posterior numbers")
 def numbers(quick: bool) -> Iterator[Row]:
     """Files of a posterior in which a number is infinite, missing or too large."""
     faults, kinds = list[str](), Counter[str]()
@@ -85,6 +87,3 @@ def numbers(quick: bool) -> Iterator[Row]:
     told = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
     note = "; ".join(faults)[:1000] or told
     yield at_most(f"tracebacks, crashes, hangs of {len(tried)} edits", len(faults), 0, note)
-
-
-STUDIES: dict[str, Study] = {"posterior numbers": numbers}

@@ -28,7 +28,8 @@ from scipy.io import savemat
 
 import smcpn
 from benchmarks.attack.child import ended
-from benchmarks.rows import Row, Study, at_least, at_most
+from benchmarks.rows import Row, at_least, at_most
+from benchmarks.study import study
 from smcpn.io import Channels, Lines
 from smcpn.io.parse import LineParser
 from smcpn.io.sources import File
@@ -233,9 +234,9 @@ def _reads(kind: Kind, content: bytes) -> int:
     return int(how == "read")
 
 
-def variations(quick: bool) -> Iterator[Row]:
+@study("readers", full=VARIATIONS, quick=QUICK_VARIATIONS)
+def variations(number: int) -> Iterator[Row]:
     """Files and streams of every kind, changed at random."""
-    number = QUICK_VARIATIONS if quick else VARIATIONS
     for kind in KINDS:
         rng, found = np.random.default_rng(35), Counter[str]()
         whole = kind.content()
@@ -269,6 +270,7 @@ HOSTILE_LINES = {
 """Lines that are as long as one may be, which a reader must not read for minutes."""
 
 
+@study("long lines")
 def long_lines(quick: bool) -> Iterator[Row]:
     """Lines of 65 kB before and behind samples, in a file and in a stream."""
     stream = next(kind for kind in KINDS if kind.name == "stream of CSV")
@@ -304,6 +306,7 @@ MISLEADING: tuple[tuple[str, dict[str, Any], Sequence[float] | None], ...] = (
 """Texts, how they are read, and their outputs; None where they must be refused."""
 
 
+@study("misread")
 def misread(quick: bool) -> Iterator[Row]:
     """Files that can be read in two ways, and packed numbers of HDF5."""
     faults: list[str] = []
@@ -343,8 +346,3 @@ def _large(path: Path) -> Iterator[Row]:
     end = ended(lambda: len(smcpn.read_record(path, time="t", outputs="y")), seconds=300)
     yield at_least("arrays too large together are refused", int(end.kind == "refused"), 1, end.text)
     yield at_most("MB that refusing them takes", end.megabytes, 500)
-
-
-STUDIES: dict[str, Study] = {
-    "readers": variations, "long lines": long_lines, "misread": misread,
-}  # fmt: skip

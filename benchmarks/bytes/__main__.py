@@ -25,7 +25,8 @@ from typing import Any
 
 from benchmarks.bytes.cases import CASES, FAILED, digest_of
 from benchmarks.commits import ROOT, checkout, outcome
-from benchmarks.rows import Row, command
+from benchmarks.rows import Row
+from benchmarks.study import Study, run
 from smcpn.errors import InputError
 
 PARENT = "parent"
@@ -159,10 +160,9 @@ def main() -> int:
     early = argparse.ArgumentParser(add_help=False)
     for name, settings in options.items():
         early.add_argument(f"--{name.replace('_', '-')}", **settings)
-    early.add_argument("--quick", action="store_true")
-    early.add_argument("studies", nargs="*")
-    chosen, _ = early.parse_known_args()
-    names = [name for name in chosen.studies or CASES if name in (QUICK if chosen.quick else CASES)]
+    chosen, rest = early.parse_known_args()
+    names = [name for name in CASES if name in rest] or list(CASES)
+    names = [name for name in names if name in QUICK or "--quick" not in rest]
     expected = Expected({})
     if chosen.against is not None:
         expected = Expected(json.loads(chosen.against.read_text()))
@@ -174,16 +174,14 @@ def main() -> int:
             return 0
     found: dict[str, str] = {}
 
-    def study(name: str, quick: bool) -> Iterator[Row]:
+    def results(name: str, quick: bool) -> Iterator[Row]:
         found[name] = digest_of(name)
         yield expected.row(name, found[name])
 
-    def save(given: argparse.Namespace) -> None:
-        if given.save is not None:
-            given.save.write_text(json.dumps(found, indent=1))
-
-    studies = {name: partial(study, name) for name in names or CASES}
-    return command(__doc__, studies, None, save, **options)
+    code = run(__doc__, [Study(name, partial(results, name)) for name in names], rest)
+    if chosen.save is not None:
+        chosen.save.write_text(json.dumps(found, indent=1))
+    return code
 
 
 if __name__ == "__main__":

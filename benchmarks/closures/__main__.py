@@ -7,18 +7,11 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.executors import option
-from benchmarks.rows import command, studies_of
+from benchmarks.study import command
 
-STUDIES = studies_of("closures", (
-    "families",
-    "gradients",
-    "pendulum",
-    "real",
-    "many",
-    "nuts",
-))  # fmt: skip
-
+PARTS = (
+    "families", "gradients", "pendulum", "real", "many", "nuts",
+)  # fmt: skip
 
 if __name__ == "__main__":
-    sys.exit(command(__doc__, STUDIES, executor=option()))
+    sys.exit(command(__name__, PARTS))

@@ -13,7 +13,8 @@ from scipy import stats
 
 import smcpn
 from benchmarks.executors import each
-from benchmarks.rows import Row, Study, at_least, at_most
+from benchmarks.rows import Row, at_least, at_most
+from benchmarks.study import study
 from smcpn.codegen.lower import Level, Vector, lower
 from smcpn.functions.unknown import UnknownFunction
 
@@ -67,6 +68,7 @@ def approximated(friction: UnknownFunction) -> tuple[smcpn.Laplace, Array]:
     return found, friction.values(PLACES, found.draw(1000, seed=1)[:, columns])
 
 
+@study("families")
 def operations(quick: bool) -> Iterator[Row]:
     """Operations of one evaluation, where what the parameters alone determine is known."""
     for name, function, most in (
@@ -81,6 +83,7 @@ def operations(quick: bool) -> Iterator[Row]:
         yield at_most(f"operations: {name}", len(found.by_level[Level.LANE]), most)
 
 
+@study("sizes")
 def sizes(quick: bool) -> Iterator[Row]:
     """The same friction from priors whose size is right, and wrong by a factor of 100."""
     options: dict[str, Any] = {"within": WITHIN, "odd": True}
@@ -128,6 +131,7 @@ def covered(of: tuple[int, int]) -> Covered:
     return Covered(float(truth.mean()), bool(found.warnings), float(chance))
 
 
+@study("networks")
 def networks(quick: bool) -> Iterator[Row]:
     """Coverage of the 95 % band of a small network over the visited range, record by record."""
     runs = [(number, number) for number in range(3 if quick else 12)]
@@ -144,6 +148,3 @@ def networks(quick: bool) -> Iterator[Row]:
     chances = sum(one.chance for one in records)
     name = "network: records below 0.88, over what right bands are expected to have"
     yield Row(name, float((shares < HELD).sum() / chances), note=f"{chances:.1f} expected")
-
-
-STUDIES: dict[str, Study] = {"families": operations, "sizes": sizes, "networks": networks}

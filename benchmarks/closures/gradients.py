@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import smcpn
-from benchmarks.rows import Row, absent, at_least, at_most, command
+from benchmarks.rows import Row, absent, at_least, at_most
+from benchmarks.study import command, study
 from smcpn import RK4, LogLikelihood, Problem, Record
 
 Array = NDArray[np.float64]
@@ -70,6 +71,7 @@ def points(n: int, hidden: tuple[int, ...] = HIDDEN) -> Array:
     return 0.1 * np.random.default_rng(1).normal(size=(n, n_weights(hidden)))
 
 
+@study("reverse")
 def reverse(quick: bool) -> Iterator[Row]:
     """Time of value and gradient, of a value, by forward mode, and by JAX, in turns."""
     samples, repeats = (250, 3) if quick else (SAMPLES, 7)
@@ -117,6 +119,7 @@ def reverse(quick: bool) -> Iterator[Row]:
         yield Row(f"one particle: {name} / ours", single[name] / single["ours"])
 
 
+@study("digits")
 def digits(quick: bool) -> Iterator[Row]:
     """Gradient of a small network against differences of a likelihood in 50 digits."""
     problem = pendulum_problem(SMALL, SHORT)
@@ -183,7 +186,5 @@ def _seconds(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, flo
     return taken
 
 
-STUDIES = {"reverse": reverse, "digits": digits}
-
 if __name__ == "__main__":
-    sys.exit(command(__doc__, STUDIES))
+    sys.exit(command(__name__))

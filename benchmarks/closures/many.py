@@ -15,7 +15,7 @@ means and variances by the lineages of the last population, as the evidence is.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,7 +27,8 @@ from scipy import integrate, stats
 
 import smcpn
 from benchmarks.executors import each
-from benchmarks.rows import Row, Study, at_most
+from benchmarks.rows import Row, at_most
+from benchmarks.study import study
 from smcpn.model.prior import Prior
 from smcpn.run.identify import Settings as Options
 from smcpn.run.run import Run
@@ -241,9 +242,10 @@ def _gradients(found: Sequence[Errors]) -> float:
     return float(np.mean([one.gradients for one in found]))
 
 
-def gaussians(quick: bool) -> Iterator[Row]:
+@study("gaussians", full=((100, 500), (12, 4)), quick=((25, 100), (6, 3)))
+def gaussians(size: tuple[tuple[int, int], tuple[int, int]]) -> Iterator[Row]:
     """Yield moments, evidence and cost of Gaussian targets, and how the cost grows."""
-    sizes, seeds = ((25, 100), (6, 3)) if quick else ((100, 500), (12, 4))
+    sizes, seeds = size
     costs = []
     for d, number in zip(sizes, seeds, strict=True):
         found = list(each(partial(tempered, Correlated(d), 1000), range(number)))
@@ -253,6 +255,7 @@ def gaussians(quick: bool) -> Iterator[Row]:
     yield at_most(f"gradients from {sizes[0]} to {sizes[1]} parameters: power of d", power, 1.0)
 
 
+@study("linear-ode")
 def linear_ode(quick: bool) -> Iterator[Row]:
     """Yield moments and evidence of the driven relaxation, from its mode and from the prior."""
     problem, target = driven()
@@ -263,6 +266,3 @@ def linear_ode(quick: bool) -> Iterator[Row]:
         yield from rows(f"driven-50 {method}", found)
     found = list(each(partial(tempered, target, 1000), range(10 if quick else 100)))
     yield from rows("driven-50 matrix", found)
-
-
-STUDIES: Mapping[str, Study] = {"gaussians": gaussians, "linear-ode": linear_ode}

@@ -20,7 +20,8 @@ from scipy import stats
 
 import smcpn
 from benchmarks.papers.differential_programming_sequel import NOISE, SEQUELS
-from benchmarks.rows import Row, Study, absent, at_least, at_most
+from benchmarks.rows import Row, absent, at_least, at_most
+from benchmarks.study import study
 from smcpn import Laplace, NutsPosterior, Problem
 from smcpn.estimate.log_density import LogDensity
 from smcpn.interop.arviz import arviz_module
@@ -83,6 +84,7 @@ def timed(run: Callable[[], Array]) -> Speed:
     return Speed(least_ess(draws), wall, processor)
 
 
+@study("nuts")
 def speed(quick: bool) -> Iterator[Row]:
     """Effective draws a second of this package and of blackjax, alternating."""
     problem = predators()
@@ -164,6 +166,7 @@ class Peer:
         return np.asarray(self.module.residuals(theta, self.data, STEPS))
 
 
+@study("nuts-posterior")
 def agreement(quick: bool) -> Iterator[Row]:
     """The posterior of SMC is that of NUTS, in standard errors of both."""
     problem = predators()
@@ -185,6 +188,3 @@ def agreement(quick: bool) -> Iterator[Row]:
     yield at_most("largest |z| of variances", float(np.abs(of_variance).max()), 4.0)
     yield at_most("R-hat", float(chains.r_hat.max()), 1.01)
     yield at_most("divergent trajectories", float(chains.statistics.divergent.sum()), 0.0)
-
-
-STUDIES: dict[str, Study] = {"nuts": speed, "nuts-posterior": agreement}

@@ -15,21 +15,18 @@ and learned; data without noise are learned from with the paper's 4.5 %.
 
 The network itself has 481 weights. The data leave nearly all of them open, one by one, and its
 posterior is that of the model linear in them about a maximum (`smcpn.linearise_networks`).
-
-``python -m benchmarks.closures.pendulum docs/figures`` draws the figures.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -37,7 +34,8 @@ import smcpn
 from benchmarks.executors import each
 from benchmarks.papers.differential_programming_figures import Forecast, forecast_figure
 from benchmarks.papers.differential_programming_problems import EXPERIMENTS
-from benchmarks.rows import Row, Study, at_least, at_most
+from benchmarks.rows import Row, at_least, at_most
+from benchmarks.study import Picture, Result, study
 
 Array = NDArray[np.float64]
 
@@ -191,9 +189,10 @@ def _judged(seed: int) -> Figures:
     return judged(problem_of(PENDULUM.data(seed).y))
 
 
-def spline(quick: bool) -> Iterator[Row]:
+@study("pendulum-spline", full=SEEDS, quick=QUICK_SEEDS)
+def spline(records: int) -> Iterator[Result]:
     """Twelve B-splines in place of the network, over records with 2 % noise."""
-    seeds = range(QUICK_SEEDS if quick else SEEDS)
+    seeds = range(records)
     all_of = list(each(_judged, seeds))
     note = f"mean of {len(all_of)} seeds"
     coverage = [one.coverage for one in all_of]
@@ -211,11 +210,14 @@ def spline(quick: bool) -> Iterator[Row]:
     exact = judged(problem_of(PENDULUM.exact, tuple(theirs)))
     yield at_least("no noise, likelihood as wide as the paper's: band covers", exact.coverage, 0.9)
     yield at_most("no noise: relative rms error", exact.error, 0.03)
+    yield Picture("differential_programming_closure", closure_figure)
+    yield Picture("differential_programming_hybrid", hybrid_figure)
 
 
-def of_network(quick: bool) -> Iterator[Row]:
+@study("pendulum-network", full=(NETWORK_SEEDS, EVERY), quick=(1, QUICK_EVERY))
+def of_network(size: tuple[int, int]) -> Iterator[Row]:
     """The paper's network 1-20-20-1, over records with 2 % noise."""
-    seeds, every = (1, QUICK_EVERY) if quick else (NETWORK_SEEDS, EVERY)
+    seeds, every = size
     problems = [
         problem_of(PENDULUM.data(seed).y, model=hybrid_network, every=every)
         for seed in range(seeds)
@@ -241,18 +243,20 @@ def _se(values: list[float]) -> str:
     return f"se {np.std(values, ddof=1) / np.sqrt(len(values)):.2g}"
 
 
-def draw(folder: Path) -> None:
-    """Draw the function and the forecast of one record."""
-    posterior = identified(problem_of(PENDULUM.data().y))
-    at = np.linspace(-np.pi, np.pi, 161)
-    function = posterior.function("closure", at).plot(truth)
-    function.savefig(folder / "differential_programming_closure.png", dpi=100)
-    shown = Forecast(("x", "y"), forecast(posterior), posterior.problem.records[0], (0, 1))
-    drawn = forecast_figure({"": shown})
-    drawn.savefig(folder / "differential_programming_hybrid.png", dpi=100)
+@cache
+def shown() -> smcpn.Posterior:
+    """Posterior of the paper's record, which is drawn."""
+    return identified(problem_of(PENDULUM.data().y))
 
 
-STUDIES: dict[str, Study] = {"pendulum-spline": spline, "pendulum-network": of_network}
+def closure_figure() -> Figure:
+    """Draw the function, and the truth."""
+    return shown().function("closure", np.linspace(-np.pi, np.pi, 161)).plot(truth)
 
-if __name__ == "__main__":
-    draw(Path(sys.argv[1]))
+
+def hybrid_figure() -> Figure:
+    """Draw the forecast."""
+    found = shown()
+    return forecast_figure(
+        {"": Forecast(("x", "y"), forecast(found), found.problem.records[0], (0, 1))}
+    )

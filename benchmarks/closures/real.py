@@ -14,6 +14,7 @@ from scipy import stats
 
 import smcpn
 from benchmarks.rows import Row, absent, at_least, at_most
+from benchmarks.study import study
 from smcpn.cases import Case, load_case
 from smcpn.datasets import models
 from smcpn.datasets.inventory import find_file
@@ -78,6 +79,7 @@ EMPS_STARTS: dict[str, dict[str, float]] = {
 """The parametric law, from which both searches begin; the rest at the median of the prior."""
 
 
+@study("silverbox")
 def silverbox(quick: bool) -> Iterator[Row]:
     """Force, and force and friction, as splines, beside the cubic with a damping term."""
     if find_file("silverbox", "SNLS80mV.mat") is None:
@@ -126,6 +128,7 @@ def _bands(found: Laplace, model: str) -> Iterator[Row]:
         yield Row(f"silverbox {model}: sd of force({at:g} V), mV", MILLI * float(sd))
 
 
+@study("emps")
 def emps(quick: bool) -> Iterator[Row]:
     """Friction as a spline beside the parametric law: open and closed loop on the test record."""
     if any(find_file("emps", f"DATA_EMPS{name}.mat") is None for name in ("", "_PULSES")):
@@ -159,6 +162,7 @@ def _protocols(case: Case, posterior: smcpn.Posterior, model: str) -> Iterator[R
             yield Row(f"emps {model}: friction({at:g} m/s) without Fc, N", float(value))
 
 
+@study("emps-disturbed")
 def emps_disturbed(quick: bool) -> Iterator[Row]:
     """Friction with its band where the joint is disturbed, so that each sample is predicted."""
     if any(find_file("emps", f"DATA_EMPS{name}.mat") is None for name in ("", "_PULSES")):
@@ -225,6 +229,3 @@ def _friction(found: Laplace) -> Iterator[tuple[float, float, float]]:
         draws = posterior["Fv"][:, None] * at + posterior["offset"][:, None]
     for place, mean, sd in zip(at, draws.mean(axis=0), draws.std(axis=0), strict=True):
         yield float(place), float(mean), float(sd)
-
-
-STUDIES = {"silverbox": silverbox, "emps": emps, "emps-disturbed": emps_disturbed}

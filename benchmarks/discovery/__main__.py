@@ -7,23 +7,13 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.executors import local, option
-from benchmarks.rows import command, studies_of
+from benchmarks.executors import local
+from benchmarks.study import command
 
-STUDIES = studies_of("discovery", (
-    "seeds",
-    "lorenz",
-    "grids",
-    "offset",
-    "clean",
-    "calibration",
-    "doubts",
-    "reliability",
-    "records",
-    "shrinkage",
-    "shim",
-))  # fmt: skip
-
+PARTS = (
+    "seeds", "lorenz", "grids", "offset", "clean", "calibration", "doubts", "reliability",
+    "records", "shrinkage", "shim", "samples",
+)  # fmt: skip
 
 if __name__ == "__main__":
-    sys.exit(command(__doc__, STUDIES, executor=option(local())))
+    sys.exit(command(__name__, PARTS, executor=local()))

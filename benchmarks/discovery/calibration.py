@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 import smcpn
 from benchmarks.discovery.planar import EXACT, INTERVAL, POWERS, STATES, kept, simulated
 from benchmarks.executors import each
-from benchmarks.rows import Row, Study, at_most
+from benchmarks.rows import Row, at_most
+from benchmarks.study import study
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.errors import InputError
 
@@ -113,9 +114,10 @@ def distance(claims: Sequence[Claim]) -> float:
     return float(np.abs(np.bincount(place, probability - right)).sum() / len(claims))
 
 
-def calibration(quick: bool) -> Iterator[Row]:
+@study("calibration", full=SYSTEMS, quick=QUICK_SYSTEMS)
+def calibration(number: int) -> Iterator[Row]:
     """Claims by tenths of probability, and how many right ones have a warning."""
-    systems = drawn(QUICK_SYSTEMS if quick else SYSTEMS)
+    systems = drawn(number)
     claims = [one for one in each(claimed, systems) if one is not None]
     yield Row("claims", len(claims), note=f"of {len(systems)} systems")
     yield from rows(claims)
@@ -143,6 +145,3 @@ def rows(claims: Sequence[Claim]) -> Iterator[Row]:
     if (right & sure).any():
         share = float(warned[right & sure].mean())
         yield at_most("warned of those that are right, claims from .5", share, WARNED)
-
-
-STUDIES: dict[str, Study] = {"calibration": calibration}

@@ -13,7 +13,8 @@ import smcpn
 from benchmarks.discovery.answers import Answer, answer, difference
 from benchmarks.discovery.systems import FIRST_SEED, GRIDS
 from benchmarks.executors import each
-from benchmarks.rows import Row, Study, at_least
+from benchmarks.rows import Row, at_least
+from benchmarks.study import study
 
 Array = NDArray[np.float64]
 
@@ -112,9 +113,9 @@ def _found(task: tuple[str, float]) -> Answer:
     return answer(system.record(share), library=library, states=system.states)
 
 
-def clean(quick: bool) -> Iterator[Row]:
+@study("clean", full=NOISE, quick=QUICK_NOISE)
+def clean(shares: tuple[float, ...]) -> Iterator[Row]:
     """Whether the most probable model is exact, by system, and over all."""
-    shares = QUICK_NOISE if quick else NOISE
     runs = each(_found, [(name, share) for name in SYSTEMS for share in shares])
     exact: list[bool] = []
     for name, system in SYSTEMS.items():
@@ -131,6 +132,3 @@ def clean(quick: bool) -> Iterator[Row]:
         yield Row(f"{name} exact, of {len(shares)}", sum(own), note=note)
     note = f"{sum(exact)} of {len(exact)}"
     yield at_least("exact support", float(np.mean(exact)), TARGET, note)
-
-
-STUDIES: dict[str, Study] = {"clean": clean}

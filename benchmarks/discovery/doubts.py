@@ -12,7 +12,8 @@ from scipy.integrate import solve_ivp
 import smcpn
 from benchmarks.discovery.systems import FIRST_SEED
 from benchmarks.executors import each
-from benchmarks.rows import Row, Study, at_most
+from benchmarks.rows import Row, at_most
+from benchmarks.study import study
 from smcpn.errors import InputError
 
 Array = NDArray[np.float64]
@@ -126,14 +127,13 @@ def _silent(names: Mapping[str, object], quick: bool) -> Iterator[Row]:
         yield at_most(f"{name}: laws without a doubt", silent, SILENT, note)
 
 
+@study("no-signal")
 def no_signal(quick: bool) -> Iterator[Row]:
     """Constants with white or autocorrelated noise."""
     return _silent(NO_SIGNAL, quick)
 
 
+@study("wrong-library")
 def wrong_library(quick: bool) -> Iterator[Row]:
     """Monod's growth and dry friction, of which no polynomial of degree 3 is."""
     return _silent(WRONG_LIBRARY, quick)
-
-
-STUDIES: dict[str, Study] = {"no-signal": no_signal, "wrong-library": wrong_library}

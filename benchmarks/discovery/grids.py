@@ -16,7 +16,8 @@ from benchmarks.discovery.answers import Answer, answer
 from benchmarks.discovery.lorenz import best_setting, wrong
 from benchmarks.discovery.systems import GRIDS
 from benchmarks.executors import each
-from benchmarks.rows import Row, Study, absent, at_least
+from benchmarks.rows import Row, absent, at_least
+from benchmarks.study import study
 
 SHARES = (0.025, 0.05, 0.1, 0.2, 0.4)
 DURATIONS = {
@@ -67,6 +68,7 @@ def _both(task: tuple[Cell, int]) -> tuple[Answer, dict[str, bool]]:
     return found(*task), exact_by_peer(*task) if peers.installed else {}
 
 
+@study("grids")
 def grids(quick: bool) -> Iterator[Row]:
     """Every cell; the quick form takes two levels of noise and the shortest records."""
     shortest = {system: durations[0] for system, durations in DURATIONS.items()}
@@ -96,6 +98,3 @@ def rows(cell: Cell, ours: Sequence[Answer], theirs: Sequence[dict[str, bool]]) 
     setting, share = best_setting(theirs)
     best = f"pysindy's best: {setting}" if share else "pysindy: none exact"
     yield at_least(name, exact, share, f"{best}; {note}")
-
-
-STUDIES: dict[str, Study] = {"grids": grids}

@@ -12,7 +12,8 @@ from benchmarks.discovery import peers
 from benchmarks.discovery.answers import Answer, answer, difference
 from benchmarks.discovery.systems import LORENZ
 from benchmarks.executors import each
-from benchmarks.rows import Row, Study, absent, at_least, at_most
+from benchmarks.rows import Row, absent, at_least, at_most
+from benchmarks.study import study
 
 
 class Cell(NamedTuple):
@@ -66,6 +67,7 @@ def _both(task: tuple[Cell, int]) -> tuple[Answer, dict[str, bool]]:
     return found(*task), exact_by_peer(*task) if peers.installed else {}
 
 
+@study("lorenz")
 def lorenz(quick: bool) -> Iterator[Row]:
     """Every cell of the table; the quick form leaves out the long records."""
     cells = [cell for cell in CELLS if not (quick and cell.duration > 4.0)]
@@ -111,6 +113,3 @@ def wrong(answers: Sequence[Answer], truth: frozenset[str]) -> str:
     second = sum(one.rank(truth) in (2, 3) for one in answers)
     common = ", ".join(f"{text} ({count})" for text, count in misses.most_common(3))
     return f"; wrong: {common}; truth second or third: {second}"
-
-
-STUDIES: dict[str, Study] = {"lorenz": lorenz}

@@ -18,7 +18,8 @@ from benchmarks.discovery.answers import Answer, answer
 from benchmarks.discovery.lorenz import wrong
 from benchmarks.discovery.systems import FIRST_SEED
 from benchmarks.executors import each
-from benchmarks.rows import Row, Study, at_least
+from benchmarks.rows import Row, at_least
+from benchmarks.study import study
 
 Array = NDArray[np.float64]
 
@@ -104,9 +105,10 @@ def _found(task: tuple[str, float, int]) -> Answer:
     return answer(law.record(offset, seed), library=smcpn.polynomials(3), states=law.states)
 
 
-def offset(quick: bool) -> Iterator[Row]:
+@study("offset", full=(OFFSETS, SEEDS), quick=(QUICK_OFFSETS, QUICK_SEEDS))
+def offset(size: tuple[tuple[float, ...], int]) -> Iterator[Row]:
     """How often the most probable model is exact, by law and offset, and over all."""
-    offsets, seeds = (QUICK_OFFSETS, QUICK_SEEDS) if quick else (OFFSETS, SEEDS)
+    offsets, seeds = size
     cells = [(name, value) for name in LAWS for value in offsets]
     runs = each(_found, [(*cell, seed) for cell in cells for seed in range(seeds)])
     exact: list[bool] = []
@@ -121,6 +123,3 @@ def offset(quick: bool) -> Iterator[Row]:
         yield Row(f"{name} at {value:g} exact, of {seeds}", sum(own), note=note)
     note = f"{sum(exact)} of {len(exact)}"
     yield at_least("exact support", float(np.mean(exact)), TARGET, note)
-
-
-STUDIES: dict[str, Study] = {"offset": offset}

@@ -14,7 +14,8 @@ from benchmarks.discovery.answers import Answer, answer
 from benchmarks.discovery.lorenz import wrong
 from benchmarks.discovery.systems import FIRST_SEED
 from benchmarks.executors import each
-from benchmarks.rows import Row, Study, at_least, at_most
+from benchmarks.rows import Row, at_least, at_most
+from benchmarks.study import study
 from smcpn.datasets.inventory import require_file
 
 Array = NDArray[np.float64]
@@ -25,6 +26,7 @@ NOISE = 0.05
 """Standard deviation of the noise, as a share of that of the position."""
 
 
+@study("lynx-hare")
 def lynx_hare(quick: bool) -> Iterator[Row]:
     """Pelts in thousands of the years 1900 to 1920, all monomials up to degree 2.
 
@@ -133,18 +135,13 @@ def _hidden(name: str, quick: bool) -> Iterator[Row]:
     yield Row("s", float(np.median([one.seconds for one in answers])))
 
 
+@study("hidden-pendulum")
 def pendulum(quick: bool) -> Iterator[Row]:
     """Known is x' = v, hidden is v: 12 terms: monomials up to degree 3, and sines."""
     return _hidden("pendulum", quick)
 
 
+@study("forced-duffing")
 def duffing(quick: bool) -> Iterator[Row]:
     """The same with an input: 20 terms of position, velocity and input."""
     return _hidden("Duffing", quick)
-
-
-STUDIES: dict[str, Study] = {
-    "lynx-hare": lynx_hare,
-    "hidden-pendulum": pendulum,
-    "forced-duffing": duffing,
-}

@@ -24,7 +24,8 @@ import smcpn
 from benchmarks.discovery.planar import EXACT, INTERVAL, STATES, kept, rate, simulated, terms
 from benchmarks.discovery.systems import FIRST_SEED
 from benchmarks.executors import each
-from benchmarks.rows import Row, Study, at_most, between
+from benchmarks.rows import Row, at_most, between
+from benchmarks.study import study
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.search.regression import SLABS, BetaBinomial
 from smcpn.errors import InputError
@@ -211,12 +212,10 @@ def rows(judged: Sequence[Judged]) -> Iterator[Row]:
     yield Row("exact support by inclusion > .5", float(best))
 
 
-def reliability(quick: bool) -> Iterator[Row]:
+@study("reliability", full=SYSTEMS, quick=QUICK_SYSTEMS)
+def reliability(number: int) -> Iterator[Row]:
     """Probabilities of terms, and intervals of coefficients."""
-    systems, size = drawn(QUICK_SYSTEMS if quick else SYSTEMS)
+    systems, size = drawn(number)
     judged = [one for one in each(_judged, systems) if one is not None]
     yield Row("systems", len(judged), note=f"of {len(systems)}, out of {size:.0f} effective ones")
     yield from rows(judged)
-
-
-STUDIES: dict[str, Study] = {"reliability": reliability}

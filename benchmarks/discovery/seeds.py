@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.executors import each
+from benchmarks.papers.differential_programming import seen_in_turns, widths
 from benchmarks.papers.differential_programming_discovery import (
     EXCLUDED,
     INCLUDED,
@@ -25,8 +26,8 @@ from benchmarks.papers.differential_programming_glycolysis import (
 from benchmarks.papers.differential_programming_problems import EXPERIMENTS, PAPER_SEED
 from benchmarks.papers.differential_programming_published import GLYCOLYSIS, rms_relative_error
 from benchmarks.papers.differential_programming_sequel import SEQUELS
-from benchmarks.papers.differential_programming_studies import seen_in_turns, widths
-from benchmarks.rows import Row, Study, at_least, at_most, between
+from benchmarks.rows import Row, at_least, at_most, between
+from benchmarks.study import study
 
 SEEDS, QUICK_SEEDS = 20, 1
 SEQUEL_SEED = 100
@@ -56,6 +57,7 @@ def _one(task: tuple[str, int]) -> Told:
     return told(discovered(EXPERIMENTS[name].data(seed)))
 
 
+@study("seeds")
 def seeds(quick: bool) -> Iterator[Row]:
     """Every experiment with unknown terms, the noise and the pairs drawn anew by each seed."""
     numbers = range(QUICK_SEEDS if quick else SEEDS)
@@ -82,6 +84,7 @@ def seeds(quick: bool) -> Iterator[Row]:
     yield at_most("inclusion of false terms", float(np.median(false)), EXCLUDED, note)
 
 
+@study("glycolysis")
 def glycolysis(quick: bool) -> Iterator[Row]:
     """The noisy record of the paper; in full, the rates of other seeds by Laplace's method."""
     data = EXPERIMENTS["glycolysis"].data(PAPER_SEED)
@@ -108,6 +111,7 @@ def glycolysis(quick: bool) -> Iterator[Row]:
         yield Row("rms relative error of these", float(np.median(errors)), note=note)
 
 
+@study("sequel")
 def sequel(quick: bool) -> Iterator[Row]:
     """Predator and prey seen in turns, the first of them hidden for a while."""
     experiment = SEQUELS["lotka-volterra"]
@@ -127,6 +131,3 @@ def sequel(quick: bool) -> Iterator[Row]:
         covered = [inside for one in found for inside in one.covered]
         note = f"{len(found)} seeds, exact terms in {sum(one.exact for one in found)}"
         yield between("coverage of 95 % intervals", float(np.mean(covered)), *COVERAGE, note)
-
-
-STUDIES: dict[str, Study] = {"seeds": seeds, "glycolysis": glycolysis, "sequel": sequel}

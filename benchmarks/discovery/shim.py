@@ -23,7 +23,8 @@ from scipy.integrate import solve_ivp
 
 import smcpn.sindy
 from benchmarks.discovery.shim_scripts import SCRIPTS
-from benchmarks.rows import Row, Study, absent, at_least
+from benchmarks.rows import Row, absent, at_least
+from benchmarks.study import study
 from smcpn.errors import InputError
 
 Array = NDArray[np.float64]
@@ -202,16 +203,19 @@ def _rows(
         yield at_least(f"exact supports of {len(found)}", own, len(found))
 
 
+@study("shim-systems")
 def systems(quick: bool) -> Iterator[Row]:
     """Tolerances of 1e-12, as in pysindy's examples."""
     return _rows(_some(quick), TIGHT, as_theirs=False)
 
 
+@study("shim-loose")
 def loose(quick: bool) -> Iterator[Row]:
     """The same systems with a solver's default tolerances, 1e-3."""
     return _rows(_some(quick), DEFAULT, as_theirs=True)
 
 
+@study("shim-suite")
 def suite(quick: bool) -> Iterator[Row]:
     """Trajectories of its test suite."""
     return _rows(SUITE, DEFAULT, as_theirs=True)
@@ -221,6 +225,7 @@ def _some(quick: bool) -> dict[str, Trajectories]:
     return {name: SYSTEMS[name] for name in SYSTEMS if name in QUICK or not quick}
 
 
+@study("shim-scripts")
 def scripts(quick: bool) -> Iterator[Row]:
     """Scripts with pysindy as ``ps``, and with `smcpn.sindy`: the same statements."""
     if find_spec("pysindy") is None:
@@ -241,11 +246,3 @@ def scripts(quick: bool) -> Iterator[Row]:
         ran += runs
         yield Row(name, runs, note=f"{told[1]} (pysindy: {told[0]})")
     yield at_least(f"scripts that run, of {len(SCRIPTS)}", ran, len(SCRIPTS))
-
-
-STUDIES: dict[str, Study] = {
-    "shim-systems": systems,
-    "shim-loose": loose,
-    "shim-suite": suite,
-    "shim-scripts": scripts,
-}

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 import smcpn
 from benchmarks.discovery.systems import System
 from benchmarks.executors import each
-from benchmarks.rows import Row, Study, at_least, at_most, between
+from benchmarks.rows import Row, at_least, at_most, between
+from benchmarks.study import study
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.shrinkage.priors import SHRINKAGE, LaplacePrior
 from smcpn.discovery.shrinkage.sampler import Point, shrunken
@@ -116,6 +117,7 @@ def active() -> NDArray[np.bool_]:
     return np.array([name in SPIRAL.truth for name in names])
 
 
+@study("shrinkage")
 def spiral(quick: bool) -> Iterator[Row]:
     """Coverage, inclusion, effective size and time by prior; the quick form takes two seeds."""
     seeds, true = QUICK_SEEDS if quick else SEEDS, active()
@@ -143,10 +145,11 @@ def spiral(quick: bool) -> Iterator[Row]:
             yield Row(f"{prior}: log-evidence", evidence, note="median")
 
 
-def pairs(quick: bool) -> Iterator[Row]:
+@study("shrinkage-pairs", full=PAIRS, quick=200)
+def pairs(number: int) -> Iterator[Row]:
     """The posterior of the paper, with exponent S d / 2 of the precision and the whole interval."""
     y = SPIRAL.record(DURATION, NOISE, 0).y
-    starts = np.random.default_rng(0).permutation(PAIRS)[: 200 if quick else PAIRS]
+    starts = np.random.default_rng(0).permutation(PAIRS)[:number]
     records = [smcpn.Record(y=y[[s, s + LAG]], dt=LAG * SPIRAL.interval) for s in starts]
     system = CandidateSystem.of(SPIRAL.library, SPIRAL.states)
     truth = np.array([SPIRAL.truth.get(name, 0.0) for name in system.coefficients])
@@ -168,6 +171,3 @@ def pairs(quick: bool) -> Iterator[Row]:
     yield Row(f"{name}: noise sd", noise, note="the prior Gamma(1, 1) raises it")
     yield at_least(f"{name}: ESS", found.ess, 100.0)
     yield at_most(f"{name}: s", seconds, SECONDS, "of the processor")
-
-
-STUDIES: dict[str, Study] = {"shrinkage": spiral, "shrinkage-pairs": pairs}

@@ -2,24 +2,20 @@
 
 ``fn``, ``counts`` and ``lorenz`` are posteriors (Figures 1, 2, 4), ``starts`` is Figure 5, and
 ``coarse`` looks closer at the longest step of FitzHugh-Nagumo. Scores are truth less mean in
-posterior standard deviations, in the coordinates of the search. ``--quick`` takes one step length
-and two starts. Settings and published statements: `benchmarks.papers.dalton_settings`.
+posterior standard deviations, in the coordinates of the search. ``--quick`` takes `fn` at one
+step length, and two starts. Settings and published statements: `benchmarks.papers.dalton_settings`.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from functools import partial
-from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from benchmarks.executors import each, option
+from benchmarks.executors import each
 from benchmarks.papers.dalton_figures import posterior_figure, starts_figure
 from benchmarks.papers.dalton_posteriors import (
     Marginals,
@@ -50,27 +46,11 @@ from benchmarks.papers.dalton_starts import (
     newton_cg_ends,
     sweep,
 )
-from benchmarks.rows import Row, command
-from benchmarks.solver_figures import save
+from benchmarks.rows import Row, equal
+from benchmarks.study import Picture, Result, command, study
 from smcpn.solver import RK4
 
-SEARCHES, QUICK_SEARCHES = 64, 8
 DRAWS_OF_PRIOR = 20
-
-
-@dataclass
-class Outcome:
-    """The result of a study.
-
-    Attributes
-    ----------
-    rows : list of Row
-    figures : dict of str to Figure
-        By the end of their file's name.
-    """
-
-    rows: list[Row] = field(default_factory=list)
-    figures: dict[str, Figure] = field(default_factory=dict)
 
 
 def posterior_row(m: Marginals) -> Row:
@@ -111,59 +91,60 @@ def laplace_row(posteriors: list[Marginals]) -> Iterable[Row]:
                 yield Row(name, ours)
 
 
-def posteriors_outcome(posteriors: list[Marginals]) -> Outcome:
+def told(posteriors: list[Marginals]) -> Iterator[Result]:
     """Rows and figure of a study of posteriors."""
     name = posteriors[0].study.name
-    rows = [posterior_row(m) for m in posteriors]
+    yield from map(posterior_row, posteriors)
     if name in CONVERGED_AT:
-        rows += convergence_rows(posteriors)
-    rows += laplace_row(posteriors)
-    return Outcome(rows, {name: posterior_figure(posteriors)})
+        yield from convergence_rows(posteriors)
+    yield from laplace_row(posteriors)
+    yield Picture(f"dalton_{name}", partial(posterior_figure, posteriors))
 
 
-def fn(quick: bool) -> Outcome:
+@study("fn")
+def fn(quick: bool) -> Iterator[Result]:
     """Section 5.1."""
     grids = GRIDS["fn"][1:2] if quick else GRIDS["fn"]
     likelihoods = ("dalton",) if quick else ("dalton", "fenrir", "filtering")
     study = fitzhugh_nagumo_study()
-    return posteriors_outcome(list(fitzhugh_nagumo_posteriors(study, likelihoods, grids, quick)))
+    yield from told(list(fitzhugh_nagumo_posteriors(study, likelihoods, grids, quick)))
 
 
-def counts(quick: bool) -> Outcome:
+@study("counts", quick=None)
+def counts(quick: bool) -> Iterator[Result]:
     """Section 5.2: Fenrir takes Gaussian noise only."""
-    grids = GRIDS["counts"][1:2] if quick else GRIDS["counts"]
-    study, likelihoods = counts_study(), ("dalton", "filtering")
-    return posteriors_outcome(list(fitzhugh_nagumo_posteriors(study, likelihoods, grids, quick)))
+    likelihoods = ("dalton", "filtering")
+    found = fitzhugh_nagumo_posteriors(counts_study(), likelihoods, GRIDS["counts"], quick)
+    yield from told(list(found))
 
 
-def lorenz(quick: bool) -> Outcome:
+@study("lorenz", quick=None)
+def lorenz(quick: bool) -> Iterator[Result]:
     """Section 5.3, first study."""
-    grids = GRIDS["lorenz"][:1] if quick else GRIDS["lorenz"]
-    posteriors = list(lorenz_posteriors(lorenz_study(), grids, quick))
-    outcome = posteriors_outcome(posteriors)
+    posteriors = list(lorenz_posteriors(lorenz_study(), GRIDS["lorenz"], quick))
+    yield from told(posteriors)
     for m in posteriors:
         if (m.likelihood, m.kind) == ("dalton", "sampled"):
             covered = m.exists and all(m.covers.values())
-            ours = "yes" if covered else "no"
-            outcome.rows.append(Row(f"DALTON {m.step} covers all, sampled", ours, "yes", covered))
-    return outcome
+            yield equal(f"DALTON {m.step} covers all, sampled", "yes" if covered else "no", "yes")
 
 
-def starts(quick: bool) -> Outcome:
+@study("starts")
+def starts(quick: bool) -> Iterator[Result]:
     """Section 5.3, second study."""
     cases = [("dalton", True)]
     if not quick:
         cases += [("dalton", False), ("filtering", True), ("filtering", False)]
         cases += [("fenrir", True), ("fenrir", False), ("classical", False)]
     sweeps = [sweep(*case, STARTS[1:4:2] if quick else STARTS) for case in cases]
-    outcome = Outcome([sweep_row(one) for one in sweeps], {"starts": starts_figure(sweeps)})
+    yield from map(sweep_row, sweeps)
+    yield Picture("dalton_starts", partial(starts_figure, sweeps))
     if not quick:
-        outcome.rows.append(coverage_row(sweeps[1]))
+        yield coverage_row(sweeps[1])
         best = multi_start("dalton", DRAWS_OF_PRIOR)
         ours = f"{best.agreeing} of {DRAWS_OF_PRIOR}; {best.seconds:.0f} s"
         name = "dalton, diffusion known, from draws of the prior: at the highest"
-        outcome.rows.append(Row(name, ours))
-    return outcome
+        yield Row(name, ours)
 
 
 def coverage_row(one: Sweep) -> Row:
@@ -194,19 +175,19 @@ def sweep_row(one: Sweep) -> Row:
     return Row(f"{one.likelihood}, diffusion {known}: truth found", ours, paper, met)
 
 
-def coarse(quick: bool) -> Outcome:
+@study("coarse", full=64, quick=None)
+def coarse(searches: int) -> Iterator[Result]:
     """FitzHugh-Nagumo at dt = 1/4, where the posterior has many maxima."""
     study, grid = fitzhugh_nagumo_study(), GRIDS["fn"][0]
-    outcome = Outcome(list(each(newton_row, PUBLISHED_C)))
+    yield from each(newton_row, PUBLISHED_C)
     start = fitted(study, "classical", RK4(RUNGE_KUTTA_STEPS), "")[1]
     if start is None:
-        return outcome
-    points = start.draw(QUICK_SEARCHES if quick else SEARCHES, seed=0)
+        return
+    points = start.draw(searches, seed=0)
     for ends in each(partial(_ends, points), ("dalton", "fenrir", "filtering")):
         ours = f"{ends.covering} of {len(points)}; {ends.modes} different ends"
         name = f"{ends.likelihood} {grid.label}: searches from RK's posterior that cover c"
-        outcome.rows.append(Row(name, ours))
-    return outcome
+        yield Row(name, ours)
 
 
 def _ends(points: NDArray[np.float64], likelihood: str) -> Ends:
@@ -225,36 +206,5 @@ def newton_row(likelihood: str) -> Row:
     return Row(name, ours, "covers" if published else "misses", covers is published)
 
 
-STUDIES: dict[str, Callable[[bool], Outcome]] = {
-    "fn": fn,
-    "coarse": coarse,
-    "counts": counts,
-    "lorenz": lorenz,
-    "starts": starts,
-}
-QUICK = ("fn", "starts")
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run the studies, print their rows, and draw their figures where a folder is given."""
-    drawn: dict[str, Figure] = {}
-
-    def rows(name: str, quick: bool) -> Iterable[Row]:
-        outcome = STUDIES[name](quick)
-        drawn.update(outcome.figures)
-        return outcome.rows
-
-    def draw(options: argparse.Namespace) -> None:
-        for ending, figure in drawn.items() if options.figures else ():
-            save(figure, options.figures, f"dalton_{ending}")
-
-    given = sys.argv[1:] if arguments is None else arguments
-    if "--quick" in given and not set(given) & set(STUDIES):
-        given = [*given, *QUICK]
-    studies = {name: partial(rows, name) for name in STUDIES}
-    folder = {"type": Path, "metavar": "FOLDER", "help": "draw the figures there"}
-    return command(__doc__, studies, given, draw, executor=option(), figures=folder)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(__name__))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
 import smcpn
-from benchmarks.papers import differential_programming_peers as peers
 from benchmarks.papers.differential_programming_pairs import estimate
-from benchmarks.papers.differential_programming_problems import EXPERIMENTS, Data, Experiment
+from benchmarks.papers.differential_programming_problems import Data, Experiment
 from benchmarks.papers.differential_programming_published import (
     COEFFICIENTS,
     SINDY,
@@ -30,6 +32,8 @@ DESIGNS = {
     "pairs, the data's interval": {},
     "pairs with latent starts": {"latent": True},
 }
+THRESHOLD = 0.05
+"""Half of the smallest coefficient that is to be found."""
 INCLUDED, EXCLUDED = 0.99, 0.05
 """Inclusion that true terms reach, and false ones stay below."""
 
@@ -107,6 +111,34 @@ def by_pairs(name: str, data: Data, design: str) -> dict[str, float]:
     return dict(zip(truth, found.tolist(), strict=True))
 
 
+def sindy(data: Data) -> dict[str, float]:
+    """Coefficients that are not zero, by name, of pysindy on the whole record."""
+    import pysindy as ps
+
+    experiment = data.experiment
+    library: Any = ps.PolynomialLibrary(_degree(data))
+    if any("sin" in name for name in experiment.coefficients):
+        functions = [lambda x: np.sin(x), lambda x: np.cos(x)]
+        names = [lambda x: f"sin({x})", lambda x: f"cos({x})"]
+        library = library + ps.CustomLibrary(functions, function_names=names)
+    smooth = ps.SmoothedFiniteDifference if experiment.noise else ps.FiniteDifference
+    states = list(experiment.ode.states)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = ps.SINDy(ps.STLSQ(THRESHOLD), library, smooth())
+        model.fit(data.y, t=float(experiment.times[1]), feature_names=states)
+    return {
+        f"{state}'[{term}]": float(value)
+        for state, row in zip(states, model.coefficients(), strict=True)
+        for term, value in zip(model.get_feature_names(), row, strict=True)
+        if value
+    }
+
+
+def _degree(data: Data) -> int:
+    return 2 if data.experiment.ode.name == "lorenz" else 3
+
+
 def told(found: Mapping[str, float], truth: Mapping[str, float]) -> str:
     """Coefficients of the truth, and the largest other one."""
     text = " ".join(f"{name} {found.get(name, 0.0):.4g}" for name in truth)
@@ -123,7 +155,7 @@ def prefix(name: str) -> str:
     return f"{variant}: " if variant else ""
 
 
-def rows(name: str, answer: Answer, data: Data, *, designs: bool) -> Iterator[Row]:
+def compared(name: str, answer: Answer, data: Data, *, designs: bool) -> Iterator[Row]:
     """Relative error of all coefficients by every method, and whether the terms are right."""
     truth, begin = answer.experiment.coefficients, prefix(name)
     published = None
@@ -139,8 +171,8 @@ def rows(name: str, answer: Answer, data: Data, *, designs: bool) -> Iterator[Ro
         theirs = SINDY[name]
         error = relative_error(theirs, truth)
         yield Row(f"{begin}paper's SINDy", error, note=told(theirs, truth))
-    if peers.installed:
-        theirs = peers.sindy(data)
+    if find_spec("pysindy"):
+        theirs = sindy(data)
         exact = "exact" if set(theirs) == set(truth) else "wrong"
         error = relative_error(theirs, truth)
         yield Row(f"{begin}pysindy", error, note=f"{exact} terms; {told(theirs, truth)}")
@@ -166,15 +198,3 @@ def _ours(begin: str, answer: Answer, published: float | None) -> Row:
         f"{least:.3g}, of false <= {most:.2g}; {sum(answer.covered)} of {len(truth)} in their "
         f"95 % intervals; {answer.seconds:.1f} s",
     )  # fmt: skip
-
-
-def study(names: tuple[str, ...], quick: bool) -> tuple[list[Row], dict[str, tuple[Data, Answer]]]:
-    """Rows of some experiments, with what was found in each."""
-    answers = {}
-    found: list[Row] = []
-    for name in names:
-        data = EXPERIMENTS[name].data()
-        answer = discovered(data)
-        answers[name] = data, answer
-        found += rows(name, answer, data, designs=not quick)
-    return found, answers

@@ -1,4 +1,4 @@
-"""The data of the differential programming paper, drawn as the authors' public code draws them.
+"""The systems of the differential programming papers, and data as the authors' code draws them.
 
 Source: Yang, Bhouri and Perdikaris, *Bayesian differential programming for robust systems
 identification under uncertainty* (2020). Lorenz and the sparse spiral are not in the code, nor
@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import smcpn
-from benchmarks.papers import differential_programming_models as models
 from benchmarks.papers.fenrir_settings import trajectory
 from smcpn import ODE, Library, Record
 
@@ -24,6 +23,51 @@ Array = NDArray[np.float64]
 
 PAPER_SEED = 1234
 """Of the authors' draws, by numpy's legacy generator."""
+
+
+@smcpn.ode
+def spiral(x, y, *, a, b, c, e):
+    """Damped oscillator of two cubic terms in each equation (20)."""
+    return a * x**3 + b * y**3, c * x**3 + e * y**3
+
+
+@smcpn.ode
+def lotka_volterra(x, y, *, a, b, g, s):
+    """Prey and predator (22)."""
+    return a * x - b * x * y, -g * y + s * x * y
+
+
+@smcpn.ode
+def pendulum(x, v, *, a, b):
+    """Damped pendulum (23)."""
+    return v, -a * v - b * np.sin(x)
+
+
+@smcpn.ode
+def lorenz(x, y, z, *, sigma, rho, beta):
+    """Lorenz's equations (26)."""
+    return sigma * (y - x), x * (rho - z) - y, x * y - beta * z
+
+
+@smcpn.ode
+def glycolysis(
+    S1, S2, S3, S4, N2, A3, S4ex, *, J0, k1, k2, k3, k4, k5, k6, k, ka, q, KI, phi, N, A
+):
+    """Glycolysis of yeast (29, 30), of 14 rates."""
+    J = ka * (S4 - S4ex)
+    v1 = k1 * S1 * A3 / (1 + (A3 / KI) ** q)
+    v2 = k2 * S2 * (N - N2)
+    v3 = k3 * S3 * (A - A3)
+    v4, v5, v6, v7 = k4 * S4 * N2, k5 * A3, k6 * S2 * N2, k * S4ex
+    return (
+        J0 - v1,
+        2 * v1 - v2 - v6,
+        v2 - v3,
+        v3 - v4 - J,
+        v2 - v4 - v6,
+        -2 * v1 + 2 * v3 - v5,
+        phi * J - v7,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +200,7 @@ class Data:
 
 
 _SPIRAL = Experiment(
-    ode=models.spiral,
+    ode=spiral,
     truth={"a": -0.1, "b": 2.0, "c": -2.0, "e": -0.1},
     start=(2.0, 0.0),
     end=20.0,
@@ -175,7 +219,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "spiral, sparse": replace(_SPIRAL, samples=201, lag=16, pairs=184, noise=0.0, ours=True),
     "spiral, noisy": _SPIRAL,
     "lotka-volterra": Experiment(
-        ode=models.lotka_volterra,
+        ode=lotka_volterra,
         truth={"a": 1.0, "b": 0.1, "g": 1.5, "s": 0.75},
         start=(5.0, 5.0),
         end=25.0,
@@ -190,7 +234,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         coefficients={"x'[x]": 1.0, "x'[x y]": -0.1, "y'[y]": -1.5, "y'[x y]": 0.75},
     ),
     "pendulum": Experiment(
-        ode=models.pendulum,
+        ode=pendulum,
         truth={"a": 0.2, "b": 8.91},
         start=(-1.193, -3.876),
         end=20.0,
@@ -205,7 +249,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         ours=True,
     ),
     "lorenz": Experiment(
-        ode=models.lorenz,
+        ode=lorenz,
         truth={"sigma": 10.0, "rho": 28.0, "beta": 8.0 / 3.0},
         start=(-8.0, 7.0, 27.0),
         end=10.0,
@@ -224,7 +268,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         ours=True,
     ),
     "glycolysis": Experiment(
-        ode=models.glycolysis,
+        ode=glycolysis,
         truth={
             "J0": 2.5, "k1": 100.0, "k2": 6.0, "k3": 16.0, "k4": 100.0, "k5": 1.28, "k6": 12.0,
             "k": 1.8, "ka": 13.0, "q": 4.0, "KI": 0.52, "phi": 0.1, "N": 1.0, "A": 4.0,

@@ -20,6 +20,8 @@ Array = NDArray[np.float64]
 
 FENRIR, RK = METHODS = ("fenrir", "rk")
 ITERATIONS = 400
+SWEEP_SEED, WITHIN = 1234, 1e-2
+"""Seed of the pendulum's record, and distance of its length within which it is recovered."""
 NOISE_START = 1.0
 VAGUE = 100.0
 """Initial standard deviation of the process that the diffusion's start is taken from (code)."""

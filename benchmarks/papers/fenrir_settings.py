@@ -1,4 +1,4 @@
-"""The settings of the Fenrir paper's experiments, as data.
+"""The models (appendix C) and settings of the Fenrir paper's experiments.
 
 Source: Tronarp, Bosch and Hennig, *Fenrir: Physics-Enhanced Regression for Initial Value Problems*
 (ICML 2022), appendix C; where the authors' public code differs from print, the code, which made
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.integrate import solve_ivp
 
-from benchmarks.papers import fenrir_models as models
+import smcpn
 from smcpn import EKF1, ODE, Problem, Record
 
 Array = NDArray[np.float64]
@@ -41,6 +41,52 @@ REAL: Any = stats.norm()
 TOLERANCE = 1e-12
 EXPLODED = 1e9
 """A state beyond this is infinite; some of the wrong models are, after a finite time."""
+
+
+GRAVITY = 9.81
+
+
+@smcpn.ode
+def lotka_volterra(x, y, *, alpha, beta, gamma, delta):
+    """Prey and predator (55); M11 of the model selection."""
+    return alpha * x - beta * x * y, -gamma * y + delta * x * y
+
+
+@smcpn.ode
+def wrong_prey(x, y, *, alpha, beta, gamma, delta):
+    """M01: (57a) with (55b)."""
+    return alpha * x**2 - beta * y, -gamma * y + delta * x * y
+
+
+@smcpn.ode
+def wrong_predator(x, y, *, alpha, beta, gamma):
+    """M10: (55a) with (57b)."""
+    return alpha * x - beta * x * y, -gamma * y
+
+
+@smcpn.ode
+def wrong_both(x, y, *, alpha, beta, gamma):
+    """M00: (57)."""
+    return alpha * x**2 - beta * y, -gamma * y
+
+
+@smcpn.ode
+def fitzhugh_nagumo(V, R, *, a, b, c):
+    """Spiking neuron (56), with the sign of b that the code has."""
+    return c * (V - V**3 / 3 + R), -(V - a + b * R) / c
+
+
+@smcpn.ode
+def seir(exposed, infected, recovered, *, beta, gamma, decay):
+    """Epidemic (58) with beta_I = 0, and S from the sum of all four, which is one."""
+    infections = beta * (1 - exposed - infected - recovered) * exposed
+    return infections - gamma * exposed, gamma * exposed - decay * infected, decay * infected
+
+
+@smcpn.ode
+def pendulum(angle, rate, *, length):
+    """Pendulum (61)."""
+    return rate, -GRAVITY / length * np.sin(angle)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,8 +250,8 @@ def draw_pendulum(rng: np.random.Generator, count: int, record: Record) -> dict[
 
 
 _LOTKA_VOLTERRA = Setting(
-    ode=models.lotka_volterra,
-    fitted=models.lotka_volterra,
+    ode=lotka_volterra,
+    fitted=lotka_volterra,
     truth={"alpha": 2.0, "beta": 1.0, "gamma": 4.0, "delta": 1.0},
     state=(5.0, 3.0),
     times=np.arange(21) / 10,
@@ -218,8 +264,8 @@ _LOTKA_VOLTERRA = Setting(
     least=0.1,
 )
 _FITZHUGH_NAGUMO = Setting(
-    ode=models.fitzhugh_nagumo,
-    fitted=models.fitzhugh_nagumo,
+    ode=fitzhugh_nagumo,
+    fitted=fitzhugh_nagumo,
     truth={"a": 0.2, "b": 0.2, "c": 3.0},
     state=(-1.0, 1.0),
     # The code has 20 times, print 21; steps of .048, code .05 and print .01.
@@ -240,12 +286,12 @@ SETTINGS: Mapping[str, Setting] = {
     "fitzhugh-nagumo, low": _FITZHUGH_NAGUMO,
     "fitzhugh-nagumo, high": replace(_FITZHUGH_NAGUMO, variance=0.05),
     "M11": _SELECTION,
-    "M10": replace(_SELECTION, fitted=models.wrong_predator, draw=draw_wrong_predator),
-    "M01": replace(_SELECTION, fitted=models.wrong_prey),
-    "M00": replace(_SELECTION, fitted=models.wrong_both, draw=draw_wrong_predator),
+    "M10": replace(_SELECTION, fitted=wrong_predator, draw=draw_wrong_predator),
+    "M01": replace(_SELECTION, fitted=wrong_prey),
+    "M00": replace(_SELECTION, fitted=wrong_both, draw=draw_wrong_predator),
     "seir": Setting(
-        ode=models.seir,
-        fitted=models.seir,
+        ode=seir,
+        fitted=seir,
         truth={"beta": 0.5, "gamma": 1 / 5, "decay": 1 / 21},
         # The code has E(0) = 4e-5, print 1e-4.
         state=(4e-5, 1e-5, 0.0),
@@ -259,8 +305,8 @@ SETTINGS: Mapping[str, Setting] = {
         least=1e-7,
     ),
     "pendulum": Setting(
-        ode=models.pendulum,
-        fitted=models.pendulum,
+        ode=pendulum,
+        fitted=pendulum,
         truth={"length": 1.0},
         state=(0.0, np.pi / 2),
         times=np.linspace(0.0, 10.0, 1001),

@@ -7,18 +7,11 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.executors import option
-from benchmarks.rows import command, studies_of
+from benchmarks.study import command
 
-STUDIES = studies_of("process_noise", (
-    "discrete",
-    "particle",
-    "kalman",
-    "smc2",
-    "states",
-    "tanks",
-))  # fmt: skip
-
+PARTS = (
+    "discrete", "particle", "kalman", "smc2", "states", "tanks",
+)  # fmt: skip
 
 if __name__ == "__main__":
-    sys.exit(command(__doc__, STUDIES, executor=option()))
+    sys.exit(command(__name__, PARTS))

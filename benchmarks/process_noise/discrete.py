@@ -13,7 +13,8 @@ from scipy import stats
 from scipy.linalg import expm
 
 import smcpn
-from benchmarks.rows import Row, Study, at_least, at_most
+from benchmarks.rows import Row, at_least, at_most
+from benchmarks.study import study
 from smcpn.model.ode import ODE
 from smcpn.model.process_noise import step_factor
 from smcpn.simulation.disturbed import DisturbedSimulator
@@ -65,6 +66,7 @@ def exact_covariance(A: Array, G: Array, h: float) -> Array:
     return whole[n:, n:].T @ whole[:n, n:]
 
 
+@study("noise_step")
 def step(quick: bool) -> Iterator[Row]:
     """Covariance of the noise of one step."""
     A, G = np.diag([1.0, 1.0], 1), np.array([[0.0], [0.0], [0.3]])
@@ -81,9 +83,9 @@ def step(quick: bool) -> Iterator[Row]:
     yield at_least("linear: order of the error in a step", order, 4.8)
 
 
-def paths(quick: bool) -> Iterator[Row]:
+@study("noise_paths", full=100_000, quick=4000)
+def paths(n: int) -> Iterator[Row]:
     """Distribution of simulated paths, and what a path costs."""
-    n = 4000 if quick else 100_000
     A, G = np.array([[0.0, 1.0], [-2.0, -0.4]]), np.array([[0.0], [0.3]])
     of = problem(oscillating, "v")
     last = simulated(of, 2, n, 0.3)
@@ -109,6 +111,3 @@ def simulated(of: smcpn.Problem, steps: int, n: int, q: float) -> Array:
     simulator = DisturbedSimulator(of.model, RECORD, steps, seed=1)
     parts = [part[-1, 0] for _, _, part in simulator(np.full((1, n), q))]
     return parts[-1]
-
-
-STUDIES: dict[str, Study] = {"noise_step": step, "noise_paths": paths}

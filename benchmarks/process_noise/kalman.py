@@ -19,7 +19,8 @@ from scipy.special import logsumexp
 
 import smcpn
 from benchmarks.executors import each
-from benchmarks.rows import Row, Study, at_least, at_most
+from benchmarks.rows import Row, at_least, at_most
+from benchmarks.study import study
 from smcpn import RK4
 from smcpn.likelihood.registry import build_likelihood
 
@@ -164,6 +165,7 @@ def linear(name: str, seed: int, n: int = 60) -> Linear:
     )
 
 
+@study("kalman exact")
 def exact(quick: bool) -> Iterator[Row]:
     """Against the textbook filter with matrix exponentials, and against no process noise."""
     for name in ("ou", "oscillator"):
@@ -187,9 +189,10 @@ def exact(quick: bool) -> Iterator[Row]:
     yield at_most("q -> 0, difference to classical", difference, 1e-6)
 
 
-def posteriors(quick: bool) -> Iterator[Row]:
+@study("kalman posteriors", full=(20, 8), quick=(12, 4))
+def posteriors(size: tuple[int, int]) -> Iterator[Row]:
     """Means and evidence of `identify` against quadrature, over seeds of data and sampler."""
-    seeds, populations = (12, 4) if quick else (20, 8)
+    seeds, populations = size
     for name in ("ou", "oscillator"):
         scores = list(each(partial(_scores, name, populations), range(seeds)))
         rms = float(np.sqrt(np.mean(np.square(scores))))
@@ -217,6 +220,7 @@ def prior_about(truth: dict[str, float]) -> dict[str, Any]:
     return {name: stats.lognorm(1.0, scale=value) for name, value in truth.items()}
 
 
+@study("kalman modes")
 def modes(quick: bool) -> Iterator[Row]:
     """Modes of `maximise` and those that scipy finds of the textbook filter, in posterior sd."""
     for name in ("ou", "oscillator"):
@@ -284,28 +288,29 @@ def _covered(
     return [bool(low <= value <= high) for (low, high), value in pairs], seconds
 
 
-def fitzhugh(quick: bool) -> Iterator[Row]:
+@study("kalman fhn", full=30, quick=4)
+def fitzhugh(seeds: int) -> Iterator[Row]:
     """FHN SDE: the whole posterior by `identify` as it comes.
 
     Thirty seeds, as in one of twelve parameters an exact interval holds fewer than nine of ten.
     """
-    seeds = 4 if quick else 30
     counts, longest = covered(fitzhugh_problem, FHN_TRUTH, seeds)
     yield at_most("longest, seconds", longest, 60.0, "compilation included")
     for name, count in counts.items():
         yield at_least(f"{name} in 95 %, of {seeds} seeds", count, seeds - max(seeds // 10, 1))
 
 
-def lotka_volterra(quick: bool) -> Iterator[Row]:
+@study("kalman lotka-volterra", full=10, quick=4)
+def lotka_volterra(seeds: int) -> Iterator[Row]:
     """Lotka-Volterra SDE: noise levels in their intervals."""
-    seeds = 4 if quick else 10
     counts, longest = covered(predator_problem, LV_TRUTH, seeds)
     yield Row("longest, seconds", longest)
     for name in ("sigma_x", "sigma_y"):
         yield at_least(f"{name} in 95 %, of {seeds} seeds", counts[name], seeds - 1)
 
 
-def cost(quick: bool) -> Iterator[Row]:
+@study("kalman cost", full=9, quick=3)
+def cost(repeats: int) -> Iterator[Row]:
     """Nanoseconds per solver step of one parameter vector, and over `classical` in one run."""
     particles = 1000
     for make, name in ((fitzhugh_problem, "fhn"), (predator_problem, "lotka-volterra")):
@@ -323,7 +328,7 @@ def cost(quick: bool) -> Iterator[Row]:
                 truth = [FHN_TRUTH.get(n, LV_TRUTH.get(n, 0.0)) for n in one.names]
                 values = np.tile(truth, (particles, 1)) + 0.0 * centre
                 runs[kind] = build_likelihood(one, RK4(steps), 1, kind), values
-            for _ in range(3 if quick else 9):
+            for _ in range(repeats):
                 for kind, (likelihood, values) in runs.items():
                     begin = time.perf_counter()
                     likelihood.evaluate(values, likelihood.n_samples)
@@ -333,13 +338,3 @@ def cost(quick: bool) -> Iterator[Row]:
             yield Row(f"{name}, {steps} steps a sample, ns per theta step", nano["kalman"])
             yield Row(f"{name}, {steps} steps a sample, over classical",
                       nano["kalman"] / nano["classical"])  # fmt: skip
-
-
-STUDIES: dict[str, Study] = {
-    "kalman exact": exact,
-    "kalman modes": modes,
-    "kalman posteriors": posteriors,
-    "kalman fhn": fitzhugh,
-    "kalman lotka-volterra": lotka_volterra,
-    "kalman cost": cost,
-}

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import smcpn
-from benchmarks.rows import Row, Study, absent, at_least, at_most
+from benchmarks.rows import Row, absent, at_least, at_most
+from benchmarks.study import study
 from smcpn.likelihood.particle.likelihood import Bootstrap, Particle, ParticleLikelihood
 from smcpn.likelihood.registry import build_likelihood
 
@@ -117,6 +118,7 @@ def estimates(
     return likelihood.with_state_particles(particles).estimate(values, keys, samples)
 
 
+@study("particle filter, unbiased")
 def unbiased(quick: bool) -> Iterator[Row]:
     """E Z / p(y | theta) of a linear model, by 1000 runs."""
     problem = LINEAR.simulated(np.random.default_rng(0))
@@ -147,6 +149,7 @@ def fastest(run: Callable[[], Any], repeats: int) -> float:
     return min(times)
 
 
+@study("particle filter, speed")
 def speed(quick: bool) -> Iterator[Row]:
     """State-particle steps per second of a thread, 256 of them, and of a peer in the same run."""
     # Short runs, of which the fastest has the processor for itself.
@@ -177,9 +180,10 @@ def speed(quick: bool) -> Iterator[Row]:
     )
 
 
-def variance(quick: bool) -> Iterator[Row]:
+@study("particle filter, variance", full=10, quick=2)
+def variance(seeds: int) -> Iterator[Row]:
     """Variance of log Z at one theta; hard cases with state particles that grow by themselves."""
-    seeds, copies = (2 if quick else 10), 64
+    copies = 64
     worst = max(
         estimates(MODERATE.filters(Particle, seed), MODERATE, copies, seed, 64).var(ddof=1)
         for seed in range(seeds)
@@ -218,10 +222,3 @@ def _hard(name: str, case: Case, copies: int) -> Iterator[Row]:
 def _log_mean(log_estimates: Array) -> float:
     shift = log_estimates.max()
     return float(shift + np.log(np.exp(log_estimates - shift).mean()))
-
-
-STUDIES: dict[str, Study] = {
-    "particle filter, unbiased": unbiased,
-    "particle filter, speed": speed,
-    "particle filter, variance": variance,
-}

@@ -19,7 +19,8 @@ import smcpn
 from benchmarks.bytes.digest import of_posterior
 from benchmarks.executors import each
 from benchmarks.killing import killed_runs
-from benchmarks.rows import Row, Study, absent, at_least, at_most
+from benchmarks.rows import Row, absent, at_least, at_most
+from benchmarks.study import study
 from smcpn.likelihood.registry import build_estimate, build_likelihood
 from smcpn.smc.estimation import MOST, MOST_VARIANCE, enough
 from smcpn.smc.particles import RecordTarget, normalise
@@ -196,6 +197,7 @@ WAYS: dict[str, Callable[[Linear, int], Result]] = {
 }
 
 
+@study("smc2-exact")
 def exact(quick: bool) -> Iterator[Row]:
     """Evidence and posterior means in standard errors from quadrature with the exact transition."""
     seeds = QUICK_SEEDS if quick else SEEDS
@@ -270,14 +272,15 @@ CHAINS, LENGTH = 10, 10
 """Waste-free moves of the peer: so many chains of so many states are its theta."""
 
 
-def speed(quick: bool) -> Iterator[Row]:
+@study("smc2-speed", full=(200, 6), quick=(40, 3))
+def speed(size: tuple[int, int]) -> Iterator[Row]:
     """Seconds times variance of the log-evidence, over those of SMC^2 of `particles`.
 
     A sampler's variance falls as its theta and its time grow: the product depends on neither. Both
     take the same record, shorter than the 1000 samples of a whole comparison, where the peer needs
     minutes for each theta; its filters need more state particles the longer the record is.
     """
-    samples, seeds = (40, 3) if quick else (200, 6)
+    samples, seeds = size
     problem, own = duffing_problem(samples), 4 * seeds
 
     def run(seed: int) -> float:
@@ -324,7 +327,8 @@ def speed(quick: bool) -> Iterator[Row]:
     yield Row("seconds at T 1000", time.perf_counter() - begin)
 
 
-def criterion(quick: bool) -> Iterator[Row]:
+@study("smc2-criterion", full=400, quick=100)
+def criterion(number: int) -> Iterator[Row]:
     """State particles by the variance at one theta, and by that across a population.
 
     The population is that of a half-tempered record: the likelihood itself differs between its
@@ -334,7 +338,7 @@ def criterion(quick: bool) -> Iterator[Row]:
     estimate: Any = build_estimate(case.problem, smcpn.RK4(2), None, "particle")
     estimate = estimate.bootstrap().with_state_particles(32)
     rng, prior = np.random.default_rng(0), case.problem.prior
-    theta = prior.sample(rng, 100 if quick else 400)
+    theta = prior.sample(rng, number)
     target = RecordTarget(prior, estimate, 0, 1.0)
     keys = fresh_keys(rng, len(theta), estimate.n_keys(estimate.n_samples))
     system = target.evaluate(theta, keys)
@@ -377,9 +381,9 @@ def _bistable_run(path: Path | None, threads: int | None = None) -> smcpn.Poster
         )  # fmt: skip
 
 
-def kills(quick: bool) -> Iterator[Row]:
+@study("smc2-kills", full=KILLS, quick=QUICK_KILLS)
+def kills(count: int) -> Iterator[Row]:
     """Runs killed by SIGKILL, in the Kalman stage and on the bridge, and resumed from the file."""
-    count = QUICK_KILLS if quick else KILLS
     outcomes = Counter(killed_runs(count, _bistable_run))
     same = outcomes["same bytes"]
     note = ", ".join(f"{number} {outcome}" for outcome, number in outcomes.items())
@@ -387,11 +391,3 @@ def kills(quick: bool) -> Iterator[Row]:
     one, two = (_bistable_run(None, threads) for threads in (1, 2))
     equal = of_posterior(one) == of_posterior(two)
     yield Row("1 and 2 threads: same bytes", equal, "True", equal, str(one.method))
-
-
-STUDIES: dict[str, Study] = {
-    "smc2-exact": exact,
-    "smc2-speed": speed,
-    "smc2-criterion": criterion,
-    "smc2-kills": kills,
-}

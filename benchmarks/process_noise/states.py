@@ -16,7 +16,8 @@ from scipy.linalg import expm
 import smcpn
 from benchmarks.executors import each
 from benchmarks.process_noise.kalman import simulated
-from benchmarks.rows import Row, Study, at_least, at_most, between
+from benchmarks.rows import Row, at_least, at_most, between
+from benchmarks.study import study
 from smcpn import RK4
 from smcpn.simulation.states import States, states_of_particles
 
@@ -107,9 +108,10 @@ def at_truth(problem: smcpn.Problem, likelihood: str, steps: int, vectors: int, 
     )
 
 
-def exact(quick: bool) -> Iterator[Row]:
+@study("states-exact", full=(500, 200), quick=(200, 40))
+def exact(size: tuple[int, int]) -> Iterator[Row]:
     """Compare with the textbook's smoother of a linear system, whose transition is exact."""
-    T, filters = (200, 40) if quick else (500, 200)
+    T, filters = size
     _, y = oscillator_path(T, np.random.default_rng(1))
     problem = problem_of(oscillator, y, OF_OSCILLATOR)
     mean, sd = textbook(y)
@@ -128,9 +130,10 @@ def exact(quick: bool) -> Iterator[Row]:
     yield Row("within 3 standard errors", inside, ">= 0.99", inside >= 0.99, f"{filters} filters")
 
 
-def bands(quick: bool) -> Iterator[Row]:
+@study("states-bands", full=(400, 20), quick=(200, 6))
+def bands(size: tuple[int, int]) -> Iterator[Row]:
     """Tell how many of the true hidden states lie in the bands of posteriors."""
-    T, seeds = (200, 6) if quick else (400, 20)
+    T, seeds = size
     found = each(partial(_inside_bands, T), range(seeds))
     smoothed, filtered, predicted = zip(*found, strict=True)
     note = f"{seeds} hardening springs, {T} samples"
@@ -172,9 +175,10 @@ def spring_path(u: Array, rng: np.random.Generator) -> Array:
     return np.array(path)
 
 
-def streams(quick: bool) -> Iterator[Row]:
+@study("states-stream", full=(4000, 1000), quick=(400, 500))
+def streams(size: tuple[int, int]) -> Iterator[Row]:
     """Time an update with a Kalman filter for every particle."""
-    T, particles = (400, 500) if quick else (4000, 1000)
+    T, particles = size
     x, y = oscillator_path(T, np.random.default_rng(3))
     problem = problem_of(oscillator, y, OF_OSCILLATOR)
     live = smcpn.Online(problem, solver=RK4(steps=2), particles=particles, seed=1)
@@ -196,9 +200,10 @@ def streams(quick: bool) -> Iterator[Row]:
     yield between("95 % bands of the states in updates", share, 0.9, 0.99, "one record")
 
 
-def nested(quick: bool) -> Iterator[Row]:
+@study("states-nested", full=(500, 10, 500), quick=(150, 3, 200))
+def nested(size: tuple[int, int, int]) -> Iterator[Row]:
     """Compare nested filters, which are approximate, with IBIS by the Kalman likelihood."""
-    T, seeds, vectors = (150, 3, 200) if quick else (500, 10, 500)
+    T, seeds, vectors = size
     off, spread, states, slow = [], [], [], []
     for seed in range(seeds):
         _, y = oscillator_path(T, np.random.default_rng(seed))
@@ -223,9 +228,10 @@ def nested(quick: bool) -> Iterator[Row]:
     yield Row("nested: 99.9 %, ms", 1e3 * float(np.quantile(slow, 0.999)))
 
 
-def particle_stream(quick: bool) -> Iterator[Row]:
+@study("states-stream-particle", full=(500, 10, 200), quick=(120, 2, 100))
+def particle_stream(size: tuple[int, int, int]) -> Iterator[Row]:
     """Compare streams by the particle likelihood with the batch, and with the Kalman likelihood."""
-    T, seeds, vectors = (120, 2, 100) if quick else (500, 10, 200)
+    T, seeds, vectors = size
     same, off, evidence, late, degraded = 0, [], [], [], []
     for seed in range(seeds):
         _, y = oscillator_path(T, np.random.default_rng(seed))
@@ -255,9 +261,9 @@ def particle_stream(quick: bool) -> Iterator[Row]:
     yield Row("exact stream: degraded while samples come at once, share", float(np.mean(degraded)))
 
 
-def memory(quick: bool) -> Iterator[Row]:
+@study("states-memory", full=65000, quick=6500)
+def memory(T: int) -> Iterator[Row]:
     """Measure what `states` holds of a long record, for 100 parameter vectors."""
-    T = 6500 if quick else 65000
     _, y = oscillator_path(T, np.random.default_rng(4))
     problem = problem_of(oscillator, y, OF_OSCILLATOR)
     at_truth(problem_of(oscillator, y[:100], OF_OSCILLATOR), "kalman", 2, 100)
@@ -274,13 +280,3 @@ def memory(quick: bool) -> Iterator[Row]:
     yield Row(
         "seconds", seconds, note="100 parameter vectors, two passes of the filter and one back"
     )
-
-
-STUDIES: dict[str, Study] = {
-    "states-exact": exact,
-    "states-bands": bands,
-    "states-stream": streams,
-    "states-nested": nested,
-    "states-stream-particle": particle_stream,
-    "states-memory": memory,
-}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 import smcpn
-from benchmarks.rows import Row, Study, at_most, between
+from benchmarks.rows import Row, at_most, between
+from benchmarks.study import study
 from smcpn.cases.cascaded_tanks import (
     INITIAL,
     MISFIT,
@@ -32,6 +33,7 @@ STRUCTURES = {
 """Parameters that are given, from the textbook's model to that of the case."""
 
 
+@study("tanks")
 def tanks(quick: bool) -> Iterator[Row]:
     """Identify with and without process noise; score the test record of the benchmark."""
     data = cascaded_tanks()
@@ -58,10 +60,10 @@ def tanks(quick: bool) -> Iterator[Row]:
         yield Row(f"{name} identify s", posterior.timing.wall)
 
 
-def structures(quick: bool) -> Iterator[Row]:
+@study("tanks-structure", full=STRUCTURES, quick=list(STRUCTURES)[-1:])
+def structures(chosen: Iterable[str]) -> Iterator[Row]:
     """What makes the difference: free run of the most likely parameters, part by part."""
     data = cascaded_tanks()
-    chosen = list(STRUCTURES)[-1:] if quick else STRUCTURES
     for name in chosen:
         problem = smcpn.Problem(
             equation,
@@ -83,6 +85,3 @@ def structures(quick: bool) -> Iterator[Row]:
         # What is above the sensor's range reads as its end.
         error = np.minimum(level, 10.0) - data.test.y
         yield Row(f"{name}: free run RMSE V", float(np.sqrt(np.square(error).mean())))
-
-
-STUDIES: dict[str, Study] = {"tanks": tanks, "tanks-structure": structures}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.bytes.digest import of_posterior
-from benchmarks.rows import Row, Study, absent
+from benchmarks.rows import Row, absent
 from benchmarks.scale_out.cases import METHODS, RUNS, alone, found, run
 from benchmarks.scale_out.clusters import dask_cluster, lacks_dask, lacks_mpi, on_ranks
+from benchmarks.study import study
 
 
 def same(name: str, digested: str, expected: str, note: str = "") -> Row:
@@ -19,6 +20,7 @@ def same(name: str, digested: str, expected: str, note: str = "") -> Row:
     return Row(name, "same bytes" if agrees else "others", "same bytes", agrees, note)
 
 
+@study("processes")
 def processes(quick: bool) -> Iterator[Row]:
     """Processes of loky, and threads."""
     for number in (1, 2) if quick else (1, 2, 7):
@@ -34,6 +36,7 @@ def processes(quick: bool) -> Iterator[Row]:
         )
 
 
+@study("dask")
 def dask(quick: bool) -> Iterator[Row]:
     """A local cluster of dask, and a worker that joins late."""
     if why := lacks_dask():
@@ -52,17 +55,16 @@ def dask(quick: bool) -> Iterator[Row]:
         yield same("dask, a worker joins late", there, alone("ibis"))
 
 
-def mpi(quick: bool) -> Iterator[Row]:
+@study("mpi", full=RUNS, quick=("tempering",))
+def mpi(names: Iterable[str]) -> Iterator[Row]:
     """Ranks of MPI, of which the first is the driver."""
     if why := lacks_mpi():
         yield absent("mpi", why)
         return
-    for name in ("tempering",) if quick else RUNS:
+    for name in names:
         output = on_ranks(2, "benchmarks.scale_out.agreement", name)
         yield same(f"mpi 2 ranks {name}", output.split()[-1], alone(name))
 
-
-STUDIES: dict[str, Study] = {"processes": processes, "dask": dask, "mpi": mpi}
 
 if __name__ == "__main__":
     print(of_posterior(run(sys.argv[1], "mpi")))

@@ -14,9 +14,10 @@ import numpy as np
 
 import smcpn
 from benchmarks.bytes.digest import of_posterior
-from benchmarks.rows import Row, Study, absent
+from benchmarks.rows import Row, absent
 from benchmarks.scale_out.cases import alone, run
 from benchmarks.scale_out.clusters import Gate, dask_cluster, kill, lacks_dask
+from benchmarks.study import study
 from smcpn.distributed.engines import opened
 from smcpn.errors import ExecutorError
 
@@ -39,9 +40,10 @@ def kill_one(executor: Any, rng: np.random.Generator) -> None:
         kill(int(rng.choice(living)))
 
 
-def killed(quick: bool) -> Iterator[Row]:
+@study("killed", full=KILLS, quick=QUICK_KILLS)
+def killed(kills: int) -> Iterator[Row]:
     """Processes of loky that are killed at random moments of a run."""
-    rng, agrees, kills = np.random.default_rng(0), 0, QUICK_KILLS if quick else KILLS
+    rng, agrees = np.random.default_rng(0), 0
     with opened("loky:2") as executor:
         run("tempering", executor)
         begin = time.perf_counter()
@@ -57,6 +59,7 @@ def killed(quick: bool) -> Iterator[Row]:
     yield Row("loky, a worker killed", f"{agrees} of {kills}", "all", agrees == kills)
 
 
+@study("scheduler")
 def scheduler(quick: bool) -> Iterator[Row]:
     """A scheduler of dask that is gone: the run stops, and its checkpoint goes on."""
     if why := lacks_dask():
@@ -72,6 +75,7 @@ def scheduler(quick: bool) -> Iterator[Row]:
         yield from stopped("scheduler killed", cluster.address, cluster.scheduler.kill)
 
 
+@study("cut")
 def cut(quick: bool) -> Iterator[Row]:
     """A cut between driver and scheduler: the run stops, and its checkpoint goes on."""
     if why := lacks_dask():
@@ -101,6 +105,7 @@ def stopped(name: str, address: str, act: Callable[[], object]) -> Iterator[Row]
         yield Row(f"dask, {name}, then resumed", agrees, "same bytes", agrees)
 
 
+@study("slow")
 def slow(quick: bool) -> Iterator[Row]:
     """A worker of dask that is suspended, and neither answers nor closes its connections."""
     if why := lacks_dask():
@@ -113,6 +118,3 @@ def slow(quick: bool) -> Iterator[Row]:
         note = f"{time.perf_counter() - begin:.0f} s"
         timer.join()
         yield Row("dask, a worker suspended", agrees, "same bytes", agrees, note)
-
-
-STUDIES: dict[str, Study] = {"killed": killed, "scheduler": scheduler, "cut": cut, "slow": slow}

@@ -16,8 +16,9 @@ from scipy import signal, stats
 
 import smcpn
 from benchmarks.memory import peak_memory
-from benchmarks.rows import Row, Study, at_most
+from benchmarks.rows import Row, at_most
 from benchmarks.scale_out.cases import oscillation
+from benchmarks.study import study
 from smcpn.cases import Case
 from smcpn.cli.fitting import as_text, fitted
 
@@ -82,6 +83,7 @@ def measured(work: str, *arguments: Any) -> dict[str, float]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@study("memory-particles")
 def particles_study(quick: bool) -> Iterator[Row]:
     """Peak of `identify`; from a tenth of the particles that of all is foreseen."""
     number, share = (PARTICLES // 10, 10) if quick else (PARTICLES, 1)
@@ -95,9 +97,9 @@ def particles_study(quick: bool) -> Iterator[Row]:
         yield at_most(f"memory, 1e6 particles, {run} (GB)", peak, MOST_FOR_PARTICLES, note)
 
 
-def samples_study(quick: bool) -> Iterator[Row]:
+@study("memory-samples", full=SAMPLES, quick=SAMPLES // 10)
+def samples_study(longest: int) -> Iterator[Row]:
     """Peak of ``smcpn fit`` and its time, at two lengths."""
-    longest = SAMPLES // 10 if quick else SAMPLES
     found = []
     for samples in (longest // 2, longest):
         with tempfile.TemporaryDirectory() as folder:
@@ -110,9 +112,6 @@ def samples_study(quick: bool) -> Iterator[Row]:
     yield at_most("memory, fit of 1e7 samples (GB)", peak, MOST_FOR_SAMPLES, note)
     ratio = whole["seconds"] / half["seconds"]
     yield at_most("time of a fit, twice the samples (ratio)", ratio, 2.3, note)
-
-
-STUDIES: dict[str, Study] = {"memory-particles": particles_study, "memory-samples": samples_study}
 
 
 def main() -> None:

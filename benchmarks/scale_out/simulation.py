@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,8 +18,10 @@ import numpy as np
 from scipy import stats
 
 import smcpn
+from benchmarks.clock import best
+from benchmarks.rows import Row
 from benchmarks.scale_out.cases import decay, oscillation
-from smcpn.columns import align
+from benchmarks.study import study
 from smcpn.distributed.engines import opened
 from smcpn.distributed.workers import MOST_PARTICLES, TASK_SECONDS, TASKS_PER_WORKER
 from smcpn.likelihood.particle.machine import THETAS
@@ -93,34 +95,23 @@ def run_seconds(load: Load, cores: int, constants: Constants, engine: str) -> fl
     return load.at_home * total + load.batches * sent
 
 
-def seconds(work: Callable[[], Any], times: int = 3) -> float:
-    """Fastest of some calls."""
-    found: list[float] = []
-    for _ in range(times):
-        begin = time.perf_counter()
-        work()
-        found.append(time.perf_counter() - begin)
-    return min(found)
-
-
 def measured() -> tuple[Constants, dict[str, float]]:
     """Constants, and seconds of a particle for each kind of run."""
     problem = oscillation(2000)
     values = problem.prior.natural(problem.prior.sample(np.random.default_rng(0), 512))
     exact = build_likelihood(problem, smcpn.EKF0(steps=4), 1)
-    plain = seconds(lambda: exact.evaluate(values, 2000)) / 512 / 2000
+    plain = best(lambda: exact.evaluate(values, 2000), 3) / 512 / 2000
     noisy, keys = decay(), np.random.default_rng(0).integers(0, 2**64, (64, 2), dtype=np.uint64)
     values_noisy = noisy.prior.natural(noisy.prior.sample(np.random.default_rng(0), 64))
     filters = build_estimate(noisy, smcpn.RK4(2), 1, "particle").with_state_particles(32)
-    nested = seconds(lambda: filters.estimate(values_noisy, keys, 100)) / 64 / 100 / 32
+    nested = best(lambda: filters.estimate(values_noisy, keys, 100), 3) / 64 / 100 / 32
     with opened("loky:1") as executor:
 
         def message() -> None:
             for future in [executor.submit(time.perf_counter) for _ in range(64)]:
                 future.result()
 
-        message()
-        loky = seconds(message) / 64
+        loky = best(message, 3) / 64
     return Constants(driver_seconds(), {"loky": loky, **MESSAGES}), {"ekf": plain, "filter": nested}
 
 
@@ -137,7 +128,7 @@ def driver_seconds(n: int = 100_000, d: int = 8) -> float:
         ratio = prior.log_density(drawn) - proposal.log_density(drawn)
         np.where((np.log(rng.random(n)) < ratio)[:, None], drawn, theta)
 
-    return seconds(move) / n
+    return best(move, 3) / n
 
 
 def loads(cost: dict[str, float]) -> dict[str, Load]:
@@ -149,17 +140,18 @@ def loads(cost: dict[str, float]) -> dict[str, Load]:
     }
 
 
-def table() -> str:
-    """Hours, speed and efficiency, with as much work in all (strong) or for each core (weak)."""
+@study("simulation", quick=None)
+def simulated(quick: bool) -> Iterator[Row]:
+    """Efficiency with as much work in all (strong) or for each core (weak), by cores."""
     constants, cost = measured()
-    lines = [
-        f"driver {1e6 * constants.driver:.2f} us a particle; messages "
-        + ", ".join(f"{name} {1e3 * value:.2f} ms" for name, value in constants.message.items()),
-        f"{1e9 * cost['ekf']:.1f} ns a particle and sample, "
-        f"{1e9 * cost['filter']:.1f} ns a state particle and sample",
-    ]
+    messages = ", ".join(
+        f"{name} {1e3 * value:.2f} ms" for name, value in constants.message.items()
+    )
+    yield Row("driver, us a particle", 1e6 * constants.driver, note=f"messages {messages}")
+    yield Row("ns a particle and sample", 1e9 * cost["ekf"])
+    yield Row("ns a state particle and sample", 1e9 * cost["filter"])
+    cores_listed = " ".join(map(str, CORES))
     for engine in constants.message:
-        rows = [["", "", *(f"{cores}" for cores in CORES)]]
         for name, load in loads(cost).items():
             one = run_seconds(load, 1, constants, engine)
             strong = [one / cores / run_seconds(load, cores, constants, engine) for cores in CORES]
@@ -168,7 +160,7 @@ def table() -> str:
                 particles, at_home = load.particles * cores, load.at_home / cores
                 more = replace(load, particles=particles, at_home=at_home)
                 weak.append(one / run_seconds(more, cores, constants, engine))
-            rows.append([name, "strong", *(f"{value:.2f}" for value in strong)])
-            rows.append([f"  {one / 3600:.2g} h on one core", "weak", *(f"{v:.2f}" for v in weak)])
-        lines += ["", f"efficiency by {engine}, cores", align(rows, left=(0, 1))]
-    return "\n".join(lines)
+            for kind, found in (("strong", strong), ("weak", weak)):
+                note = f"cores {cores_listed}; {one / 3600:.2g} h on one core"
+                shown = " ".join(f"{value:.2f}" for value in found)
+                yield Row(f"{engine}, {name}, {kind}", shown, note=note)

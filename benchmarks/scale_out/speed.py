@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 import smcpn
-from benchmarks.rows import Row, Study, absent, at_least, at_most
+from benchmarks.rows import Row, absent, at_least, at_most
 from benchmarks.scale_out.cases import oscillation
 from benchmarks.scale_out.clusters import dask_cluster, lacks_dask
+from benchmarks.study import study
 from smcpn.distributed.engines import opened
 from smcpn.distributed.likelihood import distributed
 from smcpn.distributed.workers import Workers
@@ -83,9 +84,9 @@ def barrier(name: str, executor: Any, limit: float, times: int) -> Iterator[Row]
     yield Row(f"barrier of {name}, ms of processor time", round(own.path, 2), note=note)
 
 
-def barriers(quick: bool) -> Iterator[Row]:
+@study("barriers", full=300, quick=50)
+def barriers(times: int) -> Iterator[Row]:
     """Of two workers; the fastest counts, for other processes of the machine wait in the median."""
-    times = 50 if quick else 300
     with opened("loky:2") as executor:
         yield from barrier("loky", executor, 3.0, times)
     if why := lacks_dask():
@@ -95,6 +96,7 @@ def barriers(quick: bool) -> Iterator[Row]:
         yield from barrier("dask", executor, 15.0, times)
 
 
+@study("efficiency")
 def efficiency(quick: bool) -> Iterator[Row]:
     """A batch of about a second by two workers of one thread, and by two threads, in turns."""
     problem, turns = oscillation(2000), 4 if quick else 10
@@ -119,6 +121,3 @@ def efficiency(quick: bool) -> Iterator[Row]:
     yield at_least("efficiency, fastest of each", round(min(here) / min(there), 3), 0.9, note)
     note = "processor time of two threads over that of driver and workers"
     yield Row("efficiency by processor time", round(min(cpu) / min(busy), 3), note=note)
-
-
-STUDIES: dict[str, Study] = {"barriers": barriers, "efficiency": efficiency}

@@ -7,17 +7,11 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.rows import command, studies_of
+from benchmarks.study import command
 
-STUDIES = studies_of("seconds", (
-    "commands",
-    "least_squares",
-    "functions",
-    "identify",
-    "lifted",
-    "update",
-))  # fmt: skip
-
+PARTS = (
+    "commands", "least_squares", "functions", "identify", "lifted", "update",
+)  # fmt: skip
 
 if __name__ == "__main__":
-    sys.exit(command(__doc__, STUDIES))
+    sys.exit(command(__name__, PARTS))

@@ -19,7 +19,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.commits import ROOT, checkout
-from benchmarks.rows import Row, Study, at_most
+from benchmarks.rows import Row, at_most
+from benchmarks.study import study
 
 MODEL = '''\
 import numpy as np
@@ -66,7 +67,8 @@ def seconds(
     return waited, used, done.stdout
 
 
-def commands(quick: bool) -> Iterator[Row]:
+@study("command", full=9, quick=3)
+def commands(repeats: int) -> Iterator[Row]:
     """Seconds of commands that compute nothing, the best of several."""
     asked = {
         "--help": ["--help"],
@@ -78,12 +80,12 @@ def commands(quick: bool) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         for name, arguments in asked.items():
-            repeats = 3 if quick else 9
             runs = [seconds(arguments, place, place / "cache")[:2] for _ in range(repeats)]
             waited, used = (min(column) for column in zip(*runs, strict=True))
             yield at_most(name, used, 0.5, f"s of the processor, {waited:.2f} on the clock")
 
 
+@study("first_fit")
 def first_fit(quick: bool) -> Iterator[Row]:
     """Seconds of `smcpn fit` with six parameters: nothing compiled, then a second time."""
     command = ["fit", "model.py", "--json"]
@@ -101,6 +103,3 @@ def first_fit(quick: bool) -> Iterator[Row]:
         with checkout() as package:
             then = seconds(command, place, place / "former", package)[1]
         yield Row("processor time of the commit before over now", then / first)
-
-
-STUDIES: dict[str, Study] = {"command": commands, "first_fit": first_fit}

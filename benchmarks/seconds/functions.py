@@ -15,7 +15,8 @@ from llvmlite import ir
 from scipy import stats
 
 import smcpn
-from benchmarks.rows import Row, Study, at_least, at_most
+from benchmarks.rows import Row, at_least, at_most
+from benchmarks.study import study
 from smcpn.codegen.elementary import apply
 from smcpn.codegen.loops import FAST, Function, number
 from smcpn.codegen.native import loaded
@@ -81,6 +82,7 @@ def library_loop(operation: str, arguments: int) -> Any:
     return numba.njit(_SIGNATURE, **_OPTIONS)(names["run"])
 
 
+@study("functions")
 def functions(quick: bool) -> Iterator[Row]:
     """Nanoseconds of the library in a loop over 64 lanes over those of generated code."""
     rng = np.random.default_rng(0)
@@ -115,7 +117,8 @@ def pendulum(x, v, u, *, c, k):
     return v, u - c * v - k * np.sin(x)
 
 
-def pendulum_step(quick: bool) -> Iterator[Row]:
+@study("pendulum_step", full=60, quick=15)
+def pendulum_step(repeats: int) -> Iterator[Row]:
     """Time of a solver step of the pendulum over that of a Duffing oscillator."""
     samples, particles = 200, 512
     rng = np.random.default_rng(1)
@@ -130,10 +133,7 @@ def pendulum_step(quick: bool) -> Iterator[Row]:
         likelihood = build_likelihood(problem, smcpn.EKF0(steps=8), threads=1)
         theta = problem.prior.natural(problem.prior.sample(rng, particles))
         calls.append(lambda k=likelihood, t=theta: k.evaluate(t, samples))
-    swinging, stiffening = _medians(calls, 15 if quick else 60)
+    swinging, stiffening = _medians(calls, repeats)
     steps = (samples - 1) * 8 * particles
     note = f"{swinging / steps * 1e9:.2f} and {stiffening / steps * 1e9:.2f} ns"
     yield at_most("", swinging / stiffening, 1.6, note)
-
-
-STUDIES: dict[str, Study] = {"functions": functions, "pendulum_step": pendulum_step}

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.commits import ROOT, checkout, outcome
-from benchmarks.rows import Row, Study, at_least, at_most, told
+from benchmarks.rows import Row, at_least, at_most, told
+from benchmarks.study import study
 
 STARTS, SHORT = 10, 6000
 FASTER, AT_MAXIMUM, MEGABYTES = 40.0, 7, 500.0
@@ -46,6 +47,7 @@ print(json.dumps({
 """
 
 
+@study("fit_long")
 def fit_long(quick: bool) -> Iterator[Row]:
     """Time of the searches and of the Gaussian at their end, before over now."""
     arguments = ("-c", SEARCH, str(SHORT if quick else 0), str(STARTS))
@@ -70,11 +72,9 @@ def _at_highest(now: dict[str, Any], before: dict[str, Any]) -> int:
     return now["at maximum"] if now["log density"] > before["log density"] - 0.01 else 0
 
 
+@study("memory_fit")
 def memory(quick: bool) -> Iterator[Row]:
     """Peak of the command, scores of its tests included; the same record either way."""
     fitted = outcome(ROOT, "-m", "smcpn", "fit", "silverbox", "--split", "official", "--json")
     yield at_most("fit", fitted["peak_memory_mb"], MEGABYTES, "MB, silverbox --split official")
     yield Row("fit seconds", fitted["wall_s"], note=f"of which search {fitted['search_s']:.2f}")
-
-
-STUDIES: dict[str, Study] = {"fit_long": fit_long, "memory_fit": memory}

@@ -10,10 +10,11 @@ from scipy import stats
 from scipy.integrate import solve_ivp
 
 import smcpn
-from benchmarks.papers.fenrir_models import fitzhugh_nagumo
-from benchmarks.papers.fenrir_pendulum import LENGTH, PUBLISHED_STARTS, SEED, WITHIN
-from benchmarks.papers.fenrir_settings import SETTINGS
-from benchmarks.rows import Row, Study, at_least
+from benchmarks.papers.fenrir_fits import SWEEP_SEED, WITHIN
+from benchmarks.papers.fenrir_published import PENDULUM_STARTS
+from benchmarks.papers.fenrir_settings import SETTINGS, fitzhugh_nagumo
+from benchmarks.rows import Row, at_least
+from benchmarks.study import study
 from smcpn import ODE, RK4, Maximum, Problem
 
 SAME = 0.05
@@ -106,15 +107,15 @@ def draws(quick: bool) -> Iterator[Row]:
 
 def pendulum(quick: bool) -> Iterator[Row]:
     """The sweep of lengths of the Fenrir paper, section 5.4, by least squares."""
-    count = 20 if quick else PUBLISHED_STARTS
+    count = 20 if quick else PENDULUM_STARTS
     setting = SETTINGS["pendulum"]
-    problem = setting.least_squares(setting.record(SEED))
-    starts = {LENGTH: np.logspace(-2.0, 2.0, count)}
+    problem = setting.least_squares(setting.record(SWEEP_SEED))
+    starts = {"length": np.logspace(-2.0, 2.0, count)}
     for search in ("shooting", "lifted"):
         found = smcpn.maximise(
             problem, solver=RK4(setting.steps), starts=starts, target="likelihood", search=search
         )
-        recovered = _within(found, setting.truth[LENGTH])
+        recovered = _within(found, setting.truth["length"])
         name = f"pendulum, {search}: lengths recovered"
         note = f"of {count}, {found.seconds:.1f} s; published: 118 of 161"
         if search == "lifted":
@@ -146,11 +147,9 @@ def sine(quick: bool) -> Iterator[Row]:
             yield Row(name, recovered, note=note)
 
 
+@study("lifted")
 def lifted(quick: bool) -> Iterator[Row]:
     """All of them."""
     yield from pendulum(quick)
     yield from draws(quick)
     yield from sine(quick)
-
-
-STUDIES: dict[str, Study] = {"lifted": lifted}

@@ -12,14 +12,16 @@ import numpy as np
 
 from benchmarks import online
 from benchmarks.commits import ROOT, checkout, outcome
-from benchmarks.rows import Row, Study, at_least
+from benchmarks.rows import Row, at_least
 from benchmarks.seconds import calm
+from benchmarks.study import Result, study
 from smcpn.codegen.stream_step import Update
 
 
-def update(quick: bool) -> Iterator[Row]:
+@study("update", full=(4000, 7), quick=(1200, 3))
+def update(size: tuple[int, int]) -> Iterator[Row]:
     """Time of an update as it was over that now, in turns, and what of it is the compiled call."""
-    samples, rounds = (1200, 3) if quick else (4000, 7)
+    samples, rounds = size
     script = str(Path(calm.__file__).resolve())
     with checkout() as before:
         taken = np.array(
@@ -55,9 +57,7 @@ def share_of_compiled_call(samples: int) -> float:
     return float(np.median(inside[len(inside) // 2 :])) / whole
 
 
-def replay(quick: bool) -> Iterator[Row]:
+@study("replay", full=20_000, quick=3000)
+def replay(samples: int) -> Iterator[Result]:
     """Real time of the Silverbox over that of its replay without a budget, and the bytes."""
-    yield from online.replay(3000 if quick else 20_000)
-
-
-STUDIES: dict[str, Study] = {"update": update, "replay": replay}
+    yield from online.replay(samples)

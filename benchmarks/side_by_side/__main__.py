@@ -7,44 +7,36 @@ in a process of its own, on all processors, with seed after seed; the first run 
 fails, or whose package is absent, has a row that says so. How accuracy is judged stands in
 `benchmarks.side_by_side.accuracy`.
 
-``--quick`` (512 samples, few particles, a single seed: that everything
-works); ``--methods TEXT`` (those whose name holds it, and this package's); ``--draws N`` (the
-accuracy at which times are compared, all sizes in proportion); ``--figures FOLDER``;
-``--markdown FILE`` (for the documentation).
+``--quick`` takes 512 samples, few particles, and a single seed: it shows that everything works.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.machine import machine
-from benchmarks.rows import Row, command
 from benchmarks.side_by_side import table
 from benchmarks.side_by_side.accuracy import comparison, rows
 from benchmarks.side_by_side.data import Data
+from benchmarks.side_by_side.drawing import comparison_figure
 from benchmarks.side_by_side.methods import DRAWS, METHODS
 from benchmarks.side_by_side.reference import importance_reference, metropolis_check
+from benchmarks.study import Passage, Picture, Result, command, study
 
 STEPS = 4
 PACKAGES = ("particles", "emcee", "blackjax", "diffrax", "jax")
 MOST_SECONDS = 1500.0
 QUICK_SAMPLES, QUICK_DRAWS = 512, 250
-OPTIONS: dict[str, dict[str, Any]] = {
-    "methods": {"default": "", "metavar": "TEXT", "help": "those whose name holds it"},
-    "draws": {"type": int, "metavar": "N", "help": "accuracy, in independent draws"},
-    "figures": {"type": Path, "metavar": "FOLDER", "help": "draw the figure there"},
-    "markdown": {"type": Path, "metavar": "FILE", "help": "write the table there"},
-}
 
 
 def record_and_prior(samples: int | None = None) -> Data:
@@ -79,8 +71,9 @@ def measure(
     return json.loads(done.stdout) | {"size": size}
 
 
-def side_by_side(quick: bool, wanted: str, draws: int = DRAWS) -> dict[str, Any]:
-    """Measure the methods whose name holds ``wanted``, and this package's."""
+def side_by_side(quick: bool) -> dict[str, Any]:
+    """Measure all methods at the accuracy of so many independent draws."""
+    draws = QUICK_DRAWS if quick else DRAWS
     data, rng = record_and_prior(QUICK_SAMPLES if quick else None), np.random.default_rng(0)
     hardware = machine(PACKAGES)
     reference = importance_reference(data, 20_000 if quick else 200_000, rng)
@@ -90,10 +83,9 @@ def side_by_side(quick: bool, wanted: str, draws: int = DRAWS) -> dict[str, Any]
         path = Path(folder) / "data.npz"
         data.save(path)
         for name, method in METHODS.items():
-            if wanted in name or method.own:
-                size = method.size * draws // DRAWS
-                measured[name] = measure(name, path, size, 1 if quick else method.seeds)
-                print(f"  {name} done", file=sys.stderr, flush=True)
+            size = method.size * draws // DRAWS
+            measured[name] = measure(name, path, size, 1 if quick else method.seeds)
+            print(f"  {name} done", file=sys.stderr, flush=True)
     figures = rows(measured, reference, draws)
     return {
         "reference": {
@@ -109,29 +101,14 @@ def side_by_side(quick: bool, wanted: str, draws: int = DRAWS) -> dict[str, Any]
     }
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Print the rows; write the table and draw the figure where asked to."""
-    parser = argparse.ArgumentParser(add_help=False)
-    for name, settings in OPTIONS.items():
-        parser.add_argument(f"--{name}", **settings)
-    options, _ = parser.parse_known_args(arguments)
-    found: dict[str, Any] = {}
-
-    def study(quick: bool) -> Iterator[Row]:
-        draws = options.draws or (QUICK_DRAWS if quick else DRAWS)
-        found.update(side_by_side(quick, options.methods, draws))
-        return table.rows(found)
-
-    def write(_: argparse.Namespace) -> None:
-        if options.markdown:
-            options.markdown.write_text(table.markdown(found))
-        if options.figures:
-            from benchmarks.side_by_side.drawing import draw
-
-            draw(found, options.figures)
-
-    return command(__doc__, {"silverbox": study}, arguments, write, **OPTIONS)
+@study("silverbox")
+def silverbox(quick: bool) -> Iterator[Result]:
+    """Time of each method at equal accuracy, and of the fastest peer over that of this package."""
+    found = side_by_side(quick)
+    yield from table.rows(found)
+    yield Passage(table.markdown(found))
+    yield Picture("side_by_side", partial(comparison_figure, found))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(__name__))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from benchmarks.side_by_side.methods import METHODS
-from benchmarks.solver_figures import save
 from smcpn.report.style import ACCENT, DARK, MIDDLE, figure, styled
 
 
@@ -43,8 +41,3 @@ def _colour(name: str) -> str:
     if method.own:
         return ACCENT
     return DARK if not method.hand_vectorised else MIDDLE
-
-
-def draw(figures: dict[str, Any], folder: Path) -> None:
-    """Write ``side_by_side.png``."""
-    save(comparison_figure(figures), folder, "side_by_side")

@@ -50,7 +50,7 @@ def rows(figures: dict[str, Any]) -> Iterator[Row]:
 def markdown(figures: dict[str, Any]) -> str:
     """A page below a title, for the documentation to include."""
     head = ["", *COLUMNS.values()]
-    lines = ["# Measured", "", _row(head), _row(["---", *["---:"] * len(COLUMNS)])]
+    lines = [_row(head), _row(["---", *["---:"] * len(COLUMNS)])]
     for name, values in figures["methods"].items():
         if "failed" in values:
             lines.append(

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.executors import option
-from benchmarks.rows import command, studies_of
+from benchmarks.study import command
 
-STUDIES = studies_of("trust", (
+PARTS = (
     "steps", "stiff", "moves", "checks", "robust", "coloured", "cancellation", "starts",
-    "short_records", "several_modes", "curved", "stiff_wall", "wells",
-    "prior_drawn", "others", "sequel", "cost", "said_first", "known_structure",
-))  # fmt: skip
-
+    "short_records", "several_modes", "curved", "stiff_wall", "wells", "prior_drawn", "others",
+    "sequel", "cost", "said_first", "known_structure",
+)  # fmt: skip
 
 if __name__ == "__main__":
-    sys.exit(command(__doc__, STUDIES, executor=option()))
+    sys.exit(command(__name__, PARTS))

@@ -12,7 +12,8 @@ import numpy as np
 from scipy import stats
 
 import smcpn
-from benchmarks.rows import Row, Study, at_most, near
+from benchmarks.rows import Row, at_most, near
+from benchmarks.study import study
 from smcpn.likelihood.registry import build_likelihood
 from tests.models import PREDATOR_PREY, predator_prey_problem
 
@@ -22,6 +23,7 @@ GOLDEN = {10: 43.7102050618496, 20: 43.71020506041817}
 DIFFUSIONS = (0.03, 1.0, 10.0, 100.0, 1e4)
 
 
+@study("cancellation")
 def digits(quick: bool) -> Iterator[Row]:
     """Largest error of each likelihood, and how far a parameter moved by 1e-9 moves it."""
     values = PREDATOR_PREY * np.array([[1.0, 1.0, 1.0, 1.0], [1.0 + 1e-9, 1.0, 1.0, 1.0]])
@@ -38,6 +40,7 @@ def digits(quick: bool) -> Iterator[Row]:
             yield at_most(f"{case} moved by 1e-9 in a parameter", moved, 1e-5)
 
 
+@study("cancellation-evidence")
 def evidence(quick: bool) -> Iterator[Row]:
     """Evidence where the diffusion is learned over six decades, of no influence on the rest."""
     known = predator_prey_problem()
@@ -89,6 +92,3 @@ def exact_evidence(problem: smcpn.Problem, draws: int) -> tuple[float, float]:
     weights = np.exp(log_weights - log_weights.max())
     error = weights.std() / weights.mean() / np.sqrt(draws)
     return float(np.log(weights.mean()) + log_weights.max()), float(error)
-
-
-STUDIES: dict[str, Study] = {"cancellation": digits, "cancellation-evidence": evidence}

@@ -12,7 +12,8 @@ from scipy import stats
 import smcpn
 from benchmarks.executors import each
 from benchmarks.likelihood_problems import LORENZ, LORENZ_VARIANCE, lorenz_problem
-from benchmarks.rows import Row, Study, at_least, at_most, between
+from benchmarks.rows import Row, at_least, at_most, between
+from benchmarks.study import study
 from smcpn import EKF0, EKF1, RK4, Maximum, Posterior, Problem, Record
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.validation.innovations import innovations
@@ -79,13 +80,12 @@ def kinked_maximum(seed: int = 0, samples: int = 200) -> Maximum:
     raise ValueError(f"seed {seed} has no sample after which the residuals are of one sign")
 
 
-def kink(quick: bool) -> Iterator[Row]:
+@study("laplace-at-a-kink", full=4000, quick=1000)
+def kink(particles: int) -> Iterator[Row]:
     """Laplace's standard deviations beside those of a sampler."""
     maximum = kinked_maximum()
     found = smcpn.laplace(maximum)
-    posterior = smcpn.identify(
-        maximum.problem, solver=RK4(2), particles=1000 if quick else 4000, seed=1
-    )
+    posterior = smcpn.identify(maximum.problem, solver=RK4(2), particles=particles, seed=1)
     yield at_most("directions replaced, missing from the text", float(not found.gauss_newton), 0)
     for row in found.compare(posterior).rows:
         yield between(f"sd of {row.name}, Laplace over IBIS", row.sd_ratio, 0.9, 1.1)
@@ -111,9 +111,10 @@ def _verdict(ode: smcpn.ODE, noise: float | str, seed: int) -> str:
     return _linear_posterior(ode, seed, noise).validate().verdict.level
 
 
-def verdicts(quick: bool) -> Iterator[Row]:
+@study("verdicts", full=(1000, 40), quick=(100, 10))
+def verdicts(size: tuple[int, int]) -> Iterator[Row]:
     """How often `validate()` has something against a right model, and against a wrong one."""
-    right, wrong = (100, 10) if quick else (1000, 40)
+    right, wrong = size
     for noise, label in ((OSCILLATOR_NOISE, "noise known"), ("sigma", "noise learned")):
         levels = each(partial(_verdict, oscillator, noise), range(FRESH, FRESH + right))
         alarms = np.mean([level != "usable" for level in levels])
@@ -124,9 +125,10 @@ def verdicts(quick: bool) -> Iterator[Row]:
         yield at_least(f"wrong without the cubic spring, {label}", float(found), 1.0)
 
 
-def chaos(quick: bool) -> Iterator[Row]:
+@study("chaos", full=5, quick=1)
+def chaos(seeds: int) -> Iterator[Row]:
     """A right model whose posterior is curved: the mean of its particles resembles none."""
-    yield from each(_chaotic, range(1 if quick else 5))
+    yield from each(_chaotic, range(seeds))
 
 
 def _chaotic(seed: int) -> Row:
@@ -149,7 +151,8 @@ def _chaotic(seed: int) -> Row:
     return at_least(f"Lorenz usable, seed {seed}", usable, 1.0, note)
 
 
-def units(quick: bool) -> Iterator[Row]:
+@study("units", full=200, quick=20)
+def units(scales: int) -> Iterator[Row]:
     """Largest change of a log-likelihood in other units, beyond the Jacobian of the data."""
     record = Record(y=np.random.default_rng(3).uniform(0.5, 3.0, 12), dt=0.05)
     values = np.array([1.5, 1.0, 2.0, 1.0, 1.0, 1.5, 0.2])
@@ -169,18 +172,10 @@ def units(quick: bool) -> Iterator[Row]:
         likelihood = build_likelihood(problem, solver, likelihood=name)
         expected = likelihood.evaluate(values[None, :], len(record))[1][0]
         rng, worst = np.random.default_rng(0), 0.0
-        for _ in range(20 if quick else 200):
+        for _ in range(scales):
             time, size, other = 10.0 ** rng.uniform(-12.0, 12.0, 3)
             scaled = values / [time, time * other, time, time * size, 1 / size, 1 / other, 1 / size]
             there = likelihood.with_records([Record(y=record.y * size, dt=0.05 * time)])
             found = there.evaluate(scaled[None, :], len(record))[1][0] + 12 * np.log(size)
             worst = max(worst, abs(found - expected))
         yield at_most(f"{name}, {solver}", worst, 1e-7)
-
-
-STUDIES: dict[str, Study] = {
-    "units": units,
-    "laplace-at-a-kink": kink,
-    "verdicts": verdicts,
-    "chaos": chaos,
-}

@@ -15,7 +15,8 @@ from scipy import stats
 
 import smcpn
 from benchmarks.executors import each
-from benchmarks.rows import Row, Study, between
+from benchmarks.rows import Row, between
+from benchmarks.study import study
 
 SAMPLES, DT, PARTICLES = 60, 0.5, 300
 RECORDS, QUICK_RECORDS = 200, 40
@@ -63,10 +64,11 @@ def _covered_by_both(case: tuple[smcpn.Record, dict[str, float]]) -> tuple[list[
     return white, covered(record, smcpn.AR1("sigma", "rho"), CORRELATED, truth)
 
 
-def coverage(quick: bool) -> Iterator[Row]:
+@study("coloured", full=RECORDS, quick=QUICK_RECORDS)
+def coverage(records: int) -> Iterator[Row]:
     """Share of intervals that hold the true value, over all parameters, by noise model."""
     rng, cases = np.random.default_rng(0), []
-    for _ in range(QUICK_RECORDS if quick else RECORDS):
+    for _ in range(records):
         truth = {name: float(p.rvs(random_state=rng)) for name, p in CORRELATED.items()}
         cases.append((coloured_record(rng, truth), truth))
     white, coloured = zip(*each(_covered_by_both, cases), strict=True)
@@ -80,6 +82,3 @@ def _by_parameter(prior: dict[str, Any], hits: Sequence[list[bool]]) -> str:
     shares = zip(prior, np.mean(hits, axis=0), strict=True)
     error = np.std(np.mean(hits, axis=1)) / np.sqrt(len(hits))
     return f"{', '.join(f'{name} {share:.2f}' for name, share in shares)}; se {error:.3f}"
-
-
-STUDIES: dict[str, Study] = {"coloured": coverage}

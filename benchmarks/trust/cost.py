@@ -11,7 +11,8 @@ from unittest import mock
 import numpy as np
 
 from benchmarks.commits import ROOT, checkout, outcome
-from benchmarks.rows import Row, Study, at_most
+from benchmarks.rows import Row, at_most
+from benchmarks.study import study
 from benchmarks.trust import waiting
 
 BEFORE = "09a768b"
@@ -20,16 +21,17 @@ SAMPLES = (9, 512)
 LONGER = 1.5
 
 
-def cost(quick: bool) -> Iterator[Row]:
+@study("cost", full=3, quick=1)
+def cost(rounds: int) -> Iterator[Row]:
     """Processor time over that of the commit before, nothing compiled and all of it."""
     script = str(Path(waiting.__file__).resolve())
     with checkout(BEFORE) as before:
         for samples in SAMPLES:
-            rounds = [
+            found = [
                 [_taken(source, script, samples) for source in (before, ROOT)]
-                for _ in range(1 if quick else 3)
+                for _ in range(rounds)
             ]
-            taken = np.median(rounds, axis=0)
+            taken = np.median(found, axis=0)
             for kind, (then, now) in zip(("cold", "warm"), taken.T, strict=True):
                 note = f"{now:.3g} s for {then:.3g} s"
                 yield at_most(
@@ -44,6 +46,3 @@ def _taken(source: Path, script: str, samples: int) -> list[float]:
         mock.patch.dict(os.environ, {"SMCPN_CACHE": folder}),
     ):
         return outcome(source, script, str(samples))
-
-
-STUDIES: dict[str, Study] = {"cost": cost}

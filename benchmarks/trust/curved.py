@@ -16,7 +16,8 @@ from benchmarks.reference.answer import Answer
 from benchmarks.reference.quadrature import quadrature
 from benchmarks.reference.solutions import gaussian
 from benchmarks.reference.target import Target
-from benchmarks.rows import Row, Study
+from benchmarks.rows import Row
+from benchmarks.study import study
 from benchmarks.trust.known import Known, Tolerance, counted, default, errors_told, outcomes
 from benchmarks.trust.several_modes import clock
 
@@ -107,26 +108,29 @@ def product_answer(seed: int = 0) -> Answer:
 HYPERBOLA = Known("hyperbola", product_problem, product_answer, tolerance=TOLERANCE, same_data=True)
 
 
-def boundary(quick: bool) -> Iterator[Row]:
+@study("boundary", full=80, quick=20)
+def boundary(seeds: int) -> Iterator[Row]:
     """Both priors of the slope, over seeds of the run."""
     for slope in SLOPES:
-        found = outcomes(line_known(slope), default, range(20 if quick else 80))
+        found = outcomes(line_known(slope), default, range(seeds))
         yield from counted(slope, found, 0.0, 80)
         yield from errors_told(slope, found, 80, FARTHEST, bias=0.01)
 
 
-def hyperbola(quick: bool) -> Iterator[Row]:
+@study("hyperbola", full=80, quick=20)
+def hyperbola(seeds: int) -> Iterator[Row]:
     """Over seeds of the run."""
-    found = outcomes(HYPERBOLA, default, range(20 if quick else 80))
+    found = outcomes(HYPERBOLA, default, range(seeds))
     yield from counted("default", found, 0.0, 80)
     yield from errors_told("default", found, 80, FARTHEST, bias=0.01)
 
 
-def laplace_at_the_boundary(quick: bool) -> Iterator[Row]:
+@study("laplace-at-the-boundary", full=5, quick=1)
+def laplace_at_the_boundary(seeds: int) -> Iterator[Row]:
     """Means of `laplace` beside the exact ones, or a warning that they differ."""
     for slope in SLOPES:
         told = line_answer(slope)
-        for seed in range(1 if quick else 5):
+        for seed in range(seeds):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 found = smcpn.laplace(line_problem(slope), seed=seed)
@@ -137,10 +141,3 @@ def laplace_at_the_boundary(quick: bool) -> Iterator[Row]:
             name = f"{slope}, seed {seed}: means off, sd"
             met = right or bool(found.warnings)
             yield Row(name, worst, f"<= {LAPLACE_MEANS:g} or warned", met, listed)
-
-
-STUDIES: dict[str, Study] = {
-    "boundary": boundary,
-    "hyperbola": hyperbola,
-    "laplace-at-the-boundary": laplace_at_the_boundary,
-}

@@ -15,8 +15,9 @@ from scipy.integrate import solve_ivp
 
 import smcpn
 from benchmarks.executors import each
-from benchmarks.papers.fenrir_models import fitzhugh_nagumo
-from benchmarks.rows import Row, Study, at_least, at_most
+from benchmarks.papers.fenrir_settings import fitzhugh_nagumo
+from benchmarks.rows import Row, at_least, at_most
+from benchmarks.study import study
 from smcpn import ODE, Problem
 from smcpn.datasets.models import lotka_volterra
 
@@ -119,17 +120,15 @@ def _outcome(name: str, seed: int) -> tuple[float, float, bool]:
     return seconds, best - found.log_density, bool(found.warnings)
 
 
-def known_structure(quick: bool) -> Iterator[Row]:
+@study("known-structure", full=SEEDS, quick=QUICK_SEEDS)
+def known_structure(seeds: int) -> Iterator[Row]:
     """Compiled before; the long search is by the same steps."""
     for name in STRUCTURES:
         run: Callable[[int], tuple[float, float, bool]] = partial(_outcome, name)
         run(SEEDS)
-        found = np.array(list(each(run, range(QUICK_SEEDS if quick else SEEDS))))
+        found = np.array(list(each(run, range(seeds))))
         seconds, below, warned = found.T
         note = f"most {seconds.max():.2g} s"
         yield at_most(f"{name}: processor seconds", float(np.median(seconds)), SECONDS, note)
         note = f"of {len(found)}, at most {below.max():.2g} nats below, {int(warned.sum())} warned"
         yield at_least(f"{name}: at the maximum", int(np.sum(below < SAME)), len(found), note)
-
-
-STUDIES: dict[str, Study] = {"known-structure": known_structure}

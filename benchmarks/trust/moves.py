@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from benchmarks.executors import each
-from benchmarks.rows import Row, Study, at_most, between, told
+from benchmarks.rows import Row, at_most, between, told
+from benchmarks.study import study
 from benchmarks.targets import GappedOscillator, NoisyRegression
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.particles import Target, ess_and_log_mean, normalise
@@ -101,6 +102,7 @@ def judged(
     yield from told({"evaluations / N": np.mean(evaluations)})
 
 
+@study("moves-oscillator")
 def oscillator(quick: bool) -> Iterator[Row]:
     """The oscillator with a gap, tempering with default settings."""
     case = GappedOscillator()
@@ -109,6 +111,7 @@ def oscillator(quick: bool) -> Iterator[Row]:
     yield from rows
 
 
+@study("moves-oscillator-by-ibis")
 def oscillator_by_ibis(quick: bool) -> Iterator[Row]:
     """The same along the data: nothing may become worse there."""
     case = GappedOscillator()
@@ -116,25 +119,19 @@ def oscillator_by_ibis(quick: bool) -> Iterator[Row]:
     yield from judged(case, answer, QUICK if quick else WHOLE, case.prior.names, Ibis)
 
 
-def many_parameters(quick: bool) -> Iterator[Row]:
+@study("moves-25", full=WHOLE, quick=QUICK)
+def many_parameters(seeds: int) -> Iterator[Row]:
     """A Gaussian posterior of 25 parameters, tempering with default settings."""
     case = LinearRegression(60, 25, 0.5)
     mean, covariance = case.moments()
     answer = Answer(case.log_evidence(), mean, np.sqrt(np.diag(covariance)))
-    yield from judged(case, answer, QUICK if quick else WHOLE, ["theta0"])
+    yield from judged(case, answer, seeds, ["theta0"])
 
 
-def many_parameters_and_noise(quick: bool) -> Iterator[Row]:
+@study("moves-25-and-noise", full=WHOLE, quick=QUICK)
+def many_parameters_and_noise(seeds: int) -> Iterator[Row]:
     """A funnel of 25 parameters, the noise among them: tempering, and along the data."""
     case = NoisyRegression()
     log_evidence, mean, sd = case.exact()
     answer = Answer(log_evidence, np.array([mean]), np.array([sd]))
-    yield from judged(case, answer, QUICK if quick else WHOLE, ["s"])
-
-
-STUDIES: dict[str, Study] = {
-    "moves-oscillator": oscillator,
-    "moves-oscillator-by-ibis": oscillator_by_ibis,
-    "moves-25": many_parameters,
-    "moves-25-and-noise": many_parameters_and_noise,
-}
+    yield from judged(case, answer, seeds, ["s"])

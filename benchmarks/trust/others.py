@@ -21,7 +21,8 @@ from benchmarks.reference.answer import Answer
 from benchmarks.reference.importance import sample
 from benchmarks.reference.solutions import gaussian, integrated, log_normal, oral
 from benchmarks.reference.target import Target
-from benchmarks.rows import Row, Study
+from benchmarks.rows import Row
+from benchmarks.study import Study
 from benchmarks.trust.known import WAYS, Known, calibrated, counted, errors_told, outcomes
 from benchmarks.trust.several_modes import absorption
 
@@ -214,4 +215,4 @@ def others(name: str, quick: bool) -> Iterator[Row]:
             yield from calibrated(way, found, 1000)
 
 
-STUDIES: dict[str, Study] = {name: partial(others, name) for name in SHORT}
+STUDIES = [Study(name, partial(others, name)) for name in SHORT]

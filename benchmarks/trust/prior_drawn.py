@@ -12,7 +12,8 @@ from scipy import stats
 
 import smcpn
 from benchmarks.reference.solutions import integrated
-from benchmarks.rows import Row, Study
+from benchmarks.rows import Row
+from benchmarks.study import study
 from benchmarks.trust.known import Known, Outcome, calibrated, default, outcomes
 
 Array = NDArray[np.float64]
@@ -133,16 +134,15 @@ def _warned(label: str, found: list[Outcome]) -> Row:
     return Row(f"{label}: warned", len(heard) / len(found), note=note)
 
 
-def sir(quick: bool) -> Iterator[Row]:
+@study("sir", full=DATA_SETS, quick=40)
+def sir(data_sets: int) -> Iterator[Row]:
     """Poisson counts of an epidemic that begins with a few."""
-    yield from ranked("default", epidemic_problem, epidemic_truth, 40 if quick else DATA_SETS)
+    yield from ranked("default", epidemic_problem, epidemic_truth, data_sets)
 
 
+@study("duffing")
 def duffing(quick: bool) -> Iterator[Row]:
     """A forced oscillator, records of two lengths."""
     for samples in SAMPLES[:1] if quick else SAMPLES:
         problem, truth = partial(forced_problem, samples), partial(forced_truth, samples)
         yield from ranked(f"{samples} samples", problem, truth, 40 if quick else DATA_SETS)
-
-
-STUDIES: dict[str, Study] = {"sir": sir, "duffing": duffing}

@@ -21,7 +21,8 @@ from scipy import signal, stats
 
 import smcpn
 from benchmarks.executors import each
-from benchmarks.rows import Row, Study, at_least, at_most, between
+from benchmarks.rows import Row, at_least, at_most, between
+from benchmarks.study import study
 from smcpn.cases import CASES
 from smcpn.cases.silverbox import offset_output
 from smcpn.errors import InputError
@@ -71,6 +72,7 @@ def approximation(problem: Problem) -> smcpn.Laplace:
     return smcpn.laplace(maximum)
 
 
+@study("robust-tenths")
 def tenths(quick: bool) -> Iterator[Row]:
     """Spread of the estimates of ten pieces, over the sd that each says of itself."""
     problem = CASES["silverbox"](split="official").problem
@@ -96,6 +98,7 @@ def _estimate(particles: int, piece: Problem) -> tuple[Array, Array, Array]:
     return np.array(list(found.mean.values())), plain, found.sandwich.factor * plain
 
 
+@study("robust-bands")
 def bands(quick: bool) -> Iterator[Row]:
     """Coverage of the 95 % band on the tests, by the posterior at the learning rate."""
     case = CASES["silverbox"](split="official")
@@ -148,6 +151,7 @@ def _covering(k3: float, samples: int, target: Array, seed: int) -> Array | None
     return np.stack([np.abs(means - target) <= 1.96 * sds, list(robust.factor.values())])
 
 
+@study("robust-envelope")
 def envelope(quick: bool) -> Iterator[Row]:
     """Coverage of the pseudo-true parameters, and what it costs where the model is right."""
     seeds = range(QUICK_RECORDS if quick else RECORDS)
@@ -176,10 +180,3 @@ def envelope(quick: bool) -> Iterator[Row]:
         yield at_most(f"{name}: refused", 1.0 - len(held) / len(found), KEPT)
         note = f"{share:.2f} by more than {WIDER:g}; coverage of c {rates[0]:.2f}, k {rates[1]:.2f}"
         yield at_most(f"{name}: median factor", float(factors.max()), WIDER, note)
-
-
-STUDIES: dict[str, Study] = {
-    "robust-tenths": tenths,
-    "robust-bands": bands,
-    "robust-envelope": envelope,
-}

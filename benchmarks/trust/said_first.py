@@ -17,7 +17,8 @@ from scipy import stats
 
 import smcpn
 from benchmarks.executors import each
-from benchmarks.rows import Row, Study, at_least
+from benchmarks.rows import Row, at_least
+from benchmarks.study import study
 from benchmarks.trust.several_modes import clock
 
 Array = NDArray[np.float64]
@@ -130,40 +131,39 @@ def _first_of(case: tuple[Told, int]) -> str:
     return _first(case[0].posterior(case[1]))
 
 
-def noise_too_small(quick: bool) -> Iterator[Row]:
+@study("noise-too-small", full=20, quick=8)
+def noise_too_small(records: int) -> Iterator[Row]:
     """The noise is stated 5 to 50 times too small."""
     for one in (TANK, SPRING):
-        cases = [
-            (_with(one, noise=NOISE * STATED[seed % 4]), seed)
-            for seed in _seeds(8 if quick else 20)
-        ]
+        cases = [(_with(one, noise=NOISE * STATED[seed % 4]), seed) for seed in _seeds(records)]
         yield _said(f"said first, {one.ode.name}", ("look at the noise",), cases)
 
 
-def wrong_unit(quick: bool) -> Iterator[Row]:
+@study("wrong-unit", full=20, quick=5)
+def wrong_unit(records: int) -> Iterator[Row]:
     """The outputs are in another unit than model and prior."""
     for one, noise in ((TANK, NOISE), (SPRING, NOISE), (TANK, "sigma"), (SPRING, "sigma")):
         cases = [
-            (_with(one, noise=noise, scale=SCALES[seed % 5]), seed)
-            for seed in _seeds(5 if quick else 20)
+            (_with(one, noise=noise, scale=SCALES[seed % 5]), seed) for seed in _seeds(records)
         ]
         known = "noise learned" if noise == "sigma" else "noise known"
         yield _said(f"said first, {one.ode.name}, {known}", ("another unit", "the units"), cases)
 
 
-def at_the_bound(quick: bool) -> Iterator[Row]:
+@study("at-the-bound", full=20, quick=7)
+def at_the_bound(records: int) -> Iterator[Row]:
     """The prior ends before the truth, above it or below."""
     below, above = stats.uniform(0.1, 0.7), stats.uniform(1.3, 2.0)
     for prior, noise in ((below, NOISE), (above, NOISE), (below, "sigma")):
         one = _with(TANK, prior={"k": prior}, noise=noise)
-        cases = [(one, seed) for seed in _seeds(7 if quick else 20)]
+        cases = [(one, seed) for seed in _seeds(records)]
         end = "below" if prior is below else "above"
         yield _said(f"said first, prior {end} the truth, {noise}", ("k ends at",), cases)
 
 
-def modes_printed(quick: bool) -> Iterator[Row]:
+@study("modes-printed", full=20, quick=6)
+def modes_printed(count: int) -> Iterator[Row]:
     """Lags that may be exchanged are told apart, and modes that may not are printed as modes."""
-    count = 6 if quick else 20
     for truth in ({"tau1": 0.4, "tau2": 2.0}, {"tau1": 0.9, "tau2": 1.3}):
         one = _with(LAGS, truth=truth)
         found = list(each(partial(_lags_told, one), _seeds(count)))
@@ -217,7 +217,8 @@ def _sine_told(seed: int) -> bool:
     return weights and _modes_told(posterior, ((1.0, 2.0), (-1.0, 2 * np.pi - 2.0)))
 
 
-def right_models(quick: bool) -> Iterator[Row]:
+@study("right-models", full=700, quick=35)
+def right_models(count: int) -> Iterator[Row]:
     """How often a summary calls a right model usable."""
     kinds: list[Callable[[int], smcpn.Posterior]] = [
         TANK.posterior,
@@ -228,7 +229,6 @@ def right_models(quick: bool) -> Iterator[Row]:
         _with(TANK, disturbed=0.3).posterior,
         _counts,
     ]
-    count = 35 if quick else 700
     cases = [(kinds[seed % len(kinds)], seed) for seed in _seeds(count)]
     levels = list(each(_level, cases))
     usable = np.mean([level == "usable" for level in levels])
@@ -253,12 +253,3 @@ def _counts(seed: int) -> smcpn.Posterior:
 
 def _with(told: Told, **changes: Any) -> Told:
     return Told(**(vars(told) | changes))
-
-
-STUDIES: dict[str, Study] = {
-    "noise-too-small": noise_too_small,
-    "wrong-unit": wrong_unit,
-    "at-the-bound": at_the_bound,
-    "modes-printed": modes_printed,
-    "right-models": right_models,
-}

@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import smcpn
-from benchmarks.papers.differential_programming_sequel import SEQUELS
-from benchmarks.papers.differential_programming_studies import (
+from benchmarks.papers.differential_programming import (
     HIDDEN_PARTICLES,
     HIDDEN_STEPS,
     sequel_problem,
 )
-from benchmarks.rows import Row, Study, at_least, at_most
+from benchmarks.papers.differential_programming_sequel import SEQUELS
+from benchmarks.rows import Row, at_least, at_most
+from benchmarks.study import study
 from smcpn.model.distribution import support
 
 Array = NDArray[np.float64]
@@ -53,6 +54,7 @@ out, begun at the end of shorter ones; 1700 (A) to 6100 effective draws, R-hat 1
 CHAINS, STEPS, KEPT_EVERY = 200, 14_000, 10
 
 
+@study("sequel-glycolysis")
 def glycolysis(quick: bool) -> Iterator[Row]:
     """Effective particles, ancestors, means and widths beside those of long chains."""
     problem = sequel_problem(SEQUELS["glycolysis"].drawn(0))
@@ -152,8 +154,6 @@ def tell(names: tuple[str, ...], draws: Array) -> None:
             f"# R-hat {np.sqrt(1 + between / within):.3f}, halves {halves[0]:.5g} {halves[1]:.5g}"
         )
 
-
-STUDIES: dict[str, Study] = {"sequel-glycolysis": glycolysis}
 
 if __name__ == "__main__":
     PROBLEM = sequel_problem(SEQUELS["glycolysis"].drawn(0))

@@ -20,7 +20,8 @@ from benchmarks.reference.importance import sample
 from benchmarks.reference.quadrature import quadrature
 from benchmarks.reference.solutions import gaussian, oral
 from benchmarks.reference.target import Target, log_sum
-from benchmarks.rows import Row, Study, at_least
+from benchmarks.rows import Row, at_least
+from benchmarks.study import study
 from benchmarks.trust.known import Known, Tolerance, counted, default, errors_told, outcomes
 
 Array = NDArray[np.float64]
@@ -96,11 +97,12 @@ def flip_flop_of(scale: float) -> Known:
     )
 
 
-def flip_flop(quick: bool) -> Iterator[Row]:
+@study("flip-flop", full=40, quick=12)
+def flip_flop(seeds: int) -> Iterator[Row]:
     """Both priors, over seeds of the run."""
     for scale in SCALES:
         known = flip_flop_of(scale)
-        found = outcomes(known, default, range(12 if quick else 40))
+        found = outcomes(known, default, range(seeds))
         yield from counted(f"ka about {scale:g}", found, 0.0, 40)
         yield from errors_told(f"ka about {scale:g}", found, 40)
 
@@ -161,9 +163,10 @@ ALIASING = Known(
 )
 
 
-def aliasing(quick: bool) -> Iterator[Row]:
+@study("aliasing", full=40, quick=8)
+def aliasing(seeds: int) -> Iterator[Row]:
     """Over seeds of the run: right, or warned of."""
-    found = outcomes(ALIASING, default, range(8 if quick else 40))
+    found = outcomes(ALIASING, default, range(seeds))
     honest = float(np.mean([bool(one.warnings) or not one.wrong for one in found]))
     yield at_least("right or warned", honest, 0.95)
     yield from counted("default", found, 0.05, 40)
@@ -227,15 +230,7 @@ ALIASED_STEPS = Known(
 )
 
 
-def aliased_steps(quick: bool) -> Iterator[Row]:
+@study("aliased-steps", full=40, quick=8)
+def aliased_steps(seeds: int) -> Iterator[Row]:
     """Over seeds of the run: faster modes call for more steps than most of the prior does."""
-    yield from counted(
-        "default", outcomes(ALIASED_STEPS, default, range(8 if quick else 40)), 0.05, 40
-    )
-
-
-STUDIES: dict[str, Study] = {
-    "flip-flop": flip_flop,
-    "aliasing": aliasing,
-    "aliased-steps": aliased_steps,
-}
+    yield from counted("default", outcomes(ALIASED_STEPS, default, range(seeds)), 0.05, 40)

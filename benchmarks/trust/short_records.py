@@ -7,7 +7,7 @@ Monte Carlo begins with does not have it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,8 @@ from benchmarks.reference.answer import Answer
 from benchmarks.reference.importance import sample
 from benchmarks.reference.solutions import log_normal, two_compartments
 from benchmarks.reference.target import Target
-from benchmarks.rows import Row, Study, at_most
+from benchmarks.rows import Row, at_most
+from benchmarks.study import study
 from benchmarks.trust.known import WAYS, Known, calibrated, counted, errors_told, exact, outcomes
 
 Array = NDArray[np.float64]
@@ -85,9 +86,9 @@ PK_SHORT = Known("pk-short", problem, answer, truth)
 RANKED = Known("pk-short-ranks", problem, None, truth)
 
 
-def pk_short(quick: bool) -> Iterator[Row]:
+@study("pk-short", full=range(300), quick=(*range(15), 148))
+def pk_short(seeds: Sequence[int]) -> Iterator[Row]:
     """Wrong answers over data sets, each way, and the errors of the references."""
-    seeds = (*range(15), 148) if quick else range(300)
     for way, run in WAYS.items():
         found = outcomes(PK_SHORT, run, seeds)
         yield from counted(way, found, SILENT[way], 300)
@@ -97,12 +98,10 @@ def pk_short(quick: bool) -> Iterator[Row]:
     yield at_most("references: error", max(one.log_evidence_se for one in told), 0.02)
 
 
+@study("pk-short-ranks")
 def pk_short_ranks(quick: bool) -> Iterator[Row]:
     """Whether the truth is as often in each part of the posterior as it should be."""
     ways = ("default",) if quick else tuple(WAYS)
     for way in ways:
         found = outcomes(RANKED, WAYS[way], range(60 if quick else 1000))
         yield from calibrated(way, found, 1000)
-
-
-STUDIES: dict[str, Study] = {"pk-short": pk_short, "pk-short-ranks": pk_short_ranks}

@@ -12,7 +12,8 @@ from scipy import stats
 
 import smcpn
 from benchmarks.executors import each
-from benchmarks.rows import Row, Study, at_least, at_most, near
+from benchmarks.rows import Row, at_least, at_most, near
+from benchmarks.study import study
 from benchmarks.trust.resonator import SD_B1, approximation, resonator
 from smcpn import Posterior, Problem
 
@@ -52,12 +53,13 @@ def by_quadrature(problem: Problem) -> tuple[float, float]:
     return float(evidence), float(heights[grid < 0.0].sum() / heights.sum())
 
 
-def two_modes(quick: bool) -> Iterator[Row]:
+@study("two-modes", full=20, quick=5)
+def two_modes(seeds: int) -> Iterator[Row]:
     """Weight of the smaller mode and evidence; the search has the seed of the run."""
     problem = two_signs()
     evidence, smaller = by_quadrature(problem)
     for name in ("laplace", "auto"):
-        runs = list(each(partial(_from, name, problem), range(5 if quick else 20)))
+        runs = list(each(partial(_from, name, problem), range(seeds)))
         weights = np.array([run.weights[run.values[:, 0] < 0.0].sum() for run in runs])
         z = np.array([(run.log_evidence - evidence) / run.log_evidence_se for run in runs])
         warned = sum(bool(run.warnings) for run in runs)
@@ -76,9 +78,10 @@ def _from(name: str, problem: Problem, seed: int) -> Posterior:
         return smcpn.identify(problem, solver=SOLVER, start=start, seed=seed, progress=False)
 
 
-def ridge(quick: bool) -> Iterator[Row]:
+@study("ridge", full=10, quick=2)
+def ridge(seeds: int) -> Iterator[Row]:
     """Two-mass resonator from its Laplace approximation: sd of b1 over that of the reference."""
-    runs = list(each(_on_the_ridge, range(2 if quick else 10)))
+    runs = list(each(_on_the_ridge, range(seeds)))
     ratios = np.array([run.sd["b1"] for run in runs]) / SD_B1
     told = [_says_width(run) for run in runs]
     right = np.abs(ratios - 1.0) <= WIDTH
@@ -105,6 +108,3 @@ def _on_the_ridge(seed: int) -> Posterior:
 def _says_width(run: Posterior) -> bool:
     """Whether a warning is of the start or the spread, not of steps or the number of searches."""
     return any("began again" in text or "times as wide" in text for text in run.warnings)
-
-
-STUDIES: dict[str, Study] = {"two-modes": two_modes, "ridge": ridge}

@@ -13,7 +13,8 @@ from scipy import stats
 
 import smcpn
 from benchmarks.executors import each
-from benchmarks.rows import Row, Study, at_least, at_most, between
+from benchmarks.rows import Row, at_least, at_most, between
+from benchmarks.study import study
 from smcpn import EKF0, RK4
 from smcpn.solver import Solver
 
@@ -105,6 +106,7 @@ def bias(samples: int, seeds: int, particles: int) -> Iterator[Row]:
         yield at_most(f"T {samples}: {solver} warned of its steps", warned, 0)
 
 
+@study("steps-bias")
 def duffing_bias(quick: bool) -> Iterator[Row]:
     """Yield bias at both lengths, and whether coarse steps are warned of."""
     seeds, particles = (3, 300) if quick else (10, 1000)
@@ -113,9 +115,10 @@ def duffing_bias(quick: bool) -> Iterator[Row]:
         yield from bias(20000, seeds, particles)
 
 
-def coarse_steps(quick: bool) -> Iterator[Row]:
+@study("steps-warned", full=10, quick=3)
+def coarse_steps(seeds: int) -> Iterator[Row]:
     """Yield the share of runs at forced coarse steps that are warned of."""
-    problem, seeds = duffing_problem(3000), 3 if quick else 10
+    problem = duffing_problem(3000)
     mean, sd, _ = fine_answer(problem)
     for solver in COARSE:
         ends = list(each(partial(_of_seed, problem, solver, 300), range(seeds)))
@@ -168,6 +171,7 @@ def _share_below_truth(
     return posterior.weights @ (posterior.values < truth), bool(_said(posterior))
 
 
+@study("steps-coverage")
 def coverage(quick: bool) -> Iterator[Row]:
     """Yield coverage and uniformity of simulation-based calibration, pendulum."""
     draws, names = 60 if quick else 200, tuple(PENDULUM_PRIOR)
@@ -191,10 +195,3 @@ def coverage(quick: bool) -> Iterator[Row]:
                 else:
                     yield Row(f"{label} coverage of 90 %", inside, note=note)
                     yield Row(f"{label} chi^2", square)
-
-
-STUDIES: dict[str, Study] = {
-    "steps-bias": duffing_bias,
-    "steps-warned": coarse_steps,
-    "steps-coverage": coverage,
-}

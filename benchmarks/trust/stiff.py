@@ -23,11 +23,12 @@ from scipy.integrate import solve_ivp
 
 import smcpn
 from benchmarks.executors import each
-from benchmarks.rows import Row, Study, at_least, at_most
+from benchmarks.rows import Row, at_least, at_most
+from benchmarks.study import study
 from smcpn.codegen.clock import CLOCK
 from smcpn.likelihood.information import fisher_information
 from smcpn.likelihood.inputs import numbers_of_steps
-from smcpn.likelihood.steps import longest_interval
+from smcpn.likelihood.solver_choice import longest_interval
 from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
@@ -85,9 +86,10 @@ def van_der_pol_posterior(seed: int) -> tuple[float, float, float]:
     return away, seconds, processor
 
 
-def van_der_pol_posteriors(quick: bool) -> Iterator[Row]:
+@study("van-der-pol", full=10, quick=2)
+def van_der_pol_posteriors(seeds: int) -> Iterator[Row]:
     """Posteriors with every setting at its default."""
-    found = each(van_der_pol_posterior, range(2 if quick else 10))
+    found = each(van_der_pol_posterior, range(seeds))
     distances, seconds, processor = zip(*found, strict=True)
     yield at_most("distance of the truth, posterior sd, worst", max(distances), 3.0)
     yield at_most("seconds, worst", max(seconds), 20.0, "compilation included")
@@ -123,9 +125,10 @@ def _monod_rate(_: float, s: Array) -> tuple[float, float, float]:
     return (growth - p["k_d"]) * s[0], -growth * s[0] / p["Y"], product
 
 
-def steps_per_interval(quick: bool) -> Iterator[Row]:
+@study("monod", full=(smcpn.RK4(), smcpn.EKF0()), quick=(smcpn.RK4(),))
+def steps_per_interval(solvers: tuple[Solver, ...]) -> Iterator[Row]:
     """Fewest steps over the whole record, uniform over per interval."""
-    for solver in (smcpn.RK4(),) if quick else (smcpn.RK4(), smcpn.EKF0()):
+    for solver in solvers:
         problem = monod_problem()
         shift, longest = Shift(problem, solver), longest_interval(problem)
         uniform, own = (fewest(problem, solver.divided(i), shift) for i in (None, longest))
@@ -167,9 +170,3 @@ def fewest(problem: smcpn.Problem, solver: Solver, shift: Shift) -> tuple[int, s
             counts = [numbers_of_steps(one, steps, chosen.interval).sum() for one in spacings]
             return int(sum(counts)), f"{chosen!r}: {moved:.2g} sd"
         steps *= 2
-
-
-STUDIES: dict[str, Study] = {
-    "van-der-pol": van_der_pol_posteriors,
-    "monod": steps_per_interval,
-}

@@ -18,7 +18,8 @@ from benchmarks.reference import solutions
 from benchmarks.reference.answer import Answer
 from benchmarks.reference.quadrature import quadrature
 from benchmarks.reference.target import Target
-from benchmarks.rows import Row, Study
+from benchmarks.rows import Row
+from benchmarks.study import study
 from benchmarks.trust.known import Known, Tolerance, counted, default, outcomes
 
 Array = NDArray[np.float64]
@@ -68,10 +69,8 @@ KNOWN = Known(
 )  # fmt: skip
 
 
-def stiff_wall(quick: bool) -> Iterator[Row]:
+@study("stiff-wall", full=20, quick=4)
+def stiff_wall(seeds: int) -> Iterator[Row]:
     """Over seeds of the run: ends of the interval of the fast rate, and the evidence."""
-    found = outcomes(KNOWN, default, range(4 if quick else 20))
+    found = outcomes(KNOWN, default, range(seeds))
     yield from counted("default", found, 0.0, 20)
-
-
-STUDIES: dict[str, Study] = {"stiff-wall": stiff_wall}

@@ -19,7 +19,8 @@ from benchmarks.reference import grid_filter
 from benchmarks.reference.answer import Answer
 from benchmarks.reference.quadrature import quadrature
 from benchmarks.reference.target import Target
-from benchmarks.rows import Row, Study, at_most
+from benchmarks.rows import Row, at_most
+from benchmarks.study import study
 from benchmarks.trust.known import (
     Known,
     Outcome,
@@ -105,6 +106,7 @@ def guided(found: smcpn.Problem, seed: int, particles: int = 1000) -> smcpn.Post
     return default(found, seed, likelihood="particle", particles=particles)
 
 
+@study("double-well")
 def double_well(quick: bool) -> Iterator[Row]:
     """Both likelihoods, over seeds of the run."""
     ways: dict[str, tuple[Run, int]] = {
@@ -125,6 +127,3 @@ def _errors(way: str, found: list[Outcome], full: int, quick: bool) -> Iterator[
     a = np.array([one.means["a"] for one in told])
     scatter = 0.15 if quick else 0.0
     yield at_most(f"{way}: a in the mean, sd", abs(float(a.mean())), 0.1 + scatter)
-
-
-STUDIES: dict[str, Study] = {"double-well": double_well}

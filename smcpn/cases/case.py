@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from smcpn.cases.splits import PAPER
 from smcpn.io.parse import StreamFormat
-from smcpn.likelihood.registry import default_solver
-from smcpn.likelihood.stiffness import chosen_solver
+from smcpn.likelihood.solver_choice import choose_solver, default_solver, solver_named
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.settings import PartialSettings, solver_named, solver_with
+from smcpn.settings import PartialSettings, solver_with
 from smcpn.simulation.simulation import Simulation
 from smcpn.solver import Solver
 
@@ -130,7 +129,7 @@ class Case:
                 chosen if own else default_solver(self.problem, likelihood), **changes
             )
         if self.steps == "auto" and likelihood is None:
-            solver = chosen_solver(self.problem, None)
+            solver = choose_solver(self.problem).solver
         else:
             solver = solver_with(default_solver(self.problem, likelihood), steps=self.steps)
         if solver.likelihood == "marginal":

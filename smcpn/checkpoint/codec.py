@@ -83,6 +83,12 @@ def written(value: Any) -> tuple[Any, dict[str, NDArray[Any]]]:
     return _without_arrays(tree, "", arrays), arrays
 
 
+def plain(value: Any) -> Any:
+    """Return a dataclass as values for JSON, with lists in place of its arrays, to be compared."""
+    tree = _adapter(type(value)).dump_python(value, warnings=False)
+    return json.loads(json.dumps(tree, default=lambda one: one.tolist()))
+
+
 def read_again(value: T) -> T:
     """Return a dataclass as it comes back from a file; errors as of `decoded`."""
     document, arrays = written(value)

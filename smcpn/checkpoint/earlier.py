@@ -79,10 +79,10 @@ def _part(document: dict[str, Any], arrays: Group, **inner: Group) -> Group:
 
 
 def _problem(document: dict[str, Any], arrays: Group) -> Group:
-    tables, moved = arrays.groups, {}
-    constants = tables["model"].arrays.pop("constant_values")
+    tables, moved = {name: dict(one.arrays) for name, one in arrays.groups.items()}, {}
+    constants = tables["model"].pop("constant_values")
     for owner in ("ode", "model"):
-        table = Group(arrays=tables[owner].arrays)
+        table = Group(arrays=tables[owner])
         names = {one: f"{owner}/table/{one}" for one in table.arrays}
         document.setdefault(owner, {})["table"] = names
         own = {"constants": constants} if owner == "model" else {}

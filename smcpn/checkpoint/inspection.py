@@ -67,8 +67,7 @@ def _run_lines(path: Path) -> list[str]:
         + ", ".join(f"{name} {version}" for name, version in header.versions.items()),
         _model_line(header),
         _records_line(header, path),
-        "requested   "
-        + ", ".join(f"{k} {v}" for k, v in header.settings.items() if k not in _UNSHOWN),
+        "requested   " + ", ".join(f"{k} {v}" for k, v in header.settings if k not in _UNSHOWN),
         f"solver      {stored.state.solver}",
     ]
     if header.not_stored:
@@ -102,7 +101,7 @@ def _records_line(header: Header, path: Path) -> str:
 
 
 def _population_lines(header: Header, number: int, sampler: SamplerState) -> list[str]:
-    system, total = sampler.system, header.settings["replicates"]
+    system, total = sampler.system, header.settings.replicates
     bridge = "" if sampler.exponent is None else f" and {sampler.exponent:.2g} of the next"
     evidence = sampler.trace.log_evidence
     known = f", log-evidence {evidence[-1]:.2f}" if len(evidence) else ""

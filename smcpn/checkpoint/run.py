@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import math
 import platform
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -18,17 +16,18 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import scipy
 from numpy.typing import NDArray
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from smcpn.checkpoint.codec import decoded, encoded, numbered, require_parts
 from smcpn.checkpoint.container import DAMAGED, RUN, DamagedFileError, read, read_version
 from smcpn.checkpoint.problem import StoredProblem
 from smcpn.checkpoint.records import DIGITS, records_path
 from smcpn.codegen.target import target
-from smcpn.errors import InputError, shown
+from smcpn.errors import InputError
 from smcpn.io.hdf5_subset import Group
 from smcpn.model.prior import Prior
 from smcpn.run_state import RunState
+from smcpn.settings import RunSettings
 from smcpn.smc.start import Modes
 from smcpn.smc.state import SamplerState
 from smcpn.stored import Fingerprint, Line, Names, Stored, Whole
@@ -59,22 +58,6 @@ def now() -> str:
 _DATA_FILE = rf"^[^/\\\x00-\x1f]+\.data-[0-9a-f]{{{DIGITS}}}\.h5$"
 
 
-BOUNDS = {"particles": (10, 1 << 31), "replicates": (1, 100_001), "entropy": (0, math.inf)}
-"""Settings from which sizes of a file follow, and between which numbers they are."""
-
-
-def _with_sizes(settings: dict[str, Any]) -> dict[str, Any]:
-    for name, (least, beyond) in BOUNDS.items():
-        value = settings.get(name)
-        if type(value) is not int or not least <= value < beyond:
-            raise ValueError(f"has {name} of {shown(value)}")
-    return settings
-
-
-StoredSettings = Annotated[dict[str, Any], AfterValidator(_with_sizes)]
-"""See `RunSettings.document`; `RunSettings` checks the rest."""
-
-
 @dataclass(frozen=True)
 class Header(Stored):
     """The part of a run's checkpoint that stays the same while the run goes on.
@@ -83,8 +66,8 @@ class Header(Stored):
     ----------
     names : tuple of str
         Of the unknown parameters.
-    settings : dict
-        See `RunSettings.document`.
+    settings : RunSettings
+        See `RunSettings.storable`.
     problem : StoredProblem or None
         None where it cannot be stored.
     not_stored : str
@@ -100,7 +83,7 @@ class Header(Stored):
     """
 
     names: Names
-    settings: StoredSettings
+    settings: RunSettings
     problem: StoredProblem | None
     not_stored: Line
     model_fingerprint: Fingerprint
@@ -190,13 +173,14 @@ def _run_of(file: Group) -> StoredRun:
     header, version = decoded(file, "header", Header), decoded(file, "version", Version)
     header.require_whole()
     settings, d = header.settings, len(header.names)
-    sizes = {"N": settings["particles"], "d": d, "T": header.n_samples}
+    sizes = {"N": settings.particles, "d": d, "T": header.n_samples}
     state = decoded(file, "run", RunState, sizes)
     for one in state.samplers:
         require_population(one)
-    _require_course(state, header.n_samples, settings["replicates"])
-    _require_modes(state.plan and state.plan.modes, d)
-    _require_modes(settings.get("start"), d)
+    _require_course(state, header.n_samples, settings.replicates)
+    for modes in (settings.start, state.plan and state.plan.modes):
+        if isinstance(modes, Modes) and not modes.fits(d):
+            raise DamagedFileError(f"the modes are not of {d} parameters: {DAMAGED}")
     return StoredRun(header, version, state)
 
 
@@ -211,16 +195,6 @@ def require_population(state: SamplerState) -> None:
         state.require_whole()
     except ValueError as error:
         raise DamagedFileError(f"of a population {error}: {DAMAGED}") from None
-
-
-def _require_modes(modes: Any, d: int) -> None:
-    """Refuse modes that are not of so many parameters."""
-    if isinstance(modes, dict):
-        with suppress(TypeError, ValueError, AttributeError):
-            modes = Modes(**modes)
-    fits = modes in (None, "auto") if not isinstance(modes, Modes) else modes.fits(d)
-    if not fits:
-        raise DamagedFileError(f"the modes are not of {d} parameters: {DAMAGED}")
 
 
 def _require_course(state: RunState, n_samples: int, replicates: int) -> None:

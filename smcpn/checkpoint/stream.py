@@ -16,7 +16,7 @@ from pydantic import Field
 from smcpn.checkpoint.codec import decoded, encoded, require_parts
 from smcpn.checkpoint.container import DAMAGED, STREAM, DamagedFileError, read, save
 from smcpn.checkpoint.problem import StoredProblem, StoredRecord
-from smcpn.checkpoint.run import StoredSettings, natural_values, require_population
+from smcpn.checkpoint.run import natural_values, require_population
 from smcpn.errors import InputError
 from smcpn.io.hdf5_subset import Group
 from smcpn.model.prior import Prior
@@ -66,7 +66,7 @@ class Options(Stored):
 class Header(Stored):
     """Part of a stream's checkpoint that stays the same, but for its problem."""
 
-    settings: StoredSettings
+    settings: RunSettings
     options: Options
 
 
@@ -83,7 +83,7 @@ def write_stream(path: Path, stream: StoredStream, prior: Prior) -> None:
     # Where old samples go is for the machine that reads the file.
     options: dict[str, Any] = stream.options | {"folder": None}
     parts = {
-        "header": Header(stream.settings.document(), Options(**options)),
+        "header": Header(stream.settings, Options(**options)),
         "problem": StoredProblem.of(stream.problem),
         "record": StoredRecord.of(stream.problem.records[0]),
         "stream": stream.state,
@@ -111,14 +111,13 @@ def _stream_of(file: Group) -> StoredStream:
     header = decoded(file, "header", Header)
     record = decoded(file, "record", StoredRecord).restored()
     problem = decoded(file, "problem", StoredProblem).restored([record])
-    settings = RunSettings(**header.settings)
     n, q, states = len(problem.ode.inputs), len(problem.observe), len(problem.ode.states)
-    sizes = {"N": settings.particles, "n": n, "q": q, "states": states}
+    sizes = {"N": header.settings.particles, "n": n, "q": q, "states": states}
     state = decoded(file, "stream", StreamState, sizes)
     require_population(state.population)
     _require_place(state, header.options.forget is not None, states)
     _require_score(state.change, header.options)
-    return StoredStream(problem, settings, vars(header.options), state)
+    return StoredStream(problem, header.settings, vars(header.options), state)
 
 
 def _require_score(change: ChangeState, options: Options) -> None:

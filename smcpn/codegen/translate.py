@@ -26,6 +26,7 @@ from itertools import pairwise
 from types import FunctionType, ModuleType
 from typing import Any, cast
 
+import casadi as ca
 import numpy as np
 from llvmlite import ir
 
@@ -87,7 +88,7 @@ def _loops(function: FunctionType) -> bool:
     return any(isinstance(node, ast.For) for node in ast.walk(_definition(function)))
 
 
-_RESULTS = {"float": DOUBLE, "int": INTEGER, "bool": TRUTH}
+_RESULTS = {"float": DOUBLE, "Scalar": DOUBLE, "int": INTEGER, "bool": TRUTH, "Truth": TRUTH}
 
 
 def _results(annotation: ast.expr | None) -> list[Any]:
@@ -527,6 +528,10 @@ class _Body:
             first = self._builder.select(self._test(op, other, first), other, first)
         return first
 
+    def chosen(self, test: Any, value: Any, other: Any) -> Any:
+        """Write ``ca.if_else(test, value, other)``."""
+        return self._builder.select(self._truth(test), *self._alike(value, other))
+
     def finite(self, value: Any) -> Any:
         """``math.isfinite(value)``."""
         size = self._function("fabs", value)
@@ -593,11 +598,16 @@ _FUNCTIONS: dict[Any, str] = {
     math.asin: "asin", math.acos: "acos", math.atan: "atan", math.asinh: "asinh",
     math.acosh: "acosh", math.atanh: "atanh", math.erf: "erf", math.atan2: "atan2",
     math.copysign: "copysign", math.floor: "floor", np.floor: "floor", np.ceil: "ceil",
+    ca.exp: "exp", ca.log: "log",
 }  # fmt: skip
 _WRITTEN: dict[Any, Callable[..., Any]] = {
     len: _Body.length,
     min: lambda body, *values: body.extreme("<", *values),
     max: lambda body, *values: body.extreme(">", *values),
+    # A formula that is compiled here may be one of CasADi's expressions elsewhere.
+    ca.fmin: lambda body, *values: body.extreme("<", *values),
+    ca.fmax: lambda body, *values: body.extreme(">", *values),
+    ca.if_else: _Body.chosen,
     math.isfinite: _Body.finite,
     int: _Body.truncated,
     float: _Body.real,

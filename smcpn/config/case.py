@@ -14,14 +14,15 @@ from smcpn.config.document import ConfigurationError, Document, KeyPath, Section
 from smcpn.config.records import OF_FILES, Channel, Channels, Reader
 from smcpn.config.script import blaming_user_code, only, run_file, user_place
 from smcpn.errors import InputError, nearest, whole_number
-from smcpn.likelihood.registry import default_solver, likelihood_name
+from smcpn.likelihood.registry import likelihood_name
+from smcpn.likelihood.solver_choice import default_solver, solver_named
 from smcpn.model.entries import part_name, spanned, whole_of
 from smcpn.model.observed import scalar_outputs
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
 from smcpn.model.record import trained_on
 from smcpn.model.units_and_times import told_unit
-from smcpn.settings import PartialSettings, solver_named, solver_with
+from smcpn.settings import PartialSettings, solver_with
 from smcpn.solver import CALIBRATED, SOLVERS, Solver, solver_options
 
 OF_CHANNEL = ("column", "unit", "to")
@@ -139,7 +140,7 @@ def _solver(root: Section, problem: Problem, settings: PartialSettings) -> Solve
     """Return the solver of [solver]; without a kind the one that goes with the likelihood.
 
     None where the table says nothing: it is then chosen as `identify` does. The kind ``"auto"`` is
-    `chosen_solver`'s.
+    `choose_solver`'s.
     """
     section = root.section("solver")
     with _blaming(root):

@@ -35,7 +35,7 @@ from smcpn.estimate.lifted.measurements import state_outputs
 from smcpn.estimate.lifted.starts import beginning
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.smoothed_outputs import Equations, Start, first_path, noise_variances
-from smcpn.likelihood.steps import prior_draws
+from smcpn.likelihood.solver_choice import prior_draws
 from smcpn.model.graphs import Model
 from smcpn.model.prior_expansion import prior_expansion
 from smcpn.model.problem import Problem

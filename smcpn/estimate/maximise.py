@@ -47,9 +47,13 @@ from smcpn.estimate.shift import finer_for_all, following, judged
 from smcpn.likelihood.derivatives import at_home
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.information import uninformed
-from smcpn.likelihood.registry import likelihood_name
-from smcpn.likelihood.steps import LEFT_OUT, enough_steps, finer_solver, spanning_solver
-from smcpn.likelihood.stiffness import chosen_solver
+from smcpn.likelihood.solver_choice import (
+    LEFT_OUT,
+    choose_solver,
+    finer_solver,
+    solver_at,
+    solver_for_searches,
+)
 from smcpn.model.distribution import support
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, check_problem
@@ -380,7 +384,7 @@ def _searched_by(density: LogDensity, matched: MatchedStarts) -> tuple[Solver, s
     hidden = ""
     if not matched.alone:
         most = finest_affordable(density)
-        solver, share = spanning_solver(problem, solver, likelihood, most, BUILDS_UP)
+        solver, share = solver_for_searches(problem, solver, likelihood, most, BUILDS_UP)
         if min(share, matched.turning) > LEFT_OUT:
             hidden = (
                 f"by {matched.turning:.0%} of the prior states turn unseen between two samples, "
@@ -390,7 +394,7 @@ def _searched_by(density: LogDensity, matched: MatchedStarts) -> tuple[Solver, s
             )
     if len(matched.starts):
         there = problem.prior.natural(matched.starts[:1])[0]
-        solver = enough_steps(problem, solver, there, likelihood)
+        solver = solver_at(problem, solver, there, likelihood)
     return solver, hidden
 
 
@@ -426,9 +430,9 @@ def _log_likelihood(
                 "likelihood is a LogLikelihood: give the problem it was made of, and no solver"
             )
         return likelihood, False
-    solver = chosen_solver(problem, solver, likelihood)
-    name = likelihood_name(problem, solver, likelihood)
-    return LogLikelihood(problem, name, solver, threads), solver.automatic
+    chosen = choose_solver(problem, solver, likelihood)
+    function = LogLikelihood(problem, chosen.likelihood, chosen.solver, threads)
+    return function, chosen.solver.automatic
 
 
 def highest_end(density: LogDensity, method: str, found: list[SearchEnd]) -> Maximum:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from smcpn.estimate.log_density import LogDensity
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT, DiscretisationShift, shift_of_gaussian
-from smcpn.likelihood.steps import finer_solver
+from smcpn.likelihood.solver_choice import finer_solver
 from smcpn.likelihood.wall import FAR, POINTS, Wall, wall_of
 from smcpn.results.maximum import Maximum
 from smcpn.solver import Solver

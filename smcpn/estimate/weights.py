@@ -17,8 +17,7 @@ from smcpn.distributed.workers import Workers
 from smcpn.estimate.linearise import networks_of
 from smcpn.estimate.maximise import maximise
 from smcpn.likelihood.classical import Classical
-from smcpn.likelihood.steps import first_solver
-from smcpn.likelihood.stiffness import chosen_solver
+from smcpn.likelihood.solver_choice import choose_solver, solver_from_prior
 from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import Maximum
@@ -107,9 +106,9 @@ def search_of_networks(
     linear about it has a mode of its own, by the solver that is wanted. So errors of integration
     need not be counted here, and steps are chosen once.
     """
-    solver = chosen_solver(problem, solver, likelihood)
+    solver = choose_solver(problem, solver, likelihood).solver
     if Classical.takes_noise(problem.model) and problem.diffusion is None:
-        steps = 1 if solver.adaptive else int(first_solver(problem, solver, likelihood).steps)
+        steps = 1 if solver.adaptive else int(solver_from_prior(problem, solver, likelihood).steps)
         solver, likelihood = RK4(steps), None
 
     def search(seed: int) -> Maximum:

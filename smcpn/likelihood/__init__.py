@@ -5,7 +5,8 @@ by name, and `lanes` runs it as a compiled kernel. `marginal` and `classical` in
 whatever the data are; `filtering`, `dalton` and `fenrir` learn its solution from the data too, and
 are three schemes of `conditioned`, on the graphs of `conditioning`; `adaptive` takes stiff
 problems, with steps of each particle's own; `kalman` takes models with process noise. `growing`
-follows a stream with any of them; `stiffness` tells which solver suits a problem.
+follows a stream with any of them; `solver_choice` says which solver suits a problem, and with
+which steps.
 """
 
 # Each registers itself; in the order in which they are listed to a user.

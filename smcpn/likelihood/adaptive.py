@@ -1,7 +1,7 @@
 """The data-free likelihood of EKF1 with steps that every particle chooses for itself.
 
 A first-order filter meets the ODE at the end of each step, as in `gaussian_filter`; being A-stable,
-its steps are bounded by accuracy alone, so that it takes stiff problems. Step control is that of
+its steps are bounded by accuracy alone, so that it takes stiff problems. Steps are judged as in
 `smcpn.solve` (Bosch, Hennig, Tronarp 2021; numbers of equations are theirs):
 
     predict     the mean (10a), and evaluate f and its Jacobian F there (11a),
@@ -9,7 +9,7 @@ its steps are bounded by accuracy alone, so that it takes stiff problems. Step c
     judge       the local error sqrt(s^2 S_ii) (27)-(29), against ``tolerance`` times the largest
                 that state i has been so far,
     accept      where it is below one: predict the covariance (10b), condition both on z = 0 (11);
-                reject otherwise. Either way the error says how long the next step will be.
+                reject otherwise. Either way `smcpn.pn.step_control` says how long to step next.
 
 The last step of a sampling interval ends at the sample. There
 
@@ -50,6 +50,7 @@ from smcpn.likelihood.registry import ExpectedOutputs, Recursion
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.model.signal import Signal
+from smcpn.pn import step_control
 from smcpn.pn.iwp import pascal
 from smcpn.pn.layout import Layout
 from smcpn.pn.taylor import taylor_derivatives
@@ -59,11 +60,6 @@ Array = NDArray[np.float64]
 
 DEGREE = 8
 """Of the polynomial that the input is within a sampling interval."""
-SAFETY, SHRINK, GROW = 0.9, 0.2, 5.0
-TOUCHING = 1e-10
-"""Relative length of a step that is not worth taking before a sample."""
-SHORTEST = 1e-12
-"""Step, in units of the sampling interval, below which the solution has a pole."""
 ROUNDING = float(np.finfo(float).eps)
 """Least residual in units of its state."""
 AT_REST = 1e-100
@@ -267,15 +263,12 @@ class Adaptive(Recursion):
     def _attempt(self) -> Attempt:
         """Try a step: no covariance is needed to judge it."""
         f, clock = self.filter, self.clock
-        last = clock.wanted >= clock.left * (1.0 - TOUCHING)
-        # Two even steps rather than a long and a tiny one.
-        shorter = ca.if_else(2.0 * clock.wanted > clock.left, 0.5 * clock.left, clock.wanted)
-        h = ca.if_else(last, clock.left, shorter)
+        h = step_control.length(clock.wanted, clock.left)
         mean = [pascal(row) for row in rescaled_mean(f.mean, h / clock.h)]
         linearisation = self._driven(f.linearise(mean, h), h)
         sizes = ca.fmax(clock.sizes, ca.fabs(f.states(mean, h)))
         noise, error = self._judged(mean, linearisation, sizes, h)
-        return Attempt(h, last, mean, linearisation, sizes, noise, error)
+        return Attempt(h, h == clock.left, mean, linearisation, sizes, noise, error)
 
     def _driven(self, linearisation: Linearisation, h: ca.SX) -> Linearisation:
         """Linearisation with time and input at the end of a step."""
@@ -342,7 +335,7 @@ class Adaptive(Recursion):
         after = f.condition_on_ode(tried.mean, tried.linearisation, tried.noise)
         filtered = self._from_factors(ca.vertcat(*f.values(after.mean, after.factors)), tried.h)
         active, accepted = clock.left > 0.0, tried.error < 1.0
-        pole = ca.logic_not(tried.h > SHORTEST * self.length)
+        pole = ca.logic_not(step_control.moves(clock.left, tried.h))
         done = ca.logic_and(active, ca.logic_and(accepted, ca.logic_not(pole)))
         refused = ca.logic_and(active, ca.logic_not(accepted))
         lost = ca.logic_and(active, pole)
@@ -366,14 +359,9 @@ class Adaptive(Recursion):
 
     def _following(self, tried: Attempt, accepted: ca.SX) -> ca.SX:
         """Step to try next."""
-        inverse = 1.0 / ca.fmax(tried.error, 1e-12)
-        factor = ca.fmax(SHRINK, SAFETY * _root(inverse, self.order + 1))
-        # An error that is not a number is a step that was far too long.
-        shrunk = ca.if_else(tried.error < np.inf, ca.fmin(factor, 1.0), SHRINK)
-        grown = tried.h * ca.fmin(factor, GROW)
-        # A step cut short by a sample says little about the longest one allowed.
-        grown = ca.if_else(tried.last, ca.fmax(grown, self.clock.wanted), grown)
-        return ca.if_else(accepted, grown, tried.h * shrunk)
+        proposed = tried.h * step_control.factor(tried.error, self.local_order)
+        grown = step_control.wanted_next(proposed, self.clock.wanted, tried.last)
+        return ca.if_else(accepted, grown, proposed)
 
     def expected(self) -> ExpectedOutputs:
         """Mean g(mu), solver covariance J Sigma J', and states at a sample."""
@@ -429,14 +417,3 @@ def solver_steps(
         counts += state[place]
     finite = np.isfinite(total)
     return np.where(finite, counts, np.inf), np.where(finite, total, -np.inf)
-
-
-def _root(value: ca.SX, degree: int) -> ca.SX:
-    """Return the root of a number to an accuracy that a step length needs, by square roots."""
-    exponent, root, result = 1.0 / degree, value, ca.SX(1.0)
-    for place in range(1, 6):
-        root = ca.sqrt(root)
-        if exponent >= 2.0**-place:
-            exponent -= 2.0**-place
-            result = result * root
-    return result

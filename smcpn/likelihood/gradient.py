@@ -26,11 +26,9 @@ from smcpn.likelihood.registry import (
     LIKELIHOODS,
     Recursion,
     build_likelihood,
-    likelihood_name,
     require_exact,
 )
-from smcpn.likelihood.steps import first_solver
-from smcpn.likelihood.stiffness import chosen_solver
+from smcpn.likelihood.solver_choice import choose_solver, solver_from_prior
 from smcpn.model.coordinates import Coordinate
 from smcpn.model.problem import Problem, check_problem
 from smcpn.model.record import Record
@@ -104,11 +102,11 @@ class LogLikelihood:
         threads: Count | None = None,
     ) -> None:
         check_problem(problem)
-        solver = chosen_solver(problem, solver, likelihood)
-        self.likelihood = likelihood_name(problem, solver, likelihood)
+        chosen = choose_solver(problem, solver, likelihood)
+        self.likelihood = chosen.likelihood
         require_exact(self.likelihood)
         self.problem, self.names = problem, problem.names
-        self.solver = first_solver(problem, solver, self.likelihood)
+        self.solver = solver_from_prior(problem, chosen.solver, self.likelihood)
         self._threads = threads
         self.where: Callable[[Any], Any] = at_home
         self._value = build_likelihood(problem, self.solver, threads, self.likelihood)

@@ -23,7 +23,7 @@ from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
-from smcpn.solver import EKF0, SOLVERS, Solver, check_solver
+from smcpn.solver import SOLVERS, Solver, check_solver
 
 Array = NDArray[np.float64]
 
@@ -382,7 +382,7 @@ def likelihood_name(problem: Problem, solver: Solver, likelihood: str | None = N
     check_solver(solver)
     if likelihood is None:
         disturbed = problem.model.process_noise is not None
-        fitting = [n for n in _with_process_noise() if LIKELIHOODS[n].goes_with(solver)]
+        fitting = [n for n in with_process_noise() if LIKELIHOODS[n].goes_with(solver)]
         return fitting[0] if disturbed and fitting else solver.likelihood
     check_likelihood(likelihood)
     if not LIKELIHOODS[likelihood].goes_with(solver):
@@ -397,27 +397,8 @@ def likelihood_name(problem: Problem, solver: Solver, likelihood: str | None = N
     return likelihood
 
 
-def default_solver(problem: Problem, likelihood: str | None) -> Solver:
-    """Return the solver of an identification that names none: `EKF0`, or the likelihood's.
-
-    With process noise it is that of the first likelihood that takes it, with noise of another
-    density that of the classical one.
-
-    Raises
-    ------
-    InputError
-        For a likelihood that needs a diffusion which neither solver nor problem gives.
-    """
-    if likelihood is None:
-        fitting = _with_process_noise() if problem.model.process_noise is not None else []
-        if not fitting and problem.model.density is not None:
-            fitting = ["classical"]
-        return LIKELIHOODS[fitting[0]].default_solver(problem) if fitting else EKF0()
-    check_likelihood(likelihood)
-    return LIKELIHOODS[likelihood].default_solver(problem)
-
-
-def _with_process_noise() -> list[str]:
+def with_process_noise() -> list[str]:
+    """Return the names of the likelihoods that take process noise."""
     return [name for name, kind in LIKELIHOODS.items() if kind.takes_process_noise]
 
 

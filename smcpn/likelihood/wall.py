@@ -19,8 +19,15 @@ from numpy.typing import NDArray
 
 from smcpn.likelihood.adaptive import Adaptive
 from smcpn.likelihood.registry import LIKELIHOODS
-from smcpn.likelihood.steps import MOST_STEPS, affordable, prior_draws
-from smcpn.likelihood.stiffness import FINER, UNSTABLE_SHARE, adaptive_solver
+from smcpn.likelihood.solver_choice import (
+    FINER,
+    MOST_STEPS,
+    UNSTABLE_SHARE,
+    LogLikelihoodBy,
+    adaptive_solver,
+    prior_draws,
+    solver_beyond_wall,
+)
 from smcpn.model.problem import Problem
 from smcpn.solver import MAX_STEPS, Solver
 
@@ -47,9 +54,6 @@ PASSED = 0.5
 """Share of what was not reached that lies beyond one bound of a parameter, for this to be told."""
 TELLING = 3
 """Most parameters by which a place is told."""
-
-LogLikelihoodBy = Callable[[Solver], Callable[[Array], Array]]
-"""From a solver to the log-likelihood, (N,), of values (N, d)."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,7 @@ def wall_of(
     thorough : bool
         Whether wide moves are made, too; without finer steps to go on with they always are.
     """
-    following = _following(problem, solver)
+    following = solver_beyond_wall(problem, solver)
     thorough = thorough or following is None
     levels = list(_finer(problem, solver, LIKELIHOODS[likelihood].divides))
     for n in (POINTS if thorough else FEWER, AGAIN * POINTS):
@@ -266,14 +270,6 @@ def _finer(problem: Problem, solver: Solver, divides: bool) -> Iterator[Solver]:
             return
         yield finer
         solver = finer
-
-
-def _following(problem: Problem, solver: Solver) -> Solver | None:
-    """The solver with which ``steps="auto"`` goes on beyond a wall."""
-    for finer in (solver.refined(FINER), solver.refined()):
-        if finer is not None and affordable(problem, int(finer.steps)):
-            return finer
-    return None
 
 
 def _bound(problem: Problem, inside: Array, beyond: Array) -> Bound | None:

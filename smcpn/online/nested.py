@@ -37,7 +37,7 @@ from smcpn.errors import InputError, listed, whole_number
 from smcpn.io.axis import Arrivals, TimeAxis
 from smcpn.likelihood.particle.likelihood import STATE_PARTICLES, Particle
 from smcpn.likelihood.particle.stream import ParticleStream
-from smcpn.likelihood.steps import first_solver
+from smcpn.likelihood.solver_choice import solver_from_prior
 from smcpn.model.problem import Problem, check_problem
 from smcpn.online.reweighting import HiddenStates
 from smcpn.results.draws import weighted_quantile
@@ -178,7 +178,7 @@ class NestedFilter:
                 "NestedFilter needs a problem with process noise: follow this one with smcpn.Online"
             )
         number = whole_number("particles", particles, FEWEST, 1 << 24)
-        solver = first_solver(problem, RK4() if solver is None else solver, Particle.name)
+        solver = solver_from_prior(problem, RK4() if solver is None else solver, Particle.name)
         rng = np.random.default_rng(None if seed is None else whole_number("seed", seed, 0))
         self._begin(problem, solver, state_particles, rng, THREADS("threads", threads))
         self._state = FilterState(

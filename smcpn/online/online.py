@@ -36,7 +36,7 @@ from smcpn.likelihood.history import KEPT_CHUNKS, History
 from smcpn.likelihood.inputs import CHUNK
 from smcpn.likelihood.particle.growing import growing_estimate
 from smcpn.likelihood.registry import LIKELIHOODS
-from smcpn.likelihood.steps import lasting_solver
+from smcpn.likelihood.solver_choice import solver_for_stream
 from smcpn.model.problem import Problem, check_problem
 from smcpn.online.change import ChangeTest
 from smcpn.online.reweighting import StreamLikelihood
@@ -198,7 +198,7 @@ class Online:
         threads: int | None,
     ) -> None:
         self.problem, self.settings, self.options = problem, settings, options
-        self.solver = lasting_solver(problem, settings.solver, settings.likelihood)
+        self.solver = solver_for_stream(problem, settings.solver, settings.likelihood)
         self.budget = options["budget"]
         if threads is None and self.budget is not None:
             threads = max(1, processors() - 1)

@@ -15,7 +15,7 @@ from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.history import History
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.likelihood.shift import DiscretisationShift, shift_of_particles
-from smcpn.likelihood.steps import finer_solver
+from smcpn.likelihood.solver_choice import finer_solver
 from smcpn.likelihood.wall import wall_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record

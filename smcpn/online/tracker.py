@@ -203,6 +203,7 @@ class StreamIbis(Ibis):
         """
         self._put_together()
         other = copy(self)
+        vars(other).pop("_recent", None)
         if self.sample != next_look(self.sample - 1, len(self.prior)):
             other.look()
         return other

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.translate import call_address
+from smcpn.pn import step_control
 from smcpn.pn.extrapolation import extrapolate, extrapolate_rows, rescale
 from smcpn.pn.square_root import clear, copy, solve_lower, triangularise
 
@@ -33,9 +34,6 @@ Array = NDArray[np.float64]
 
 DONE, FULL, UNDERFLOW, DIVERGED, EXHAUSTED = range(5)
 """How a run ends: all stops reached, storage used up, or the failure."""
-SAFETY, SHRINK, GROW = 0.9, 0.2, 10.0
-TOUCHING = 1e-10
-"""Relative length of a step that is not worth taking before a stop."""
 ROUNDING = float(np.finfo(float).eps)
 """Least residual in units of its rate: one that happens to come out as zero would claim that the
 step is without error."""
@@ -64,15 +62,15 @@ class Control(NamedTuple):
 
     ``variance`` is the known variance of the diffusion over a time ``unit``; 0 where it is
     estimated anew at every step. With ``fixed`` every stop ends a single step. The local error is
-    of this ``order`` in h; the exponents are those of the error of this step and the one before.
+    of this ``order`` in h; ``own`` and ``memory`` are the exponents a and b of `step_control`.
     """
 
     fixed: bool
     rtol: float
     atol: float
     order: int
-    exponent: float
-    exponent_before: float
+    own: float
+    memory: float
     max_steps: int
     variance: float
     unit: float
@@ -167,15 +165,11 @@ def advance(
             return EXHAUSTED
         stop = float(stops[counts[3]])
         time, h, remaining = clock[0], clock[2], stop - clock[0]
-        last = control.fixed or h >= remaining * (1.0 - TOUCHING)
-        if last:
-            h = remaining
-        elif 2.0 * h > remaining:
-            # Two even steps rather than a long and a tiny one.
-            h = 0.5 * remaining
-        following = stop if last else time + h
-        if not following > time:
+        h = remaining if control.fixed else step_control.length(h, remaining)
+        if not step_control.moves(time, h):
             return UNDERFLOW
+        last = h == remaining
+        following = stop if last else time + h
         piece = _input_at(inputs, following, piece, work.u)
         rescale(state.mean, h / clock[1], work.predicted)
         extrapolate(work.predicted)
@@ -183,36 +177,23 @@ def advance(
         error = local_error(layout, control, h, state.mean, clock[1], work)
         if not control.fixed and not error < 1.0:
             counts[1] += 1
-            factor = SAFETY * error ** (-1.0 / (layout.order + 1)) if isfinite(error) else 0.0
-            clock[2] = h * max(SHRINK, min(1.0, factor))
+            clock[2] = h * step_control.factor(error, control.order)
             clock[3] = 0.0
             continue
         if control.fixed and not isfinite(error):
             return DIVERGED
         _known_noise(control, layout, h, work)
         log_det = _update(layout, state, h, work)
-        clock[2] = _next_step(control, clock[2], h, last, error, clock[3])
+        proposed = h * step_control.factor_with_memory(
+            error, clock[3], control.order, control.own, control.memory
+        )
+        clock[2] = step_control.wanted_next(proposed, clock[2], last)
         clock[0], clock[1], clock[3] = following, h, max(error, 1e-4)
         counts[0] += 1
         _keep(state, store, work, log_det)
         if last:
             counts[3] += 1
     return DONE
-
-
-def _next_step(
-    control: Control, wanted: float, h: float, last: bool, error: float, before: float
-) -> float:
-    """Proportional-integral control (Gustafsson et al. 1988); plain after a rejection."""
-    factor = GROW
-    if error > 0.0:
-        # Both errors count from their aim, at which the step stays as it is.
-        factor = (SAFETY**control.order / error) ** control.exponent
-        if before > 0.0:
-            factor *= (before / SAFETY**control.order) ** control.exponent_before
-    following = h * max(SHRINK, min(GROW, factor))
-    # A step cut short by a stop says little about the longest one allowed.
-    return max(following, wanted) if last else following
 
 
 def _input_at(inputs: Inputs, time: float, piece: int, u: Array) -> int:

@@ -245,7 +245,7 @@ MESSAGES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """Arguments of `solve` besides the solver; the exponents are those of `forward.Control`."""
+    """Arguments of `solve` besides the solver; the exponents are those of `step_control`."""
 
     rtol: float
     atol: float
@@ -361,8 +361,8 @@ class Integration:
             rtol=settings.rtol,
             atol=settings.atol,
             order=solver.order + 1,
-            exponent=settings.exponents[0],
-            exponent_before=settings.exponents[1],
+            own=settings.exponents[0],
+            memory=settings.exponents[1],
             max_steps=settings.max_steps,
             variance=known,
             unit=unit,

@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 CALIBRATIONS = ("fixed", "fixed-diagonal", "dynamic", "dynamic-diagonal")
 """Diffusions that a solution can be calibrated with."""
 CONTROLS = {"P": (1.0, 0.0), "PI": (0.7, 0.4)}
-"""Exponents of the error of this step and the one before, times the order of the local error."""
+"""Exponents a and b of `smcpn.pn.step_control`."""
 
 
 def solve(
@@ -133,7 +133,7 @@ def solve(
         atol=_positive("atol", atol),
         first_step=None if first_step is None else _positive("first_step", first_step),
         max_steps=whole_number("max_steps", max_steps, 1),
-        exponents=_control(control, solver.order),
+        exponents=_control(control),
     )
     grid, outputs = _grid(times, at, solver)
     theta = np.array([values[name] for name in ode.parameters])
@@ -238,8 +238,7 @@ def _positive(name: str, value: Any) -> float:
     return number
 
 
-def _control(control: Any, order: int) -> tuple[float, float]:
+def _control(control: Any) -> tuple[float, float]:
     if not isinstance(control, str) or control not in CONTROLS:
         raise InputError(f"control is {shown(control)}: choose {' or '.join(map(repr, CONTROLS))}")
-    own, before = CONTROLS[control]
-    return own / (order + 1), before / (order + 1)
+    return CONTROLS[control]

@@ -16,6 +16,7 @@ from smcpn.arguments import (
     Count,
     FileName,
     Particles,
+    Replicates,
     Seconds,
     Seed,
     Share,
@@ -67,7 +68,7 @@ def identify(
     start: Laplace | str | None = None,
     state_particles: StateParticles | None = None,
     resampling: str = "systematic",
-    replicates: Count = 1,
+    replicates: Replicates = 1,
     threads: Threads = None,
     executor: Executor | str | None = None,
     cpu: str = "native",
@@ -228,14 +229,14 @@ def identify(
         if given.checkpoint is None:
             memory = InMemory(problem, settings)
             return identified(
-                lambda: Run(problem, settings, settings.threads, workers), progress, memory
+                lambda: Run(problem, settings, given.threads, workers), progress, memory
             )
         file = Path(given.checkpoint)
         with locked(file):
             stored = checkpoint_of(file, problem, settings, given.existing)
             every = given.checkpoint_every
             begin, writer = written_run(
-                file, problem, settings, stored, every, settings.threads, workers
+                file, problem, settings, stored, every, given.threads, workers
             )
             return identified(begin, progress, writer)
 

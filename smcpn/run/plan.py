@@ -16,7 +16,7 @@ from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError
 from smcpn.estimate.laplace import laplace
 from smcpn.likelihood.registry import LIKELIHOODS
-from smcpn.likelihood.steps import first_solver
+from smcpn.likelihood.solver_choice import solver_from_prior
 from smcpn.model.problem import Problem
 from smcpn.run_state import Plan
 from smcpn.settings import AUTO, RunSettings
@@ -124,7 +124,7 @@ def followed_instead(plan: Plan, log_evidence: float) -> Plan | None:
 def _from_prior(
     problem: Problem, settings: RunSettings, method: str, reason: str, modes: Modes | None = None
 ) -> Plan:
-    solver = first_solver(problem, settings.solver, settings.likelihood)
+    solver = solver_from_prior(problem, settings.solver, settings.likelihood)
     return Plan(method, solver, modes, reason)
 
 

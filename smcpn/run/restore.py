@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from smcpn.checkpoint.codec import plain
 from smcpn.checkpoint.container import CheckpointWarning, begun, lock, previous_of, remove
 from smcpn.checkpoint.fingerprint import data_fingerprint, model_fingerprint
 from smcpn.checkpoint.problem import StoredProblem
@@ -19,7 +20,7 @@ from smcpn.errors import InputError, NotStorableError
 from smcpn.estimate.linearise import is_linear_in_networks, networks_of
 from smcpn.model.problem import Problem
 from smcpn.run.run import Run
-from smcpn.settings import RunSettings, require_same
+from smcpn.settings import RunSettings
 from smcpn.signals import orderly_termination
 from smcpn.smc.verification import is_consistent
 
@@ -70,7 +71,7 @@ def checkpoint_of(
         )
     stored = read_run(path)
     _require_same_problem(stored.header, problem, path)
-    require_same(stored.header.settings, settings.document(), path)
+    _require_same_settings(stored.header.settings, settings.storable, path)
     return stored
 
 
@@ -87,7 +88,7 @@ def stored_settings(header: Header, path: Path) -> RunSettings:
             f"{path} does not hold the whole run: {header.not_stored}. Run your script again, "
             f"identify(..., checkpoint='{path}') goes on from here"
         )
-    return RunSettings(**header.settings)
+    return header.settings
 
 
 def stored_problem(header: Header, path: Path) -> Problem:
@@ -123,6 +124,23 @@ def _require_same_problem(header: Header, problem: Problem, path: Path) -> None:
             f"{path} belongs to other data: the first {header.n_samples} samples must be the "
             "same (more may follow); use another file, or existing='overwrite' to begin anew"
         )
+
+
+def _require_same_settings(stored: RunSettings, wanted: RunSettings, path: Path) -> None:
+    """Refuse settings that are not those of the stored run, in the first one that differs.
+
+    Blocks do not matter to a result; nor does the entropy where no seed is given.
+    """
+    before = plain(stored)
+    for name, value in plain(wanted).items():
+        free = name in ("block", "entropy") or (name == "seed" and value is None)
+        if not free and before[name] != value:
+            was, asked = ("the default" if one is None else one for one in (before[name], value))
+            raise InputError(
+                f"{path} was started with {name} = {was}, not {asked}: use the same, "
+                "another file, or existing='overwrite' to begin anew",
+                argument=name,
+            )
 
 
 def linearised_before(path: Path, problem: Problem) -> tuple[Problem, RunSettings] | None:
@@ -210,7 +228,7 @@ def written_run(
 ) -> tuple[Callable[[], Run], CheckpointWriter]:
     """Return a function that begins or restores a run, and the writer of its checkpoint."""
     if stored is not None:
-        settings = settings.model_copy(update={"entropy": stored.header.settings["entropy"]})
+        settings = settings.model_copy(update={"entropy": stored.header.settings.entropy})
 
     def begin() -> Run:
         if stored is None:
@@ -241,7 +259,7 @@ def _header(path: Path, problem: Problem, settings: RunSettings, created: str) -
         reason = reason or f"the records could not be written ({error.strerror or error})"
     return Header(
         names=problem.names,
-        settings=settings.document(),
+        settings=settings.storable,
         problem=stored,
         not_stored=reason,
         model_fingerprint=model_fingerprint(problem),

@@ -22,7 +22,11 @@ from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.lanes import Grid, LaneLikelihood
 from smcpn.likelihood.registry import LIKELIHOODS, build_estimate, build_likelihood
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT, DiscretisationShift, shift_of_particles
-from smcpn.likelihood.steps import coarser_solver, finer_solver
+from smcpn.likelihood.solver_choice import (
+    LogLikelihoodBy,
+    finer_solver,
+    solver_for_approach,
+)
 from smcpn.likelihood.wall import Wall, wall_of
 from smcpn.model.problem import Problem
 from smcpn.model.scaled_columns import learned_scales
@@ -358,21 +362,10 @@ class Run:
     def _coarse(self) -> Solver:
         """The solver of the plan, or one of fewer steps that has about the same likelihood."""
         assert self.plan is not None
-        fine = self.plan.solver
-        coarse = coarser_solver(fine)
-        return coarse if coarse is not None and self._near(coarse, fine) else fine
-
-    def _near(self, coarse: Solver, fine: Solver) -> bool:
-        """True if both have about the same likelihood at the modes, where these are known."""
-        assert self.plan is not None
-        if self.exact is None or self.plan.modes is None or not len(self.plan.modes):
-            return True
-        values = self.problem.prior.natural(self.plan.modes.means)
-        ends = [
-            likelihood.evaluate(values, likelihood.n_samples)[1]
-            for likelihood in (self._exact(self.exact, coarse), self._exact(self.exact, fine))
-        ]
-        return bool((np.abs(log_ratio(ends[1], ends[0])) <= 0.5 * FAR**2).all())
+        modes = None if self.exact is None else self.plan.modes
+        values = self.problem.prior.natural(modes.means) if modes else None
+        by = self._log_likelihood_by(self.exact or self.settings.likelihood)
+        return solver_for_approach(self.plan.solver, values, by)
 
     def _follow(self, plan: Plan) -> None:
         """Begin what was planned."""
@@ -568,7 +561,7 @@ class Run:
 
     def _ends_at(self) -> Wall | None:
         """Wall of the solver at which the posterior ends; None where there is none."""
-        name, n = self._comparable, self.problem.n_samples
+        name = self._comparable
         if name is None:
             return None
         shares = normalise(np.array([sampler.log_evidence for sampler in self.samplers]))
@@ -579,8 +572,13 @@ class Run:
             name,
             np.concatenate([one.theta for one in systems]),
             np.concatenate([s * one.weights for s, one in zip(shares, systems, strict=True)]),
-            lambda solver: lambda values: self._exact(name, solver).evaluate(values, n)[1],
+            self._log_likelihood_by(name),
         )
+
+    def _log_likelihood_by(self, name: str) -> LogLikelihoodBy:
+        """Log-likelihood of a name, of the whole record, by any solver."""
+        n = self.problem.n_samples
+        return lambda solver: lambda values: self._exact(name, solver).evaluate(values, n)[1]
 
     def _departure(self) -> Departure | None:
         """Compare an approximation with what it approximates, at a few particles."""

@@ -11,14 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from types import NoneType
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema
 from typing_extensions import override
 
 from smcpn.arguments import check_fields, checked, whole
-from smcpn.errors import InputError, NotStorableError
+from smcpn.errors import InputError, NotStorableError, one_of, shown
 from smcpn.smc.cross_fitting import folds
 from smcpn.smc.evidence import Density
 from smcpn.smc.kernels import IndependentKernel, Kernel, RandomWalkKernel
@@ -34,6 +36,7 @@ from smcpn.smc.rejuvenation import (
 )
 from smcpn.smc.resampling import Resample
 from smcpn.smc.straightening import StraightenedDensity, Straightening
+from smcpn.stored import by_document
 
 Array = NDArray[np.float64]
 
@@ -71,23 +74,9 @@ class MoveStrategy(ABC):
         if "name" in cls.__dict__:
             MOVES[cls.name] = cls
 
-    def document(self) -> dict[str, Any]:
-        """Return the settings as JSON can hold them.
-
-        Raises
-        ------
-        NotStorableError
-            If one of them is no number or text.
-        """
-        for name, value in vars(self).items():
-            if not isinstance(value, (bool, int, float, str, NoneType)):
-                raise not_storable(self, name)
-        return dict(vars(self))
-
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Self:
-        """Return the strategy with the settings of a document."""
-        return cls(**document)
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return by_document(moves_of, moves_document, handler)
 
     def check(self, particles: int) -> None:  # noqa: B027
         """Refuse so few particles that these moves cannot be made with them.
@@ -112,11 +101,65 @@ class MoveStrategy(ABC):
         """
 
 
-def not_storable(moves: MoveStrategy, part: str) -> NotStorableError:
-    """Return the error for moves that cannot be written to a file."""
-    return NotStorableError(
-        f"moves is {type(moves).__name__} with {part} of your own, which a file cannot hold"
+def moves_document(moves: MoveStrategy) -> dict[str, Any]:
+    """Return moves as JSON can hold them: their name, and settings by the names of what they use.
+
+    Raises
+    ------
+    NotStorableError
+        For moves without a name of their own, and for a setting that is no number, text or name.
+    """
+    if MOVES.get(moves.name) is not type(moves):
+        raise NotStorableError(
+            f"moves is {type(moves).__name__}, which has no name of its own", argument="moves"
+        )
+    by_default = {name: getattr(type(moves), name, None) for name in vars(moves)}
+    return {"kind": moves.name} | {
+        name: _plain(moves, name, value)
+        for name, value in vars(moves).items()
+        if not callable(value) or value != by_default[name]
+    }
+
+
+def _plain(moves: MoveStrategy, name: str, value: Any) -> Any:
+    if isinstance(value, MoveSettings):
+        return asdict(value)
+    if isinstance(value, (bool, int, float, str, NoneType)):
+        return value
+    if isinstance(value, Sequence) and all(one in PROPOSALS.values() for one in value):
+        return [one.name for one in value]
+    raise NotStorableError(
+        f"moves is {type(moves).__name__} with {name} of your own, which a file cannot hold"
     )
+
+
+def moves_of(document: Mapping[str, Any]) -> MoveStrategy:
+    """Return the moves of a document, or of a table that names their kind.
+
+    Raises
+    ------
+    InputError
+        For a kind or a proposal that is not known, and for settings that it does not have.
+    """
+    settings = dict(document)
+    kind = MOVES[one_of("moves", settings.pop("kind", None), MOVES)]
+    try:
+        if "settings" in settings:
+            settings["settings"] = MoveSettings(**settings["settings"])
+        if "proposals" in settings:
+            settings["proposals"] = tuple(map(_proposal, settings["proposals"]))
+        return kind(**settings)
+    except (AttributeError, TypeError) as error:
+        raise InputError(
+            f"moves is {shown(document)}: '{kind.name}' does not take these settings",
+            argument="moves",
+        ) from error
+
+
+def _proposal(name: str) -> type[Proposal]:
+    if name not in PROPOSALS:
+        raise InputError(f"proposal '{name}' is not known here: import its class first")
+    return PROPOSALS[name]
 
 
 @checked
@@ -144,28 +187,6 @@ class IndependentMetropolis(MoveStrategy):
 
     settings: MoveSettings = field(default_factory=lambda: MoveSettings(further=FURTHER))
     proposals: Sequence[type[Proposal]] = (DefensiveGaussian, StudentMixture)
-
-    @override
-    def document(self) -> dict[str, Any]:
-        if any(PROPOSALS.get(proposal.name) is not proposal for proposal in self.proposals):
-            raise not_storable(self, "proposals")
-        names = [proposal.name for proposal in self.proposals]
-        return {"settings": asdict(self.settings), "proposals": names}
-
-    @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Self:
-        """Moves of plain data, with the proposal that they name.
-
-        Raises
-        ------
-        InputError
-            If there is no proposal of a name.
-        """
-        for name in document["proposals"]:
-            if name not in PROPOSALS:
-                raise InputError(f"proposal '{name}' is not known here: import its class first")
-        proposals = tuple(PROPOSALS[name] for name in document["proposals"])
-        return cls(MoveSettings(**document["settings"]), proposals)
 
     @override
     def rejuvenate(
@@ -264,15 +285,6 @@ class RandomWalkMetropolis(MoveStrategy):
     settings: MoveSettings = field(default_factory=lambda: MoveSettings(moved=0.999, max_moves=30))
 
     @override
-    def document(self) -> dict[str, Any]:
-        return {"settings": asdict(self.settings)}
-
-    @classmethod
-    @override
-    def of(cls, document: Mapping[str, Any]) -> Self:
-        return cls(MoveSettings(**document["settings"]))
-
-    @override
     def rejuvenate(
         self,
         system: ParticleSystem,
@@ -309,12 +321,6 @@ class WasteFree(MoveStrategy):
 
     length: Annotated[int, whole(2)] = 10
     kernel: KernelFit = RandomWalkKernel.fit
-
-    @override
-    def document(self) -> dict[str, Any]:
-        if self.kernel != RandomWalkKernel.fit:
-            raise not_storable(self, "a kernel")
-        return {"length": self.length}
 
     def __post_init__(self) -> None:
         check_fields(self, "length", "kernel")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -204,10 +204,6 @@ class Modes(Stored):
     def missed_by(self, log_evidence: float) -> bool:
         """True if a run that ended with a log-evidence has missed what the searches found."""
         return log_evidence < self.log_evidence - LOST
-
-    def document(self) -> dict[str, Any]:
-        """Return the attributes as JSON can hold them."""
-        return {name: np.asarray(value).tolist() for name, value in vars(self).items()}
 
     def __len__(self) -> int:
         return len(self.means)

@@ -23,7 +23,7 @@ EXPECTED = {
     ("smcpn.sub.d", "smcpn.a"),
     ("smcpn.sub.e", "smcpn.sub.d"),
 }
-CACHED = (architecture.modules, architecture.trees, architecture.imports)
+CACHED = (architecture.modules, architecture.trees, architecture.imports, architecture.defined)
 
 
 @pytest.fixture
@@ -44,6 +44,23 @@ def package(tmp_path, monkeypatch):
 def test_every_way_to_import_counts():
     assert set(architecture.imports()) == EXPECTED
     assert architecture.circles() == [["smcpn.a", "smcpn.b", "smcpn.c", "smcpn.sub.d"]]
+
+
+@pytest.mark.usefixtures("package")
+def test_another_owner_of_a_mechanism_and_a_name_that_was_deleted_are_found(monkeypatch):
+    mechanism = architecture.Mechanism(
+        owners=("smcpn.a",),
+        names=frozenset({"TABLE"}),
+        deleted=frozenset({"smcpn.sub", "smcpn.a:one", "smcpn.b:one"}),
+    )
+    assert architecture.owners(mechanism) == ["smcpn.a", "smcpn.c"]
+    monkeypatch.setattr(architecture, "MECHANISMS", {"any": mechanism})
+    assert architecture.deleted_names() == [
+        "smcpn.a has smcpn.a:one",
+        *(f"smcpn.{name} has smcpn.sub" for name in ("sub", "sub.d", "sub.e")),
+    ]
+    with pytest.raises(ValueError, match="no such module"):
+        architecture.owners(architecture.Mechanism(owners=("smcpn.gone",)))
 
 
 def test_there_are_no_circles_and_no_imports_upward():

@@ -3,10 +3,9 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from benchmarks import newcomer
 from benchmarks.attack import __main__ as attack
+from benchmarks.study import run, studies_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -17,8 +16,9 @@ def test_what_security_names_exists():
     assert all("`" in cell for cell in cells)
     named = [name for cell in cells for name in re.findall("`([^`]+)`", cell)]
     assert len(named) > 20
-    studies = attack.studies()
-    unknown = {one for one in named if not one.startswith("tests/")} - set(studies)
+    found = studies_of(*(f"benchmarks.attack.{part}" for part in attack.PARTS))
+    studies = {one.name for one in found}
+    unknown = {one for one in named if not one.startswith("tests/")} - studies
     assert not unknown
     assert all((ROOT / one).is_file() for one in named if one.startswith("tests/"))
 
@@ -28,7 +28,5 @@ def test_lacking_packages_are_named_in_a_sentence(monkeypatch, capsys):
     monkeypatch.setattr(attack, "find_spec", lambda name: None)
     assert "pip install pandas uvicorn starlette" in attack.missing()
     monkeypatch.setattr(newcomer.shutil, "which", lambda name: None)
-    monkeypatch.setattr("sys.argv", ["newcomer.py"])
-    with pytest.raises(SystemExit):
-        newcomer.main()
-    assert "needs uv, which is not installed: pip install uv" in capsys.readouterr().err
+    assert run("Newcomer.", [newcomer.wheel], []) == 0
+    assert "needs uv, which is not installed: pip install uv" in capsys.readouterr().out

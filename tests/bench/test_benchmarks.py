@@ -5,6 +5,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,14 @@ import pytest
 
 import smcpn
 from benchmarks import executors
-from benchmarks.executors import each, executing, option
-from benchmarks.machine import machine
-from benchmarks.rows import Row, absent, at_most, command, near
-from benchmarks.scaling_problems import chain
-from benchmarks.scaling_study import Study, Taken
-from benchmarks.scaling_table import markdown, rows
+from benchmarks.executors import each, executing
+from benchmarks.rows import Row, absent, at_least, at_most, between, near, share_error
+from benchmarks.scaling import Curve, Taken, chain, markdown
 from benchmarks.side_by_side import methods
 from benchmarks.side_by_side.data import Data
 from benchmarks.side_by_side.reference import Reference
+from benchmarks.study import Passage, Study, run, studies_of
+from benchmarks.study import study as named
 from smcpn.cases.silverbox import DUFFING_PRIOR
 from smcpn.datasets.models import duffing
 from smcpn.likelihood.registry import build_likelihood
@@ -107,51 +107,54 @@ def test_slopes_of_a_power():
     taken = [
         Taken(2.0 * n**1.04, 4.0 * n**1.04 * k, k) for n, k in zip(sizes, (1, 1, 2), strict=True)
     ]
-    study = Study("", "samples", sizes, taken, 1.0)
-    assert study.slope == pytest.approx(1.04)
-    assert study.last_slope == pytest.approx(1.04)
-    assert study.evaluation_slope == pytest.approx(1.04)
-    assert study.processor_slope == pytest.approx(1.04 + np.log10(2.0) / 2.0)
-    assert study.met
+    curve = Curve("", "samples", sizes, taken, 1.0)
+    assert curve.slope == pytest.approx(1.04)
+    assert curve.last_slope == pytest.approx(1.04)
+    assert curve.evaluation_slope == pytest.approx(1.04)
+    assert curve.processor_slope == pytest.approx(1.04 + np.log10(2.0) / 2.0)
+    assert next(curve.rows()).met
 
 
 def test_a_single_size_has_no_slope():
-    study = Study("", "threads", [1], [Taken(1.0, 1.0)])
-    used = [
-        {"samples": n, "run_MB": mb, "record_bytes_per_sample": 8, "table_bytes_per_sample": 8}
-        for n, mb in ((100, 4.0), (1000, 5.5))
+    curve = Curve("", "threads", [1], [Taken(1.0, 1.0)])
+    assert not any("slope" in row.name for row in curve.rows())
+    assert "one size only" in markdown([curve])
+
+
+STUDIES = [
+    Study("right", lambda quick: [near("one", 1.0, 1.0 if quick else 2.0, 1e-9), Row("told", 3)]),
+    Study("absent", lambda quick: [absent("peer", "not installed"), at_most("x", np.nan, 1.0)]),
+    Study("slow", lambda runs: [Row("runs", runs)], full=100, quick=None),
+]
+
+
+def written(path, *arguments, studies=STUDIES):
+    """Rows that a command writes, and its exit code."""
+    code = run("Test.", studies, ["--json", str(path / "rows.json"), *arguments])
+    return json.loads((path / "rows.json").read_text())["rows"], code
+
+
+def test_rows_are_written_and_judged(tmp_path):
+    rows, code = written(tmp_path, "--check", "right")
+    assert code == 1
+    assert rows == [
+        {"name": "right: one", "value": 1.0, "target": "2 +- 1e-09", "met": False, "note": ""},
+        {"name": "right: told", "value": 3, "target": "", "met": None, "note": ""},
     ]
-    found = list(rows({"threads": [study]}, used))
-    assert not any("slope" in row.name for row in found)
-    assert found[-1] == Row("memory, longest less shortest, MB", 1.5, "<= 20", True)
-    shown = markdown({"threads": [study]}, used, machine())
-    assert "one size only" in shown
-    assert "+1.5 MB from the shortest to the longest" in shown
+    assert written(tmp_path, "--check", "--quick", "right")[1] == 0
 
 
-STUDIES = {
-    "right": lambda quick: [near("one", 1.0, 1.0 if quick else 2.0, 1e-9), Row("told", 3)],
-    "absent": lambda quick: [absent("peer", "not installed"), at_most("x", np.nan, 1.0)],
-}
-
-
-def test_rows_are_all_that_json_prints_and_check_judges_them(capsys):
-    assert command("Test.", STUDIES, ["--json", "--check", "right"]) == 1
-    assert command("Test.", STUDIES, ["--json", "--check", "--quick", "right"]) == 0
-    document = json.loads(capsys.readouterr().out.partition("}\n{")[0] + "}")
-    assert document == {
-        "rows": [
-            {"name": "right: one", "value": 1.0, "target": "2 +- 1e-09", "met": False, "note": ""},
-            {"name": "right: told", "value": 3, "target": "", "met": None, "note": ""},
-        ]
-    }
-
-
-def test_what_is_not_measured_is_no_miss_but_nan_is(capsys):
-    assert command("Test.", STUDIES, ["--json", "--check", "absent"]) == 1
-    peer, diverged = json.loads(capsys.readouterr().out)["rows"]
+def test_what_is_not_measured_is_no_miss_but_nan_is(tmp_path):
+    (peer, diverged), code = written(tmp_path, "--check", "absent")
+    assert code == 1
     assert (peer["value"], peer["met"], peer["note"]) == (None, None, "not installed")
     assert (diverged["value"], diverged["met"]) == (None, False)
+
+
+def test_numbers_of_numpy_are_those_of_json(tmp_path):
+    found = [Study("n", lambda quick: [Row("x", np.float32(0.5)), at_least("y", np.int64(2), 1)])]
+    rows, _ = written(tmp_path, studies=found)
+    assert [(row["value"], row["met"]) for row in rows] == [(0.5, None), (2, True)]
 
 
 def test_a_study_without_its_data_is_a_row():
@@ -159,7 +162,58 @@ def test_a_study_without_its_data_is_a_row():
         yield Row("before", 1.0)
         raise smcpn.InputError("no file: fetch it")
 
-    assert command("Test.", {"silverbox": study}, ["--check"]) == 0
+    assert run("Test.", [Study("silverbox", study)], ["--check"]) == 0
+
+
+def test_a_study_may_have_no_quick_form_and_sizes_of_its_own(tmp_path):
+    rows, _ = written(tmp_path, "slow")
+    assert rows[0]["value"] == 100
+    assert written(tmp_path, "--quick", "slow")[0] == []
+
+
+def test_studies_are_listed_with_their_first_line(capsys):
+    @named("one", full=3, quick=1)
+    def one(size):
+        """Return so many.
+
+        More.
+        """
+        return [Row("", size)]
+
+    assert run("Test.", [one], ["--list"]) == 0
+    assert capsys.readouterr().out == "one: Return so many.\n"
+    assert [row.value for row in one(one.quick)] == [1]
+
+
+def test_an_unknown_study_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        run("Test.", STUDIES, ["write"])
+    assert "right" in capsys.readouterr().err
+
+
+def test_passages_make_a_page(tmp_path):
+    found = [Study("a", lambda quick: [Passage("first\n"), Passage("second\n")])]
+    assert run("Test.", found, ["--markdown", str(tmp_path / "page.md")]) == 0
+    assert (tmp_path / "page.md").read_text() == "# Measured\n\nfirst\n\nsecond\n"
+
+
+def test_every_part_has_studies_of_different_names():
+    for package in ("closures", "discovery", "process_noise", "trust"):
+        command = import_module(f"benchmarks.{package}.__main__")
+        found = studies_of(*(f"benchmarks.{package}.{part}" for part in command.PARTS))
+        assert len({one.name for one in found}) == len(found) >= len(command.PARTS)
+        assert all(one.summary for one in found)
+
+
+def test_few_runs_may_be_two_standard_errors_off():
+    error = share_error(0.1, 100)
+    assert error == pytest.approx(0.03)
+    assert at_most("share", 0.155, 0.1, se=error).met
+    assert not at_most("share", 0.165, 0.1, se=error).met
+    assert at_least("share", 0.05, 0.1, se=error).met
+    assert not at_least("share", np.nan, 0.1, se=error).met
+    low = between("share", 0.03, 0.1, 0.2, se=error)
+    assert (low.met, low.target) == (False, "0.1 to 0.2 within 2 se of 0.03")
 
 
 def test_cases_are_in_order_whoever_ends_first():
@@ -181,7 +235,7 @@ def test_cases_are_in_order_whoever_ends_first():
     assert list(each(lambda _: threading.get_ident(), [0])) == [threading.get_ident()]
 
 
-def test_rows_are_the_same_by_an_executor(monkeypatch, capsys):
+def test_rows_are_the_same_by_an_executor(monkeypatch, tmp_path):
     ran, addresses = [], []
 
     def squared(case):
@@ -200,10 +254,11 @@ def test_rows_are_the_same_by_an_executor(monkeypatch, capsys):
     monkeypatch.setattr(executors, "opened", opened)
     for name in executors.ONE_THREAD:
         monkeypatch.setenv(name, "1")
-    found = []
-    for arguments in ([], ["--executor", "threads"]):
-        assert command("Test.", {"seeds": study}, ["--json", *arguments], executor=option()) == 0
-        found.append(json.loads(capsys.readouterr().out))
+    seeds = [Study("seeds", study)]
+    found = [
+        written(tmp_path, *arguments, studies=seeds)
+        for arguments in ([], ["--executor", "threads"])
+    ]
     assert found[0] == found[1]
     assert ran == [True] * 4 + [False] * 4
     assert addresses == [None, "threads"]
@@ -220,11 +275,8 @@ def test_a_case_that_fails_fails_its_study():
 
 def test_an_executor_that_is_none_is_refused(capsys):
     with pytest.raises(SystemExit, match="2"):
-        command("Test.", STUDIES, ["--executor", "nobody"], executor=option())
+        run("Test.", STUDIES, ["--executor", "nobody"])
     assert "executor is 'nobody'" in capsys.readouterr().err
-    # Where nothing would use it, there is no such option.
-    with pytest.raises(SystemExit, match="2"):
-        command("Test.", STUDIES, ["--executor", "loky:2"])
 
 
 def test_masses_in_a_row():

@@ -6,7 +6,6 @@ from scipy.integrate import solve_ivp
 from scipy.stats import norm
 
 from benchmarks.discovery import grids, lorenz, planar, reliability
-from benchmarks.discovery.__main__ import STUDIES
 from benchmarks.discovery.answers import Answer, difference
 from benchmarks.discovery.peers import _as_ours, _names
 from benchmarks.discovery.records import HIDDEN
@@ -116,7 +115,3 @@ def test_trajectories_that_escape_are_left_out():
     theta[1, 3] = 5.0
     path = planar.simulated(theta, np.ones((2, 2)))
     np.testing.assert_array_equal(planar.kept(path), [True, False])
-
-
-def test_parts_have_studies():
-    assert {"lorenz", "grids", "reliability", "lynx-hare"} <= set(STUDIES)

@@ -21,7 +21,8 @@ from benchmarks.papers.dalton_problems import (
 )
 from benchmarks.papers.dalton_settings import GRIDS, RUNGE_KUTTA_STEPS, STARTS, STARTS_GRID
 from benchmarks.papers.dalton_starts import PaperLogLikelihood, Sweep, score
-from benchmarks.rows import table
+from benchmarks.rows import Row, table
+from benchmarks.study import Picture
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.solver import RK4
 from tests.models import FITZHUGH_NAGUMO, exact_solution, fitzhugh_nagumo_solution
@@ -146,18 +147,19 @@ def test_rows_say_what_the_paper_says():
     assert [row.met for row in rows] == [True, False]
     assert "none: why" in dalton.posterior_row(gaussian(0.0, 1.0, "why")).value
     assert "covers all" in dalton.posterior_row(reference).value
-    outcome = dalton.posteriors_outcome([reference, close])
-    assert list(outcome.figures) == ["fn"]
-    text = table(outcome.rows)
+    *rows, picture = dalton.told([reference, close])
+    assert isinstance(picture, Picture)
+    assert picture.name == "dalton_fn"
+    text = table(row for row in rows if isinstance(row, Row))
     assert "as RK" in text
-    assert len(text.splitlines()) == 1 + len(outcome.rows)
+    assert len(text.splitlines()) == 1 + len(rows)
 
 
 @pytest.mark.nightly
 def test_two_starts_of_lorenz_find_the_truth():
-    outcome = dalton.starts(quick=True)
-    assert [row.met for row in outcome.rows] == [True]
-    assert outcome.rows[0].value.startswith("2 of 2")
+    (row,) = [row for row in dalton.starts(True) if isinstance(row, Row)]
+    assert row.met
+    assert str(row.value).startswith("2 of 2")
 
 
 @pytest.mark.nightly

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import smcpn
-from benchmarks.papers import differential_programming as command
-from benchmarks.papers import differential_programming_studies as studies
+from benchmarks.papers.differential_programming import widths
 from benchmarks.papers.differential_programming_discovery import fitted_equation, told
 from benchmarks.papers.differential_programming_figures import Forecast, forecast_figure
 from benchmarks.papers.differential_programming_pairs import Flow, estimate
@@ -156,7 +155,7 @@ def test_told_names_the_largest_term_that_is_not_there() -> None:
 def test_widths_are_relative_to_theirs() -> None:
     theirs = SEQUEL["lotka-volterra"]
     half = {name: (low, (low + high) / 2) for name, (low, high, _) in theirs.items()}
-    assert studies.widths("lotka-volterra", {"x'[x]": 1.0}, half)[0] == pytest.approx(0.5)
+    assert widths("lotka-volterra", {"x'[x]": 1.0}, half)[0] == pytest.approx(0.5)
 
 
 def test_figure_of_a_forecast() -> None:
@@ -165,9 +164,3 @@ def test_figure_of_a_forecast() -> None:
     shown = Forecast(("x",), run, record[:10], (0,))  # pyright: ignore[reportArgumentType]
     drawn = forecast_figure({"sine": shown})
     assert drawn.axes[0].get_title(loc="left") == "sine"
-
-
-def test_quick_takes_some_studies() -> None:
-    assert set(command.QUICK) < set(command.STUDIES)
-    with pytest.raises(SystemExit):
-        command.main(["glycolisis"])

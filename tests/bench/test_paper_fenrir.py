@@ -11,6 +11,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from benchmarks.papers import fenrir, fenrir_fits
+from benchmarks.papers.fenrir import inference, selection
 from benchmarks.papers.fenrir_figures import (
     inference_figure,
     pendulum_figure,
@@ -18,12 +19,10 @@ from benchmarks.papers.fenrir_figures import (
     selection_figure,
 )
 from benchmarks.papers.fenrir_fits import FENRIR, RK, Fit, Plan, fit, starting_diffusion
-from benchmarks.papers.fenrir_inference import inference
-from benchmarks.papers.fenrir_outcome import Outcome
 from benchmarks.papers.fenrir_published import SEIR, SELECTION, TRAJECTORY_ERRORS
-from benchmarks.papers.fenrir_selection import selection
 from benchmarks.papers.fenrir_settings import DIFFUSION, SETTINGS
-from benchmarks.rows import table
+from benchmarks.rows import Row, table
+from benchmarks.study import Study, run, studies_of
 from smcpn import LogLikelihood, Record
 
 pytestmark = pytest.mark.numerics
@@ -145,23 +144,26 @@ def made_up(error: float, nll: float = 0.0) -> Fit:
     return Fit({}, nll, error, first_error=error, evaluations=1)
 
 
-def judged(outcome: Outcome) -> list[bool]:
-    return [row.met for row in outcome.rows if row.met is not None]
+def rows_of(study: Study, runs: int) -> list[Row]:
+    return [row for row in study(Plan(runs=runs)) if isinstance(row, Row)]
 
 
 def test_a_miss_is_called_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def good(*_: object) -> list[Fit]:
-        return [made_up(error) for error in (0.01, 0.02, 0.03)]
+        return [made_up(error) for error in (0.01, 0.02, 0.03) * 10]
 
     def one_outlier(*_: object) -> list[Fit]:
-        return [made_up(error) for error in (0.01, 0.02, 1.5)]
+        return [made_up(error) for error in [0.01, 0.02] * 14 + [1.5]]
 
-    monkeypatch.setattr("benchmarks.papers.fenrir_inference.fits", good)
-    assert judged(inference(Plan(runs=3))) == [True] * 8
-    monkeypatch.setattr("benchmarks.papers.fenrir_inference.fits", one_outlier)
-    outcome = inference(Plan(runs=3))
-    assert judged(outcome) == [True, False] * 4
-    assert "NO" in table(outcome.rows)
+    monkeypatch.setattr(fenrir, "compile_all", lambda *_: None)
+    monkeypatch.setattr(fenrir, "fits", good)
+    assert [row.met for row in rows_of(inference, 30) if row.met is not None] == [True] * 8
+    # Two records are too few to be judged.
+    assert all(row.met is None for row in rows_of(inference, 2))
+    monkeypatch.setattr(fenrir, "fits", one_outlier)
+    rows = rows_of(inference, 30)
+    assert [row.met for row in rows if row.met is not None] == [True, False] * 4
+    assert "NO" in table(rows)
 
 
 def test_a_model_is_chosen_by_its_likelihood(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,9 +172,10 @@ def test_a_model_is_chosen_by_its_likelihood(monkeypatch: pytest.MonkeyPatch) ->
     def by_model(name: str, *__: object) -> list[Fit]:
         return [made_up(0.0, nll) for nll in ends[name]]
 
-    monkeypatch.setattr("benchmarks.papers.fenrir_selection.fits", by_model)
-    chosen = selection(Plan(runs=2)).rows[0]
-    assert chosen.value == "1"
+    monkeypatch.setattr(fenrir, "compile_all", lambda *_: None)
+    monkeypatch.setattr(fenrir, "fits", by_model)
+    chosen = rows_of(selection, 2)[0]
+    assert chosen.value == 1
     assert chosen.met is False
 
 
@@ -200,12 +203,7 @@ def test_rounding_does_not_show_above_the_least_diffusion(name: str) -> None:
 
 @pytest.mark.nightly
 def test_quick_runs_everything(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert fenrir.main(["--quick", "--figures", str(tmp_path)]) == 0
+    studies = studies_of("benchmarks.papers.fenrir")
+    assert run("Fenrir.", studies, ["--quick", "--figures", str(tmp_path)]) == 0
     assert "M11 chosen" in capsys.readouterr().out
     assert len(list(tmp_path.glob("fenrir_*.png"))) == 4
-
-
-def test_an_unknown_experiment_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        fenrir.main(["lorenz"])
-    assert "inference" in capsys.readouterr().err

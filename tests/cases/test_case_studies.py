@@ -1,14 +1,12 @@
 """The case studies on both splits, and the table that compares them."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import smcpn
-from benchmarks.case_studies import Figure, _at_most, _shortened
-from benchmarks.rows import table
+from benchmarks.case_studies import shortened
 from smcpn.cases import load_case
 from smcpn.datasets.bouc_wen import OFFICIAL_NOISE, TRUE_PARAMETERS
 from smcpn.datasets.inventory import find_file
@@ -56,7 +54,7 @@ def test_bouc_wen_training_follows_the_official_recipe(no_files):
 def test_bouc_wen_official_finds_the_products_without_any_file(no_files):
     case = load_case("bouc-wen", split="official")
     posterior = smcpn.identify(
-        _shortened(case, 4096).problem,
+        shortened(case, 4096).problem,
         method="ibis",
         solver=smcpn.EKF0(3, 8),
         particles=200,
@@ -83,7 +81,7 @@ def test_silverbox_splits_are_the_benchmarks():
 def test_the_data_ask_for_the_second_damping_and_it_predicts_better():
     evidence, rmse = {}, {}
     for model in ("duffing-offsets", "duffing-damping"):
-        case = _shortened(load_case("silverbox", model=model, split="official"), 4096)
+        case = shortened(load_case("silverbox", model=model, split="official"), 4096)
         posterior = smcpn.identify(
             case.problem, method="ibis", solver=smcpn.EKF0(3, 8), particles=200, seed=1
         )
@@ -98,38 +96,3 @@ def test_the_data_ask_for_the_second_damping_and_it_predicts_better():
 def test_the_models_of_the_silverbox_are_named():
     with pytest.raises(smcpn.InputError, match="duffing, duffing-offsets, duffing-damping"):
         load_case("silverbox", model="pendulum")
-
-
-def test_the_table_says_which_target_was_missed():
-    missed = _at_most(Figure("s", "f", 2.0), 1.0)
-    met = _at_most(Figure("s", "f", 0.5), 1.0)
-    diverged = _at_most(Figure("s", "f", math.nan), 1.0)
-    assert (missed.met, met.met, diverged.met) == (False, True, False)
-    lines = table([missed.row(), met.row()]).splitlines()
-    assert lines[1].endswith("NO")
-    assert lines[2].endswith("yes")
-
-
-@needs_silverbox
-def test_silverbox_splines_that_are_lines_are_the_duffing_oscillator():
-    case = load_case("silverbox", model="spline", split="official")
-    functions = {"force": (0.99, 0.22), "friction": (2.25e-4, 90.0)}
-    values = dict.fromkeys(case.problem.ode.parameters, 0.0) | {"m": 5.4e-6, "k3": 3.9, "u0": 0.002}
-    for name, (slope, last) in functions.items():
-        # [0] is the function at the last knot over sqrt(3), of one that is a line.
-        values |= {f"{name}[0]": slope * last / np.sqrt(3), f"{name}.scale": 1e-4}
-    own = smcpn.models.duffing_splines.rhs([0.1, 40.0], [0.05], 0.0, list(values.values()))
-    cubic = smcpn.models.duffing_offset
-    known = {"m": 5.4e-6, "c": 2.25e-4, "k": 0.99, "k3": 3.9, "u0": 0.002}
-    expected = cubic.rhs([0.1, 40.0], [0.05], 0.0, [known[name] for name in cubic.parameters])
-    np.testing.assert_allclose(np.asarray(own), np.asarray(expected), rtol=1e-9)
-    assert case.solver() == smcpn.RK4(steps=4)
-    assert {"u0", "y0", "sigma", "force.scale"} <= set(case.problem.names)
-
-
-@needs_silverbox
-@pytest.mark.parametrize("model", ["spline-force", "spline"])
-def test_silverbox_scales_of_splines_are_given_on_the_papers_split(model):
-    case = load_case("silverbox", model=model)
-    assert case.problem.fixed["force.scale"] == 1e-4
-    assert not any(name.endswith(".scale") for name in case.problem.names)

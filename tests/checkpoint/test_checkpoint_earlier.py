@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import smcpn
-from smcpn.checkpoint.container import POSTERIOR
+from smcpn.checkpoint.container import POSTERIOR, read
+from smcpn.checkpoint.earlier import posterior_as_now
 from tests.checkpoint.changed import changed, number, put, text
 
 FILES = Path(__file__).parent.parent / "data"
@@ -34,6 +35,11 @@ def test_a_posterior_of_0_2_0_is_what_it_was(name, tmp_path):
     again = smcpn.load(posterior.save(tmp_path / "again.h5"))
     assert again.mean == posterior.mean
     assert again.summary() == posterior.summary()
+
+
+def test_a_file_that_was_translated_is_as_it_was():
+    file = read(FILES / "posterior-0.2.0.h5", POSTERIOR, lambda file: file)
+    assert list(posterior_as_now(file).groups) == list(posterior_as_now(file).groups)
 
 
 def document(**changes):

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from scipy import io, stats
 
 import smcpn
+from smcpn.checkpoint.codec import read_again
 from smcpn.config import load_system
 from smcpn.config.document import Document, key_lines
 from smcpn.io import files
 from smcpn.io.files import Layout, read_columns
 from smcpn.run.identify import Settings
-from smcpn.settings import RunSettings
 
 MODEL = """import smcpn
 
@@ -542,8 +542,8 @@ def test_settings_come_back_from_json(folder):
     asked = Settings(
         solver=smcpn.EKF1(order=4, diffusion=2.0), moves="waste-free", seed=2**70, replicates=2
     ).resolved(problem(folder))
-    again = RunSettings(**json.loads(json.dumps(asked.document())))
-    assert again.document() == asked.document()
+    again = read_again(asked)
+    assert again == asked
     assert again.sampler == asked.sampler
     assert again.solver == asked.solver
 

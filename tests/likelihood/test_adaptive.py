@@ -16,7 +16,7 @@ from smcpn.codegen.emit import MOST_ATTEMPTS
 from smcpn.likelihood.adaptive import solver_steps
 from smcpn.likelihood.prediction import predictive_moments
 from smcpn.likelihood.registry import build_likelihood
-from smcpn.likelihood.stiffness import chosen_solver
+from smcpn.likelihood.solver_choice import choose_solver
 from tests.models import (
     duffing_problem,
     oscillator_problem,
@@ -200,11 +200,11 @@ def test_units_of_time_and_state_do_not_matter():
 
 def test_auto_takes_the_stiff_solver_where_explicit_steps_are_bounded_by_stability():
     stiff = van_der_pol_problem(n=100)
-    chosen = chosen_solver(stiff, "auto")
+    chosen = choose_solver(stiff, "auto").solver
     assert isinstance(chosen, AdaptiveEKF1)
-    assert chosen_solver(stiff, None, "classical") == smcpn.RK4()
-    assert chosen_solver(predator_prey_problem(), None) == EKF0()
-    assert chosen_solver(stiff, EKF0(2, 3)) == EKF0(2, 3)
+    assert choose_solver(stiff, None, "classical").solver == smcpn.RK4()
+    assert choose_solver(predator_prey_problem()).solver == EKF0()
+    assert choose_solver(stiff, EKF0(2, 3)).solver == EKF0(2, 3)
 
 
 def test_auto_leaves_a_stiff_problem_with_a_dead_time_to_a_solver_that_takes_it():
@@ -213,7 +213,7 @@ def test_auto_leaves_a_stiff_problem_with_a_dead_time_to_a_solver_that_takes_it(
         lagging, Record(u=u, y=u, dt=1.0, hold="zoh"), observe="x", noise=0.05,
         prior={"rate": stats.lognorm(0.5, scale=1e4)}, delay={"u": 1.5},
     )  # fmt: skip
-    assert chosen_solver(problem, "auto") == EKF0()
+    assert choose_solver(problem, "auto").solver == EKF0()
 
 
 def test_a_stiff_run_is_resumed_to_the_same_bytes(tmp_path):

@@ -19,7 +19,7 @@ from smcpn.likelihood.history import History
 from smcpn.likelihood.kalman import IteratedKalman, Kalman
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
-from smcpn.likelihood.steps import first_solver
+from smcpn.likelihood.solver_choice import solver_from_prior
 from smcpn.model.process_noise import step_factor
 from tests.reference.kalman import Disturbed, extended_kalman
 
@@ -445,9 +445,9 @@ def test_it_is_the_likelihood_of_a_problem_with_process_noise():
 
 
 def test_steps_are_chosen_by_what_changes_a_prediction():
-    fine = first_solver(linear_problem(record_of()), RK4())
+    fine = solver_from_prior(linear_problem(record_of()), RK4())
     slow = smcpn.Record(y=np.zeros((9, 2)), u=np.zeros(9), dt=2.0)
-    coarse = first_solver(linear_problem(slow), RK4())
+    coarse = solver_from_prior(linear_problem(slow), RK4())
     assert int(fine.steps) < int(coarse.steps) <= 64
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import smcpn
-from smcpn.likelihood import inputs, lanes, steps
+from smcpn.likelihood import inputs, lanes, solver_error
 from smcpn.likelihood.inputs import RecordRows
 from smcpn.likelihood.registry import build_likelihood
 from tests.models import duffing_problem
@@ -39,8 +39,8 @@ def test_pieces_have_the_bytes_of_the_whole(hold, solver, short_chunks, monkeypa
     problem = duffing_problem(70, hold)
     whole, expected = computed(problem, solver)
     middle = problem.prior.natural(np.zeros((1, len(problem.names))))[0]
-    budget = steps.error_budget(problem, solver, middle)
-    for module in (inputs, steps):
+    budget = solver_error.error_budget(problem, solver, middle)
+    for module in (inputs, solver_error):
         monkeypatch.setattr(module, "LONG", 10)
     pieces, found = computed(problem, solver)
     assert isinstance(pieces._rows[0], RecordRows)
@@ -48,7 +48,7 @@ def test_pieces_have_the_bytes_of_the_whole(hold, solver, short_chunks, monkeypa
     assert pieces.n_steps == whole.n_steps
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
-    in_parts = steps.error_budget(problem, solver, middle)
+    in_parts = solver_error.error_budget(problem, solver, middle)
     np.testing.assert_allclose(in_parts.change, budget.change, rtol=1e-9)
     np.testing.assert_allclose(in_parts.claimed, budget.claimed, rtol=1e-9)
     sent, rows_of_all = pickle.loads(pickle.dumps(pieces._rows[0])), whole._rows[0]

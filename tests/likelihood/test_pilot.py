@@ -10,13 +10,13 @@ from scipy.integrate import solve_ivp
 import smcpn
 from smcpn import EKF0, EKF1, RK4, Problem, Record
 from smcpn.likelihood.prediction import predictions
-from smcpn.likelihood.steps import (
+from smcpn.likelihood.solver_choice import (
     LEFT_OUT,
-    first_solver,
-    local_errors,
     pilot_steps,
-    spanning_solver,
+    solver_for_searches,
+    solver_from_prior,
 )
+from smcpn.likelihood.solver_error import local_errors
 from tests.models import van_der_pol
 from tests.reference.solver import Reference
 
@@ -82,42 +82,42 @@ def test_local_error_is_the_one_of_the_step_control():
 def test_a_faster_population_gets_more_steps(slow, solver):
     """Explicit steps follow the fastest rate, those of EKF1 the solution."""
     median = np.exp(0.3 * np.random.default_rng(0).normal(size=(32, 1)))
-    few, many = (pilot_steps(slow, solver, scale * median) for scale in (0.2, 50.0))
+    few, many = (pilot_steps(slow, solver, scale * median)[0] for scale in (0.2, 50.0))
     assert few is not None
     assert many is not None
     assert many > few
     if isinstance(solver, EKF1):
-        explicit = pilot_steps(slow, EKF0(), 50.0 * median)
+        explicit, _ = pilot_steps(slow, EKF0(), 50.0 * median)
         assert explicit is not None
         assert many <= explicit
 
 
 def test_what_diverges_does_not_count_unless_most_does(slow):
     calm, wild = np.full((5, 1), 2.0), np.full((4, 1), 1e9)
-    alone = pilot_steps(slow, EKF0(), calm)
-    assert pilot_steps(slow, EKF0(), np.vstack([calm, wild])) == alone
-    assert pilot_steps(slow, EKF0(), np.vstack([calm[:3], wild])) is None
+    alone, _ = pilot_steps(slow, EKF0(), calm)
+    assert pilot_steps(slow, EKF0(), np.vstack([calm, wild]))[0] == alone
+    assert pilot_steps(slow, EKF0(), np.vstack([calm[:3], wild]))[0] is None
 
 
 def test_a_median_that_diverges_leaves_the_guess_to_the_pilot_set():
     """With the median the solution is e^300, in which no noise of the record can be resolved."""
     wide = problem(growth, {"a": stats.norm(30, 40)})
-    chosen = first_solver(wide, EKF0())
+    chosen = solver_from_prior(wide, EKF0())
     values = wide.prior.natural(wide.prior.sample(np.random.default_rng(0), 1001)[:64])
-    assert chosen.steps == pilot_steps(wide, EKF0(), values)
+    assert chosen.steps == pilot_steps(wide, EKF0(), values)[0]
     assert chosen.steps != 1
 
 
 def test_steps_that_span_the_prior_are_the_fewest_that_help(slow):
     spread = problem(relaxation, {"rate": stats.lognorm(2.5, scale=2.0)})
-    first = first_solver(spread, RK4())
-    spanning, failed = spanning_solver(spread, first, None, 64, 1.0)
+    first = solver_from_prior(spread, RK4())
+    spanning, failed = solver_for_searches(spread, first, None, 64, 1.0)
     assert spanning.steps > first.steps
     assert failed <= LEFT_OUT
-    assert spanning_solver(spread, first, None, 1, 1.0)[0] == first
+    assert solver_for_searches(spread, first, None, 1, 1.0)[0] == first
     # By these the solution is no number, however many the steps.
     endless = problem(growth, {"a": stats.uniform(1e4, 1e4)})
-    assert spanning_solver(endless, RK4(2), None, 64, 1.0) == (RK4(2), 1.0)
+    assert solver_for_searches(endless, RK4(2), None, 64, 1.0) == (RK4(2), 1.0)
 
 
 @pytest.mark.parametrize("solver", [EKF0(), RK4()])
@@ -128,7 +128,7 @@ def test_the_first_steps_are_the_same_on_any_number_of_threads(slow, solver, mon
         monkeypatch.setenv("SMCPN_THREADS", threads)
         compiled = predictions(slow, solver, enumerate(slow.records))
         found.append(local_errors(slow, compiled, values, 8))
-        assert first_solver(slow, solver) == first_solver(slow, solver)
+        assert solver_from_prior(slow, solver) == solver_from_prior(slow, solver)
     np.testing.assert_array_equal(*found)
 
 
@@ -145,7 +145,7 @@ def test_guess_is_near_what_the_solution_needs():
                     initial=[2.0, 0.0], prior={"mu": stats.lognorm(0.2, scale=30.0)})  # fmt: skip
     values = np.linspace(25.0, 35.0, 9)[:, None]
     for solver in (EKF0(), RK4()):
-        guess = pilot_steps(asked, solver, values)
-        chosen = first_solver(asked, solver)
+        guess, _ = pilot_steps(asked, solver, values)
+        chosen = solver_from_prior(asked, solver)
         assert guess is not None
         assert chosen.steps / 4 <= guess <= chosen.steps

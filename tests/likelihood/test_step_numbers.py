@@ -13,7 +13,7 @@ import smcpn
 from smcpn import EKF0, EKF1, RK4, InputError, Problem, Record
 from smcpn.likelihood.inputs import numbers_of_steps
 from smcpn.likelihood.registry import build_likelihood
-from smcpn.likelihood.steps import first_solver, longest_interval
+from smcpn.likelihood.solver_choice import longest_interval, solver_from_prior
 from tests.models import FREE_OSCILLATOR, free_oscillator_problem
 
 pytestmark = pytest.mark.numerics
@@ -65,8 +65,8 @@ def relaxation(x, *, rate):
 
 def test_auto_divides_irregular_records_only_where_the_likelihood_can():
     problem = free_oscillator_problem()
-    assert first_solver(problem, EKF0()).interval == longest_interval(problem)
-    assert first_solver(problem, EKF0(steps=4)) == EKF0(steps=4)
+    assert solver_from_prior(problem, EKF0()).interval == longest_interval(problem)
+    assert solver_from_prior(problem, EKF0(steps=4)) == EKF0(steps=4)
     with pytest.raises(InputError, match="takes as many steps in every sampling interval"):
         build_likelihood(problem, EKF1(2, 2, interval=1.0))
     with pytest.raises(InputError, match="interval is 0"):

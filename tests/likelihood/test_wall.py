@@ -10,7 +10,7 @@ from scipy import stats
 
 import smcpn
 from smcpn import RK4
-from smcpn.likelihood.steps import prior_draws
+from smcpn.likelihood.solver_choice import prior_draws
 from smcpn.likelihood.wall import AGAIN, POINTS, Wall, wall_of
 from smcpn.solver import Solver
 

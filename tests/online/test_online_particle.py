@@ -178,6 +178,18 @@ def test_an_interim_population_draws_keys_of_its_own(problem):
     assert interim.states().mean.shape == (2, 20)
 
 
+def test_a_population_that_was_looked_at_is_apart_from_the_stream(problem):
+    sampler = stream_of(problem, 20, particles=20, state_particles=32)
+    sampler.begin()
+    sampler.advance_by_one()
+    looked = sampler.looked()
+    while sampler.assimilate():
+        assert sampler.sample < 20
+    assert sampler.sample > 1
+    assert looked.state.sample == 1
+    assert len(looked.state.trace.ess) == 1
+
+
 def test_with_a_budget_it_says_how_far_behind_it_is(problem):
     record, live = problem.records[0], online(problem, particles=100, budget="1 ms")
     after = updates(live, record)

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import smcpn
-from smcpn.likelihood.stiffness import adaptive_solver, chosen_solver
+from smcpn.likelihood.solver_choice import adaptive_solver, choose_solver
 from tests.models import predator_prey_problem
 
 pytestmark = pytest.mark.numerics
@@ -97,7 +97,7 @@ def test_a_solution_that_explodes_by_itself_is_no_failure_of_the_solver():
         explosion, smcpn.Record(t=t, y=y), observe="x", noise=0.05, initial={"x": 1.0},
         prior={"a": stats.lognorm(1.5, scale=0.2)},
     )  # fmt: skip
-    assert chosen_solver(problem, None) == smcpn.EKF0()
+    assert choose_solver(problem).solver == smcpn.EKF0()
     for solver in (None, smcpn.RK4(steps=4)):
         posterior = smcpn.identify(problem, solver=solver, seed=1, progress=False)
         assert not any("never reached" in one for one in posterior.warnings)
@@ -109,10 +109,10 @@ def test_no_other_solver_is_asked_where_nothing_stays_unstable(monkeypatch: pyte
     def refused(problem: smcpn.Problem) -> None:
         raise AssertionError("a second solver was asked")
 
-    monkeypatch.setattr("smcpn.likelihood.stiffness.adaptive_solver", refused)
+    monkeypatch.setattr("smcpn.likelihood.solver_choice.adaptive_solver", refused)
     monkeypatch.setattr("smcpn.likelihood.wall.adaptive_solver", refused)
     problem = predator_prey_problem()
-    assert chosen_solver(problem, None) == smcpn.EKF0()
+    assert choose_solver(problem).solver == smcpn.EKF0()
     for solver in (None, smcpn.EKF0(steps=2)):
         smcpn.identify(problem, solver=solver, particles=200, seed=1, progress=False)
 

@@ -21,6 +21,8 @@ from smcpn.smc.moves import (
     MoveStrategy,
     RandomWalkMetropolis,
     WasteFree,
+    moves_document,
+    moves_of,
     predicted_acceptance,
 )
 from smcpn.smc.particles import RecordTarget, Target, distinct_sample_size
@@ -273,8 +275,8 @@ class Motionless(MoveStrategy):
 def test_moves_are_known_by_name_and_made_again_from_a_document(moves):
     kind = MOVES[moves.name]
     assert kind is type(moves)
-    document = json.loads(json.dumps(moves.document()))
-    assert kind.of(document).document() == document
+    document = json.loads(json.dumps(moves_document(moves)))
+    assert moves_document(moves_of(document)) == document
 
 
 def test_a_part_without_a_name_is_in_no_document():
@@ -283,9 +285,9 @@ def test_a_part_without_a_name_is_in_no_document():
 
     assert PROPOSALS["gaussian"] is DefensiveGaussian
     with pytest.raises(NotStorableError, match="IndependentMetropolis with proposals of your own"):
-        IndependentMetropolis(proposals=[Shifted]).document()
+        moves_document(IndependentMetropolis(proposals=[Shifted]))
     with pytest.raises(InputError, match="proposal 'other' is not known here"):
-        IndependentMetropolis.of({"settings": {}, "proposals": ["other"]})
+        moves_of({"kind": "independent", "settings": {}, "proposals": ["other"]})
 
 
 def test_copies_that_no_proposal_frees_are_parted():

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import smcpn
-from smcpn.likelihood.stiffness import chosen_solver
+from smcpn.likelihood.solver_choice import choose_solver
 from smcpn.simulation.initialisation import simulate_started
 from smcpn.simulation.simulation import simulate_particles
 
@@ -82,7 +82,7 @@ def test_zeros_and_ones_have_probabilities_for_means():
 
 def test_a_density_needs_no_likelihood_named():
     problem = _problem(_measured(), smcpn.LogNormal(0.2))
-    assert chosen_solver(problem, None) == smcpn.RK4()
+    assert choose_solver(problem).solver == smcpn.RK4()
 
 
 @pytest.mark.numerics

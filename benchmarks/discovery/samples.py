@@ -1,19 +1,21 @@
-"""Draw how probable the true equations are, by the number of samples and the noise.
-
-    python -m benchmarks.discovery.figures docs/figures
+"""How probable the true equations are, by the number of samples and the noise.
 
 Lotka-Volterra, both states measured four times a year, all monomials to the second degree.
 """
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 import smcpn
+from benchmarks.executors import each
+from benchmarks.rows import Row
+from benchmarks.study import Picture, Result, study
 from smcpn.report.style import ACCENT, DARK, figure, styled
 
 SAMPLES = (10, 15, 20, 30, 60, 120)
@@ -47,19 +49,30 @@ def probability_of_truth(samples: int, noise: float, seed: int) -> float:
     return sum(model.probability for model in found.models if set(model.names) == TRUE)
 
 
+def _probability(task: tuple[int, float, int]) -> float:
+    return probability_of_truth(*task)
+
+
+@study("samples", quick=None)
+def samples(quick: bool) -> Iterator[Result]:
+    """Probability of the true equations by the number of samples and the noise, five seeds each."""
+    tasks = [(n, noise, seed) for noise in NOISES for n in SAMPLES for seed in range(SEEDS)]
+    found = np.array(list(each(_probability, tasks))).reshape(len(NOISES), len(SAMPLES), SEEDS)
+    for noise, values in zip(NOISES, found, strict=True):
+        for n, own in zip(SAMPLES, values, strict=True):
+            yield Row(f"noise {noise:g}, {n} samples: median", float(np.median(own)))
+    yield Picture("discovery_samples", partial(samples_figure, found))
+
+
 @styled
-def samples_figure() -> Figure:
+def samples_figure(found: NDArray[np.float64]) -> Figure:
     """Each seed a dot, medians a line, over the number of samples."""
     drawing = figure(2.8)
     axes = drawing.subplots()
-    for noise, colour, marker, shift in zip(
-        NOISES, (DARK, ACCENT), "os", (0.98, 1.02), strict=True
-    ):
-        values = np.array(
-            [[probability_of_truth(n, noise, seed) for seed in range(SEEDS)] for n in SAMPLES]
-        )
-        for n, found in zip(SAMPLES, values, strict=True):
-            axes.plot([shift * n] * SEEDS, found, marker, color=colour, ms=3, alpha=0.5)
+    looks = zip(NOISES, found, (DARK, ACCENT), "os", (0.98, 1.02), strict=True)
+    for noise, values, colour, marker, shift in looks:
+        for n, own in zip(SAMPLES, values, strict=True):
+            axes.plot([shift * n] * SEEDS, own, marker, color=colour, ms=3, alpha=0.5)
         axes.plot(SAMPLES, np.median(values, axis=1), color=colour, label=f"noise {noise}")
     axes.set_xscale("log")
     axes.set_xticks(SAMPLES, labels=map(str, SAMPLES))
@@ -67,7 +80,3 @@ def samples_figure() -> Figure:
     axes.set(xlabel="samples", ylabel="probability of the true equations", xlim=(9, 133))
     axes.legend()
     return drawing
-
-
-if __name__ == "__main__":
-    samples_figure().savefig(Path(sys.argv[1]) / "discovery_samples.png", dpi=150)

@@ -1,0 +1,41 @@
+"""How long calls take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+Call = Callable[[], object]
+Clock = Callable[[], float]
+
+
+def seconds(call: Call, clock: Clock = time.perf_counter) -> float:
+    """Return what one call takes by a clock."""
+    begin = clock()
+    call()
+    return clock() - begin
+
+
+def best(call: Call, repeats: int) -> float:
+    """Return the least seconds of several calls, after one that does not count.
+
+    That is what the machine can do while others leave it alone.
+    """
+    call()
+    return min(seconds(call) for _ in range(repeats))
+
+
+def in_turns(
+    calls: Mapping[str, Call], repeats: int, clock: Clock = time.perf_counter
+) -> dict[str, NDArray[np.float64]]:
+    """Return the seconds of each call, (repeats,), after one that does not count.
+
+    They are made one after the other in every round, so that all meet the same machine.
+    """
+    for call in calls.values():
+        call()
+    taken = [[seconds(call, clock) for call in calls.values()] for _ in range(repeats)]
+    return dict(zip(calls, np.array(taken).T, strict=True))

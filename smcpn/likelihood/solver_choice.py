@@ -1,0 +1,432 @@
+"""Choice of the solver and of its steps, for whoever leaves them open.
+
+`choose_solver` says which solver, with the reason; the functions ``solver_*`` say with which steps,
+each for one purpose, and are the same whatever the seed.
+
+A problem is stiff where the steps of an explicit method are bounded by its stability and not by
+what accuracy asks for (Hairer and Wanner 1996, section IV.1). Both are counted over a pilot set of
+prior draws: the steps that bring the local error of `EKF0` into bounds, of which it needs many
+where it is on the verge of stability, and those that `AdaptiveEKF1`, which is A-stable, takes at
+its tolerance. Where only a part of the draws is stiff the median of either says little: there
+solutions diverge however many the steps, the likelihood is zero where the equation has a
+solution, and a posterior that reaches so far would end at a wall that is the solver's. A solution
+that explodes by itself does so under both.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from math import log2
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.errors import InputError, one_of
+from smcpn.likelihood.adaptive import Adaptive, solver_steps
+from smcpn.likelihood.inputs import numbers_of_steps
+from smcpn.likelihood.lanes import Grid
+from smcpn.likelihood.prediction import predictions
+from smcpn.likelihood.registry import (
+    LIKELIHOODS,
+    check_likelihood,
+    likelihood_name,
+    with_process_noise,
+)
+from smcpn.likelihood.solver_error import (
+    SOLVER_SHARE,
+    budget_of,
+    local_errors,
+    median_of_finite,
+    without_data,
+)
+from smcpn.model.problem import Problem
+from smcpn.solver import EKF0, MAX_STEPS, SOLVERS, AdaptiveEKF1, Solver, check_solver
+
+Array = NDArray[np.float64]
+LogLikelihoodBy = Callable[[Solver], Callable[[Array], Array]]
+"""From a solver to the log-likelihood, (N,), of values (N, d)."""
+
+_log = logging.getLogger(__name__)
+
+SUSPECT_STEPS = 64
+"""Explicit steps per sample from which those of the stiff solver are counted too."""
+STIFF_RATIO = 30.0
+"""Explicit steps over those of the stiff solver, each of which costs some fifty times as much."""
+UNSTABLE_RATIO = 5.0
+"""The same of a draw whose explicit solution diverges: where accuracy asks for short steps, as of a
+fast oscillation, both solvers take about as many."""
+UNSTABLE_SHARE = 0.1
+"""Share of unstable draws, among all and among the most likely, from which a problem is stiff."""
+LIKELY = 4
+"""The most likely draws are one in so many."""
+FINER = 4
+"""Factor between the numbers of steps that are tried on what diverges."""
+MOST_STEPS = 4_000_000
+"""Solver steps over all records beyond which ``steps="auto"`` gives up."""
+COARSER = 4
+"""Steps over those of a first approach, where they are given."""
+NEAR = 8.0
+"""Nats by which the log-likelihood at a mode may differ on a first approach: those of a point that
+is four standard deviations off."""
+LASTING, LEFT_OUT = 4, 0.05
+"""Steps of a stream over those that one draw from the prior in two calls for, at most, and the
+share of draws for which steps may be too few."""
+_MEDIAN_DRAWS = 1001
+_PILOT_DRAWS = 64
+_FALLBACK_STEPS = 4
+
+
+@dataclass(frozen=True)
+class SolverChoice:
+    """A solver with its likelihood, and why it is that one.
+
+    Attributes
+    ----------
+    solver : Solver
+        Its steps may still be open.
+    likelihood : str
+        Name of the likelihood that goes with it.
+    reason : str
+    """
+
+    solver: Solver
+    likelihood: str
+    reason: str
+
+
+def choose_solver(
+    problem: Problem, solver: Solver | str | None = None, likelihood: str | None = None
+) -> SolverChoice:
+    """Choose the solver, where none is given, and the likelihood, where none is named.
+
+    A solver that is given is taken. For None and ``"auto"`` it is `EKF0`, or `AdaptiveEKF1` where
+    the problem, or a part of its prior, is stiff; where a likelihood is named, or there is process
+    noise, it is the solver that goes with it.
+
+    Raises
+    ------
+    InputError
+        For what is no solver, a solver and a likelihood that do not go together, and as
+        `default_solver`.
+    """
+    if solver is not None and not (isinstance(solver, str) and solver == "auto"):
+        chosen, reason = cast(Solver, solver), "it is given"
+        check_solver(chosen)
+    elif likelihood is not None:
+        chosen, reason = default_solver(problem, likelihood), "it goes with the likelihood"
+    else:
+        stiff = _stiff_solver(problem)
+        chosen, reason = stiff or (default_solver(problem, None), "nothing shows that it is stiff")
+    _log.info("%r: %s", chosen, reason)
+    return SolverChoice(chosen, likelihood_name(problem, chosen, likelihood), reason)
+
+
+def solver_named(name: str, problem: Problem, likelihood: str | None) -> Solver:
+    """Return a solver by its name with its own settings, or for ``"auto"`` the one that suits.
+
+    Raises
+    ------
+    InputError
+        For an unknown name.
+    """
+    if one_of("solver", name, (*SOLVERS, "auto")) == "auto":
+        return choose_solver(problem, None, likelihood).solver
+    return cast(Any, SOLVERS[name])()
+
+
+def default_solver(problem: Problem, likelihood: str | None) -> Solver:
+    """Return the solver of a problem that is not stiff: `EKF0`, or the likelihood's.
+
+    With process noise it is that of the first likelihood that takes it, with noise of another
+    density that of the classical one.
+
+    Raises
+    ------
+    InputError
+        For a likelihood that needs a diffusion which neither solver nor problem gives.
+    """
+    if likelihood is None:
+        fitting = with_process_noise() if problem.model.process_noise is not None else []
+        if not fitting and problem.model.density is not None:
+            fitting = ["classical"]
+        return LIKELIHOODS[fitting[0]].default_solver(problem) if fitting else EKF0()
+    check_likelihood(likelihood)
+    return LIKELIHOODS[likelihood].default_solver(problem)
+
+
+def _stiff_solver(problem: Problem) -> tuple[Solver, str] | None:
+    """Return a solver for the problem if it is stiff at draws from the prior, and what shows it."""
+    if not _takes_adaptive(problem):
+        return None
+    values = pilot_values(problem)
+    explicit = EKF0(interval=longest_interval(problem))
+    steps, errors = pilot_steps(problem, explicit, values)
+    tried, unstable = steps or SUSPECT_STEPS, np.zeros(len(values), dtype=bool)
+    if steps is None or np.mean(~np.isfinite(errors)) >= UNSTABLE_SHARE:
+        tried, unstable = _unstable(problem, explicit, values, tried)
+    slow = steps is None or steps >= SUSPECT_STEPS
+    solver = adaptive_solver(problem) if slow or unstable.any() else None
+    if solver is None:
+        return None
+    counts, log_likelihood = solver_steps(Adaptive.build(problem, solver.begun()), problem, values)
+    total = _steps_of(problem, explicit, steps or 2 * MAX_STEPS)
+    median = median_of_finite(counts)
+    if slow and total > STIFF_RATIO * median:
+        return solver, f"explicit steps would be {total:.0f}, and adaptive ones are {median:g}"
+    stiff = unstable & (_steps_of(problem, explicit, tried) > UNSTABLE_RATIO * counts)
+    likely = np.argsort(-log_likelihood, kind="stable")[: len(values) // LIKELY]
+    shares = stiff.mean(), stiff[likely].mean()
+    unstable_share = f"{stiff.mean():.0%} of the prior is unstable at {tried} explicit steps"
+    return (solver, unstable_share) if min(shares) >= UNSTABLE_SHARE else None
+
+
+def _unstable(
+    problem: Problem, solver: Solver, values: Array, steps: int
+) -> tuple[int, NDArray[np.bool_]]:
+    """Return the steps that were tried last, and the draws (N,) that diverged each time.
+
+    None did where it is fewer than `UNSTABLE_SHARE`.
+    """
+    found, unstable, tried = without_data(problem, solver), np.ones(len(values), dtype=bool), 0
+    while affordable(problem, steps) and unstable.mean() >= UNSTABLE_SHARE:
+        finite = np.isfinite(local_errors(problem, found, values[unstable], steps))
+        unstable[unstable] = ~finite
+        tried, steps = steps, FINER * steps
+    return tried, unstable & (tried > 0 and unstable.mean() >= UNSTABLE_SHARE)
+
+
+def _steps_of(problem: Problem, solver: Solver, steps: int) -> float:
+    """Steps over all records of an explicit solver that takes so many in its interval."""
+    spacings = [np.diff(record.t) for record in problem.records]
+    counted = [numbers_of_steps(spacing, steps, solver.interval) for spacing in spacings]
+    return float(sum(count.sum() for count in counted))
+
+
+def adaptive_solver(problem: Problem) -> AdaptiveEKF1 | None:
+    """Return the stiff solver of the highest order that can be compiled for a problem, if any."""
+    if not _takes_adaptive(problem):
+        return None
+    for order in (AdaptiveEKF1.order, 3, 2):
+        solver = AdaptiveEKF1(order=order)
+        try:
+            Adaptive(problem, solver.begun(), Grid.of(problem.records, problem.model.delay))
+        except InputError:
+            continue
+        return solver
+    return None
+
+
+def _takes_adaptive(problem: Problem) -> bool:
+    model = problem.model
+    taken = Adaptive.takes_noise(model) and (model.delay is None or Adaptive.takes_delay)
+    return taken and problem.diffusion is None
+
+
+def solver_from_prior(problem: Problem, solver: Solver, likelihood: str | None = None) -> Solver:
+    """Choose the steps before anything has been learned from the data, where they are not given.
+
+    The local error over a pilot set of prior draws says where to begin, and the error budget at
+    the prior median whether that is enough.
+    """
+    if not solver.automatic:
+        return solver
+    if solver.adaptive:
+        return solver.begun()
+    if LIKELIHOODS[likelihood_name(problem, solver, likelihood)].divides:
+        solver = solver.divided(longest_interval(problem))
+    guess, _ = pilot_steps(problem, solver, pilot_values(problem), likelihood)
+    median = problem.prior.natural(np.median(prior_draws(problem), axis=0)[None, :])[0]
+    try:
+        return sufficient_steps(problem, solver, median, likelihood, least=guess or 1)
+    except InputError:
+        # The median of a wide prior may diverge where the posterior does not: begin with the
+        # steps of the pilot set, the posterior mean decides.
+        return replace(solver, steps=guess or _FALLBACK_STEPS)
+
+
+def solver_for_searches(
+    problem: Problem, solver: Solver, likelihood: str | None, most: float, allowed: float
+) -> tuple[Solver, float]:
+    """Return steps that are enough for 19 of 20 draws from the prior, and the share they fail.
+
+    The posterior may be there, and what a solver does not resolve has no likelihood by it. Where
+    more steps help no further draw, they are the fewest that help as many.
+
+    Parameters
+    ----------
+    most : float
+        Times as many steps, at most.
+    allowed : float
+        Local error of a draw, in units of what `pilot_steps` allows.
+    """
+    if solver.adaptive:
+        return solver, 0.0
+    found, values = without_data(problem, solver, likelihood), pilot_values(problem)
+    tried: list[tuple[Solver, float]] = []
+    finer: Solver | None = solver
+    while finer is not None:
+        errors = local_errors(problem, found, values, int(finer.steps))
+        tried.append((finer, float(np.mean(errors > allowed))))
+        enough = tried[-1][1] <= LEFT_OUT or 2 * int(finer.steps) > most * int(solver.steps)
+        finer = None if enough else finer_solver(problem, finer)
+    return min(tried, key=lambda one: one[1])
+
+
+def solver_for_stream(problem: Problem, solver: Solver, likelihood: str | None = None) -> Solver:
+    """Choose the steps of a stream, which cannot go back to its first samples with finer ones.
+
+    They are those of `solver_from_prior`, or up to four times as many where the prior calls for
+    them, see `solver_for_searches`. A stream takes as many in every interval.
+    """
+    chosen = solver_from_prior(problem, solver, likelihood)
+    if not solver.automatic or chosen.adaptive:
+        return chosen
+    return solver_for_searches(problem, chosen, likelihood, LASTING, 1.0)[0].divided(None)
+
+
+def solver_for_approach(solver: Solver, modes: Array | None, by: LogLikelihoodBy) -> Solver:
+    """Return a solver of a quarter of the steps for the way from the prior, where one will do.
+
+    A quarter of the cost buys a posterior that is near; what is learned with it is carried over. It
+    must have about the same likelihood as ``solver``, which is returned where it does not.
+
+    Parameters
+    ----------
+    modes : ndarray, (E, d), optional
+        Values at which both are compared; without any the coarse one is taken unseen.
+    by : callable
+        The log-likelihood by a solver.
+    """
+    if solver.automatic or solver.adaptive or int(solver.steps) < COARSER:
+        return solver
+    coarse = solver.with_steps(int(solver.steps) // COARSER)
+    if modes is None:
+        return coarse
+    with np.errstate(invalid="ignore"):
+        change = by(solver)(modes) - by(coarse)(modes)
+    return coarse if (np.abs(change) <= NEAR).all() else solver
+
+
+def solver_at(
+    problem: Problem, solver: Solver, values: Array, likelihood: str | None = None
+) -> Solver:
+    """Return the solver with steps that are enough at values (d,), too; itself if no number is."""
+    if solver.adaptive:
+        return solver
+    with suppress(InputError):
+        least = int(solver.steps)
+        return sufficient_steps(problem, solver, values, likelihood, least=least)
+    return solver
+
+
+def solver_beyond_wall(problem: Problem, solver: Solver) -> Solver | None:
+    """Return the solver with which ``steps="auto"`` goes on where this one fails; None without."""
+    return finer_solver(problem, solver, FINER) or finer_solver(problem, solver)
+
+
+def finer_solver(problem: Problem, solver: Solver, factor: int = 2) -> Solver | None:
+    """Return a solver twice as fine; None where that is more than ``steps="auto"`` tries."""
+    finer = solver.refined(factor)
+    return finer if finer is not None and affordable(problem, int(finer.steps)) else None
+
+
+def affordable(problem: Problem, steps: int) -> bool:
+    """True if ``steps="auto"`` still tries this number of steps per sample."""
+    return steps <= MAX_STEPS and steps * problem.n_samples <= MOST_STEPS
+
+
+def sufficient_steps(
+    problem: Problem,
+    solver: Solver,
+    values: Array,
+    likelihood: str | None = None,
+    share: float = SOLVER_SHARE,
+    least: int = 1,
+) -> Solver:
+    """Double the steps per sample until the solver's share is small.
+
+    Raises
+    ------
+    InputError
+        If even the largest number of steps is not enough.
+    """
+    found = predictions(problem, solver, enumerate(problem.records), likelihood)
+    steps = least
+    while affordable(problem, steps):
+        if budget_of(problem, found, values, steps).share <= share:
+            return replace(cast(Any, solver), steps=steps)
+        steps *= 2
+    raise InputError(
+        f"steps 'auto' finds no number up to {steps // 2} that brings the solver's error below "
+        f"{share:.0%} of the noise variance: check the model, its priors and the noise, give a "
+        "number of steps, or, where the model is stiff, take solver='auto' or smcpn.AdaptiveEKF1()"
+    )
+
+
+def pilot_steps(
+    problem: Problem, solver: Solver, values: Array, likelihood: str | None = None
+) -> tuple[int | None, Array]:
+    """Steps per sample, a power of two, that bring the local error of most parameters into bounds.
+
+    The local error e of each state is allowed what the noise is to the outputs: in root mean
+    square over the record, e is at most ``sqrt(SOLVER_SHARE) r`` times the standard deviation of
+    the state, where r is that of the noise over that of the measured output. The solution runs
+    without data, over a long record by its first `LONG` samples.
+
+    Parameters
+    ----------
+    solver : EKF0, EKF1 or RK4
+    values : ndarray, (N, d)
+        Parameter values. The median of their errors counts; those of solutions that diverge do
+        not, unless they are the most.
+    likelihood : str, optional
+        As of `build_likelihood`.
+
+    Returns
+    -------
+    int or None
+        None if no number of steps is enough.
+    ndarray, (N,)
+        Local errors by the last steps that were tried.
+    """
+    found = without_data(problem, solver, likelihood)
+    order, steps, errors = found[0].local_order, 1, np.full(len(values), np.inf)
+    while affordable(problem, steps):
+        errors = local_errors(problem, found, values, steps)
+        error = median_of_finite(errors)
+        if error <= 1.0:
+            return steps, errors
+        # The error falls with this power of the number of steps.
+        doublings = int(log2(error) / order) if np.isfinite(error) else 0
+        steps *= 2 ** max(1, doublings)
+    return None, errors
+
+
+def longest_interval(problem: Problem) -> float | None:
+    """Longest sampling interval; None where all are the same, within a record."""
+    if all(record.uniform for record in problem.records):
+        return None
+    return float(max(np.diff(record.t).max() for record in problem.records))
+
+
+def pilot_values(problem: Problem) -> Array:
+    """Parameter values (N, d) drawn from the prior, the same whatever the seed."""
+    return problem.prior.natural(prior_draws(problem)[:_PILOT_DRAWS])
+
+
+_DRAWS: WeakKeyDictionary[Problem, Array] = WeakKeyDictionary()
+"""Draws from the prior of each problem, which one run asks for some ten times."""
+
+
+def prior_draws(problem: Problem) -> Array:
+    """Unconstrained draws from the prior (N, d), the same whatever the seed."""
+    if problem not in _DRAWS:
+        draws = problem.prior.sample(np.random.default_rng(0), _MEDIAN_DRAWS)
+        draws.setflags(write=False)
+        _DRAWS[problem] = draws
+    return _DRAWS[problem]
