@@ -431,7 +431,8 @@ class Signal:
         if self.degree is not None:
             nodes = np.vander(np.linspace(-1.0, 1.0, self.degree + 1), increasing=True)
             points = samples.inputs(a, b, self.degree)
-            return np.einsum("pq,mqn->mpn", np.linalg.inv(nodes), points).reshape(m, 1, -1)
+            made = np.einsum("pq,mqn->mpn", np.linalg.inv(nodes), points)
+            return made.reshape(m, 1, (self.degree + 1) * n)
         # The least common denominator of all places.
         finer = next(k for k in range(1, 100) if all((k * p).is_integer() for p in self.places))
         points = samples.inputs(a, b, finer * steps)
@@ -439,7 +440,7 @@ class Signal:
         for k, place in enumerate(self.places):
             first = int(finer * place)
             values[:, :, k] = points[:, first : first + finer * steps : finer][:, :steps]
-        return values.reshape(m, steps, -1)
+        return values.reshape(m, steps, len(self.places) * n)
 
     def rates_of(self, samples: Samples, a: int, b: int) -> Array | None:
         """Numbers of the intervals between the samples [a, b), (m, q)."""

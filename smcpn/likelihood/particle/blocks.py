@@ -259,9 +259,10 @@ class _Layout:
         """
         whole, known, names = ca.vertcat(*[part for part, _ in outputs]), dict(more or {}), ""
         for name in rows.split():
-            symbols, graph, read_by = self.rows.get(name, (None, None, name))
-            whole = whole if symbols is None else ca.substitute(whole, symbols, graph)
-            names += read_by
+            if name in self.rows:
+                symbols, graph, name = self.rows[name]
+                whole = ca.substitute(whole, symbols, graph)
+            names += name
         known |= self.vectors
         vectors = [
             Vector(self.theta, "p", Level.PARTICLE),

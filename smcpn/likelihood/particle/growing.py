@@ -309,15 +309,15 @@ class KeyedGrowing:
         """A sample with its outputs missing, at the end of an interval; and itself, without one."""
         chunk, rows, local = self.estimate.rows.at(sample)
         begin, steps = max(local - 1, 0), self.estimate.rows.steps
-        samples, gains = rows.samples[begin : local + 1], rows.gains
-        if len(gains) == len(rows.inputs):
-            gains = gains[begin * steps : max(local, 1) * steps]
+        samples, inputs = rows.samples[begin : local + 1], rows.inputs
         missing = samples.copy()
-        missing[-1, -self.estimate.filters.n_outputs :] = 0.0
-        inputs = rows.inputs[begin * steps : local * steps]
-        unseen = replace(rows, inputs=inputs, gains=gains, samples=missing)
+        missing[-1, -self.estimate.filters.n_outputs :] = np.nan
+        if inputs is not None:
+            inputs = inputs[begin * steps : local * steps]
+        unseen = replace(rows, inputs=inputs, samples=missing)
         none = np.zeros(local - begin, dtype=np.int64)
-        seen = replace(unseen, inputs=inputs[:0], samples=samples, counts=none)
+        nothing = None if inputs is None else inputs[:0]
+        seen = replace(unseen, inputs=nothing, samples=samples, counts=none)
         first, overall = local - begin, chunk.begin + begin
         place = (first, first + 1, overall, overall * steps)
         return Piece(unseen, *place), Piece(seen, *place)
