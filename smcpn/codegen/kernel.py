@@ -53,7 +53,7 @@ class KernelArgumentError(ValueError):
 
 @dataclass(frozen=True)
 class Rows:
-    """What all particles of a record share: its samples, and what cannot be computed from these.
+    """Samples of a record, which all particles share, and what these do not tell.
 
     Attributes
     ----------

@@ -225,7 +225,7 @@ def copies(module: ir.Module, name: str, lanes: int, into_lanes: bool) -> Callab
 
 
 class SharedPlaces:
-    """Where the shared vectors are in memory, at the samples and steps of some rows.
+    """Places of the shared vectors in memory, at the samples and steps of some rows.
 
     Parameters
     ----------

@@ -367,7 +367,7 @@ class Conditioned(Recursion):
         interval: float | None = None,
         factor: float = 1.0,
     ) -> KernelInputs:
-        """What its kernel reads; ``factor`` raises the diffusion."""
+        """Inputs of its kernel; ``factor`` raises the diffusion."""
         symbols = self.symbols
         span = record[:2] if symbols.grid.rescales else record
         length = float(span.t[-1] - span.t[0]) / ((len(span) - 1) * steps)

@@ -158,7 +158,7 @@ class ComingSamples(StreamSamples):
 
 
 class GrowingRows:
-    """What a kernel reads of the samples that were appended so far.
+    """Inputs of a kernel, of the samples that were appended so far.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ class GrowingRows:
                     self._rows.pop(number, None)
 
     def _write(self, chunk: Chunk, rows: Rows, a: int, b: int, memory: Array) -> Array:
-        """Write what is read of a chunk's samples [a, b); memory at the first and the last."""
+        """Write rows of a chunk's samples [a, b); return the memory at the last one."""
         part, memory = self._inputs.rows(self._samples, chunk.begin + a, chunk.begin + b, memory)
         first = 0 if a == 0 else rows.before
         rows.samples[a + first : b + rows.before] = part.samples[first:]
@@ -255,7 +255,7 @@ class GrowingRows:
         return memory
 
     def _memory_at(self, sample: int) -> Array:
-        """What is remembered at a sample, from which the rows of later ones follow."""
+        """Memory at a sample, from which the rows of later ones follow."""
         if sample == self.n_samples - 1 or not len(self._latest):
             return self._latest
         chunk, _ = self.history.place(sample)

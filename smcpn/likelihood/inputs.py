@@ -1,4 +1,4 @@
-"""What a kernel reads of a record or a stream, and where it is kept.
+"""Inputs of kernels: samples of a record or a stream, and what these do not tell.
 
 It reads the samples themselves, and evaluates input, time and step lengths in statements that all
 particles share (`smcpn.model.signal.Signal`). A record is a stream that has ended: both are read by
@@ -72,7 +72,7 @@ class SharedPass(Protocol):
 
 @dataclass(frozen=True)
 class KernelInputs:
-    """What a kernel reads of one record, or of a stream sampled like it.
+    """Inputs of a kernel for one record, or for a stream sampled like it.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class KernelInputs:
 
     @property
     def memory(self) -> Array:
-        """What is remembered of the samples before the first one."""
+        """Memory of the shared pass before the first sample."""
         return np.empty(0) if self.shared is None else self.shared.memory
 
     @property

@@ -160,7 +160,7 @@ class Recursion(ABC):
     def inputs(
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
     ) -> KernelInputs:
-        """What its kernel reads of a record, which starts from the ``number``-th initial state.
+        """Inputs of its kernel for a record, which starts from the ``number``-th initial state.
 
         The solver takes so many steps in every sampling interval or, where it `divides`, in one of
         this length, see `numbers_of_steps`.

@@ -216,7 +216,7 @@ def sinc_taps(shift: float) -> Array:
 
 @dataclass(frozen=True)
 class SharedGraphs:
-    """What all particles share at a step, an interval and a sample, as graphs of raw samples.
+    """Graphs, by the samples, of what all particles share at a step, an interval and a sample.
 
     Attributes
     ----------

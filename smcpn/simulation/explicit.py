@@ -1,4 +1,4 @@
-"""What a Runge-Kutta program reads, written out as numbers of every step and every sample.
+"""Inputs of a Runge-Kutta program, written out as numbers of every step and every sample.
 
 Programs that cut, repeat or join steps read these in place of the samples of a record.
 """

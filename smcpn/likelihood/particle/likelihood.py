@@ -89,7 +89,7 @@ class Particle(Kalman):
         )
 
     def particle_inputs(self, record: Record, solver: Solver, number: int = 0) -> KernelInputs:
-        """What the filters read of a record, which starts from the ``number``-th initial state."""
+        """Inputs of the filters for a record, which starts from the ``number``-th initial state."""
         steps, interval = number_of_steps(solver), solver.interval
         return step_inputs(self.signal, self.model, record, steps, number, interval)
 

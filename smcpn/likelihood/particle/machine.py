@@ -78,7 +78,7 @@ def _write_begin(module: ir.Module, blocks: Blocks) -> None:
 
 
 class _Places(SharedPlaces):
-    """Where shared vectors are, and the guide's arrays of lanes."""
+    """Places of the shared vectors, and of the guide's arrays of lanes."""
 
     def __init__(self, function: Function, blocks: Blocks) -> None:
         super().__init__(function, function["rows"], blocks.widths, WINDOW)
