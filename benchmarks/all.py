@@ -17,12 +17,22 @@ from pathlib import Path
 from benchmarks.rows import Row, at_most
 from benchmarks.study import Study, command, study
 
-COMMANDS = (
-    "architecture", "bytes", "kernel", "gradients", "sampler", "trust", "seconds", "process_noise",
-    "closures", "discovery", "attack", "files", "likelihoods", "solvers", "case_studies",
-    "checkpoints", "online", "report", "live", "scaling", "scale_out", "side_by_side",
-    "papers.fenrir", "papers.dalton", "papers.differential_programming", "newcomer",
+TURNS = (
+    ("kernel", "gradients", "likelihoods", "files", "report", "scaling", "papers.dalton",
+     "papers.differential_programming"),
+    ("sampler", "solvers"),
+    ("case_studies", "papers.fenrir"),
+    ("process_noise",),
+    ("trust",),
+    ("closures",),
+    ("discovery",),
+    ("seconds",),
+    ("online", "live"),
+    ("scale_out", "side_by_side"),
 )  # fmt: skip
+"""Commands that CI runs together, in some three minutes; `benchmarks.turn` takes the next ones."""
+ALWAYS = ("architecture", "bytes", "attack", "checkpoints", "newcomer")
+"""Commands of which CI runs something every time."""
 QUICK_SECONDS = 900.0
 
 
@@ -49,7 +59,10 @@ def _used() -> float:
     return used.ru_utime + used.ru_stime
 
 
-STUDIES = [Study(name, partial(rows_of, name)) for name in COMMANDS]
+STUDIES = [
+    Study(name, partial(rows_of, name))
+    for name in (*ALWAYS, *(name for together in TURNS for name in together))
+]
 
 
 @study("processor seconds", full=float("inf"), quick=QUICK_SECONDS)

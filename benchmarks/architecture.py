@@ -122,6 +122,13 @@ MECHANISMS = {
             | {"rows_by_number", "sample_rows", "row_pieces"}
         ),
     ),
+    "Gauss-Newton": Mechanism(
+        owners=("smcpn.likelihood.gauss_newton",),
+        names=frozenset({"damped_steps", "damping_after", "halved"}),
+        deleted=frozenset(
+            {"smcpn.estimate.least_squares:_adapt", "smcpn.simulation.initialisation:HALVINGS"}
+        ),
+    ),
 }
 """Ideas that had several implementations, with what those were called."""
 

@@ -119,7 +119,9 @@ def replay(samples: int) -> Iterator[Row]:
     reference, found = batch(samples, 1), live.posterior()
     names = ("theta", "log_weights", "log_likelihood", "ancestor", "ess_path", "log_evidence_path")
     same = all(np.array_equal(getattr(found, n), getattr(reference, n)) for n in names)
-    yield at_least("times real time", ratio, 10.0)
+    speed = at_least("times real time", ratio, 10.0)
+    few = "so few samples are mostly rejuvenations"
+    yield speed if samples >= 20_000 else unjudged(speed, few)
     yield equal("same bytes as identify", same, True)
     yield Row("identify, times real time", samples * PERIOD / reference.timing.wall)
 

@@ -49,7 +49,7 @@ from .smc.hamiltonian import HamiltonianMonteCarlo, LangevinMetropolis
 from .smc.measured_moves import MeasuredMoves
 from .smc.moves import IndependentMetropolis, RandomWalkMetropolis, WasteFree
 from .smc.rejuvenation import MoveSettings
-from .solver import EKF0, EKF1, RK4, AdaptiveEKF1
+from .solver import EKF0, EKF1, RK4, AdaptiveEKF1, Rosenbrock
 from .validation import Validation
 
 __version__: str
@@ -91,6 +91,7 @@ __all__ = [
     "RandomWalkMetropolis",
     "Record",
     "Robust",
+    "Rosenbrock",
     "SamplerWarning",
     "Simulation",
     "Solution",

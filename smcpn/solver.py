@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 MAX_STEPS = 1024
 LEAST_TOLERANCE = 1e-11
 """Local error near that of the arithmetic."""
-FIRST_TOLERANCE = 1e-4
 FORMS = ("first", "chain")
 JACOBIANS = ("full", "diagonal")
 CALIBRATED = ["auto", "fixed", "fixed-diagonal", "dynamic", "dynamic-diagonal"]
@@ -267,8 +266,73 @@ class EKF1(ProbabilisticSolver):
             )
 
 
+class AdaptiveSolver(Solver):
+    """Base class of the solvers whose steps every particle chooses, by a tolerance.
+
+    Attributes
+    ----------
+    tolerance : float or "auto"
+        Local error of a step, relative to the largest value that a state has had so far.
+    first_tolerance : float
+        What a run begins with where the posterior decides.
+    """
+
+    adaptive: ClassVar[bool] = True
+    first_tolerance: ClassVar[float] = 1e-4
+    jacobian = "full"
+    steps = 1
+    tolerance: float | str
+
+    def __post_init__(self) -> None:
+        if self.automatic:
+            return
+        tolerance = real_number("tolerance", self.tolerance, "give a number, or 'auto'")
+        if not LEAST_TOLERANCE <= tolerance < 1.0:
+            raise InputError(
+                f"tolerance is {tolerance}: give a number from {LEAST_TOLERANCE:g} to 1, or 'auto'",
+                argument="tolerance",
+            )
+        object.__setattr__(self, "tolerance", tolerance)
+
+    @property
+    def error_order(self) -> int:
+        """Power of the step with which its local error falls."""
+        raise NotImplementedError
+
+    @property
+    def automatic(self) -> bool:
+        """True if its tolerance is still to be chosen."""
+        return isinstance(self.tolerance, str) and self.tolerance == "auto"
+
+    @property
+    def resolution(self) -> str:
+        """Its tolerance, in words."""
+        return f"tolerance={self.tolerance!r}"
+
+    def refined(self, factor: int = 2) -> Self | None:
+        """Return the same solver with about ``factor`` times as many steps."""
+        divisor = whole_number("factor", factor, 1, MAX_STEPS) ** self.error_order
+        tolerance = float(self.begun().tolerance) / divisor
+        if tolerance < LEAST_TOLERANCE:
+            return None
+        return replace(cast(Any, self), tolerance=tolerance)
+
+    def begun(self) -> Self:
+        """The solver with the tolerance that a run begins with."""
+        return replace(cast(Any, self), tolerance=self.first_tolerance) if self.automatic else self
+
+    def with_steps(self, steps: int) -> Self:
+        """The solver itself: its steps are its own."""
+        whole_number("steps", steps, 1, MAX_STEPS)
+        return self
+
+    def unresolved(self) -> Self:
+        """The solver without its tolerance, which reaches a kernel as a number."""
+        return replace(cast(Any, self), tolerance=self.first_tolerance)
+
+
 @dataclass(frozen=True)
-class AdaptiveEKF1(Solver):
+class AdaptiveEKF1(AdaptiveSolver):
     """`EKF1` with steps that every particle chooses for itself: for stiff problems.
 
     Parameters
@@ -294,9 +358,6 @@ class AdaptiveEKF1(Solver):
 
     likelihood: ClassVar[str] = "adaptive"
     probabilistic: ClassVar[bool] = True
-    adaptive: ClassVar[bool] = True
-    jacobian = "full"
-    steps = 1
 
     order: Order = 4
     tolerance: float | str = "auto"
@@ -305,44 +366,54 @@ class AdaptiveEKF1(Solver):
     def __post_init__(self) -> None:
         check_fields(self, "order")
         _choice("form", self.form, FORMS)
-        if self.automatic:
-            return
-        tolerance = real_number("tolerance", self.tolerance, "give a number, or 'auto'")
-        if not LEAST_TOLERANCE <= tolerance < 1.0:
-            raise InputError(
-                f"tolerance is {tolerance}: give a number from {LEAST_TOLERANCE:g} to 1, or 'auto'",
-                argument="tolerance",
-            )
-        object.__setattr__(self, "tolerance", tolerance)
+        super().__post_init__()
 
     @property
-    def automatic(self) -> bool:
-        """True if its tolerance is still to be chosen."""
-        return isinstance(self.tolerance, str) and self.tolerance == "auto"
+    def error_order(self) -> int:
+        """Power of the step with which its local error falls."""
+        return self.order + 1
+
+
+@dataclass(frozen=True)
+class Rosenbrock(AdaptiveSolver):
+    """Rosenbrock solver of fifth order, for stiff problems of many states; its error is unclaimed.
+
+    It is Rodas5P: eight stages, each a linear system with the matrix 1 / (h gamma) - J of the
+    step, which is factorised once, by the sparsity of the model; stiffly accurate and L-stable.
+    Every particle chooses its steps by the error of the embedded solution of fourth order.
+
+    Parameters
+    ----------
+    tolerance : float or "auto"
+        Local error of a step, relative to each state or to a ten thousandth of the largest value
+        that it has had so far, in the root mean square over the states. ``"auto"`` begins with
+        1e-7 and lets the posterior decide.
+
+    Raises
+    ------
+    InputError
+        If the tolerance is out of range.
+
+    References
+    ----------
+    Steinebach, G. (2023). Construction of Rosenbrock-Wanner method Rodas5P and numerical benchmarks
+    within the Julia Differential Equations package. BIT Numerical Mathematics 63.
+    Hairer, E., Wanner, G. (1996). Solving Ordinary Differential Equations II, section IV.7.
+
+    Examples
+    --------
+    >>> Rosenbrock(tolerance=1e-6)
+    Rosenbrock(tolerance=1e-06)
+    """
+
+    likelihood: ClassVar[str] = "rosenbrock"
+    first_tolerance: ClassVar[float] = 1e-7
+    tolerance: float | str = "auto"
 
     @property
-    def resolution(self) -> str:
-        """Its tolerance, in words."""
-        return f"tolerance={self.tolerance!r}"
-
-    def refined(self, factor: int = 2) -> Self | None:
-        """Return the same solver with about ``factor`` times as many steps."""
-        divisor = whole_number("factor", factor, 1, MAX_STEPS) ** (self.order + 1)
-        tolerance = float(self.begun().tolerance) / divisor
-        return replace(self, tolerance=tolerance) if tolerance >= LEAST_TOLERANCE else None
-
-    def begun(self) -> Self:
-        """The solver with the tolerance that a run begins with."""
-        return replace(self, tolerance=FIRST_TOLERANCE) if self.automatic else self
-
-    def with_steps(self, steps: int) -> Self:
-        """The solver itself: its steps are its own."""
-        whole_number("steps", steps, 1, MAX_STEPS)
-        return self
-
-    def unresolved(self) -> Self:
-        """The solver without its tolerance, which reaches a kernel as a number."""
-        return replace(self, tolerance=FIRST_TOLERANCE)
+    def error_order(self) -> int:
+        """Power of the step with which its local error falls."""
+        return 5
 
 
 @dataclass(frozen=True, repr=False)

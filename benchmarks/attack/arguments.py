@@ -271,6 +271,7 @@ CONTRACTS = frozenset(
     [
         "AR1.check", "AR1.correlation", "AR1.variance", "AdaptiveEKF1.in_words",
         "Bernoulli.log_density", "EKF0.in_words", "EKF1.in_words", "RK4.in_words",
+        "Rosenbrock.in_words",
         "Bernoulli.misfit", "HamiltonianMonteCarlo.document", "HamiltonianMonteCarlo.of",
         "HamiltonianMonteCarlo.rejuvenate", "HamiltonianMonteCarlo.check",
         "IndependentMetropolis.document", "IndependentMetropolis.of",
@@ -334,6 +335,7 @@ def world() -> dict[str, Any]:
         decay, live, smcpn.Poisson(), posterior, problem.prior, problem, rk4,
         smcpn.simulate(problem, draws=40, steps=1),
         smcpn.RandomWalkMetropolis(), record, robust, posterior.simulate(record, steps=1),
+        smcpn.Rosenbrock(),
         smcpn.solve(decay, record, {"rate": 1.0}, solver=smcpn.EKF1(order=2, steps=1)),
         smcpn.StateFilter(0.1, (0.1,), (0.1,)), smcpn.StudentT(0.1), validation, smcpn.WasteFree(),
         nested, filtered.states(parameters=5), found, chained, posterior.linearise(draws=2),

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.machine import described
-from benchmarks.rows import Row, absent, at_least
+from benchmarks.rows import Row, absent, at_least, unjudged
+from benchmarks.side_by_side.methods import DRAWS
 
 NOTHING = "-"
 COLUMNS = {
@@ -30,7 +31,8 @@ def rows(figures: dict[str, Any]) -> Iterator[Row]:
         peers = "likelihoods vectorised by hand too" if ratio["hand_vectorised"] else "users' code"
         name = f"{ratio['fastest_peer']} / {ratio['own']} ({peers})"
         note = f"{ratio['processor_ratio']:.3g} of processor time"
-        yield at_least(name, ratio["ratio"], ratio["target"], note)
+        row = at_least(name, ratio["ratio"], ratio["target"], note)
+        yield row if figures["draws"] >= DRAWS else unjudged(row, "a short record, few draws")
     for name, values in figures["methods"].items():
         if "failed" in values:
             yield absent(f"{name}, s at equal accuracy", values["failed"])

@@ -15,6 +15,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.model.compiled_function import CALL, CompiledFunction, compiled_function
 from smcpn.model.expression import CONSTANT, INPUT, OUTPUT, instructions
 
 Array = NDArray[np.float64]
@@ -118,10 +119,21 @@ class RowFunction:
         return found
 
 
+def _by_lanes(of: CompiledFunction) -> Callable[..., Any]:
+    def call(k: float, interval: float, *arguments: Any) -> Any:
+        lanes = np.broadcast_arrays(*arguments)
+        rates = of(np.stack([one.ravel() for one in lanes]))
+        return rates[int(k)].reshape(lanes[0].shape)
+
+    return call
+
+
 @cache
 def _ufunc(operation: str) -> Callable[..., Any]:
     if operation in _UFUNCS:
         return _UFUNCS[operation]
+    if operation.startswith(CALL):
+        return _by_lanes(compiled_function(operation))
     if hasattr(np, operation):
         return getattr(np, operation)
     from scipy import special

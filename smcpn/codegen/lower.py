@@ -247,7 +247,7 @@ class _Lowering:
             level |= operand.level
         numbers = [ca.SX(operand.number) for operand in operands if isinstance(operand, Literal)]
         if len(numbers) == len(operands):
-            return Literal(float(applied(operation, numbers)))
+            return Literal(float(ca.evalf(applied(operation, numbers))))
         if operation == "div" and operands[1].level != level:
             # A division that recurs in every lane and step becomes a product.
             operation, operands = "mul", (operands[0], self._inverse(operands[1]))

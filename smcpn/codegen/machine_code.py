@@ -15,9 +15,11 @@ from typing import Any
 
 from llvmlite import ir
 
+from smcpn.codegen.compiled_call import CompiledCalls
 from smcpn.codegen.elementary import FUNCTIONS, Functions, apply
 from smcpn.codegen.lower import Literal, Operand, Statement, Value
 from smcpn.errors import InputError
+from smcpn.model.compiled_function import CALL
 from smcpn.model.expression import OPERANDS
 
 
@@ -120,7 +122,8 @@ class Block:
 
     def __post_init__(self) -> None:
         for operation in {statement.operation for statement in self.statements}:
-            if operation not in INSTRUCTIONS and operation not in FUNCTIONS:
+            known = operation in INSTRUCTIONS or operation in FUNCTIONS
+            if not known and not operation.startswith(CALL):
                 raise InputError(
                     f"the model uses the operation {operation}, which cannot be compiled: "
                     "rewrite it with arithmetic and numpy's elementary functions"
@@ -157,6 +160,7 @@ class Writer:
         self._builder, self._kind = builder, kind
         self._called, self._functions = called, functions
         self.values: dict[Value, Any] = {}
+        self._calls = CompiledCalls(builder, kind)
 
     def spread(self, number: Any) -> Any:
         """Return a vector whose elements are all a number."""
@@ -181,6 +185,10 @@ class Writer:
             elif operation in self._called:
                 function = called(self._builder.module, operation, operands[0].type)
                 result = self._builder.call(function, operands)
+            elif operation.startswith(CALL):
+                number = statement.operands[0]
+                assert isinstance(number, Literal)
+                result = self._calls.rate(operation, int(number.number), operands[2:])
             else:
                 result = apply(self._builder, operation, operands, self._functions)
             self.values[statement.target] = result

@@ -21,6 +21,7 @@ from llvmlite import binding, ir
 
 from smcpn.codegen import store
 from smcpn.codegen.clock import CLOCK
+from smcpn.codegen.compiled_call import link
 from smcpn.codegen.loops import ARGUMENTS, START_ARGUMENTS, Plan, write_advance, write_start
 from smcpn.codegen.sweep_loops import SWEEP_ARGUMENTS, SweepPlan, write_sweep
 from smcpn.codegen.target import Target, target
@@ -225,6 +226,7 @@ def _optimised(write: Callable[[ir.Module], object], level: int = 1) -> Any:
     written.triple = machine.triple
     write(written)
     module = binding.parse_assembly(str(written))
+    link(module)
     module.verify()
     tuning = binding.create_pipeline_tuning_options(speed_level=level)
     tuning.slp_vectorization = tuning.loop_unrolling = False

@@ -14,6 +14,7 @@ from functools import cache
 import casadi as ca
 
 from smcpn.codegen.lower import LaneProgram
+from smcpn.model.compiled_function import CALL, compiled_function
 from smcpn.model.expression import CONSTANT, INPUT, OPERANDS, OUTPUT, applied, instructions
 
 SELECTIONS = frozenset({"fmax", "fmin", "if_else_zero"})
@@ -94,9 +95,17 @@ def _derivatives(
             taken = [values[k] for k in operands]
             values[row] = applied(operation, taken)
             moved = [rate for rate in rates if any(k in rate for k in operands)]
-            partial = slopes(operation, taken) if moved else []
+            compiled = operation.startswith(CALL)
+            partial = slopes(operation, taken) if moved and not compiled else []
             for rate in moved:
-                own = _rate(operation, taken, partial, [rate.get(k) for k in operands])
+                given = [rate.get(k) for k in operands]
+                if compiled:
+                    along = [ca.SX(1, 1) if one is None else one for one in given[2:]]
+                    known = compiled_function(operation)
+                    k, interval, *point = taken
+                    own = known.along(k, interval, ca.vertcat(*point), ca.vertcat(*along))
+                else:
+                    own = _rate(operation, taken, partial, given)
                 if own is not None:
                     rate[row] = own
     return outputs, derivatives
@@ -138,6 +147,11 @@ def _part(operation: str, k: int, operands: list[ca.SX], slope: ca.SX, rate: ca.
 
 def slopes(operation: str, operands: list[ca.SX]) -> list[ca.SX]:
     """Partial derivatives of an operation."""
+    if operation.startswith(CALL):
+        known = compiled_function(operation)
+        none = [ca.SX(1, 1)] * 2
+        k, interval, *point = operands
+        return [*none, *known.slopes(k, interval, ca.vertcat(*point))]
     if operation in ("fmax", "fmin"):
         # CasADi's are halves at a tie, and NaN where an operand is.
         second = applied("le", operands if operation == "fmax" else operands[::-1])

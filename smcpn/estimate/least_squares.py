@@ -1,24 +1,20 @@
 """Levenberg-Marquardt: the maximum from all starts at once, by damped Newton steps.
 
 With score g and expected information A (`LogLikelihood.expansion`; the prior adds its gradient,
-and its curvature where it falls off) a step of a start solves
-
-    (A + mu diag A) step = g.
+and its curvature where it falls off) steps are those of `smcpn.likelihood.gauss_newton`, each start
+with a damping of its own.
 
 Where the noise is known A is Gauss and Newton's J' J; where it is learned, or the solver has a
 variance, the steps are those of Fisher's scoring. Where samples are not Gaussian, and so few that
-Hessians cost next to nothing, A is the size of the exact curvature (Dauphin 2014). Every start has
-a damping mu of its own, by its ratio of gains (Nielsen). A standard deviation sigma of the noise
-takes the step of sigma^2: with mu = 0 that is the mean square of the residuals at once, wherever it
-was before.
+Hessians cost next to nothing, A is the size of the exact curvature (Dauphin 2014). A standard
+deviation sigma of the noise takes the step of sigma^2: without damping that is the mean square of
+the residuals at once, wherever it was before.
 
 A long record is searched by a piece from its beginning first: there the density has fewer hills,
 and most starts have met when the whole of it is due.
 
 References
 ----------
-Marquardt, D. (1963). An algorithm for least-squares estimation of nonlinear parameters. J. SIAM.
-Nielsen, H. B. (1999). Damping parameter in Marquardt's method. IMM-REP-1999-05, DTU.
 Dauphin, Y., et al. (2014). Identifying and attacking the saddle point problem in high-dimensional
 non-convex optimization. arXiv:1406.2572.
 Osborne, M. R. (1992). Fisher's method of scoring. Int. Stat. Review 60.
@@ -51,6 +47,7 @@ from smcpn.estimate.search import (
     Search,
     SearchEnd,
 )
+from smcpn.likelihood.gauss_newton import damped_steps, damping_after, promised
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.model.prior import Prior
 
@@ -69,13 +66,11 @@ FIRST_DAMPING = 1.0
 """Of a start that may be anywhere: a longer first step may leave its basin."""
 NEAR_DAMPING = 1e-3
 """Of the end of another search."""
-LEAST_DAMPING = 1e-12
 MOST_DAMPING = 1e12
 CLOSE = 1e-9
 """Squared distance from the maximum, in posterior sd, at which a search has converged."""
 DIGITS = 1e-13
-"""Share of a log density that the sum over the samples rounds away, and of the largest curvature
-that says nothing."""
+"""Share of a log density that the sum over the samples rounds away."""
 PATIENCE, GAIN = 12, 1e-12
 """Rounds that gain no larger share of the log density end a search, as at a kink."""
 LESS = "much lower than others on the first part of the record"
@@ -297,7 +292,9 @@ class Climb:
                 gain = (value - self.value) / self.predicted
             accepted = not obstacle and value > self.value and gain > 1e-4
             self._obstacle = obstacle
-            self._adapt(float(gain) if accepted else 0.0)
+            self.damping, self._growth = damping_after(
+                self.damping, self._growth, float(gain) if accepted else 0.0
+            )
             if accepted:
                 self.path.append(self.trial)
                 self.path_values.append(float(value))
@@ -316,14 +313,6 @@ class Climb:
         self.damping, self._growth = self._first_damping, 2.0
         self.predicted = float(np.finfo(float).tiny)
         self._values: list[float] = []
-
-    def _adapt(self, gain: float) -> None:
-        """Nielsen's damping after a step with this ratio of gains; 0 for one refused."""
-        if gain > 0.0:
-            factor = max(1.0 / 3.0, 1.0 - (2.0 * min(gain, 1.0) - 1.0) ** 3)
-            self.damping, self._growth = max(self.damping * factor, LEAST_DAMPING), 2.0
-        else:
-            self.damping, self._growth = self.damping * self._growth, 2.0 * self._growth
 
     def ended(self, reason: str) -> bool:
         """Take the reason why a stage has ended; return whether another one follows."""
@@ -396,29 +385,17 @@ def _steps(density: SearchDensity, climbs: Sequence[Climb]) -> tuple[Array, Arra
     for row, climb in zip(free, climbs, strict=True):
         row[climb.free] = True
     free &= ~np.where(gradient < 0, theta <= lower, theta >= upper)
-    diagonal = np.where(free, np.diagonal(whole, axis1=1, axis2=2), 0.0)
-    scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, np.inf))
-    # A coordinate that is held is one of its own, along which there is no slope.
-    scaled = whole * scale[:, :, None] * scale[:, None, :] + (~free)[:, :, None] * np.eye(
-        theta.shape[1]
-    )
-    eigenvalues, vectors = np.linalg.eigh(scaled)
-    along = (vectors * (np.where(free, gradient, 0.0) * scale)[:, :, None]).sum(axis=1)
-    known = eigenvalues > DIGITS * free.sum(axis=1)[:, None]
-    along, eigenvalues = np.where(known, along, 0.0), np.where(known, eigenvalues, 1.0)
-    damping = np.array([climb.damping for climb in climbs])[:, None]
-    step = scale * (vectors * (along / (eigenvalues + damping))[:, None, :]).sum(axis=2)
+    damping = np.array([climb.damping for climb in climbs])
+    step, distances = damped_steps(gradient, whole, free, damping)
     bent = [j for j in density.prior.mapped if j not in density.noise]
     longest = np.abs(step[:, bent]).max(axis=1, keepdims=True, initial=LONGEST)
     step = step * (LONGEST / longest)
     clipped = np.clip(step, lower - theta, upper - theta)
     # A step of the noise is shortened by its root below.
     clipped[:, density.noise] = step[:, density.noise]
-    curved = (clipped[:, :, None] * whole * clipped[:, None, :]).sum(axis=(1, 2))
-    promised = (gradient * clipped).sum(axis=1) - 0.5 * curved
-    for climb, gain in zip(climbs, promised, strict=True):
+    for climb, gain in zip(climbs, promised(gradient, whole, clipped), strict=True):
         climb.predicted = max(float(gain), float(np.finfo(float).tiny))
-    return clipped, np.sum(along**2 / eigenvalues, axis=1)
+    return clipped, distances
 
 
 def _moved(density: SearchDensity, climbs: Sequence[Climb], steps: Array) -> Array:

@@ -99,6 +99,11 @@ class ModelSource:
                 "C source and FMU have no dead time, which delay gives the inputs: shift the input "
                 "of the record in place of delay"
             )
+        if problem.ode.compiled is not None:
+            raise InputError(
+                f"'{problem.ode.name}' is a function that numba has compiled, which C source and "
+                "FMU cannot hold: write it so that it can be traced"
+            )
         record, model = problem.records[0], problem.model.with_numbers()
         simulator = Simulator(problem.model, record[:ENOUGH], _checked_steps(steps))
         for _ in simulator(values[:, None]):

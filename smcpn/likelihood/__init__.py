@@ -14,5 +14,6 @@ from smcpn.likelihood import marginal as marginal  # isort: skip
 from smcpn.likelihood import conditioned as conditioned  # isort: skip
 from smcpn.likelihood import adaptive as adaptive  # isort: skip
 from smcpn.likelihood import classical as classical  # isort: skip
+from smcpn.likelihood import rosenbrock as rosenbrock  # isort: skip
 from smcpn.likelihood import kalman as kalman  # isort: skip
 from smcpn.likelihood.particle import likelihood as likelihood  # isort: skip

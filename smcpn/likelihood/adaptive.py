@@ -44,13 +44,18 @@ from smcpn.likelihood.covariance import (
 )
 from smcpn.likelihood.gaussian_filter import FilterSymbols, Linearisation, Mean, rescaled_mean
 from smcpn.likelihood.inputs import KernelInputs
-from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols, StartSymbols
+from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import densest, gaussian_log_density, possible
+from smcpn.likelihood.own_steps import (
+    AT_REST,
+    Clock,
+    IntervalSymbols,
+    interval_signal,
+    own_step_inputs,
+)
 from smcpn.likelihood.registry import ExpectedOutputs, Recursion
-from smcpn.model.problem import Model, Problem
+from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.model.signal import Signal
-from smcpn.pn import step_control
 from smcpn.pn.iwp import pascal
 from smcpn.pn.layout import Layout
 from smcpn.pn.taylor import taylor_derivatives
@@ -58,64 +63,10 @@ from smcpn.solver import AdaptiveEKF1, Solver
 
 Array = NDArray[np.float64]
 
-DEGREE = 8
-"""Of the polynomial that the input is within a sampling interval."""
 ROUNDING = float(np.finfo(float).eps)
 """Least residual in units of its state."""
-AT_REST = 1e-100
-"""Size of a state that has been zero all the time."""
 MAX_ROWS = 24
 """Rows of a covariance beyond which straight-line code gets too long to compile."""
-
-
-@dataclass(frozen=True)
-class Clock:
-    """Symbols of what chooses the steps of a particle.
-
-    Attributes
-    ----------
-    left : casadi.SX
-        Time until the sample that is next.
-    h : casadi.SX
-        Step that the coordinates of the state belong to.
-    wanted : casadi.SX
-        Step to try next.
-    sizes : casadi.SX, (n, 1)
-        Largest absolute value of each state so far.
-    accepted, rejected : casadi.SX
-        Numbers of steps.
-    """
-
-    left: ca.SX
-    h: ca.SX
-    wanted: ca.SX
-    sizes: ca.SX
-    accepted: ca.SX
-    rejected: ca.SX
-
-    @classmethod
-    def of(cls, model: Model) -> Clock:
-        """Make the symbols."""
-        names = ("left", "h", "wanted", "accepted", "rejected")
-        sizes = ca.SX.sym("size", model.x.numel(), 1)
-        return cls(sizes=sizes, **{name: ca.SX.sym(name) for name in names})
-
-    @property
-    def symbols(self) -> ca.SX:
-        """All of them, the time that is left first."""
-        return self.values(self.left, self.h, self.wanted, self.sizes, self.accepted, self.rejected)
-
-    @staticmethod
-    def values(
-        left: ca.SX,
-        h: ca.SX,
-        wanted: ca.SX,
-        sizes: ca.SX,
-        accepted: ca.SX | float,
-        rejected: ca.SX | float,
-    ) -> ca.SX:
-        """Values in the order of `symbols`."""
-        return ca.vertcat(left, h, wanted, sizes, accepted, rejected)
 
 
 @dataclass(frozen=True)
@@ -125,8 +76,6 @@ class Attempt:
     Attributes
     ----------
     h : casadi.SX
-    last : casadi.SX
-        Whether it ends at the sample.
     mean : Mean
         Predicted.
     linearisation : Linearisation
@@ -139,7 +88,6 @@ class Attempt:
     """
 
     h: ca.SX
-    last: ca.SX
     mean: Mean
     linearisation: Linearisation
     sizes: ca.SX
@@ -173,16 +121,9 @@ class Adaptive(Recursion):
         self.filter = FilterSymbols(model, self.layout, shared=False, prefix="m")
         self.clock, self.sample = Clock.of(model), SampleSymbols.of(model)
         self.tolerance = ca.SX.sym("tolerance")
-        self.length, self.end = ca.SX.sym("length"), ca.SX.sym("end")
-        self.input = ca.SX.sym("input", model.u.numel(), DEGREE + 1)
-        self.signal = Signal(
-            model.u.numel(),
-            model.outputs.numel(),
-            grid.smooth,
-            not grid.rescales,
-            degree=DEGREE,
-            rates=self.order - 1 if self.restarts else 0,
-        )
+        self.between = IntervalSymbols.of(model)
+        rates = self.order - 1 if self.restarts else 0
+        self.signal = interval_signal(model, grid, rates)
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
@@ -209,11 +150,14 @@ class Adaptive(Recursion):
             constants=ca.vertcat(model.constants, self.tolerance),
             constant_values=self.constant_values(self._solver),
             state=ca.vertcat(clock.symbols, held),
-            start_row=ca.vertcat(start.row, self.length),
+            start_row=ca.vertcat(start.row, self.between.length),
             interval_row=ca.vertcat(
-                self.sample.u, self.sample.t, *(rates if self.restarts else []), self.length
+                self.sample.u,
+                self.sample.t,
+                *(rates if self.restarts else []),
+                self.between.length,
             ),
-            step_row=ca.vertcat(self.length, self.end, ca.vec(self.input)),
+            step_row=self.between.row,
             gain_row=ca.SX(0, 1),
             sample_row=self.sample.row,
             start=self._start(derivatives, start.initial(model)),
@@ -221,7 +165,7 @@ class Adaptive(Recursion):
             step=self._step(),
             emitted=emitted,
             shared=signal.graphs(
-                step=ca.vertcat(signal.spacing, signal.t(), signal.polynomial),
+                step=self.between.graph(signal),
                 interval=ca.vertcat(signal.u(1), signal.t(1), *signal.rates, signal.spacing),
                 sample=signal.sample(),
             ),
@@ -231,7 +175,7 @@ class Adaptive(Recursion):
 
     def _start(self, derivatives: list[ca.SX], initial: ca.SX) -> ca.SX:
         """State at the first sample: exact derivatives and no covariance."""
-        h = self.length
+        h = self.between.length
         mean = [
             self.layout.scale(i, h) * derivatives[i][process.states[0]]
             for process in self.layout.processes
@@ -253,32 +197,24 @@ class Adaptive(Recursion):
             ]
             linearisation = f.linearise_derivatives(mean, clock.h, exact)
             mean, factors = f.restart(mean, factors, linearisation)
-        began = Clock.values(
-            self.length, clock.h, clock.wanted, clock.sizes, clock.accepted, clock.rejected
-        )
         # One that took more steps than it may would try as many in every interval.
         held = ca.if_else(clock.left > 0.0, ca.SX(np.nan), ca.vertcat(*f.values(mean, factors)))
-        return ca.vertcat(began, held)
+        return ca.vertcat(clock.begun(self.between.length), held)
 
     def _attempt(self) -> Attempt:
         """Try a step: no covariance is needed to judge it."""
         f, clock = self.filter, self.clock
-        h = step_control.length(clock.wanted, clock.left)
+        h = clock.step
         mean = [pascal(row) for row in rescaled_mean(f.mean, h / clock.h)]
         linearisation = self._driven(f.linearise(mean, h), h)
         sizes = ca.fmax(clock.sizes, ca.fabs(f.states(mean, h)))
         noise, error = self._judged(mean, linearisation, sizes, h)
-        return Attempt(h, h == clock.left, mean, linearisation, sizes, noise, error)
+        return Attempt(h, mean, linearisation, sizes, noise, error)
 
     def _driven(self, linearisation: Linearisation, h: ca.SX) -> Linearisation:
         """Linearisation with time and input at the end of a step."""
         model = self.model
-        before_sample = self.clock.left - h
-        s = 1.0 - 2.0 * before_sample / self.length
-        u = self.input[:, DEGREE]
-        for power in range(DEGREE - 1, -1, -1):
-            u = u * s + self.input[:, power]
-        symbols, values = ca.vertcat(model.u, model.t), ca.vertcat(u, self.end - before_sample)
+        symbols, values = ca.vertcat(model.u, model.t), self.between.at(self.clock.left - h)
         return Linearisation(
             {
                 entry: ca.substitute(rate, symbols, values)
@@ -334,34 +270,14 @@ class Adaptive(Recursion):
         f, clock, tried = self.filter, self.clock, self._attempt()
         after = f.condition_on_ode(tried.mean, tried.linearisation, tried.noise)
         filtered = self._from_factors(ca.vertcat(*f.values(after.mean, after.factors)), tried.h)
-        active, accepted = clock.left > 0.0, tried.error < 1.0
-        pole = ca.logic_not(step_control.moves(clock.left, tried.h))
-        done = ca.logic_and(active, ca.logic_and(accepted, ca.logic_not(pole)))
-        refused = ca.logic_and(active, ca.logic_not(accepted))
-        lost = ca.logic_and(active, pole)
-        left = ca.if_else(tried.last, 0.0, clock.left - tried.h)
-        moved = Clock.values(
-            ca.if_else(lost, 0.0, ca.if_else(done, left, clock.left)),
-            ca.if_else(done, tried.h, clock.h),
-            ca.if_else(active, self._following(tried, accepted), clock.wanted),
-            ca.if_else(done, tried.sizes, clock.sizes),
-            clock.accepted + done,
-            clock.rejected + refused,
-        )
-        state = ca.if_else(done, filtered, ca.vertcat(*f.state))
-        return ca.vertcat(moved, ca.if_else(lost, ca.SX(np.nan), state))
+        judged = clock.judged(tried.h, tried.error, tried.sizes, self.local_order)
+        return ca.vertcat(judged.clock, judged.state(filtered, ca.vertcat(*f.state)))
 
     def _from_factors(self, graph: ca.SX, h: ca.SX) -> ca.SX:
         """Graph of the covariance, of that before in the coordinates of a step ``h``."""
         f = self.filter
         before = f.covariance_entries(f.rescale(f.factors, h / self.clock.h))
         return ca.substitute(graph, ca.vertcat(*f.held), ca.vertcat(*before))
-
-    def _following(self, tried: Attempt, accepted: ca.SX) -> ca.SX:
-        """Step to try next."""
-        proposed = tried.h * step_control.factor(tried.error, self.local_order)
-        grown = step_control.wanted_next(proposed, self.clock.wanted, tried.last)
-        return ca.if_else(accepted, grown, proposed)
 
     def expected(self) -> ExpectedOutputs:
         """Mean g(mu), solver covariance J Sigma J', and states at a sample."""
@@ -390,30 +306,4 @@ class Adaptive(Recursion):
     def inputs(
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
     ) -> KernelInputs:
-        return KernelInputs(
-            self.signal,
-            record,
-            steps=1,
-            start_order=self.order - 1,
-            # The first step that is tried.
-            start_more=np.array([record.interval]),
-            number=number,
-            n_initial=len(self.model.initial),
-        )
-
-
-def solver_steps(
-    likelihood: LaneLikelihood, problem: Problem, values: Array
-) -> tuple[Array, Array]:
-    """Steps over all records, and log-likelihood, at values (N, d): (N,) each.
-
-    Where the solution diverges there are inf steps, and the log-likelihood is -inf.
-    """
-    place = 3 + problem.model.x.numel()
-    total, counts = np.zeros(len(values)), np.zeros(len(values))
-    for end in np.cumsum([len(record) for record in problem.records]):
-        with np.errstate(all="ignore"):
-            state, total = likelihood.evaluate(values, int(end))
-        counts += state[place]
-    finite = np.isfinite(total)
-    return np.where(finite, counts, np.inf), np.where(finite, total, -np.inf)
+        return own_step_inputs(self.signal, self.model, self.order - 1, record, number)

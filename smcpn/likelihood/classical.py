@@ -130,7 +130,7 @@ class Classical(Recursion):
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
         """Any solver that claims no error."""
-        return not solver.probabilistic
+        return not (solver.probabilistic or solver.adaptive)
 
     @override
     def program(self, emitted: ca.SX) -> LaneProgram:

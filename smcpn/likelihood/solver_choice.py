@@ -27,9 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, one_of
-from smcpn.likelihood.adaptive import Adaptive, solver_steps
+from smcpn.likelihood.adaptive import Adaptive
 from smcpn.likelihood.inputs import numbers_of_steps
 from smcpn.likelihood.lanes import Grid
+from smcpn.likelihood.own_steps import solver_steps
 from smcpn.likelihood.prediction import predictions
 from smcpn.likelihood.registry import (
     LIKELIHOODS,

@@ -7,7 +7,8 @@ and evaluated again without running anybody's code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, NamedTuple
 
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
+from smcpn.model.compiled_function import CALL, KNOWN, compiled_function
 from smcpn.stored import Stored, Unchecked
 
 INPUT, CONSTANT, OUTPUT = "input", "constant", "output"
@@ -31,6 +33,9 @@ BINARY = frozenset({
 })  # fmt: skip
 OPERANDS = {INPUT: 2, CONSTANT: 0, OUTPUT: 3} | dict.fromkeys(UNARY, 1) | dict.fromkeys(BINARY, 2)
 """Every instruction by name, and how many of its three operands it uses."""
+LISTS = {"list": 1, "append": 2}
+"""Rows of a table that gather the operands of a call, whose own row has the last of them."""
+_CALLS = re.compile(rf"{CALL}[0-9a-f]{{10}}")
 
 MAX_ELEMENTS = 1_000_000
 """Elements of all arguments together: a damaged shape must not fill the memory."""
@@ -52,7 +57,7 @@ class Instruction(NamedTuple):
     Attributes
     ----------
     operation : str
-        A key of `OPERANDS`, or what else CasADi knows.
+        A key of `OPERANDS`, one of a `CompiledFunction`, or what else CasADi knows.
     operands : tuple of int
         Rows whose values are taken. Of an input its argument and element; of an output the row
         of its value, the result and its element.
@@ -65,25 +70,85 @@ class Instruction(NamedTuple):
 
 
 def instructions(function: ca.Function) -> Iterator[Instruction]:
-    """Walk a function of SX, every value in a row of its own."""
+    """Walk a function of SX, every value in a row of its own, those of functions it calls too."""
     row_in: dict[int, int] = {}
-    for row in range(function.n_instructions()):
-        code = function.instruction_id(row)
-        source, target = function.instruction_input(row), function.instruction_output(row)
+    row, nodes = 0, None
+    for k in range(function.n_instructions()):
+        code = function.instruction_id(k)
+        source, target = function.instruction_input(k), function.instruction_output(k)
+        if code == ca.OP_CALL:
+            nodes = function.instructions_sx() if nodes is None else nodes
+            inner, values = nodes[k].which_function(), [row_in[s] for s in source]
+            made, written = _called(inner, values, row)
+            yield from made
+            row += len(made)
+            row_in.update((t, value) for t, value in zip(target, written, strict=True) if t >= 0)
+            continue
         if code == ca.OP_OUTPUT:
             yield Instruction(OUTPUT, (row_in[source[0]], *target))
-            continue
-        if code == ca.OP_INPUT:
+        elif code == ca.OP_INPUT:
             yield Instruction(INPUT, tuple(source))
         elif code == ca.OP_CONST:
-            yield Instruction(CONSTANT, (), function.instruction_constant(row))
+            yield Instruction(CONSTANT, (), function.instruction_constant(k))
         else:
             yield Instruction(_NAMES.get(code, str(code)), tuple(row_in[s] for s in source))
-        row_in[target[0]] = row
+        if code != ca.OP_OUTPUT:
+            row_in[target[0]] = row
+        row += 1
+
+
+def _called(
+    function: ca.Function, given: list[int], row: int
+) -> tuple[list[Instruction], list[int]]:
+    """Instructions of a call, the first of them in a row, and rows of its results.
+
+    A function of SX, as CasADi calls for derivatives of a `CompiledFunction`, is written out.
+
+    Parameters
+    ----------
+    given : list of int
+        Rows of the elements of all arguments.
+    """
+    operation = CALL + function.name().removeprefix(CALL.replace(":", "_"))
+    if operation in KNOWN:
+        return [Instruction(operation, tuple(given))], [row]
+    begins = np.cumsum([0, *(function.nnz_in(k) for k in range(function.n_in()))]).tolist()
+    edges = np.cumsum([0, *(function.nnz_out(k) for k in range(function.n_out()))]).tolist()
+    made, places, results = list[Instruction](), dict[int, int](), [0] * edges[-1]
+    for number, (name, operands, constant) in enumerate(instructions(function)):
+        if name == INPUT:
+            places[number] = given[begins[operands[0]] + operands[1]]
+        elif name == OUTPUT:
+            results[edges[operands[1]] + operands[2]] = places[operands[0]]
+        else:
+            places[number] = row + len(made)
+            made.append(Instruction(name, tuple(places[k] for k in operands), constant))
+    return made, results
+
+
+def _gathered(rows: Iterable[Instruction]) -> list[Instruction]:
+    """Instructions of which none has more than three operands: those of calls are lists."""
+    made, places = list[Instruction](), dict[int, int]()
+    for number, (operation, operands, constant) in enumerate(rows):
+        if operation not in (INPUT, OUTPUT):
+            operands = tuple(places[k] for k in operands)
+        elif operation == OUTPUT:
+            operands = (places[operands[0]], *operands[1:])
+        if operation.startswith(CALL):
+            made.append(Instruction("list", operands[:1]))
+            for operand in operands[1:]:
+                made.append(Instruction("append", (len(made) - 1, operand)))
+            operands = (len(made) - 1,)
+        places[number] = len(made)
+        made.append(Instruction(operation, operands, constant))
+    return made
 
 
 def applied(operation: str, operands: Sequence[ca.SX]) -> ca.SX:
-    """Graph of an operation of `UNARY` or `BINARY` on its operands."""
+    """Graph of an operation of `UNARY` or `BINARY`, or of a compiled function, on its operands."""
+    if operation.startswith(CALL):
+        k, interval, *point = operands
+        return compiled_function(operation).graph(k, interval, ca.vertcat(*point))
     make = ca.SX.unary if operation in UNARY else ca.SX.binary
     return make(_CODES[operation], *operands)
 
@@ -145,7 +210,7 @@ class ExpressionTable(Stored):
         dense += [function.sparsity_out(k).is_dense() for k in range(function.n_out())]
         if not all(dense):
             raise InputError(f"function '{function.name()}' is sparse: make it dense")
-        rows = list(instructions(function))
+        rows = _gathered(instructions(function))
         return cls(
             operation=np.array([row.operation for row in rows], dtype=_NAME_TYPE),
             operands=np.array(
@@ -180,7 +245,7 @@ class ExpressionTable(Stored):
             for k, (rows, columns) in enumerate(self.input_shapes)
         ]
         results = [[ca.SX(0)] * int(rows * columns) for rows, columns in self.output_shapes]
-        values: dict[int, ca.SX] = {}
+        values, gathered = dict[int, ca.SX](), dict[int, list[ca.SX]]()
         for row, code in enumerate(self.operation):
             operation, (first, second, element) = code.decode(), self.operands[row].tolist()
             if operation == OUTPUT:
@@ -189,6 +254,11 @@ class ExpressionTable(Stored):
                 values[row] = arguments[first][second]
             elif operation == CONSTANT:
                 values[row] = ca.SX(float(self.constant[row]))
+            elif operation in LISTS:
+                taken = (first, second)[: LISTS[operation]]
+                gathered[row] = [*gathered.get(first, []), values[taken[-1]]]
+            elif operation.startswith(CALL):
+                values[row] = applied(operation, gathered[first])
             else:
                 taken = (first, second)[: OPERANDS[operation]]
                 values[row] = applied(operation, [values[k] for k in taken])
@@ -210,31 +280,35 @@ class ExpressionTable(Stored):
             row = int(np.isnan(self.constant).argmax())
             raise InputError(f"expression table: the constant of row {row} is NaN: {_DAMAGED}")
         written: list[tuple[int, int]] = []
-        values: set[int] = set()
+        values, lists = set[int](), set[int]()
         for row, code in enumerate(self.operation):
             operation, operands = code.decode("ascii", "replace"), self.operands[row].tolist()
-            if operation not in OPERANDS:
+            if not (operation in OPERANDS or operation in LISTS or _CALLS.fullmatch(operation)):
                 raise InputError(
                     f"the model uses the operation {operation or 'without a name'} (row {row}), "
                     "which cannot be stored: rewrite it with arithmetic and numpy's elementary "
                     "functions"
                 )
-            self._check_row(row, operation, operands, values)
+            self._check_row(row, operation, operands, values, lists)
             if operation == OUTPUT:
                 written.append((operands[1], operands[2]))
             else:
-                values.add(row)
+                (lists if operation in LISTS else values).add(row)
         if not len(set(written)) == len(written) == _elements(self.output_shapes.tolist()):
             raise InputError(f"expression table: an output is not computed once: {_DAMAGED}")
 
-    def _check_row(self, row: int, operation: str, operands: list[int], values: set[int]) -> None:
+    def _check_row(
+        self, row: int, operation: str, operands: list[int], values: set[int], lists: set[int]
+    ) -> None:
         """Refuse operands that do not come before, and elements that are not there."""
-        count = OPERANDS[operation]
+        count = (OPERANDS | LISTS).get(operation, 1)
         taken = operands[:1] if operation == OUTPUT else operands[:count]
         if operation == INPUT:
             fits = _has_element(self.input_shapes, *operands[:2])
+        elif operation == "append":
+            fits = taken[0] in lists and taken[1] in values
         else:
-            fits = values.issuperset(taken)
+            fits = (lists if _CALLS.fullmatch(operation) else values).issuperset(taken)
         if operation == OUTPUT:
             fits = fits and _has_element(self.output_shapes, *operands[1:])
         if not fits or any(unused != -1 for unused in operands[count:]):

@@ -538,7 +538,7 @@ def make_model(
     constants = parameter.constants
     x, u, t = _vector("x", len(ode.states)), _vector("u", len(ode.inputs)), ca.SX.sym("t")
     values = ca.vertcat(*[parameter(name) for name in ode.parameters])
-    rhs = ode.rhs(x, u, t, values)
+    rhs = ode.at_interval(interval).rhs(x, u, t, values)
     of_noise = Symbols(parameter, constants.symbol)
     disturbed = disturbance and disturbance.process_noise(ode, x, of_noise)
     if ode.diffusion is not None:

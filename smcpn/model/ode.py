@@ -15,6 +15,7 @@ import numpy as np
 from smcpn.arguments import checked
 from smcpn.errors import InputError, listed, nearest, one_of, real_number, shown, whole_number
 from smcpn.functions.unknown import UnknownFunction
+from smcpn.model.compiled_function import CompiledFunction, is_compiled
 from smcpn.model.expression import MAX_ROWS, ExpressionTable
 from smcpn.model.function_call import FunctionCalls, TracedFunction
 from smcpn.model.symbol_array import SymbolArray
@@ -22,6 +23,10 @@ from smcpn.model.trace import argument_names, check_same, function_name, trace
 
 TIME = "t"
 _NONE = inspect.Parameter.empty
+_NAMED_REMEDY = (
+    'write @smcpn.ode(states=["x"], inputs=["u"], parameters=["k"]) above a function that numba '
+    "has compiled"
+)
 
 
 @checked
@@ -54,6 +59,8 @@ class ODE:
         was read from a file or came from another process.
     function : callable or None
         Python function that it is of, but for its unknown functions; None as ``traced``.
+    compiled : CompiledFunction or None
+        Where it is a function of numba's.
     """
 
     name: str
@@ -71,6 +78,7 @@ class ODE:
     sizes: Mapping[str, int] = field(default_factory=dict[str, int], repr=False)
     traced: Callable[[Mapping[str, UnknownFunction]], ODE] | None = field(default=None, repr=False)
     function: Callable[..., Any] | None = field(default=None, repr=False)
+    compiled: CompiledFunction | None = field(default=None, repr=False)
 
     def with_functions(self, functions: Mapping[str, UnknownFunction]) -> ODE:
         """Return the same equation with other unknown functions in place of those of these names.
@@ -132,6 +140,12 @@ class ODE:
             for of, scale in one.function.scales.items()
         }
 
+    def at_interval(self, interval: float) -> ODE:
+        """Return the equation for records of a sampling interval, if it is a compiled function."""
+        if self.compiled is None:
+            return self
+        return _of_compiled(self, self.compiled, interval)
+
     @property
     def drift(self) -> ODE:
         """Equation without the noise of a stochastic one."""
@@ -174,14 +188,34 @@ def graphs_of(table: ExpressionTable, functions: Mapping[str, UnknownFunction]) 
 @overload
 def ode(function: Callable[..., Any], /) -> ODE: ...
 @overload
-def ode(*, sizes: Mapping[str, int]) -> Callable[[Callable[..., Any]], ODE]: ...
+def ode(
+    *,
+    sizes: Mapping[str, int] | None = None,
+    states: Sequence[str] | None = None,
+    inputs: Sequence[str] = (),
+    parameters: Sequence[str] = (),
+    chains: Mapping[str, str] | None = None,
+) -> Callable[[Callable[..., Any]], ODE]: ...
 @overload
-def ode(function: Callable[..., Any], /, *, sizes: Mapping[str, int]) -> ODE: ...
+def ode(
+    function: Callable[..., Any],
+    /,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    states: Sequence[str] | None = None,
+    inputs: Sequence[str] = (),
+    parameters: Sequence[str] = (),
+    chains: Mapping[str, str] | None = None,
+) -> ODE: ...
 def ode(
     function: Callable[..., Any] | None = None,
     /,
     *,
     sizes: Mapping[str, int] | None = None,
+    states: Sequence[str] | None = None,
+    inputs: Sequence[str] = (),
+    parameters: Sequence[str] = (),
+    chains: Mapping[str, str] | None = None,
 ) -> ODE | Callable[[Callable[..., Any]], ODE]:
     """Trace ``function`` into an `ODE`.
 
@@ -199,19 +233,31 @@ def ode(
 
     ``np.round`` rounds half away from zero in a model, where numpy rounds half to even.
 
+    What cannot be traced, such as loops until something converges, ``if``, or a simulator that
+    somebody wrote, is compiled by numba: ``f(x, u, t, p, out)`` takes arrays of states and inputs,
+    the time, and an array of parameters, and writes the derivatives to ``out``. The names of its
+    arguments are given then. Its own derivatives are differences, see
+    `smcpn.model.compiled_function`.
+
     Parameters
     ----------
     function : callable
     sizes : mapping of str to int, optional
         Number of entries of each argument that is a vector; a parameter whose default is an array
         or a list has the size of that.
+    states, inputs, parameters : sequence of str, optional
+        Names of the arguments of a function that numba has compiled, and of no other.
+    chains : mapping of str to str, optional
+        Of such a function the states whose derivative is a state, ``{"x": "v"}`` for x' = v:
+        solvers take them together, at less cost.
 
     Raises
     ------
     InputError
         If the function branches on a state or parameter, contains a NaN, returns more
         derivatives than it has states or not the same in every call (random numbers), or a size
-        fits no argument.
+        fits no argument; if names are missing, or a compiled function does not take or write what
+        they say.
 
     Examples
     --------
@@ -221,13 +267,92 @@ def ode(
     >>> @ode(sizes={"x": 12, "v": 12, "k": 13})
     ... def masses(x, v, *, k):
     ...     return v, np.diff(k * np.diff(x, prepend=0.0, append=0.0))
+    >>> @ode(states=["x", "v"], inputs=["u"], parameters=["k"], chains={"x": "v"})
+    ... @numba.njit
+    ... def stop(x, u, t, p, out):
+    ...     out[0] = x[1]
+    ...     out[1] = u[0] - p[0] * x[0] if x[0] < 1.0 else -100.0 * p[0] * (x[0] - 1.0)
     """
-    return decorated(_ode, function, sizes, callers_scope())
+    named = {"states": states, "inputs": inputs, "parameters": parameters, "chains": chains}
+    if states is None:
+        given = next((name for name, one in named.items() if one), None)
+        if given is not None:
+            raise InputError(
+                f"ode has {given} and no states: {_NAMED_REMEDY}, or leave it out of an equation "
+                "that is traced",
+                argument="states",
+            )
+        if function is not None and is_compiled(function):
+            raise InputError(
+                f"model '{function_name(function)}' is compiled by numba and has no names: "
+                f"{_NAMED_REMEDY}",
+                argument="states",
+            )
+        return decorated(_ode, function, sizes, callers_scope())
+
+    def make(function: Callable[..., Any]) -> ODE:
+        return _compiled(function, named, _checked_sizes(sizes))
+
+    return make if function is None else make(function)
 
 
 def _ode(function: Callable[..., Any], sizes: Mapping[str, int], scope: Mapping[str, Any]) -> ODE:
     arguments = Arguments.of(function, scope, sizes)
     return arguments.equation(trace(function, arguments.positional, arguments.keyword))
+
+
+def _compiled(function: Any, named: Mapping[str, Any], sizes: Mapping[str, int]) -> ODE:
+    """The equation of a function that numba has compiled, of names of its arguments."""
+    if not is_compiled(function):
+        raise InputError(
+            f"model '{function_name(function)}' has states, and numba has not compiled it: write "
+            "@numba.njit below @smcpn.ode, or leave the names to the function's arguments"
+        )
+    states, inputs, parameters = (
+        _names(kind, named[kind], sizes) for kind in ("states", "inputs", "parameters")
+    )
+    every = [*states, *inputs, *parameters]
+    double = next((name for name in every if every.count(name) > 1 or name == TIME), None)
+    if double is not None or not states:
+        raise InputError(
+            f"ode names {shown(double)} twice, or as the time is: give each name once"
+            if double
+            else "ode has no states: name one for each derivative",
+            argument="states",
+        )
+    compiled = CompiledFunction(function, len(states), len(inputs), len(parameters))
+    compiled.check()
+    symbols = {name: ca.SX.sym(name) for name in [*states, *inputs, TIME, *parameters]}
+    chains = named["chains"] or {}
+    for state, rate in chains.items():
+        for name in (state, rate):
+            one_of("chains", name, states)
+        compiled.check_chain(states.index(state), states.index(rate))
+    defaults = dict.fromkeys(parameters, _NONE)
+    made = Arguments(function, symbols, defaults, {}, sizes, (*states, *inputs, TIME))
+    equation = made.equation([symbols[name] for name in states])
+    return _of_compiled(replace(equation, chains=dict(chains)), compiled)
+
+
+def _of_compiled(equation: ODE, compiled: CompiledFunction, interval: float = 1.0) -> ODE:
+    """An equation with the derivatives of a compiled function, but for those that are states."""
+    arguments = equation.rhs.sx_in()
+    rates = [
+        arguments[0][equation.states.index(equation.chains[state])]
+        if state in equation.chains
+        else compiled.graph(k, interval, ca.vertcat(*arguments))
+        for k, state in enumerate(equation.states)
+    ]
+    rhs = ca.Function("rhs", arguments, [ca.vertcat(*rates)])
+    return replace(equation, rhs=rhs, compiled=compiled)
+
+
+def _names(kind: str, given: Any, sizes: Mapping[str, int]) -> list[str]:
+    """Names of scalars, of names that are given."""
+    if isinstance(given, str) or not all(isinstance(name, str) for name in given):
+        raise InputError(f'{kind} is {shown(given)}: give a list of names, ["x", "v"]',
+                         argument=kind)  # fmt: skip
+    return [one for name in given for one in _entries(name, _NONE, sizes)]
 
 
 def decorated(

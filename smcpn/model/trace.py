@@ -19,7 +19,8 @@ from smcpn.model.symbol_array import SymbolArray, special_functions, yielding
 OPERATOR_REMEDY = "write numpy.logical_and, logical_or, logical_not for &, |, ~"
 BRANCH_REMEDY = (
     "write numpy.where(condition, a, b), numpy.maximum, numpy.logical_and "
-    "in place of if, max() and 'and'"
+    "in place of if, max() and 'and'; or compile the whole equation by numba and name its "
+    "arguments, @smcpn.ode(states=[...]) above @numba.njit"
 )
 CALL_REMEDY = "give an unknown function as the default of its argument, f=smcpn.spline(...)"
 PARENTHESIS_REMEDY = (
@@ -28,7 +29,8 @@ PARENTHESIS_REMEDY = (
 USE_REMEDY = "call an unknown function with its arguments, as friction(v)"
 FUNCTION_REMEDY = (
     "write it with numpy's elementary functions and numpy.where, a table of numbers as "
-    "numpy.interp(x, points, values), or erf and expit of scipy.special"
+    "numpy.interp(x, points, values), or erf and expit of scipy.special; or compile the whole "
+    "equation by numba and name its arguments, @smcpn.ode(states=[...]) above @numba.njit"
 )
 TABLE_REMEDY = "look values up in a table by numpy.interp(x, points, values)"
 NUMBER_REMEDY = (

@@ -326,6 +326,11 @@ class _Translation:
         return self._append(-1, 0, constant=value)
 
     def _translate(self, operation: int, operands: list[int]) -> int:
+        if operation == ca.OP_CALL:
+            raise InputError(
+                "the model is a function that numba has compiled, of which no Taylor series is "
+                "known: use smcpn.simulate, or write it so that it can be traced"
+            )
         name = _NAMES.get(operation, str(operation)).removeprefix("OP_")
         a, b = operands[0], operands[-1]
         if name in _PLAIN:

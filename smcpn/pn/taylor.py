@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import casadi as ca
 
 LARGE = 1e300
@@ -24,13 +22,10 @@ def taylor_derivatives(
     """
     inputs = [u, *(ca.SX.sym(f"u_{k}", *u.shape) for k in range(1, order))]
     derivatives = [x, rhs]
+    moving = ca.vertcat(x, t, *inputs[:-1])
+    rates = ca.vertcat(rhs, 1.0, *inputs[1:])
     while len(derivatives) <= order:
-        last = derivatives[-1]
-        following = ca.jtimes(last, x, rhs) + ca.jtimes(last, t, ca.SX(1.0))
-        for value, rate in pairwise(inputs):
-            if value.numel():
-                following += ca.jtimes(last, value, rate)
-        derivatives.append(following)
+        derivatives.append(ca.jtimes(derivatives[-1], moving, rates))
     finite = [d if k < 2 else _finite_or_zero(d) for k, d in enumerate(derivatives)]
     return finite[: order + 1], inputs[1:]
 

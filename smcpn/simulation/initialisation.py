@@ -22,6 +22,7 @@ from smcpn.likelihood.classical import (
     runge_kutta_rows,
     signal_of,
 )
+from smcpn.likelihood.gauss_newton import least_squares
 from smcpn.likelihood.lanes import SampleSymbols
 from smcpn.model.problem import Model, Problem, check_record
 from smcpn.model.record import Record
@@ -32,10 +33,6 @@ Array = NDArray[np.float64]
 
 WINDOW_STEPS = 8
 """Runge-Kutta steps per sample of the window where no step length is given."""
-ITERATIONS = 30
-HALVINGS = 10
-CONVERGED = 1e-9
-"""Relative change of the squared error at which Gauss-Newton stops."""
 
 
 def fitted_initial_states(
@@ -69,7 +66,7 @@ def fitted_initial_states(
 
     Notes
     -----
-    Gauss-Newton with halved steps; CasADi differentiates the Runge-Kutta steps. It starts from
+    By `least_squares`; CasADi differentiates the Runge-Kutta steps. It starts from
     the problem's initial state, with the states that are outputs at their first measured value.
     """
     n = model.x.numel()
@@ -80,37 +77,7 @@ def fitted_initial_states(
             "take more samples"
         )
     sensitivity = _Sensitivity(model, window, values, steps, outputs)
-    x = _first_guess(model, window, values)
-    error, jacobian = sensitivity(x)
-    usable = np.isfinite(error).all(axis=1) & np.isfinite(jacobian).all(axis=(1, 2))
-    error[~usable], jacobian[~usable] = 0.0, 0.0
-    loss = _squares(error)
-    for _ in range(ITERATIONS):
-        step = np.stack([np.linalg.lstsq(j, e)[0] for j, e in zip(jacobian, error, strict=True)])
-        trial, trial_jacobian = sensitivity(x + step)
-        trial_loss = _squares(trial)
-        worse = ~(trial_loss <= loss) & usable
-        for _ in range(HALVINGS):
-            if not (worse & ~(trial_loss <= loss * (1 + CONVERGED))).any():
-                break
-            step[worse] /= 2
-            trial, trial_jacobian = sensitivity(x + step)
-            trial_loss = _squares(trial)
-            worse = ~(trial_loss <= loss) & usable
-        better = ~worse & usable
-        done = bool((loss - trial_loss <= CONVERGED * loss)[better].all())
-        x[better] += step[better]
-        error[better], jacobian[better] = trial[better], trial_jacobian[better]
-        loss[better] = trial_loss[better]
-        if done:
-            break
-    return x
-
-
-def _squares(error: Array) -> Array:
-    """Sum of squares of each row; inf where a simulation diverges."""
-    with np.errstate(over="ignore"):
-        return np.square(error).sum(axis=1)
+    return least_squares(sensitivity, _first_guess(model, window, values))
 
 
 class _Sensitivity:
@@ -124,27 +91,30 @@ class _Sensitivity:
     ) -> None:
         self._values, self._n = values, model.x.numel()
         self._measured = np.isfinite(window.y).ravel()
-        target = window.y[None] if outputs is None else outputs
+        target = np.broadcast_to(window.y, (len(values), *window.y.shape))
+        target = target if outputs is None else outputs
         self._target = np.nan_to_num(target).reshape(len(target), -1)
         scales = np.tile(_scales(model, window, values), len(window))[:, self._measured]
         self._inverse = 1.0 / scales
         self._rows = runge_kutta_rows(window, model, steps)
         self._kernel = LaneKernel(_sensitivity_program(model, window))
 
-    def __call__(self, initial: Array) -> tuple[Array, Array]:
-        """Errors (N, M) of the M measured outputs and Jacobians (N, M, n), for states (N, n).
+    def __call__(self, which: NDArray[np.intp], initial: Array) -> tuple[Array, Array]:
+        """Errors (K, M) of the M measured outputs and Jacobians (K, M, n), from states (K, n).
 
-        Both are in units of the noise where there are several outputs.
+        Of the parameter vectors of these numbers, (K,). Both are in units of the noise where there
+        are several outputs.
         """
-        theta = np.ascontiguousarray(np.hstack([self._values, initial]).T)
+        theta = np.ascontiguousarray(np.hstack([self._values[which], initial]).T)
         state = self._kernel.start(theta, self._rows)
         rows = self._rows
         _, emitted, _ = self._kernel.advance(theta, state, rows, 0, len(rows), store=True)
-        # (T, q (1 + n), N) -> (N, T q, 1 + n)
+        # (T, q (1 + n), K) -> (K, T q, 1 + n)
         parts = emitted.reshape(len(self._measured), 1 + self._n, -1).transpose(2, 0, 1)
         seen = parts[:, self._measured]
-        error = self._target[:, self._measured] - seen[..., 0]
-        return error * self._inverse, seen[..., 1:] * self._inverse[..., None]
+        error = self._target[which][:, self._measured] - seen[..., 0]
+        inverse = self._inverse[which]
+        return error * inverse, seen[..., 1:] * inverse[..., None]
 
 
 def _scales(model: Model, window: Record, values: Array) -> Array:

@@ -13,7 +13,7 @@ from scipy.integrate import solve_ivp
 import smcpn
 from smcpn import EKF0, AdaptiveEKF1, InputError, Problem, Record
 from smcpn.codegen.emit import MOST_ATTEMPTS
-from smcpn.likelihood.adaptive import solver_steps
+from smcpn.likelihood.own_steps import solver_steps
 from smcpn.likelihood.prediction import predictive_moments
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.likelihood.solver_choice import choose_solver

@@ -14,6 +14,7 @@ from smcpn.discovery.search.regression import BetaBinomial, SpikeAndSlab, Suppor
 from smcpn.discovery.search.selection import best_support
 from smcpn.estimate.lifted.smoothing import Linear, smoothed
 from smcpn.estimate.smoothed_outputs import Start
+from smcpn.likelihood.gauss_newton import halved
 
 Array = NDArray[np.float64]
 
@@ -187,14 +188,16 @@ class GaussNewton:
         path, change = self.path_at(linear, theta) - point.path, theta - point.theta
         before = self._square(point, linear.error)
         expected = linear.regression.square(theta) / self.independent
-        share, result, after = 1.0, point, np.inf
-        for _ in range(HALVINGS):
+        result, after = point, np.inf
+
+        def accepted(_: NDArray[np.intp], share: Array) -> NDArray[np.bool_]:
+            nonlocal result, after
             result = Point(point.path + share * path, point.theta + share * change, support)
             after = self._square(result, linear.error)
             hoped = (1.0 - share) * before + share * expected
-            if after <= max(min(before, WORSE * hoped), WORSE * expected):
-                break
-            share /= 2.0
+            return after <= np.maximum(np.minimum(before, WORSE * hoped), WORSE * expected)
+
+        halved(accepted, 1, HALVINGS)
         return result if np.isfinite(after) else point
 
     def square(self, point: Point, share: float) -> float:

@@ -34,6 +34,7 @@ from smcpn.estimate.lifted.measurements import difference_variances
 from smcpn.estimate.lifted.records import PathProblem
 from smcpn.estimate.lifted.smoothing import Linear, smoothed
 from smcpn.estimate.log_density import LogDensity
+from smcpn.likelihood.gauss_newton import HALVINGS, halved
 from smcpn.model.prior_expansion import prior_expansion
 from smcpn.model.problem import Problem
 from smcpn.results.maximum import POSTERIOR
@@ -52,7 +53,6 @@ FIRST_ITERATIONS, ITERATIONS = 15, 4
 """Most iterations with the first model error, and with every other."""
 SETTLED = 0.05
 """A step that lowers the cost by less ends the iterations with a model error."""
-HALVINGS = 10
 LONGEST = 2.0
 """Longest step of a parameter, in standard deviations of the prior."""
 DAMPING = 1e-3
@@ -232,21 +232,19 @@ class Homotopy:
             found = self._gauss_newton(linear, error[k], pull[k], curvature[k])
             if found is not None:
                 move[0][k], move[1][k] = found
-        share = np.ones(len(searches.theta))
-        waiting = np.arange(len(share))
-        for _ in range(HALVINGS):
-            path = searches.path[waiting] + share[waiting, None, None] * move[0][waiting]
-            theta = searches.theta[waiting] + share[waiting, None] * move[1][waiting]
+
+        def accepted(which: NDArray[np.intp], share: Array) -> NDArray[np.bool_]:
+            path = searches.path[which] + share[:, None, None] * move[0][which]
+            theta = searches.theta[which] + share[:, None] * move[1][which]
             theta = np.clip(theta, *self._density.bounds.T)
-            cost = self._cost(path, theta, searches.variances[waiting], error[waiting])
-            lower = cost < searches.cost[waiting]
-            done = waiting[lower]
+            cost = self._cost(path, theta, searches.variances[which], error[which])
+            lower = cost < searches.cost[which]
+            done = which[lower]
             searches.path[done], searches.theta[done] = path[lower], theta[lower]
             searches.cost[done] = cost[lower]
-            waiting = waiting[~lower]
-            share[waiting] /= 2
-            if len(waiting) == 0:
-                break
+            return lower
+
+        halved(accepted, len(searches.theta), HALVINGS)
 
     def _gauss_newton(
         self, linear: Linear, error: Array, pull: Array, curvature: Array

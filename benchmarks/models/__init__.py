@@ -1,0 +1,1 @@
+"""Models as people have them: compiled equations, formulas, censored samples, doses."""

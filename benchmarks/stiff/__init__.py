@@ -1,0 +1,1 @@
+"""Stiff problems: accuracy, cost, published optima."""

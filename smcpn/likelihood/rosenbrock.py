@@ -1,0 +1,277 @@
+"""The likelihood without numerical uncertainty of stiff problems: Rosenbrock steps, each adaptive.
+
+A Rosenbrock method solves one linear system a stage, all with the matrix of the step,
+
+    (I / (h gamma) - J) k_i = f(x_i, t + alpha_i h) + sum_{j<i} c_ij k_j / h + d_i h df/dt,
+    x_i = x + sum_{j<i} a_ij k_j,
+
+with J = df/dx and df/dt at its beginning, the latter by the input too (Hairer and Wanner 1996,
+section IV.7, in the variables that save products with J). The method is stiffly accurate: the last
+stage is the error of an embedded solution, x_s, of which x_s + k_s is the solution. The density of
+a sample is that of `classical`.
+
+A matrix that cannot be factorised, or a stage that is not finite, makes an error that is not a
+number, and so a shorter step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from smcpn.codegen.lower import LaneProgram
+from smcpn.codegen.tangent import jacobian
+from smcpn.likelihood.classical import Classical, outputs_at
+from smcpn.likelihood.coloured import NoiseFilter
+from smcpn.likelihood.inputs import KernelInputs
+from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
+from smcpn.likelihood.own_steps import (
+    AT_REST,
+    Clock,
+    IntervalSymbols,
+    interval_signal,
+    own_step_inputs,
+)
+from smcpn.likelihood.sparse_lu import SparseLU
+from smcpn.model.problem import Model, Problem
+from smcpn.model.record import Record
+from smcpn.solver import Rosenbrock, Solver
+
+Array = NDArray[np.float64]
+
+SMALL = 1e-4
+"""Share of the largest value of a state below which its error is measured by this share.
+
+Small states steer others: one of the Oregonator falls to a hundred thousandth before it jumps."""
+FORESEEN = 2
+"""Steps by which the size of a state that starts from zero is foreseen."""
+ROUNDED = 1e-14
+"""Share of an entry of the diagonal below which what elimination leaves of it is rounding."""
+
+
+@dataclass(frozen=True)
+class Tableau:
+    """Coefficients of a stiffly accurate Rosenbrock method of s stages.
+
+    Attributes
+    ----------
+    gamma : float
+    a, c : tuple of tuple of float
+        Rows of the stages from the second on.
+    alpha, d : tuple of float, (s,)
+        Times of the stages, and factors of the time derivative.
+    """
+
+    gamma: float
+    a: tuple[tuple[float, ...], ...]
+    c: tuple[tuple[float, ...], ...]
+    alpha: tuple[float, ...]
+    d: tuple[float, ...]
+
+    def stages(self, step: Any) -> tuple[Any, Any]:
+        """Return the solution at the end of a step, and its difference to the embedded one.
+
+        Parameters
+        ----------
+        step : object
+            With ``x`` at the beginning, and ``stage(state, alpha, d, sum)``, the solution of the
+            linear system of a stage, with sum_{j<i} c_ij k_j.
+        """
+        x, k = step.x, [step.stage(step.x, self.alpha[0], self.d[0], 0.0 * step.x)]
+        for i, (a, c) in enumerate(zip(self.a, self.c, strict=True), start=1):
+            following = i > 1 and a == (*self.a[i - 2], 1.0)
+            x = x + k[-1] if following else step.x + _combined(a, k)
+            k.append(step.stage(x, self.alpha[i], self.d[i], _combined(c, k)))
+        return x + k[-1], k[-1]
+
+
+def _combined(factors: tuple[float, ...], stages: list[Any]) -> Any:
+    parts = [factor * stage for factor, stage in zip(factors, stages, strict=True) if factor]
+    return sum(parts[1:], parts[0])
+
+
+RODAS5P = Tableau(
+    gamma=0.21193756319429014,
+    a=(
+        (3.0,),
+        (2.849394379747939, 0.45842242204463923),
+        (-6.954028509809101, 2.489845061869568, -10.358996098473584),
+        (2.8029986275628964, 0.5072464736228206, -0.3988312541770524, -0.04721187230404641),
+        (-7.502846399306121, 2.561846144803919, -11.627539656261098, -0.18268767659942256,
+         0.030198172008377946),
+        (-7.502846399306121, 2.561846144803919, -11.627539656261098, -0.18268767659942256,
+         0.030198172008377946, 1.0),
+        (-7.502846399306121, 2.561846144803919, -11.627539656261098, -0.18268767659942256,
+         0.030198172008377946, 1.0, 1.0),
+    ),
+    c=(
+        (-14.155112264123755,),
+        (-17.97296035885952, -2.859693295451294),
+        (147.12150275711716, -1.41221402718213, 71.68940251302358),
+        (165.43517024871676, -0.4592823456491126, 42.90938336958603, -5.961986721573306),
+        (24.854864614690072, -3.0009227002832186, 47.4931110020768, 5.5814197821558125,
+         -0.6610691825249471),
+        (30.91273214028599, -3.1208243349937974, 77.79954646070892, 34.28646028294783,
+         -19.097331116725623, -28.087943162872662),
+        (37.80277123390563, -3.2571969029072276, 112.26918849496327, 66.9347231244047,
+         -40.06618937091002, -54.66780262877968, -9.48861652309627),
+    ),
+    alpha=(0.0, 0.6358126895828704, 0.4095798393397535, 0.9769306725060716, 0.4288403609558664,
+           1.0, 1.0, 1.0),
+    d=(0.21193756319429014, -0.42387512638858027, -0.3384627126235924, 1.8046452872882734,
+       2.325825639765069, 0.0, 0.0, 0.0),
+)  # fmt: skip
+"""Rodas5P of Steinebach (2023), of order 5 with an embedded solution of order 4."""
+
+
+class RosenbrockStep:
+    """Graphs of the linear systems of a step from ``model.x``, see `Tableau.stages`.
+
+    Parameters
+    ----------
+    h, left : casadi.SX
+        Length of the step, and of the time that is left until the sample at its beginning.
+    """
+
+    def __init__(
+        self, model: Model, tableau: Tableau, between: IntervalSymbols, h: ca.SX, left: ca.SX
+    ) -> None:
+        self.x, self._model, self._between, self._left = model.x, model, between, left
+        self._h, n = h, model.x.numel()
+        driven = ca.vertcat(model.u, model.t)
+        forced = jacobian(model.rhs, driven)
+        self._moved = None
+        if forced.nnz():
+            along = ca.densify(ca.mtimes(forced, between.rates(left)))
+            self._moved = h * self._at(along, model.x, left)
+        slopes = self._at(jacobian(model.rhs, model.x), model.x, left)
+        diagonal = 1.0 / (h * tableau.gamma)
+        matrix = diagonal * ca.SX.eye(n) - slopes
+        self._factors = SparseLU(matrix)
+        sizes = {k: diagonal + ca.fabs(slopes[k, k]) for k in range(n)}
+        regular = [ca.fabs(pivot) > ROUNDED * sizes[k] for k, pivot in self._factors.pivots.items()]
+        self.regular = regular[0]
+        for one in regular[1:]:
+            self.regular = ca.logic_and(self.regular, one)
+
+    def stage(self, x: ca.SX, alpha: float, d: float, combined: ca.SX) -> ca.SX:
+        """Solution of the system of a stage."""
+        right = self._at(self._model.rhs, x, self._left - alpha * self._h) + combined / self._h
+        if self._moved is not None and d:
+            right += d * self._moved
+        return self._factors.solve(right)
+
+    def _at(self, graph: ca.SX, x: ca.SX, left: ca.SX) -> ca.SX:
+        model = self._model
+        symbols = ca.vertcat(model.x, model.u, model.t)
+        return ca.substitute(graph, symbols, ca.vertcat(x, self._between.at(left)))
+
+
+class StiffTrajectory(Classical):
+    """Rosenbrock steps from the initial state; the density of the noise at each sample."""
+
+    name = "rosenbrock"
+    divides = False
+    gaussian = True
+    takes_delay = False
+
+    def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
+        self.model = model = problem.model
+        self._solver = cast(Rosenbrock, solver)
+        self.local_order = self._solver.error_order
+        self.sample, self.clock = SampleSymbols.of(model), Clock.of(model)
+        self.signal = interval_signal(model, grid)
+        self.between, self.tolerance = IntervalSymbols.of(model), ca.SX.sym("tolerance")
+        # Where steps are still left to take, they were too many.
+        known = ca.if_else(self.clock.left > 0.0, ca.SX(np.nan), 0.0)
+        self.outputs = outputs_at(model, model.x, self.sample) + known
+        self.noise = NoiseFilter.of(model)
+
+    @classmethod
+    def goes_with(cls, solver: type[Solver] | Solver) -> bool:
+        """Solvers that choose their steps by themselves and claim no error."""
+        return solver.adaptive and not solver.probabilistic
+
+    @override
+    def constant_values(self, solver: Solver) -> tuple[float, ...]:
+        return (*self.model.constant_values, float(cast(Rosenbrock, solver).tolerance))
+
+    @override
+    def program(self, emitted: ca.SX) -> LaneProgram:
+        model, clock, between, signal = self.model, self.clock, self.between, self.signal
+        start = StartSymbols.of(model, [])
+        initial = start.initial(model)
+        length = between.length
+        first = Clock.values(ca.SX(0.0), length, length, self._first_sizes(initial), 0.0, 0.0)
+        # One that took more steps than it may would try as many in every interval.
+        held = ca.if_else(clock.left > 0.0, ca.SX(np.nan), model.x)
+        program = LaneProgram(
+            theta=model.theta,
+            constants=ca.vertcat(model.constants, self.tolerance),
+            constant_values=self.constant_values(self._solver),
+            state=ca.vertcat(clock.symbols, model.x),
+            start_row=ca.vertcat(start.row, between.length),
+            interval_row=between.length,
+            step_row=between.row,
+            gain_row=ca.SX(0, 1),
+            sample_row=self.sample.row,
+            start=ca.vertcat(first, initial),
+            interval=ca.vertcat(clock.begun(between.length), held),
+            step=self._step(),
+            emitted=emitted,
+            shared=signal.graphs(
+                step=between.graph(signal), interval=signal.spacing, sample=signal.sample()
+            ),
+            left=0,
+            control=tuple(range(clock.symbols.numel())),
+        )
+        no_error = ca.SX.zeros(self.outputs.numel(), 1)
+        residual = self.sample.y - self.outputs
+        following = self.noise.following(residual, no_error, self.sample.present)
+        return self.noise.join(program, following, signal.sample(1), signal.spacing)
+
+    def _first_sizes(self, initial: ca.SX) -> ca.SX:
+        """Sizes of the states at the beginning; from zero, those of a coarse solution.
+
+        A state that grows with a high power of time has no size of its own to be exact to. It gets
+        that of linearly implicit Euler steps as long as the sampling interval.
+        """
+        model, x = self.model, initial
+        slopes = jacobian(model.rhs, model.x)
+        for _ in range(FORESEEN):
+            rate, slope = ca.substitute([model.rhs, slopes], [model.x], [x])
+            matrix = ca.SX.eye(x.numel()) / self.between.length - slope
+            x = x + SparseLU(matrix).solve(rate)
+        sizes, foreseen = ca.fabs(initial), ca.fabs(x)
+        return ca.if_else(sizes > 0.0, sizes, ca.if_else(foreseen < np.inf, foreseen, 0.0))
+
+    def _step(self) -> ca.SX:
+        """State after a step that is accepted, rejected, or not taken any more."""
+        model, clock = self.model, self.clock
+        h = clock.step
+        step = RosenbrockStep(model, RODAS5P, self.between, h, clock.left)
+        following, difference = RODAS5P.stages(step)
+        sizes = ca.fmax(clock.sizes, ca.fabs(following))
+        around = ca.fmax(ca.fabs(model.x), ca.fabs(following))
+        scale = ca.fmax(around, SMALL * sizes)
+        relative = difference / ca.fmax(scale, AT_REST)
+        error = ca.sqrt(ca.sumsqr(relative) / model.x.numel()) / self.tolerance
+        error = ca.if_else(step.regular, error, np.inf)
+        judged = clock.judged(h, error, sizes, self.local_order)
+        return ca.vertcat(judged.clock, judged.state(following, model.x))
+
+    @override
+    def local_error(self) -> ca.SX:
+        """Local error that the step control allows every step."""
+        return self.tolerance * self.clock.sizes
+
+    @override
+    def inputs(
+        self, record: Record, steps: int, number: int = 0, interval: float | None = None
+    ) -> KernelInputs:
+        return own_step_inputs(self.signal, self.model, 0, record, number)
