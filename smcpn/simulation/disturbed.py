@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.errors import InputError
 from smcpn.likelihood.classical import outputs_at, runge_kutta_program
 from smcpn.likelihood.lanes import SampleSymbols
 from smcpn.likelihood.transition import Transition
@@ -43,9 +44,20 @@ class DisturbedSimulator(Simulator):
         As of `Simulator`, which looks at the path without noise.
     seed : int or None
         The same seed, steps and number of particles give the same paths, each time it is called.
+
+    Raises
+    ------
+    InputError
+        For a model with a delay.
     """
 
     def __init__(self, model: Model, record: Record, steps: int | str, seed: int | None) -> None:
+        if model.delay is not None:
+            raise InputError(
+                "delay does not go with process noise: leave one of them out, or shift the input "
+                "of the record by a known dead time",
+                argument="delay",
+            )
         super().__init__(model, record, steps)
         self._entropy: Any = np.random.SeedSequence(seed).entropy
         self._disturbed, self._n_normals = disturbed_kernel(self._model)
