@@ -1,4 +1,4 @@
-"""The table of combinations in CONTRIBUTING.md: what it takes can be traced, the rest is refused."""
+"""The table of combinations in CONTRIBUTING.md: what it takes is traced, the rest is refused."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def table() -> dict[tuple[str, str], bool]:
     return {
         (row[0], name): cell == "yes"
         for row in rows
-        for name, cell in zip(head, row)
+        for name, cell in zip(head, row, strict=True)
         if row[0] != cell
     }
 
