@@ -34,6 +34,8 @@ DOTTED = re.compile(rf"{PACKAGE}(\.\w+)+(:\w+)?")
 SOLVERS = {"EKF0", "EKF1", "RK4", "Solver", "ProbabilisticSolver"}
 STATE = ("SamplerState", "Snapshot")
 """Names of the class that is the state of a sampler, the first of them that there is."""
+EVALUATING = {"evaluate", "advance", "estimate"}
+"""Methods of a likelihood, and of what stands in for one."""
 NO_SENTENCE = re.compile(r"(What|Where|Those|The same|See|How|Whether)\b")
 """Beginnings of a docstring's first line that are no sentence."""
 
@@ -63,6 +65,7 @@ LIMITS = {
     "state_spelled_out": Limit(1, 1),
     "no_sentences": Limit(0, 0),
     "solver_dispatch_sites": Limit(0, 0),
+    "evaluating_classes": Limit(8, 8),
     "deleted_names": Limit(0, 0),
 }
 """Bounds of all figures: lower them with what a change makes smaller."""
@@ -75,7 +78,7 @@ class Mechanism:
     Attributes
     ----------
     owners : tuple of str
-        Modules that own it.
+        Modules, or packages, that own it.
     names : frozenset of str
         Functions, classes and constants by which it is known: a module that defines one owns it.
     deleted : frozenset of str
@@ -122,12 +125,45 @@ MECHANISMS = {
             | {"rows_by_number", "sample_rows", "row_pieces"}
         ),
     ),
+    "likelihood contract": Mechanism(
+        owners=("smcpn.likelihood.contract",),
+        names=frozenset({"Likelihood", "EstimatedLikelihood"}),
+        deleted=frozenset(
+            {
+                "smcpn.likelihood.differentiable",
+                "smcpn.likelihood.particle.growing",
+                "smcpn.smc.random_streams:Whole",
+                "Stepwise",
+                "GrowingEstimate",
+                "KeyedGrowing",
+                "ParticleStream",
+                "DifferentiableLanes",
+                "DistributedBatches",
+                "DistributedEstimate",
+                "DistributedChains",
+                "FirstSamples",
+                "PowerLikelihood",
+                "WithoutScales",
+            }
+        ),
+    ),
     "Gauss-Newton": Mechanism(
         owners=("smcpn.likelihood.gauss_newton",),
         names=frozenset({"damped_steps", "damping_after", "halved"}),
         deleted=frozenset(
-            {"smcpn.estimate.least_squares:_adapt", "smcpn.simulation.initialisation:HALVINGS"}
+            {
+                "GaussNewton",
+                "_gauss_newton",
+                "smcpn.discovery.search.gauss_newton",
+                "smcpn.estimate.least_squares:_adapt",
+                "smcpn.simulation.initialisation:HALVINGS",
+            }
         ),
+    ),
+    "path search": Mechanism(
+        owners=("smcpn.estimate.path_search",),
+        names=frozenset({"Flow", "Homotopy", "Paths"}),
+        deleted=frozenset({"PathProblem", "smcpn.estimate.lifted"}),
     ),
 }
 """Ideas that had several implementations, with what those were called."""
@@ -352,7 +388,8 @@ def owners(mechanism: Mechanism) -> list[str]:
     if missing:
         raise ValueError(f"MECHANISMS names {', '.join(missing)}: there is no such module")
     found = (name for name in trees() if mechanism.names & defined(name))
-    return sorted({*mechanism.owners, *found})
+    inside = tuple(f"{owner}." for owner in mechanism.owners)
+    return sorted({*mechanism.owners, *(name for name in found if not name.startswith(inside))})
 
 
 def deleted_names() -> list[str]:
@@ -399,6 +436,17 @@ def no_sentences() -> list[str]:
     return found
 
 
+def evaluating_classes() -> list[str]:
+    """Classes that define how a likelihood is computed: `evaluate`, `advance` or `estimate`."""
+    return [
+        f"{name}:{node.name}"
+        for name, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        and {one.name for one in node.body if isinstance(one, ast.FunctionDef)} & EVALUATING
+    ]
+
+
 def entered() -> list[str]:
     """Modules of the package of which one `smcpn.identify` calls a function, once compiled."""
     command = [sys.executable, "-c", IDENTIFY]
@@ -418,6 +466,7 @@ def architecture(quick: bool) -> Iterator[Row]:
     yield _listed("state_spelled_out", state_sites())
     yield _listed("no_sentences", no_sentences())
     yield _listed("solver_dispatch_sites", dispatch_sites())
+    yield _listed("evaluating_classes", evaluating_classes())
     yield _listed("deleted_names", deleted_names())
     for name, mechanism in MECHANISMS.items():
         found, limit = owners(mechanism), Limit(len(mechanism.owners), mechanism.aim)

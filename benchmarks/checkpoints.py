@@ -28,9 +28,9 @@ from benchmarks.rows import Row, absent, at_most, told, unjudged
 from benchmarks.study import command, study
 from smcpn.checkpoint.container import publish
 from smcpn.checkpoint.run import StoredRun, header_image, read_run, run_image
-from smcpn.run.identify import identified
 from smcpn.run.restore import checkpoint_of, stored_settings, written_run
 from smcpn.run.run import Run
+from smcpn.run.stages import identified
 
 KILLS, FLIPS = 200, 1000
 QUICK_KILLS, QUICK_FLIPS = 12, 100

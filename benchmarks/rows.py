@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from smcpn.columns import align
+from smcpn.tables.text import align
 
 ERRORS = 2.0
 """Standard errors beyond its target that a figure of few runs may be."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import logsumexp
 
+from smcpn.likelihood.contract import NO_KEYS, Keys, Likelihood
 from smcpn.model.prior import Prior
 
 Array = NDArray[np.float64]
@@ -20,7 +21,7 @@ def normal_prior(name: str, d: int, scale: float) -> Prior:
     return Prior(distributions)
 
 
-class LogisticRegression:
+class LogisticRegression(Likelihood):
     """P(y = 1) = 1 / (1 + exp(-x'theta)), theta ~ N(0, 25 I).
 
     Samples are evaluated by chunks, whose factors 1 + exp(-|z|) share one logarithm.
@@ -41,15 +42,19 @@ class LogisticRegression:
         """See `Likelihood.start`."""
         return np.empty((0, len(values)))
 
-    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+    def advance(
+        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
         """See `Likelihood.advance`."""
         z = self.signed[a:b] @ values.T
         return state, np.minimum(z, 0.0) - np.log1p(np.exp(-np.abs(z)))
 
-    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.evaluate`."""
+    def accumulate(
+        self, values: Array, state: Array | None, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
+        """See `Likelihood.accumulate`."""
         total = np.zeros(len(values))
-        for begin in range(0, b, self.CHUNK):
+        for begin in range(a, b, self.CHUNK):
             z = self.signed[begin : min(begin + self.CHUNK, b)] @ values.T
             total += np.minimum(z, 0.0).sum(axis=0)
             np.abs(z, out=z)
@@ -59,7 +64,7 @@ class LogisticRegression:
         return self.start(values), total
 
 
-class CurvedModes:
+class CurvedModes(Likelihood):
     """Two curved modes in two dimensions, of known weights and evidence one.
 
     In each mode x0 is normal and x1 bends with its square. A single sample: the bridge does all.
@@ -78,7 +83,9 @@ class CurvedModes:
         """See `Likelihood.start`."""
         return np.empty((0, len(values)))
 
-    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+    def advance(
+        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
         """Log target - log prior for the only sample, (1, N)."""
         parts = []
         for weight, centre in zip(self.WEIGHTS, self.CENTRES, strict=True):
@@ -92,7 +99,7 @@ class CurvedModes:
         target = logsumexp(parts, axis=0)
         return state, (target - self.prior.log_density(values))[None, :]
 
-    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
+    def evaluate(self, values: Array, b: int, keys: Keys = NO_KEYS) -> tuple[Array, Array]:
         """See `Likelihood.evaluate`."""
         state = self.start(values)
         if b == 0:
@@ -104,7 +111,7 @@ class CurvedModes:
         return float(weights[theta[:, 0] < 0].sum())
 
 
-class GappedOscillator:
+class GappedOscillator(Likelihood):
     """x'' = -k x - c x', x and x' measured 60 times but for a gap of 20: k, c, both noises, x0, v0.
 
     The solution is in closed form. At small exponents the signal passes for noise.
@@ -142,7 +149,9 @@ class GappedOscillator:
         """See `Likelihood.start`."""
         return np.empty((0, len(values)))
 
-    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+    def advance(
+        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
         """See `Likelihood.advance`."""
         s1, s2 = values[:, 2], values[:, 3]
         with np.errstate(all="ignore"):
@@ -151,13 +160,13 @@ class GappedOscillator:
         density = -0.5 * square - np.log(2 * np.pi * s1 * s2)
         return state, np.where(self.measured, density, 0.0)[a:b]
 
-    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
+    def evaluate(self, values: Array, b: int, keys: Keys = NO_KEYS) -> tuple[Array, Array]:
         """See `Likelihood.evaluate`."""
         state, densities = self.advance(values, self.start(values), 0, b)
         return state, densities.sum(axis=0)
 
 
-class NoisyRegression:
+class NoisyRegression(Likelihood):
     """y = X b + s e, b ~ N(0, I) of 24 coefficients and s ~ LogNormal(0, 1): a funnel.
 
     Evidence, and mean and standard deviation of s, come from a quadrature over s.
@@ -178,13 +187,15 @@ class NoisyRegression:
         """See `Likelihood.start`."""
         return np.empty((0, len(values)))
 
-    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+    def advance(
+        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
         """See `Likelihood.advance`."""
         s = values[:, -1]
         residual = (self.y[a:b, None] - self.x[a:b] @ values[:, :-1].T) / s
         return state, -0.5 * np.square(residual) - np.log(s * np.sqrt(2 * np.pi))
 
-    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
+    def evaluate(self, values: Array, b: int, keys: Keys = NO_KEYS) -> tuple[Array, Array]:
         """See `Likelihood.evaluate`."""
         state, densities = self.advance(values, self.start(values), 0, b)
         return state, densities.sum(axis=0)

@@ -18,7 +18,7 @@ late_binding.FUNCTIONS |= {
     "FrequencyResponse.plot": "smcpn.report.residuals:frequency_figure",
     "IdentifiedFunction.plot": "smcpn.report.functions:function_figure",
     "ModelComparison.plot": "smcpn.report.comparison:comparison_figure",
-    "NutsPosterior.plot_run": "smcpn.report.chains:chains_figure",
+    "NutsPosterior.plot_run": "smcpn.report.sampler:chains_figure",
     "Posterior.plot_corner": "smcpn.report.parameters:corner_figure",
     "Posterior.plot_parameters": "smcpn.report.parameters:parameters_figure",
     "Posterior.plot_run": "smcpn.report.sampler:run_figure",
@@ -33,7 +33,7 @@ late_binding.FUNCTIONS |= {
     "Solution.plot": "smcpn.report.trajectories:solution_figure",
     "StateSpace.plot_bode": "smcpn.report.responses:bode_figure",
     "StateSpace.plot_step": "smcpn.report.responses:step_figure",
-    "States.plot": "smcpn.report.states:states_figure",
+    "States.plot": "smcpn.report.trajectories:states_figure",
     "Validation.plot": "smcpn.report.residuals:innovations_figure",
     "Validation.plot_error_budget": "smcpn.report.residuals:error_budget_figure",
 }

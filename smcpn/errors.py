@@ -183,6 +183,11 @@ def listed(names: Iterable[str]) -> str:
     return first if len(names) <= LISTED else f"{first} and {len(names) - LISTED} more"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things: ``1 input``, ``2 inputs``."""
+    return f"{number} {noun}" + ("s" if number != 1 else "")
+
+
 def shown(value: Any) -> str:
     """Return a value on one short line, for a message."""
     try:

@@ -16,7 +16,7 @@ Say = Callable[[str], None]
 FIRST = 1.0
 """Seconds after which a line is shown for the first time."""
 AT_WORK = "at work"
-"""What is shown where nothing has been said by then."""
+"""Text of the line where nothing has been said by then."""
 SHOWN_EVERY, LOGGED_EVERY = 0.25, 10.0
 """Seconds between two lines where they replace each other, and where they do not."""
 

@@ -9,10 +9,11 @@ from scipy import stats
 from scipy.special import gammaln, ndtri
 
 from smcpn import Prior
+from smcpn.likelihood.contract import Likelihood
 
 
 @dataclass
-class Stateless:
+class Stateless(Likelihood):
     """A likelihood of independent samples, given by its log-densities (b - a, N)."""
 
     n_samples: int
@@ -24,13 +25,21 @@ class Stateless:
         return np.empty((0, len(values)))
 
     def advance(
-        self, values: np.ndarray, state: np.ndarray, a: int, b: int
+        self, values: np.ndarray, state: np.ndarray, a: int, b: int, *keys
     ) -> tuple[np.ndarray, np.ndarray]:
         return state, self.log_densities(values, a, b)
 
-    def evaluate(self, values: np.ndarray, b: int) -> tuple[np.ndarray, np.ndarray]:
-        state, increments = self.advance(values, self.start(values), 0, b)
-        return state, increments.sum(axis=0)
+
+class WithGradient:
+    """A likelihood that has a ``gradient`` at values, (N, d)."""
+
+    gradient_cost = 3.0
+
+    def derivatives(self):
+        return self
+
+    def value_and_gradient(self, values):
+        return self.evaluate(values, self.n_samples)[1], self.gradient(values)
 
 
 class LinearRegression(Stateless):
@@ -107,7 +116,7 @@ class HalfNan(LinearRegression):
 
 
 @dataclass(frozen=True)
-class OrnsteinUhlenbeck:
+class OrnsteinUhlenbeck(Likelihood):
     """dx = -rate x dt + q dW, x_0 ~ N(0, spread^2), y_k = x(k h) + noise e: its likelihood."""
 
     y: np.ndarray
@@ -153,7 +162,7 @@ class OrnsteinUhlenbeck:
     def start(self, values):
         return np.array([np.zeros(len(values)), np.full(len(values), self.spread**2)])
 
-    def advance(self, values, state, a, b):
+    def advance(self, values, state, a, b, *keys):
         decay, sd = self.transition(values)
         (mean, variance), increments = state, np.empty((b - a, len(values)))
         for k in range(a, b):
@@ -168,13 +177,9 @@ class OrnsteinUhlenbeck:
             )
         return np.array([mean, variance]), increments
 
-    def evaluate(self, values, b):
-        state, increments = self.advance(values, self.start(values), 0, b)
-        return state, increments.sum(axis=0)
-
 
 @dataclass(frozen=True)
-class BootstrapFilter:
+class BootstrapFilter(Likelihood):
     """The same likelihood estimated by a bootstrap particle filter, resampled at every sample."""
 
     model: OrnsteinUhlenbeck
@@ -194,8 +199,6 @@ class BootstrapFilter:
 
     def n_keys(self, b: int) -> int:
         return -(-b // self.block)
-
-    look_ahead = False
 
     def with_look_ahead(self, look_ahead: bool) -> BootstrapFilter:
         return self
@@ -218,7 +221,7 @@ class BootstrapFilter:
         uniform = ((x ^ (x >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53 + 2.0**-54
         return np.moveaxis(uniform.reshape(len(keys), self.block, -1), 1, 0)
 
-    def advance_keyed(self, values, keys, state, a, b):
+    def advance(self, values, state, a, b, keys):
         decay, sd = (part[:, None] for part in self.model.transition(values))
         x, increments, size = state.T, np.empty((b - a, len(values))), self.state_particles
         for k in range(a, b):
@@ -236,9 +239,6 @@ class BootstrapFilter:
             copies = np.diff(np.ceil(size * reached - u), axis=1, prepend=0.0)
             x = np.repeat(x.ravel(), copies.ravel().astype(int)).reshape(x.shape)
         return x.T.copy(), increments
-
-    def estimate(self, values, keys, b):
-        return self.advance_keyed(values, keys, self.start(values), 0, b)[1].sum(axis=0)
 
 
 def skewed(values):

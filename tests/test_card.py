@@ -8,9 +8,10 @@ from scipy import stats
 
 import smcpn
 from benchmarks.attack.arguments import world
-from smcpn.card import LONGEST, ROWS, Card, WithCard
 from smcpn.results.summary import ParameterRow
 from smcpn.results.tables import ParameterTable
+from smcpn.tables import Card, Column, Table, WithCard, words
+from smcpn.tables.card import LONGEST, ROWS
 
 SIZE = 60
 
@@ -54,7 +55,8 @@ def test_a_notebook_shows_a_figure_without_pyplot():
 
 
 def test_cells_of_others_are_no_html():
-    card = Card("<script>", [["a"], ["<b>"]], ["\x1b[2J" + "x" * 10_000])
+    table = Table([words("a")], [["<b>"]], "<script>", ["\x1b[2J" + "x" * 10_000])
+    card = Card(table)
     assert "<script>" not in card.html
     assert "<b></td>" not in card.html
     assert "\x1b" not in card.text
@@ -62,7 +64,7 @@ def test_cells_of_others_are_no_html():
 
 
 def test_rows_left_out_are_counted():
-    card = Card("", [["head"], *([str(k)] for k in range(100))])
+    card = Card(Table([Column("head")], [[k] for k in range(100)]))
     assert f"... and {100 - ROWS} more" in card.text
     assert f"... and {100 - ROWS} more" in card.html
 

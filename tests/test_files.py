@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from smcpn import InputError
-from smcpn.columns import csv_line
 from smcpn.files import opened_output, write_output, write_outputs
+from smcpn.tables import csv_line
 
 unix = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
 

@@ -304,9 +304,10 @@ def world() -> dict[str, Any]:
     posterior = smcpn.identify(
         problem, solver=rk4, method="ibis", particles=20, seed=1, threads=1, progress=False
     )
-    function = smcpn.LogLikelihood(problem, solver=rk4, threads=1)
     start = StartResult(np.ones(1), np.ones(1), 0.0, "", True, 1, np.ones((1, 1)), np.zeros(1))
-    maximum = smcpn.Maximum(function, "posterior", "l-bfgs-b", np.zeros(1), 0.0, 0.0, (start,))
+    maximum = smcpn.Maximum(
+        problem, rk4, "classical", "posterior", "l-bfgs-b", np.zeros(1), 0.0, 0.0, (start,)
+    )
     laplace = smcpn.Laplace(maximum, np.eye(1), 0.0)
     one = {"rate": 1.0}
     robust = smcpn.Robust(("rate",), one, one, one, np.eye(1), (), 1.0, 0.5, 1.0, 30, posterior, ())
@@ -329,7 +330,7 @@ def world() -> dict[str, Any]:
     found = smcpn.discover(falling(), library=library)
     objects = [
         smcpn.AR1(0.1, 0.5), smcpn.AdaptiveEKF1(), smcpn.Bernoulli(), smcpn.EKF0(steps=1),
-        smcpn.EKF1(steps=1), smcpn.IndependentMetropolis(), laplace, function,
+        smcpn.EKF1(steps=1), smcpn.IndependentMetropolis(), laplace, maximum.function,
         smcpn.HamiltonianMonteCarlo(), smcpn.LangevinMetropolis(), smcpn.MeasuredMoves(),
         smcpn.LogNormal(0.1), maximum, smcpn.compare({"one": posterior}), smcpn.MoveSettings(),
         decay, live, smcpn.Poisson(), posterior, problem.prior, problem, rk4,

@@ -29,9 +29,11 @@ import smcpn
 from benchmarks.executors import each
 from benchmarks.rows import Row, at_most
 from benchmarks.study import study
+from smcpn.likelihood.contract import NO_KEYS, Keys, Likelihood
 from smcpn.model.prior import Prior
 from smcpn.run.identify import Settings as Options
 from smcpn.run.run import Run
+from smcpn.run.stages import advance
 from smcpn.smc.hamiltonian import HamiltonianMonteCarlo
 from smcpn.smc.sampler import Sampler, Settings
 from smcpn.smc.tempering import Tempering
@@ -52,7 +54,7 @@ class Exact:
     log_evidence: float
 
 
-class GaussianTarget:
+class GaussianTarget(Likelihood):
     """A likelihood of one sample, exp(-(x - m)^T P (x - m) / 2 + c), and the prior N(0, I)."""
 
     n_samples = 1
@@ -66,24 +68,28 @@ class GaussianTarget:
         """See `Likelihood.start`."""
         return np.empty((0, len(values)))
 
-    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+    def advance(
+        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
         """See `Likelihood.advance`."""
         deviation = values - self.centre
         square = (deviation * self.product(deviation)).sum(axis=1)
         return state, (self.constant - 0.5 * square)[None]
 
-    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
+    def evaluate(self, values: Array, b: int, keys: Keys = NO_KEYS) -> tuple[Array, Array]:
         """See `Likelihood.evaluate`."""
         state = self.start(values)
         return state, self.advance(values, state, 0, 1)[1][0] if b else np.zeros(len(values))
 
-    def gradient_cost(self) -> float:
-        """See `DifferentiableLikelihood.gradient_cost`."""
-        return 3.0
+    gradient_cost = 3.0
 
-    def gradient(self, values: Array) -> Array:
-        """See `DifferentiableLikelihood.gradient`."""
-        return -self.product(values - self.centre)
+    def derivatives(self) -> GaussianTarget:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Return the target itself, which has a gradient."""
+        return self
+
+    def value_and_gradient(self, values: Array) -> tuple[Array, Array]:
+        """Log-likelihood and its gradient."""
+        return self.evaluate(values, 1)[1], -self.product(values - self.centre)
 
     def product(self, deviation: Array) -> Array:
         """Return P times each row of (n, d)."""
@@ -216,7 +222,7 @@ def identified(
     run = Run(problem, options.resolved(problem))
     begun = time.perf_counter()
     while run.outcome is None:
-        run.advance()
+        advance(run)
     return errors(run.samplers[0], exact, time.perf_counter() - begun)
 
 

@@ -23,6 +23,7 @@ Array = NDArray[np.float64]
 DEPTH = np.linspace(0.0, 2.0, 41)
 AREA = 1.0 + 0.5 * np.sin(2.0 * DEPTH)
 REPEATS = 7
+PRIOR: dict[str, Any] = {**DUFFING_PRIOR}
 SOLVERS = {"RK4": smcpn.RK4(steps=4), "EKF0": smcpn.EKF0(steps=4)}
 
 
@@ -96,16 +97,14 @@ def compiled(particles: int) -> Iterator[Row]:
             row = at_most(f"{name}, {solver_name}: relative difference", difference, 1e-12)
             # EKF0 restarts at every sample from derivatives, here from differences.
             yield row if solver_name == "RK4" else unjudged(row, "derivatives are differences")
-            yield at_most(f"{name}, {solver_name}: time / traced", _ratio(*by, theta), 4.0)
+            yield at_most(f"{name}, {solver_name}: time / traced", _ratio(by[0], by[1], theta), 4.0)
 
 
 @study("compiled-silverbox", quick=None)
 def compiled_silverbox(_: bool) -> Iterator[Row]:
     """The Silverbox by a compiled equation, on the split of the paper: .446 mV on the arrow."""
     records = silverbox("bandlimited")
-    problem = smcpn.Problem(
-        DUFFING, records.paper_train, observe="x", noise=NOISE, prior=DUFFING_PRIOR
-    )
+    problem = smcpn.Problem(DUFFING, records.paper_train, observe="x", noise=NOISE, prior=PRIOR)
     posterior = smcpn.identify(problem, seed=0)
     simulation = posterior.simulate(records.paper_test)
     yield at_most("RMSE of the arrow [mV]", 1e3 * float(simulation.rmse_of_mean[0]), 0.4465)
@@ -118,9 +117,10 @@ def _likelihood(
     record = smcpn.Record(
         u=0.5 + 0.4 * np.sin(1.3 * t) + 0.1 * np.sin(4.1 * t), y=np.sin(t), dt=0.1
     )
+    prior: dict[str, Any] = {name: stats.norm(value, 1.0) for name, value in values.items()}
     problem = smcpn.Problem(
         ode, record, observe=ode.states[0], noise=0.5, initial=initial or "rest",
-        prior={name: stats.norm(value, 1.0) for name, value in values.items()},
+        prior=prior,
     )  # fmt: skip
     return smcpn.LogLikelihood(problem, solver=solver, threads=1)
 

@@ -115,7 +115,7 @@ def estimates(
         0, 2**64, size=(copies, likelihood.n_keys(samples)), dtype=np.uint64
     )
     values = np.tile(case.ordered, (copies, 1))
-    return likelihood.with_state_particles(particles).estimate(values, keys, samples)
+    return likelihood.with_state_particles(particles).evaluate(values, samples, keys)[1]
 
 
 @study("particle filter, unbiased")

@@ -341,12 +341,12 @@ def criterion(number: int) -> Iterator[Row]:
     theta = prior.sample(rng, number)
     target = RecordTarget(prior, estimate, 0, 1.0)
     keys = fresh_keys(rng, len(theta), estimate.n_keys(estimate.n_samples))
-    system = target.evaluate(theta, keys)
+    system = target.particles(theta, keys)
     sampler = Tempering(prior, estimate, SamplerSettings(particles=len(theta)), rng)
-    sampler.advance(0)
+    sampler.proceed(0)
     posterior: Sampler = sampler
     while posterior.sample == 0:
-        posterior.advance(0)
+        posterior.proceed(0)
     chosen, variance = enough(target, estimate, posterior.system, rng)
     across = {n: _across(target, n, theta, keys) for n in (32, 256, 2048)}
     note = ", ".join(f"{value:.3g} at {n}" for n, value in across.items())
@@ -362,7 +362,7 @@ def criterion(number: int) -> Iterator[Row]:
 def _across(target: RecordTarget, number: int, theta: Array, keys: Any) -> float:
     estimate: Any = target.likelihood
     other = target.with_estimate(estimate.with_state_particles(number))
-    log_likelihood = other.evaluate(theta, keys).log_increment
+    log_likelihood = other.particles(theta, keys).log_increment
     return float(log_likelihood[np.isfinite(log_likelihood)].var())
 
 

@@ -104,7 +104,7 @@ def measured() -> tuple[Constants, dict[str, float]]:
     noisy, keys = decay(), np.random.default_rng(0).integers(0, 2**64, (64, 2), dtype=np.uint64)
     values_noisy = noisy.prior.natural(noisy.prior.sample(np.random.default_rng(0), 64))
     filters = build_estimate(noisy, smcpn.RK4(2), 1, "particle").with_state_particles(32)
-    nested = best(lambda: filters.estimate(values_noisy, keys, 100), 3) / 64 / 100 / 32
+    nested = best(lambda: filters.evaluate(values_noisy, 100, keys), 3) / 64 / 100 / 32
     with opened("loky:1") as executor:
 
         def message() -> None:

@@ -68,7 +68,7 @@ def _blocks(theta: Array) -> list[Array]:
 
 def _log_ratio(case: Case, proposal: StudentMixture, theta: Array) -> Array:
     target = Target(case.prior, case, case.n_samples - 1, 1.0)
-    return target.log_density(target.evaluate(theta)) - proposal.log_density(theta)
+    return target.log_density(target.particles(theta)) - proposal.log_density(theta)
 
 
 def _run(kind: type[Sampler], case: Case, seed: int) -> Sampler:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy import signal, special, stats
 
 import smcpn
+from smcpn.smc.evidence import pareto_k
 from smcpn.smc.particles import effective_sample_size, log_mean_exp, normalise
 from smcpn.smc.proposals import StudentMixture
-from smcpn.smc.psis import pareto_k
 
 Array = NDArray[np.float64]
 

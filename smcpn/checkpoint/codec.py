@@ -194,13 +194,7 @@ def _in_one_sentence(error: ValidationError) -> InputError:
 
 
 def _arrays_of(group: Group) -> dict[str, NDArray[Any]]:
-    """Return the arrays in a group and in the groups within, by their paths.
-
-    Raises
-    ------
-    DamagedFileError
-        If there is anything else.
-    """
+    """Return the arrays in a group and in the groups within, by their paths."""
     if group.texts or group.attributes or any(one.attributes for one in group.arrays.values()):
         raise DamagedFileError(f"there is more among the arrays than these: {DAMAGED}")
     found = {name: one.values for name, one in group.arrays.items()}

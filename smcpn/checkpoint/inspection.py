@@ -10,10 +10,10 @@ import numpy as np
 from smcpn.checkpoint.container import FORMAT_VERSION, STREAM, kind_of, previous_of
 from smcpn.checkpoint.run import Header, read_run
 from smcpn.checkpoint.stream import read_stream
-from smcpn.columns import align
 from smcpn.errors import InputError, visible
 from smcpn.model.prior import Prior
 from smcpn.smc.state import SamplerState
+from smcpn.tables import Column, Fact, Table, fact_lines, table_text, words
 from smcpn.units import duration
 
 
@@ -47,10 +47,17 @@ def _stream_lines(path: Path) -> list[str]:
     options = {name: value for name, value in stored.options.items() if value is not None}
     return [
         f"{path}: stream, format {FORMAT_VERSION}, {path_size(path)}",
-        f"model       {problem.ode.name}({arguments}), unknown {', '.join(problem.prior.names)}",
-        f"samples     {axis.count}{end}{since}",
-        f"solver      {stored.settings.solver}",
-        "requested   " + ", ".join(f"{name} {value}" for name, value in options.items()),
+        *fact_lines(
+            [
+                (
+                    "model",
+                    f"{problem.ode.name}({arguments}), unknown {', '.join(problem.prior.names)}",
+                ),
+                ("samples", f"{axis.count}{end}{since}"),
+                ("solver", str(stored.settings.solver)),
+                ("requested", ", ".join(f"{name} {value}" for name, value in options.items())),
+            ]
+        ),
         "",
         f"{len(population.system)} particles, ESS {population.system.ess:.0f}, "
         f"{population.sample} samples, {len(population.rejuvenations)} rejuvenations",
@@ -65,13 +72,14 @@ def _run_lines(path: Path) -> list[str]:
         f"{path}: {stored.version.status}, format {FORMAT_VERSION}, {path_size(path)}",
         f"started {header.created}, written {stored.version.written}, "
         + ", ".join(f"{name} {version}" for name, version in header.versions.items()),
-        _model_line(header),
-        _records_line(header, path),
-        "requested   " + ", ".join(f"{k} {v}" for k, v in header.settings if k not in _UNSHOWN),
-        f"solver      {stored.state.solver}",
-    ]
-    if header.not_stored:
-        lines.append(f"not stored  {header.not_stored}")
+        *fact_lines([
+            _model_of(header),
+            ("records", _records_of(header, path)),
+            ("requested", ", ".join(f"{k} {v}" for k, v in header.settings if k not in _UNSHOWN)),
+            ("solver", str(stored.state.solver)),
+            *([("not stored", header.not_stored)] if header.not_stored else []),
+        ]),
+    ]  # fmt: skip
     for number, sampler in enumerate(stored.state.samplers):
         lines += ["", *_population_lines(header, number, sampler)]
     return lines
@@ -85,19 +93,19 @@ def path_size(path: Path) -> str:
     return f"{path.stat().st_size / 1e3:.0f} kB" if path.exists() else "absent"
 
 
-def _model_line(header: Header) -> str:
+def _model_of(header: Header) -> Fact:
     names = ", ".join(header.names)
     if header.problem is None:
-        return f"parameters  {names}"
+        return "parameters", names
     ode = header.problem.ode
     arguments = ", ".join([*ode.states, *ode.inputs])
-    return f"model       {ode.name}({arguments}), unknown {names}"
+    return "model", f"{ode.name}({arguments}), unknown {names}"
 
 
-def _records_line(header: Header, path: Path) -> str:
+def _records_of(header: Header, path: Path) -> str:
     where = path.with_name(header.data_file)
     state = path_size(where) if header.data_file else "not stored"
-    return f"records     {header.n_samples} samples in {header.data_file or 'no file'} ({state})"
+    return f"{header.n_samples} samples in {header.data_file or 'no file'} ({state})"
 
 
 def _population_lines(header: Header, number: int, sampler: SamplerState) -> list[str]:
@@ -125,8 +133,5 @@ def _parameter_lines(prior: Prior, sampler: SamplerState) -> list[str]:
     values, weights = prior.natural(sampler.system.theta), sampler.system.weights
     mean = weights @ values
     sd = np.sqrt(weights @ np.square(values - mean))
-    rows = [["parameter", "mean", "sd"]]
-    rows += [
-        [name, f"{m:.5g}", f"{s:.2g}"] for name, m, s in zip(prior.names, mean, sd, strict=True)
-    ]
-    return [align(rows, left=(0,))]
+    columns = words("parameter"), Column("mean", ".5g"), Column("sd", ".2g")
+    return [table_text(Table(columns, list(zip(prior.names, mean, sd, strict=True))))]

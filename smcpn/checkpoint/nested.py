@@ -82,15 +82,7 @@ def read_nested(path: Path) -> tuple[Problem, FilterState]:
 
 
 def _filter_of(file: Group) -> tuple[Problem, FilterState]:
-    """Return problem and state of a file, of which all parts fit each other.
-
-    Raises
-    ------
-    DamagedFileError
-        If they do not.
-    InputError
-        If problem or solver cannot be restored.
-    """
+    """Return problem and state of a file, of which all parts fit each other."""
     require_parts(file, "problem", "record", "filter")
     record = decoded(file, "record", StoredRecord).restored()
     problem = decoded(file, "problem", StoredProblem).restored([record])

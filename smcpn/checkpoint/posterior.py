@@ -51,15 +51,7 @@ def read_posterior(path: Path) -> Posterior:
 
 
 def _posterior_of(file: Group) -> Posterior:
-    """Return the posterior of a file, of which all parts fit each other.
-
-    Raises
-    ------
-    DamagedFileError
-        If they do not.
-    InputError
-        If problem, solver or likelihood cannot be restored.
-    """
+    """Return the posterior of a file, of which all parts fit each other."""
     file = posterior_as_now(file) if is_earlier(file) else file
     part = "chains" if "chains" in file.groups else "posterior"
     require_parts(file, "problem", "records", part)

@@ -68,13 +68,7 @@ def read_records(path: Path) -> tuple[Record, ...]:
 
 
 def _records_of(file: Group) -> tuple[Record, ...]:
-    """Return the records of a file.
-
-    Raises
-    ------
-    InputError
-        If no records can be made of it.
-    """
+    """Return the records of a file."""
     require_parts(file, "records")
     return tuple(one.restored() for one in decoded_all(file, "records", StoredRecord))
 

@@ -34,7 +34,7 @@ from smcpn.stored import Fingerprint, Line, Names, Stored, Whole
 from smcpn.version import __version__
 
 PROCESSOR = "processor"
-"""What kernels are compiled for, by name and fingerprint of its features, among the versions."""
+"""Entry of the versions with the processor that kernels are for, its name and features."""
 
 
 def versions() -> dict[str, str]:
@@ -160,15 +160,7 @@ def read_run(path: Path) -> StoredRun:
 
 
 def _run_of(file: Group) -> StoredRun:
-    """Return the run of a file, of which all parts fit each other.
-
-    Raises
-    ------
-    DamagedFileError
-        If they do not.
-    InputError
-        If a solver is not known here.
-    """
+    """Return the run of a file, of which all parts fit each other."""
     require_parts(file, "header", "version", "run", "values")
     header, version = decoded(file, "header", Header), decoded(file, "version", Version)
     header.require_whole()

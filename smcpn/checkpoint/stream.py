@@ -98,15 +98,7 @@ def read_stream(path: Path) -> StoredStream:
 
 
 def _stream_of(file: Group) -> StoredStream:
-    """Return the stream of a file, of which all parts fit each other.
-
-    Raises
-    ------
-    DamagedFileError
-        If they do not.
-    InputError
-        If the problem or the settings cannot be restored.
-    """
+    """Return the stream of a file, of which all parts fit each other."""
     require_parts(file, "header", "problem", "record", "stream", "values")
     header = decoded(file, "header", Header)
     record = decoded(file, "record", StoredRecord).restored()

@@ -161,7 +161,7 @@ def report(
 
 def _compared(posteriors: dict[str, Posterior], to: Path, figures: Path | None) -> Path:
     """Write the page that compares runs on the records that all learned from."""
-    from smcpn.report.comparison_page import over_records, write_comparison
+    from smcpn.report.comparison import over_records, write_comparison
     from smcpn.report.page import check_destination, figure_folder
     from smcpn.results.compare import compare
 

@@ -13,12 +13,12 @@ import numpy as np
 
 from smcpn.cases import Case
 from smcpn.cli.fitting import Fit, fitted
-from smcpn.columns import align, warning_lines
 from smcpn.errors import listed
 from smcpn.results.compare import ModelComparison, compare
 from smcpn.results.scores import Score, scores_of
 from smcpn.simulation.simulation import Simulation
 from smcpn.status import routed, status
+from smcpn.tables import Column, Fact, Table, fact_lines, table_text, words
 
 ALIKE = 1.01
 """Ratio of test errors up to which two models are as good as each other."""
@@ -69,7 +69,7 @@ class Comparison:
         """Names of the models with the least error on some test, each once."""
         return list(dict.fromkeys(next(iter(self.errors(test))) for test in self.tests))
 
-    def verdict(self) -> list[tuple[str, str]]:
+    def verdict(self) -> list[Fact]:
         """Which model wins by evidence, and which on the tests: what is said of, and a sentence."""
         found = [("by evidence", self.comparison.winner)]
         found += [("by test error", self._on(test)) for test in self.tests]
@@ -85,7 +85,7 @@ class Comparison:
     @property
     def verdict_lines(self) -> list[str]:
         """The verdict as it is printed."""
-        return [f"{label:<16} {sentence}" for label, sentence in self.verdict()]
+        return fact_lines(self.verdict())
 
     def _on(self, test: str) -> str:
         (best, least), (second, next_least), *_ = self.errors(test).items()
@@ -150,7 +150,7 @@ def written(found: Comparison, path: Path) -> Path:
     InputError
         If the file cannot be written.
     """
-    from smcpn.report.comparison_page import over_records, write_comparison
+    from smcpn.report.comparison import over_records, write_comparison
 
     posteriors = {
         name: fit.posterior for name, fit in found.fits.items() if fit.posterior is not None
@@ -188,19 +188,20 @@ def as_dict(found: Comparison) -> dict[str, Any]:
 def as_text(found: Comparison) -> str:
     """Return the tables and sentences that are printed for a person."""
     behind = found.comparison.relative("laplace_log_evidence")
-    header = ["model", "k", "log-evidence", "to best", "BIC"]
-    header += [f"RMSE on {test}" for test in found.tests]
+    columns = [
+        words("model"), Column("k"), Column("log-evidence", ".2f"), Column("to best", "+.2f"),
+        Column("BIC", ".2f"), *(Column(f"RMSE on {test}", ".4g") for test in found.tests),
+    ]  # fmt: skip
     rows = [
-        [row.name, str(row.parameters), f"{row.laplace_log_evidence:.2f}",
-         f"{behind[row.name]:+.2f}", f"{row.bic:.2f}",
-         *(f"{found.scores[row.name][test].rmse_of_mean:.4g}" for test in found.tests)]
+        [row.name, row.parameters, row.laplace_log_evidence, behind[row.name], row.bic,
+         *(found.scores[row.name][test].rmse_of_mean for test in found.tests)]
         for row in sorted(found.comparison.rows, key=lambda one: -behind[one.name])
     ]  # fmt: skip
-    doubts = warning_lines(
-        f"{name}: {warning}" for name, fit in found.fits.items() for warning in fit.laplace.warnings
-    )
+    doubts = [
+        ("warning", f"{name}: {warning}")
+        for name, fit in found.fits.items()
+        for warning in fit.laplace.warnings
+    ]
     seconds = sum(fit.wall_s + fit.compile_s for fit in found.fits.values())
-    return "\n".join(
-        [align([header, *rows], left=(0,)), "", *found.verdict_lines, *doubts,
-         f"time             {seconds:.1f} s"]
-    )  # fmt: skip
+    facts = [*found.verdict(), *doubts, ("time", f"{seconds:.1f} s")]
+    return "\n".join([table_text(Table(columns, rows)), "", *fact_lines(facts)])

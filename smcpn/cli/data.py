@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from smcpn.cli.terminal import say
-from smcpn.columns import align
 from smcpn.config.document import USUAL_NAME
+from smcpn.tables import Table, table_text, words
 
 
 def new(
@@ -42,8 +42,8 @@ def check() -> None:
     from smcpn.datasets.inventory import data_folders, inventory
 
     states = inventory()
-    rows = [["file", "state", "where, or how to get it"]]
-    rows += [
+    columns = words("file"), words("state"), words("where, or how to get it")
+    rows = [
         [
             f"{state.file.system}/{state.file.name}",
             state.verdict,
@@ -51,7 +51,7 @@ def check() -> None:
         ]
         for state in states
     ]
-    say(align(rows, left=(0, 1, 2)))
+    say(table_text(Table(columns, rows)))
     folders = " and ".join(f"'{folder}'" for folder in data_folders())
     say(f"\nLooked in {folders}; SMCPN_DATA names a folder to look in first.")
     if any(state.path is not None and not state.matches for state in states):

@@ -13,15 +13,16 @@ import smcpn
 from smcpn.cli.options import SEED
 from smcpn.cli.outcome import peak_memory_mb
 from smcpn.cli.records import Source, check_measured
-from smcpn.columns import align
 from smcpn.discovery.results.discovery import Discovery
 from smcpn.discovery.results.models import DiscoveredModel
 from smcpn.discovery.results.peers import PeerTable
+from smcpn.discovery.results.printed import scores_of_tests
 from smcpn.errors import InputError, listed
 from smcpn.io.files import ColumnError
 from smcpn.model.record import Record
 from smcpn.simulation.simulation import Simulation
 from smcpn.smc.diagnosis import SamplerWarning
+from smcpn.tables import table_text
 
 
 def records_of(source: Source, files: Iterable[Path], every_state: bool) -> list[Record]:
@@ -78,7 +79,7 @@ def discovered(
     began = time.perf_counter()
     settings: dict[str, Any] = {"seed": SEED, **arguments}
     with warnings.catch_warnings():
-        # What is printed says the same, once.
+        # The printed summary has the warnings.
         warnings.simplefilter("ignore", SamplerWarning)
         found = smcpn.discover(records, **settings)
     search = time.perf_counter() - began
@@ -109,14 +110,7 @@ def as_text(outcome: Outcome) -> str:
     if outcome.peers is not None:
         lines += ["", str(outcome.peers)]
     if outcome.tests:
-        rows = [
-            [name, output, f"{one.rmse_of_mean[j]:.4g}", f"{one.fit[j]:.2f} %",
-             f"{one.coverage[j]:.1%}".replace("%", " %"), f"{one.diverged:.0%}".replace("%", " %")]
-            for name, one in outcome.tests.items()
-            for j, output in enumerate(outcome.found.outputs)
-        ]  # fmt: skip
-        header = ["test", "", "RMSE", "fit", "in 95 % band", "draws left out"]
-        lines += ["", align([header, *rows], left=(0, 1))]
+        lines += ["", table_text(scores_of_tests(outcome.found, outcome.tests))]
     return "\n".join([*lines, "", f"{samples} samples in {outcome.search_s:.1f} s"])
 
 

@@ -9,21 +9,20 @@ from typing import Any
 
 from smcpn.cases import Case
 from smcpn.cli.options import settings_of
-from smcpn.cli.outcome import peak_memory_mb, robust_figures
+from smcpn.cli.outcome import peak_memory_mb, robust_figures, simulated
 from smcpn.codegen.clock import CLOCK
-from smcpn.columns import align
 from smcpn.estimate.laplace import laplace
 from smcpn.results.laplace import Laplace
 from smcpn.results.posterior import Posterior, Robust
 from smcpn.results.scores import (
     Score,
-    particles_scored,
     score_note,
     score_table,
     scores_of,
     with_tests,
 )
 from smcpn.simulation.simulation import Simulation
+from smcpn.tables import fact_lines, table_text
 from smcpn.validation import Verdict
 
 DRAWS = 1000
@@ -76,7 +75,7 @@ def fitted(
     )
     scored = _scored(found, chosen)
     counted = scored.robust() if robust and scored is not None and found.success else None
-    simulations = {} if scored is None else _simulations(case, scored, counted)
+    simulations = {} if scored is None else simulated(case, scored, counted)
     compiling = CLOCK.compile_seconds - compiled
     wall = time.perf_counter() - began - compiling
     return Fit(case, found, scored, simulations, chosen, wall, compiling, counted)
@@ -87,14 +86,6 @@ def _scored(found: Laplace, seed: int) -> Posterior | None:
     if found.success:
         return found.to_posterior(DRAWS, seed)
     return found.maximum.to_posterior() if found.maximum.found else None
-
-
-def _simulations(case: Case, posterior: Posterior, robust: Robust | None) -> dict[str, Simulation]:
-    if robust is not None:
-        posterior = robust.posterior
-    simulate = None if robust is None else robust.simulate
-    particles = particles_scored(posterior, case.tests.values())
-    return case.simulations(posterior, simulate, particles)
 
 
 def as_dict(outcome: Fit) -> dict[str, Any]:
@@ -139,9 +130,11 @@ def as_text(outcome: Fit) -> str:
         "",
         *outcome.laplace.summary_lines(),
         *([] if outcome.robust is None else ["", outcome.robust.summary(), ""]),
-        f"with scoring     {outcome.wall_s:.2f} s, compilation {outcome.compile_s:.2f} s",
+        *fact_lines(
+            [("with scoring", f"{outcome.wall_s:.2f} s, compilation {outcome.compile_s:.2f} s")]
+        ),
     ]
     if outcome.scores:
-        lines += ["", align(score_table(outcome.scores, case.published), left=(0, 1))]
+        lines += ["", table_text(score_table(outcome.scores, case.published))]
         lines += score_note(outcome.scores, DRAWS if outcome.laplace.success else 1)
     return "\n".join([*lines, "", *outcome.verdict.lines])

@@ -39,7 +39,7 @@ METAVARS = {
     "forget": "'5 s'",
     "start": "auto",
 }
-"""What is written after an option, where its words do not say it."""
+"""Examples of values of options, where their words give none."""
 FEW = 3
 """Words that are listed after an option; more are in its help."""
 

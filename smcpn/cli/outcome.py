@@ -14,7 +14,6 @@ import smcpn
 from smcpn.cases import Case
 from smcpn.cli.options import settings_of
 from smcpn.codegen.clock import CLOCK, KernelClock
-from smcpn.columns import align
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.results.posterior import Posterior, Robust
 from smcpn.results.scores import (
@@ -27,6 +26,7 @@ from smcpn.results.scores import (
 )
 from smcpn.simulation.simulation import Simulation
 from smcpn.smc.diagnosis import SamplerWarning
+from smcpn.tables import fact_lines, table_text
 from smcpn.validation import Verdict
 
 
@@ -59,18 +59,22 @@ def identified(
     """Run a case, and score the posterior on its tests."""
     settings = settings_of(case, **options)
     with warnings.catch_warnings():
-        # What is printed says the same, once.
+        # The printed summary has the warnings.
         warnings.simplefilter("ignore", SamplerWarning)
         posterior = smcpn.identify(case.problem, progress=progress, **settings.given)
     counted = posterior.robust() if robust else None
-    scored = posterior if counted is None else counted.posterior
-    simulate = None if counted is None else counted.simulate
-    particles = particles_scored(scored, case.tests.values())
-    simulations = case.simulations(scored, simulate, particles)
+    simulations = simulated(case, posterior, counted)
     scores = scores_of(simulations, case.problem.observe)
     work = CLOCK.since(before)
     wall = time.perf_counter() - begin - work.compile_seconds
     return Outcome(case, posterior, simulations, scores, wall, work, counted)
+
+
+def simulated(case: Case, posterior: Posterior, robust: Robust | None) -> dict[str, Simulation]:
+    """Simulate the tests of a case with draws, or with those of a robust posterior."""
+    scored = posterior if robust is None else robust.posterior
+    simulate = None if robust is None else robust.simulate
+    return case.simulations(scored, simulate, particles_scored(scored, case.tests.values()))
 
 
 def written(
@@ -169,9 +173,9 @@ def as_text(outcome: Outcome) -> str:
         "",
         *posterior.summary_lines(),
         *([] if outcome.robust is None else ["", outcome.robust.summary(), ""]),
-        f"with scoring     {outcome.wall_s:.2f} s{memory}",
+        *fact_lines([("with scoring", f"{outcome.wall_s:.2f} s{memory}")]),
         "",
-        align(score_table(outcome.scores, case.published), left=(0, 1)),
+        table_text(score_table(outcome.scores, case.published)),
         *score_note(outcome.scores, len(posterior.theta)),
         "",
         *outcome.verdict.lines,

@@ -19,9 +19,9 @@ from smcpn.cli.options import (
     taking,
 )
 from smcpn.cli.terminal import remark, say
-from smcpn.columns import csv_line
 from smcpn.config import load_system
 from smcpn.errors import InputError
+from smcpn.tables import csv_line
 
 if TYPE_CHECKING:
     from smcpn.model.problem import Problem

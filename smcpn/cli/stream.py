@@ -34,7 +34,7 @@ def stream_model(system: str, options: StreamOptions, taken: Mapping[str, Any]) 
     options.check()
     check_marks(taken.get("delimiter"), taken.get("decimal"))
     if options.checkpoint is not None:
-        # What a model does when it is loaded may change the folder.
+        # A model may change the folder when it is loaded.
         path = file_path("--checkpoint", options.checkpoint)
         options = replace(options, checkpoint=str(path))
     case = load_system(system, hold=options.hold)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from smcpn.live.page import LivePage
 
 SWITCH_SECONDS = 1e-4
-"""How long another thread may keep the identifying one waiting; Python's own choice is 5 ms, three
+"""Longest wait of the identifying thread for another one; Python's own choice is 5 ms, three
 samples at 610 Hz."""
 
 

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.columns import counted
 from smcpn.config.document import Section, choice, flag, text, texts
-from smcpn.errors import InputError, real_number, shown
+from smcpn.errors import InputError, counted, real_number, shown
 from smcpn.io.channels import Channels as LineChannels
 from smcpn.io.channels import Column, Kind, Slot
 from smcpn.io.dialect import DECIMALS

@@ -36,7 +36,7 @@ TRUE_PARAMETERS = {
 }
 
 GENERATED = "generated"
-"""Where a record comes from that no file holds."""
+"""Source of a record that no file holds."""
 PAPER_SECONDS = 3.0
 PAPER_RATE = 4096
 PAPER_STEPS = 32
@@ -48,10 +48,9 @@ PERIOD = 8192
 OFFICIAL_PERIODS = 5
 OFFICIAL_NOISE = 8e-6
 """Metres rms; band-limited, so a little of it is lost in the decimation to 750 Hz."""
-DECIMATIONS = (2, 2, 5)
-"""From 15 kHz to 750 Hz, each by a FIR filter."""
-SWEEP_DECIMATIONS = (20,)
-"""Those of the official sweep, whose filter is short for so large a factor."""
+DECIMATIONS, SWEEP_DECIMATIONS = (2, 2, 5), (20,)
+"""From 15 kHz to 750 Hz, each by a FIR filter; of the official sweep, whose filter is short for so
+large a factor."""
 TAPS = 31
 """Of each filter of the files: a sinc in a Hamming window, Matlab's ``decimate(y, r, "fir")``."""
 MARGIN = 64

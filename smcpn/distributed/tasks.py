@@ -13,55 +13,19 @@ from importlib import import_module, metadata
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from smcpn.codegen.clock import counted_apart
 from smcpn.codegen.target import Target
 from smcpn.distributed.parts import Message, Store
 from smcpn.errors import InputError
+from smcpn.likelihood.batches import Arrays, Batch
 from smcpn.version import __version__
 
-Arrays = tuple[NDArray[Any], ...]
 Form = tuple[tuple[np.dtype[Any], tuple[int, ...]], ...]
 """Type, and shape but for the particles, of each of several results."""
 
 RECEIVED = Store()
 ONE_KIND = "give workers of one kind of processor, or cpu='portable'"
-
-
-@dataclass(frozen=True)
-class Batch:
-    """A call of a method of a likelihood for many particles: its name, and its arguments in order.
-
-    Attributes
-    ----------
-    method : str
-    rows : tuple of ndarray
-        With the particles on the first axis, such as parameters and keys.
-    columns : tuple of ndarray
-        With the particles on the last axis: states. So are all results.
-    others : tuple of float
-        What comes after these for all of the particles, such as between which samples.
-    """
-
-    method: str
-    rows: Arrays
-    columns: Arrays = ()
-    others: tuple[float, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.rows[0])
-
-    def take(self, some: slice) -> Batch:
-        """Return the batch of some of the particles."""
-        rows = tuple(array[some] for array in self.rows)
-        return Batch(self.method, rows, tuple(a[..., some] for a in self.columns), self.others)
-
-    def of(self, likelihood: Any) -> Arrays:
-        """Call the method."""
-        columns = tuple(np.ascontiguousarray(array) for array in self.columns)
-        found = getattr(likelihood, self.method)(*self.rows, *columns, *self.others)
-        return found if isinstance(found, tuple) else (found,)
 
 
 def form_of(arrays: Arrays) -> Form:

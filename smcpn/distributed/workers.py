@@ -20,8 +20,9 @@ import numpy as np
 from smcpn.codegen import clock
 from smcpn.distributed.engines import Engine, engine_of, opened
 from smcpn.distributed.parts import Message, Sender
-from smcpn.distributed.tasks import Answer, Arrays, Batch, Form, Task, Witness, form_of, warm
+from smcpn.distributed.tasks import Answer, Form, Task, Witness, form_of, warm
 from smcpn.errors import ExecutorError, InputError, shown
+from smcpn.likelihood.batches import Arrays, Batch
 
 _log = logging.getLogger(__name__)
 

@@ -55,7 +55,7 @@ class BatchedEvaluation:
         self._results: dict[int, Any] = {}
         self._failure: BaseException | None = None
 
-    def evaluate(self, number: int, method: str, point: Array) -> Any:
+    def result(self, number: int, method: str, point: Array) -> Any:
         """Return a method of the function at a point (d,) of a search, after all have one."""
         with self._changed:
             self._requests[number] = (method, point)
@@ -110,12 +110,12 @@ class Caller:
 
     def value_and_gradient(self, point: Array) -> tuple[float, Array]:
         """Value and gradient (d,) at a point (d,)."""
-        value, gradient = self._batch.evaluate(self._number, "value_and_gradient", point)
+        value, gradient = self._batch.result(self._number, "value_and_gradient", point)
         return float(value), gradient
 
     def hessian(self, point: Array) -> Array:
         """Second derivatives (d, d) at a point (d,)."""
-        return self._batch.evaluate(self._number, "hessian", point)
+        return self._batch.result(self._number, "hessian", point)
 
 
 def run_batched(

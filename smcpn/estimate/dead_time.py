@@ -28,12 +28,11 @@ from scipy import optimize, signal
 from typing_extensions import override
 
 from smcpn.arguments import Index, Positive, checked
-from smcpn.card import Card, WithCard
-from smcpn.columns import warning_lines
 from smcpn.errors import InputError, output_number
 from smcpn.estimate.profile import ENOUGH, PRIOR, Profile, crossing
 from smcpn.late_binding import late_bound
 from smcpn.model.record import Record
+from smcpn.tables import Card, Table, WithCard, fact_lines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -138,11 +137,12 @@ class DelayEstimate(WithCard):
 
     @override
     def card(self) -> Card:
-        return Card(str(self), (), [self.model, *self.warnings])
+        return Card(Table(title=str(self), notes=[self.model, *self.warnings]))
 
     def summary(self) -> str:
         """The dead time, the model and warnings, as text."""
-        return "\n".join([str(self), self.model, *warning_lines(self.warnings)])
+        warnings = fact_lines((), self.warnings)
+        return "\n".join([str(self), self.model, *warnings])
 
     @override
     def picture(self) -> Figure:

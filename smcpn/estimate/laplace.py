@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,6 @@ from smcpn.estimate.maximise import Starts, highest_end, maximise, more_starts
 from smcpn.estimate.multistart import ENOUGH, FIRST_LOOK, SHOOTING
 from smcpn.estimate.search import AUTOMATIC, INTERRUPTED, chosen_search
 from smcpn.estimate.weights import best_of_networks, search_of_networks
-from smcpn.likelihood.derivatives import at_home
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.model.problem import Problem
 from smcpn.model.scaled_columns import learned_scales
@@ -95,7 +94,7 @@ def laplace(
     with status(progress), workers_of(executor) as workers:
         if isinstance(problem, Maximum):
             maximum = problem
-            likelihood, solver = maximum.function.likelihood, maximum.solver
+            likelihood, solver = maximum.likelihood, maximum.solver
         elif networks_of(problem):
             if starts is not None or stages is not None:
                 raise InputError(
@@ -118,9 +117,9 @@ def laplace(
             )
         if networks_of(maximum.problem):
             return _linear_about(maximum, likelihood, solver, threads, workers)
-        found = _gaussian_at_top(_evaluated(maximum, evaluated_by(workers)))
-        found = _doubted(replace(found, modes=tuple(_modes(found))))
-    return replace(found, maximum=_evaluated(found.maximum, at_home))
+        function = maximum.function.evaluated(evaluated_by(workers))
+        found = _gaussian_at_top(maximum, function)
+        return _doubted(replace(found, modes=tuple(_modes(found, function, _gaussian_at_top))))
 
 
 def _of_networks(
@@ -171,11 +170,6 @@ def _uninterrupted(maximum: Maximum) -> Maximum:
     return maximum
 
 
-def _evaluated(maximum: Maximum, where: Callable[[Any], Any]) -> Maximum:
-    """Return a maximum whose log-likelihood is evaluated elsewhere."""
-    return replace(maximum, function=maximum.function.evaluated(where))
-
-
 def modes_near(density: LogDensity, starts: Array) -> Modes:
     """Return the modes of a posterior that searches from starts, (S, d), end in.
 
@@ -192,17 +186,21 @@ def modes_near(density: LogDensity, starts: Array) -> Modes:
     """
     climb = with_marginal_scales(chosen_search(AUTOMATIC, density.log_likelihood), density)
     found = climb(density, starts, [list(range(starts.shape[1]))], FIRST_LOOK)
-    top = _gaussian_at(highest_end(density, climb.name, found))
-    modes = _modes(top, _gaussian_at)
+    function = density.log_likelihood
+    top = _gaussian_at(highest_end(density, climb.name, found), function)
+    modes = _modes(top, function, _gaussian_at)
     searches = top.maximum
     if not modes:
         return Modes.none(len(starts))
     return Modes.about(modes, len(searches.starts), searches.ends, searches.doubt)
 
 
-def _modes(highest: Laplace, gaussian: Callable[[Maximum], Laplace] | None = None) -> list[Mode]:
+def _modes(
+    highest: Laplace,
+    function: LogLikelihood,
+    gaussian: Callable[[Maximum, LogLikelihood], Laplace],
+) -> list[Mode]:
     """Return the distinct modes that the searches ended in, the highest first."""
-    gaussian = gaussian or _gaussian_at_top
     maximum = highest.maximum
     modes = [highest.as_mode()] if highest.success else []
     ends = [
@@ -216,7 +214,7 @@ def _modes(highest: Laplace, gaussian: Callable[[Maximum], Laplace] | None = Non
     for k in sorted(ends, key=lambda k: -maximum.starts[k].log_density):
         if _is_one_of(modes, theta[k]):
             continue
-        found = gaussian(_at_end(maximum, k))
+        found = gaussian(_at_end(maximum, k), function)
         if found.success and not _is_one_of(modes, found.centre):
             modes.append(found.as_mode())
     return modes
@@ -266,13 +264,13 @@ def _at_end(maximum: Maximum, k: int) -> Maximum:
     )
 
 
-def _gaussian_at_top(maximum: Maximum) -> Laplace:
+def _gaussian_at_top(maximum: Maximum, function: LogLikelihood) -> Laplace:
     """Return the Gaussian about a maximum, which Newton's method reaches if the search did not."""
-    found = _gaussian_at(maximum)
-    if maximum.found and _distance(found) > STATIONARY:
+    found = _gaussian_at(maximum, function)
+    if maximum.found and _distance(found, function) > STATIONARY:
         finished = maximise(
             maximum.problem,
-            maximum.function,
+            function,
             starts=maximum.values,
             method="trust-exact",
             search=SHOOTING,
@@ -280,7 +278,7 @@ def _gaussian_at_top(maximum: Maximum) -> Laplace:
         if finished.reason == INTERRUPTED:
             raise KeyboardInterrupt
         if finished.log_density >= maximum.log_density:
-            return _gaussian_at(_finished(maximum, finished))
+            return _gaussian_at(_finished(maximum, finished), function)
     return found
 
 
@@ -307,7 +305,7 @@ def _finished(maximum: Maximum, finished: Maximum) -> Maximum:
     )
 
 
-def _gaussian_at(maximum: Maximum) -> Laplace:
+def _gaussian_at(maximum: Maximum, function: LogLikelihood) -> Laplace:
     """Return the Gaussian whose precision is minus the Hessian of the log density at a maximum.
 
     In directions in which the Hessian says nothing it is the Gauss-Newton matrix.
@@ -316,12 +314,12 @@ def _gaussian_at(maximum: Maximum) -> Laplace:
     nothing = np.full((d, d), np.nan)
     if not maximum.found:
         return Laplace(maximum, nothing, np.nan, f"there is no mode: {maximum.reason}")
-    density = LogDensity(maximum.function, POSTERIOR)
+    density = LogDensity(function, POSTERIOR)
     columns = learned_scales(maximum.problem)
     free = np.arange(d) if columns is None else columns.others
     scale = density.scale[free]
     curvature, replaced = trusted_curvature(density, maximum.theta, free)
-    by_products = columns is not None and maximum.function.expands
+    by_products = columns is not None and function.expands
     if columns is not None and by_products and columns.stretches:
         # Of what lengths have made tiny only products of first derivatives have digits.
         return averaged_over_scales(maximum, density, columns)
@@ -365,12 +363,12 @@ def _is_astray(found: Laplace, density: LogDensity) -> bool:
     return not log_density > found.maximum.log_density - NEGLIGIBLE - len(found.centre)
 
 
-def _distance(approximation: Laplace) -> float:
+def _distance(approximation: Laplace, function: LogLikelihood) -> float:
     """Squared length of the Newton step g' C g that remains, in posterior sd; scales held."""
     if not approximation.success:
         return np.inf
     maximum = approximation.maximum
-    density = LogDensity(maximum.function, POSTERIOR)
+    density = LogDensity(function, POSTERIOR)
     gradient = density.value_and_gradient(maximum.theta[None, :])[1][0]
     given = approximation.given_scales
     if given is None:

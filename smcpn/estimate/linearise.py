@@ -66,7 +66,7 @@ def linearise_networks(maximum: Maximum) -> Problem:
     values = maximum.values[None, :]
     step = (maximum.solver.interval or problem.records[0].interval) / int(maximum.solver.steps)
     visited = visited_by_records(
-        problem, maximum.solver, maximum.function.likelihood, values, step
+        problem, maximum.solver, maximum.likelihood, values, step
     )  # fmt: skip
     return problem.with_functions(
         {

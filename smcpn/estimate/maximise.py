@@ -44,7 +44,6 @@ from smcpn.estimate.search import (
     chosen_search,
 )
 from smcpn.estimate.shift import finer_for_all, following, judged
-from smcpn.likelihood.derivatives import at_home
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.information import uninformed
 from smcpn.likelihood.solver_choice import (
@@ -323,7 +322,6 @@ def maximise(
                 maximum = judged(highest_end(density, climb.name, found), not automatic, by)
         except KeyboardInterrupt:
             maximum = _interrupted(density, climb.name, maximum)
-    maximum = replace(maximum, function=maximum.function.evaluated(at_home))
     maximum = _doubted(maximum, _doubt(maximum, density) or hidden)
     compiling = CLOCK.compile_seconds - compiled
     return replace(maximum, seconds=time.perf_counter() - began - compiling)
@@ -447,7 +445,9 @@ def highest_end(density: LogDensity, method: str, found: list[SearchEnd]) -> Max
     prior = float(density.prior.log_density(theta[None, :])[0])
     function = density.log_likelihood
     return Maximum(
-        function=function,
+        problem=function.problem,
+        solver=function.solver,
+        likelihood=function.likelihood,
         target=density.target,
         method=method,
         theta=theta,

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
 from smcpn.errors import InputError, shown
-from smcpn.estimate.lifted.measurements import difference_variances
-from smcpn.estimate.lifted.starts import lifted_ends
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.matched import MatchedStarts
+from smcpn.estimate.path_search.measurements import difference_variances
+from smcpn.estimate.path_search.starts import lifted_ends
 from smcpn.estimate.search import AUTOMATIC, DIVERGES, LIMIT, Search, SearchEnd
 from smcpn.model.problem import Problem
 from smcpn.results.maximum import StartResult

@@ -15,7 +15,7 @@ dynamical models by exploiting the profile likelihood. Bioinformatics 25, 1923-1
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,9 +23,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from smcpn.arguments import checked
-from smcpn.card import Card, WithCard
-from smcpn.columns import align, counted, warning_lines
-from smcpn.errors import InputError, listed, one_of
+from smcpn.errors import InputError, counted, listed, one_of
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import chosen_search
 from smcpn.late_binding import late_bound
@@ -35,6 +33,7 @@ from smcpn.model.scaled_columns import learned_scales
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import POSTERIOR, Maximum
 from smcpn.status import status
+from smcpn.tables import Card, Table, WithCard, fact_lines, table_text, words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -141,8 +140,7 @@ class Profiles(WithCard):
 
     @override
     def card(self) -> Card:
-        head = f"Profiles of '{self.model}': {counted(len(self.rows), 'parameter')}"
-        return Card(head, self._table(), self.warnings)
+        return Card(replace(self._table, notes=self.warnings))
 
     @override
     def picture(self) -> Figure:
@@ -150,11 +148,16 @@ class Profiles(WithCard):
 
     def summary(self) -> str:
         """The intervals, and where there are none how far the profile falls, as text."""
-        return "\n".join([align(self._table(), left=(0, 1, 2)), *warning_lines(self.warnings)])
+        warnings = fact_lines((), self.warnings)
+        return "\n".join([table_text(self._table), *warnings])
 
-    def _table(self) -> list[list[str]]:
-        rows = [[row.name, row.interval, row.open_ends] for row in self.rows]
-        return [["parameter", "95 % interval", "log density"], *rows]
+    @property
+    def _table(self) -> Table:
+        return Table(
+            (words("parameter"), words("95 % interval"), words("log density")),
+            [[row.name, row.interval, row.open_ends] for row in self.rows],
+            f"Profiles of '{self.model}': {counted(len(self.rows), 'parameter')}",
+        )
 
     @late_bound
     def plot(self) -> Figure:
@@ -242,14 +245,13 @@ def _warnings(maximum: Maximum, rows: Sequence[Profile]) -> tuple[str, ...]:
 
 def _moved_by_finer_steps(maximum: Maximum, row: Profile) -> float:
     """Distance that twice as many steps move a profile against its top; 0 if they cost too much."""
-    function = maximum.function
     finer = finer_solver(maximum.problem, maximum.solver)
     if finer is None:
         return 0.0
-    again = LogLikelihood(maximum.problem, function.likelihood, finer)
+    again = LogLikelihood(maximum.problem, maximum.likelihood, finer)
     points = row.others[row.drop < ENOUGH]
     with np.errstate(all="ignore"):
-        change = again(points) - function(points)
+        change = again(points) - maximum.function(points)
     change = change - change[row.drop[row.drop < ENOUGH].argmin()]
     return float(np.nanmax(np.abs(change), initial=0.0))
 

@@ -40,7 +40,7 @@ def judged(maximum: Maximum, given: bool, by: LogLikelihoodBy) -> Maximum:
     maximum = replace(maximum, shift=None, wall=None)
     if not maximum.found:
         return maximum
-    density = LogDensity(maximum.function, maximum.target)
+    density = LogDensity(by(maximum.solver), maximum.target)
     around = _expanded(density, maximum.theta[None, :])
     root = around.roots[0]
     if not np.isfinite(root).all():
@@ -107,7 +107,7 @@ def _wall(maximum: Maximum, root: Array, given: bool, by: LogLikelihoodBy) -> Wa
     normal = np.random.default_rng(0).standard_normal((POINTS, len(root)))
     normal[0] = 0.0
     theta = maximum.theta + normal @ root.T
-    lost = maximum.log_density - LogDensity(maximum.function, maximum.target).value(theta)
+    lost = maximum.log_density - LogDensity(by(maximum.solver), maximum.target).value(theta)
     likely = lost <= FAR + 0.5 * np.square(normal).sum(axis=1)
     return wall_of(
         maximum.problem,

@@ -12,7 +12,7 @@ from scipy.linalg import solveh_banded
 from scipy.optimize import brentq
 
 from smcpn.errors import InputError, listed
-from smcpn.estimate.lifted.linearisation import Rate
+from smcpn.estimate.path_search.linearisation import Rate
 from smcpn.model.record import Record
 
 Array = NDArray[np.float64]

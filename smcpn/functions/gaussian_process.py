@@ -27,7 +27,7 @@ from smcpn.functions.unknown import (
 BOUNDARY = 2.0
 """Half the interval of the sines over half of ``within``."""
 SATURATED = 1.5
-"""Where a variable far outside is taken to be."""
+"""Place at which a variable far outside is taken to be."""
 FEATURES = {1: 20, 2: 8}
 MOST = 400
 """Parameters of a function of two variables."""

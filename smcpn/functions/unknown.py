@@ -226,5 +226,5 @@ class UnknownFunction(ABC):
         return ca.Function("values", [at, of], [self.graph(ca.vertsplit(at), of)])
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is made on the way is made again.
+        # Cached properties are made again.
         return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -17,13 +17,13 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.columns import csv_line
 from smcpn.errors import InputError, whole_number
 from smcpn.files import write_outputs
 from smcpn.model.graphs import Model
 from smcpn.model.problem import Problem
-from smcpn.simulation.simulator import Simulator
+from smcpn.simulation.simulator import OwnSteps, Simulator
 from smcpn.solver import MAX_STEPS
+from smcpn.tables import csv_line
 
 if TYPE_CHECKING:
     import jinja2
@@ -108,6 +108,11 @@ class ModelSource:
         simulator = Simulator(problem.model, record[:ENOUGH], _checked_steps(steps))
         for _ in simulator(values[:, None]):
             break
+        if isinstance(simulator.steps, OwnSteps):
+            raise InputError(
+                "the model is stiff, and C source and FMU take Runge-Kutta steps of one length: "
+                "give a record with more times in between"
+            )
         graphs = ca.vertcat(model.rhs, model.outputs, model.initial[0])
         needed = np.flatnonzero(ca.which_depends(ca.densify(graphs), model.theta, 1)).tolist()
         return cls(

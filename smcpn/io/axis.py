@@ -325,13 +325,7 @@ class Arrivals:
 
 
 def _floats(name: str, values: Any, size: int) -> list[float]:
-    """Return ``values`` as that many floats.
-
-    Raises
-    ------
-    InputError
-        If they are no numbers, or not as many.
-    """
+    """Return ``values`` as that many floats."""
     if type(values) is float or type(values) is np.float64:
         numbers = [float(values)]
     elif type(values) is np.ndarray and values.dtype.char == "d":

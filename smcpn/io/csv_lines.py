@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from smcpn.columns import counted
-from smcpn.errors import InputError, listed, shown
+from smcpn.errors import InputError, counted, listed, shown
 from smcpn.io.channels import Channels, Convert, Sample, Slot, converted
 from smcpn.io.dialect import (
     DECIMALS,
@@ -167,15 +166,7 @@ class CsvLines:
         )
 
     def _take_words(self, line: TextLine) -> None:
-        """Keep words that may name the columns, or their units.
-
-        Raises
-        ------
-        BadLineError
-            If it is too late for that, and they do not repeat what is known.
-        InputError
-            If they name some channels and lack an input.
-        """
+        """Keep words that may name the columns, or their units."""
         if self._columns is not None or not self.believes:
             self._repeat(line.text)
             return
@@ -192,14 +183,7 @@ class CsvLines:
             self._named(reading.delimiter, reading.names, units, "the header")
 
     def _of_values(self, names: Sequence[str], units: Mapping[str, str]) -> dict[str, str]:
-        """Units without that of the time, in whose place dates may have ``UTC``.
-
-        Raises
-        ------
-        InputError
-            If times are said to be minutes and seconds, which nothing in a line tells apart from
-            hours and minutes.
-        """
+        """Units without that of the time, in whose place dates may have ``UTC``."""
         times = {name for name in names if self._channels.slots.get(name) == ("t", 0)}
         for name in times:
             if units.get(name, "").lower() in MINUTES:
@@ -235,15 +219,7 @@ class CsvLines:
         return best_reading(lines, asked, delimiters or self._delimiters, self._decimals)
 
     def _found(self, line: TextLine) -> tuple[Form, list[tuple[str, str]]]:
-        """Find out how lines are written, by one with numbers and the words above it.
-
-        Raises
-        ------
-        BadLineError
-            If it is no sample.
-        InputError
-            If the line that names the columns lacks an input.
-        """
+        """Find out how lines are written, by one with numbers and the words above it."""
         reading = self._named_reading(line)
         if reading is None:
             reading = self._reading([line], self._separating(line.text))
@@ -257,13 +233,7 @@ class CsvLines:
         return form, self._remarks(reading, form, line)
 
     def _named_reading(self, line: TextLine) -> Reading | None:
-        """Return the reading in which words above a line name its columns; None without any.
-
-        Raises
-        ------
-        BadLineError
-            If they name all that is needed, and are separated otherwise.
-        """
+        """Return the reading in which words above a line name its columns; None without any."""
         words = [one for one in self._above if not one.comment]
         readings = [self._reading([*self._above, line]), self._reading([*words, line])]
         for reading in readings:
@@ -290,13 +260,7 @@ class CsvLines:
         return fitting or [max(counts, key=lambda mark: counts[mark])]
 
     def _in_order(self, fields: Sequence[str], delimiter: str) -> Form:
-        """Return the form of lines without names, by the first one.
-
-        Raises
-        ------
-        BadLineError
-            If a column is empty.
-        """
+        """Return the form of lines without names, by the first one."""
         slots = self._channels.in_order
         if "" in fields:
             raise BadLineError(
@@ -309,13 +273,7 @@ class CsvLines:
     def _named(
         self, delimiter: str, names: Sequence[str], units: Mapping[str, str], where: str
     ) -> Form:
-        """Return the form of lines whose columns have these names.
-
-        Raises
-        ------
-        InputError
-            If they lack a channel or have one twice, or a unit does not do.
-        """
+        """Return the form of lines whose columns have these names."""
         layout = tuple(self._channels.slots.get(name) for name in names)
         known = [slot for slot in layout if slot is not None]
         missing = self._channels.missing_from(set(known), whole=True)
@@ -348,13 +306,7 @@ class CsvLines:
         return sample
 
     def _marked(self, form: Form, text: str) -> str | None:
-        """Return the decimal mark in the numbers of a line; None where they have none.
-
-        Raises
-        ------
-        BadLineError
-            If it may mark thousands.
-        """
+        """Return the decimal mark in the numbers of a line; None where they have none."""
         given = zip(form.layout, form.fields(text), strict=False)
         fields = {slot: one for slot, one in given if slot is not None}
         found = [

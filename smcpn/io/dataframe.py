@@ -105,13 +105,7 @@ class Columns:
         return np.column_stack(columns) if columns else np.empty((len(self._frame), 0))
 
     def _times(self, name: str) -> tuple[Array, bool]:
-        """Times of a column, (T,), and whether it has dates or durations: seconds from the first.
-
-        Raises
-        ------
-        InputError
-            If there is no such column, or one of them is missing.
-        """
+        """Times of a column, (T,), seconds from the first of dates; whether these are dates."""
         column = self._column(name, "time")
         if column.is_null().any():
             raise InputError(
@@ -129,13 +123,7 @@ class Columns:
         return (elapsed - elapsed[:1]).astype("timedelta64[ns]").astype(np.int64) / 1e9, True
 
     def _experiments(self, name: str) -> list[tuple[str, NDArray[np.int_]]]:
-        """Labels in a column, in the order in which they begin, and the rows of each.
-
-        Raises
-        ------
-        InputError
-            If there is no such column, or a label is missing.
-        """
+        """Labels in a column, in the order in which they begin, and the rows of each."""
         labels = self._column(name, "experiment").to_list()
         rows: dict[str, list[int]] = {}
         for row, label in enumerate(labels):

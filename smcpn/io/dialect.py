@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from smcpn.columns import counted
-from smcpn.errors import InputError, listed, shown
+from smcpn.errors import InputError, counted, listed, shown
 from smcpn.io.fields import (
     LONGEST_NAME,
     MISSING,

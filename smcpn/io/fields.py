@@ -24,7 +24,7 @@ _OPENING, _CLOSING = "[(", "])"
 DAY = date(1970, 1, 1)
 """Of a time of the day."""
 DATES = "seconds, or dates as 2026-01-31 12:00:00.5 or 31.01.2026 12:00:00"
-"""What a time may be."""
+"""Forms of a time, for messages."""
 _LONGEST_DATE = 40
 MINUTES = frozenset({"mm:ss", "m:ss", "min:s", "min:sec"})
 """Units of a column that has minutes and seconds in place of hours and minutes."""

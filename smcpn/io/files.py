@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.columns import counted
-from smcpn.errors import InputError, listed, nearest
+from smcpn.errors import InputError, counted, listed, nearest
 from smcpn.io.hdf5_subset import NotPlainError
 from smcpn.io.reading_process import Answer, LostError, ReadingProcess, serve
 from smcpn.io.table import TextTable

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import FileName, checked
-from smcpn.columns import counted
-from smcpn.errors import InputError, listed
+from smcpn.errors import InputError, counted, listed
 from smcpn.io.axis import ROUNDED, TimeAxis
 from smcpn.io.channels import Channels, Slot
 from smcpn.io.dialect import check_marks

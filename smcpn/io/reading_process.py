@@ -189,7 +189,7 @@ def serve(answered: Callable[[dict[str, Any]], Answer]) -> None:
         From a request to its answer, without exceptions.
     """
     questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    # What a library prints is no answer.
+    # A library may print, which is no answer.
     os.dup2(2, 1)
     _limit_memory()
     while True:

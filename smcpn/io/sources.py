@@ -42,7 +42,7 @@ class Position:
     t: float | None = None
     number: int | None = None
 
-    def advance(self, sample: Sample) -> None:
+    def count(self, sample: Sample) -> None:
         """Count a sample as read."""
         if sample.t is not None:
             self.t = sample.t if self.t is None else max(self.t, sample.t)
@@ -160,7 +160,7 @@ class Lines:
             yield Event(kind, message, line=line.number)
         if sample is not None:
             self._timed = sample.timed
-            self.position.advance(sample)
+            self.position.count(sample)
             yield sample
 
 
@@ -191,7 +191,7 @@ class Samples:
                 message = f"{error}, skipped: {shown(given)}"
                 yield Event("bad-line", message, line=place)
                 continue
-            self.position.advance(sample)
+            self.position.count(sample)
             yield sample
 
 

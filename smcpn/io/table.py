@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.columns import counted
-from smcpn.errors import InputError, listed, shown, visible
+from smcpn.errors import InputError, counted, listed, shown, visible
 from smcpn.io.dialect import (
     DECIMALS,
     DELIMITERS,
@@ -267,13 +266,7 @@ class TextTable:
         return {name: _joined(values) for name, values in found.items() if values}
 
     def _columns(self, lines: list[str], places: list[int]) -> dict[int, Sequence[str]]:
-        """Fields of lines by column.
-
-        Raises
-        ------
-        ValueError
-            If the lines do not all have the columns that are named.
-        """
+        """Fields of lines by column; ValueError where lines lack one that is named."""
         content = [
             line
             for line in lines
@@ -472,13 +465,7 @@ class _Gaps:
 
 
 def _quoted(lines: Sequence[str], delimiter: str) -> list[list[str]]:
-    """Fields of lines with quotes.
-
-    Raises
-    ------
-    ValueError
-        If a quote is not closed, or text follows one that is.
-    """
+    """Fields of lines with quotes; ValueError where one is not closed, or goes on behind."""
     try:
         lines = [line.strip(" ") for line in lines]
         spaced = delimiter == " "
@@ -499,13 +486,7 @@ _NO_DATE = np.datetime64("NaT", "us")
 
 
 def _labels(column: Sequence[str]) -> NDArray[np.str_]:
-    """Labels of a column.
-
-    Raises
-    ------
-    ValueError
-        If one is empty.
-    """
+    """Labels of a column; ValueError where one is empty."""
     labels = [one.strip().strip('"') for one in column]
     if not all(labels):
         raise ValueError
@@ -513,13 +494,7 @@ def _labels(column: Sequence[str]) -> NDArray[np.str_]:
 
 
 def _one(name: str, text: str, parse: Callable[[Sequence[str]], Any]) -> Any:
-    """Parse one field.
-
-    Raises
-    ------
-    BadLineError
-        Naming the column, the value and the cure.
-    """
+    """Parse one field."""
     try:
         return parse([text])
     except (ValueError, TypeError):

@@ -135,7 +135,13 @@ class Classical(Recursion):
     @override
     def program(self, emitted: ca.SX) -> LaneProgram:
         signal, sample = self.signal, self.sample
-        program = runge_kutta_program(self.model, signal, sample, emitted, self.step, self.line)
+        return self.with_noise(
+            runge_kutta_program(self.model, signal, sample, emitted, self.step, self.line)
+        )
+
+    def with_noise(self, program: LaneProgram) -> LaneProgram:
+        """Program that follows the noise, too, where that is coloured."""
+        signal, sample = self.signal, self.sample
         no_error = ca.SX.zeros(self.outputs.numel(), 1)
         following = self.noise.following(sample.y - self.outputs, no_error, sample.present)
         return self.noise.join(program, following, signal.sample(1), signal.spacing)

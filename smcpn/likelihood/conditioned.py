@@ -142,8 +142,6 @@ MAX_SIZE = 24
 class ConditionedLikelihood(LaneLikelihood):
     """A compiled likelihood whose diffusion can be raised without compiling anew."""
 
-    contract: ClassVar[str] = "diffused"
-
     def __init__(
         self,
         kernel: LaneKernel,

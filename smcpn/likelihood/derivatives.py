@@ -12,20 +12,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.codegen.kernel import CompiledKernel, LaneKernel, Rows
 from smcpn.codegen.sweep import CompiledSweep, SweepKernel
+from smcpn.likelihood.batches import Arrays, Batch, Batchable
 from smcpn.likelihood.expansion import products
 from smcpn.likelihood.lanes import CHUNK, CompiledLikelihood, LaneLikelihood
 
 Array = NDArray[np.float64]
-Arrays = tuple[Array, ...]
 
 MOST_BYTES = 2**26
 """Memory of the directions of a block of points, and of what a block of samples emits for them."""
 
 
-class CompiledTangents:
+class CompiledTangents(Batchable):
     """Value and derivatives of the sum of what a kernel emits first, by a tangent kernel.
 
     Parameters
@@ -34,22 +35,21 @@ class CompiledTangents:
         Of parameters and a direction, (N, 2 d); emits value, derivative, and `information_rows`.
     """
 
+    batches: ClassVar = ("derivative", "gradient", "expansion", "scores")
+
     def __init__(self, likelihood: CompiledLikelihood) -> None:
-        self.likelihood = likelihood
+        self.likelihood, self.lanes = likelihood, likelihood.lanes
+        self.n_samples = likelihood.n_samples
 
-    @property
-    def n_samples(self) -> int:
-        """Number of samples."""
-        return self.likelihood.n_samples
+    @override
+    def unit(self, batch: Batch) -> int:
+        """Return how many points fill the lanes: one takes as many as it has parameters."""
+        along = "directions" in batch.arguments
+        return self.lanes if along else max(1, self.lanes // batch.arguments["values"].shape[1])
 
-    @property
-    def lanes(self) -> int:
-        """Directions that are computed together."""
-        return self.likelihood.lanes
-
-    def derivative(self, values: Array, directions: Array) -> Arrays:
+    def derivative(self, values: Array, directions: Array, share: float = 1.0) -> Arrays:
         """Values (N,) and derivatives (N,) along one direction each, (N, d)."""
-        total = self.likelihood.total(np.hstack([values, directions]))
+        total = self.likelihood.total(np.hstack([values, directions]), share)
         return total[0], total[1]
 
     def gradient(self, values: Array, share: float = 1.0) -> Arrays:
@@ -65,11 +65,11 @@ class CompiledTangents:
         bytes_of_a_point = 8 * CHUNK * values.shape[1] * self.likelihood.n_emitted
         return _joined(self._expansion, values, share, most=MOST_BYTES // bytes_of_a_point)
 
-    def scores(self, values: Array) -> Arrays:
+    def scores(self, values: Array, share: float = 1.0) -> Arrays:
         """Values (N,), gradients (d, N), and sums of the squares of the samples' scores, (d, N)."""
         n, d = values.shape
         total, slope, squares = np.zeros(n * d), np.zeros(n * d), np.zeros(n * d)
-        for emitted, sums in self.likelihood.blocks(np.hstack(_pairs(values))):
+        for emitted, sums in self.likelihood.blocks(np.hstack(_pairs(values)), share):
             squares += np.square(emitted[:, 1]).sum(axis=0)
             total, slope = total + sums[0], slope + sums[1]
         return total.reshape(n, d)[:, 0], slope.reshape(n, d).T, squares.reshape(n, d).T
@@ -93,7 +93,6 @@ class CompiledTangents:
 class Tangents(CompiledTangents):
     """Derivatives by tangents, of a kernel together with its likelihood."""
 
-    contract: ClassVar[str] = "tangents"
     likelihood: LaneLikelihood
 
     def detached(self) -> CompiledTangents:
@@ -101,7 +100,7 @@ class Tangents(CompiledTangents):
         return CompiledTangents(self.likelihood.detached())
 
 
-class CompiledSweeps:
+class CompiledSweeps(Batchable):
     """The pass back over the samples of records, as machine code and rows.
 
     Parameters
@@ -112,18 +111,11 @@ class CompiledSweeps:
     rows : sequence of Rows
     """
 
+    batches: ClassVar = ("swept",)
+
     def __init__(self, kernel: CompiledKernel, sweep: CompiledSweep, rows: Sequence[Rows]) -> None:
         self._kernel, self._sweep, self._rows = kernel, sweep, rows
-
-    @property
-    def lanes(self) -> int:
-        """Points that are computed together."""
-        return self._sweep.lanes
-
-    @property
-    def n_samples(self) -> int:
-        """Number of samples."""
-        return sum(map(len, self._rows))
+        self.lanes, self.n_samples = sweep.lanes, sum(map(len, rows))
 
     def swept(self, values: Array, numbers: Array, share: float = 1.0) -> Arrays:
         """Results of `CompiledSweep.run`, of a share of each record from its beginning."""
@@ -144,8 +136,6 @@ class Sweeps(CompiledSweeps):
         Of the program of the kernel.
     rows : sequence of Rows
     """
-
-    contract: ClassVar[str] = "sweeps"
 
     _kernel: LaneKernel
 

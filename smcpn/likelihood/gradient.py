@@ -63,7 +63,7 @@ class LogLikelihood:
     problem : Problem
     likelihood : str, optional
         By default the one of the solver, see `identify`.
-    solver : EKF0, EKF1, AdaptiveEKF1, RK4 or "auto", optional
+    solver : EKF0, EKF1, AdaptiveEKF1, RK4, Rosenbrock or "auto", optional
         By default ``"auto"``: what goes with ``likelihood`` and the problem, see `identify`.
         Steps ``"auto"`` are chosen from the prior; elsewhere they may be too few, and a solution
         that diverges has -inf. `maximise` and `identify` judge them again where they end: take
@@ -227,8 +227,8 @@ class LogLikelihood:
     def value_and_gradient(self, values: Numbers) -> tuple[Array, Array]:
         """Log-likelihood (N,) and gradient (N, d) at parameter values (N, d).
 
-        Of more than 20 parameters by a reverse pass, but for `AdaptiveEKF1`, whose steps are not
-        those of all particles.
+        Of more than 20 parameters by a reverse pass, but for `AdaptiveEKF1` and `Rosenbrock`, whose
+        steps are not those of all particles.
         """
         values = self._checked("values", values)
         return self._reverse_gradient(values) if self.reverses else self._gradient(values)

@@ -20,7 +20,7 @@ from typing_extensions import override
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.stream_step import Update
 from smcpn.errors import InputError
-from smcpn.likelihood.contract import Keys
+from smcpn.likelihood.contract import NO_KEYS, Keys, Likelihood
 from smcpn.likelihood.history import Chunk, History
 from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid
@@ -277,7 +277,7 @@ class GrowingRows:
         return rows
 
 
-class GrowingLikelihood(GrowingRows):
+class GrowingLikelihood(GrowingRows, Likelihood):
     """The `Likelihood` contract over the samples that were appended so far.
 
     Parameters
@@ -309,8 +309,10 @@ class GrowingLikelihood(GrowingRows):
             return np.zeros((self.kernel.program.state.numel(), len(values)))
         return self.kernel.start(np.ascontiguousarray(values.T), self.at(0)[1])
 
-    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
-        """State s_{b-1} from s_{a-1}, and the increments l_a, ..., l_{b-1}, (b - a, N)."""
+    @override
+    def advance(
+        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
         theta = np.ascontiguousarray(values.T)
         parts = []
         for rows, first, last in self.pieces(a, b):
@@ -318,27 +320,22 @@ class GrowingLikelihood(GrowingRows):
             parts.append(emitted[:, 0])
         return state, parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """State s_{b-1} and log p(y_0, ..., y_{b-1} | theta), (N,)."""
-        return self.total(values, self.start(values), 0, b)
-
-    def total(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
-        """State after sample b - 1 and the sum of the increments of samples [a, b), (N,)."""
+    @override
+    def accumulate(
+        self, values: Array, state: Array | None, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
+        state = self.start(values) if state is None else state
         theta, total = np.ascontiguousarray(values.T), np.zeros(len(values))
         for rows, first, last in self.pieces(a, b):
             state, _, sums = self.kernel.advance(theta, state, rows, first, last, False)
             total += sums[0]
         return state, total
 
-    def keyed(self, keys: Keys) -> GrowingLikelihood:
-        """The likelihood itself: it has no random numbers."""
-        return self
-
     def columns(self, values: Array) -> Array:
         """Parameters as `update` and `moments` take them."""
         return self.kernel.columns(np.ascontiguousarray(values.T))
 
-    def update(self, columns: Array, sample: int) -> Update:
+    def update(self, columns: Array, sample: int, keys: Keys = NO_KEYS) -> Update:
         """Kernel that assimilates a sample, and those after it in the same chunk, one by one."""
         chunk, rows, _ = self.at(sample)
         return Update(self.kernel, columns, rows, chunk.samples, chunk.begin)
@@ -349,7 +346,14 @@ class GrowingLikelihood(GrowingRows):
         return self.kernel.moments_at(columns, state, rows, local)
 
     def moments_ahead(
-        self, values: Array, state: Array, n: int, t: Array, u: Array, block: int
+        self,
+        values: Array,
+        state: Array,
+        n: int,
+        t: Array,
+        u: Array,
+        block: int,
+        keys: Keys = NO_KEYS,
     ) -> Iterator[Array]:
         """Moments at samples to come, (m, N) of each, in blocks; arguments as of `ahead`."""
         theta = np.ascontiguousarray(values.T)

@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from math import ceil
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.codegen.kernel import CompiledKernel, LaneKernel, Rows
 from smcpn.codegen.tangent import tangent
+from smcpn.likelihood.batches import Batchable
+from smcpn.likelihood.contract import NO_KEYS, Derivatives, Keys, Likelihood
 from smcpn.likelihood.inputs import CHUNK, KernelInputs, RecordRows
 from smcpn.model.delay import Delay
 from smcpn.model.problem import Model
@@ -112,7 +115,7 @@ TANGENT_LANES = 16
 """Lanes of a derivative: at one point they are a handful, and 8 cost nearly as much as 16."""
 
 
-class CompiledLikelihood:
+class CompiledLikelihood(Batchable, Likelihood):
     """The `Likelihood` contract on a kernel that emits the log-density of each sample first.
 
     It is machine code and the rows of the records, no more: it can be pickled where its kernel can.
@@ -123,14 +126,9 @@ class CompiledLikelihood:
     kernel : CompiledKernel
     rows : list of Rows or RecordRows
         Of each record.
-
-    Attributes
-    ----------
-    contract : str
-        What executors know it by, see `smcpn.distributed.likelihood.distributed`.
     """
 
-    contract: ClassVar[str] = "exact"
+    batches: ClassVar = ("advance", "accumulate", "evaluate", "total")
 
     def __init__(self, kernel: CompiledKernel, rows: Sequence[Rows | RecordRows]) -> None:
         self._kernel = kernel
@@ -139,6 +137,7 @@ class CompiledLikelihood:
     def _take(self, rows: Sequence[Rows | RecordRows]) -> None:
         self._rows = rows
         self._begins = np.concatenate([[0], np.cumsum([len(one) for one in rows])])
+        self.n_samples = int(self._begins[-1])
 
     @property
     def lanes(self) -> int:
@@ -156,11 +155,6 @@ class CompiledLikelihood:
         return [rows.whole() for rows in self._rows]
 
     @property
-    def n_samples(self) -> int:
-        """Samples of all records together."""
-        return int(self._begins[-1])
-
-    @property
     def n_steps(self) -> int:
         """Solver steps over all records, of one parameter vector."""
         return sum(rows.n_steps for rows in self._rows)
@@ -169,14 +163,19 @@ class CompiledLikelihood:
         """State before the first sample, (k, N)."""
         return self._start(np.ascontiguousarray(values.T), self._rows[0])
 
-    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
-        """State s_{b-1} from s_{a-1}, and the increments l_a, ..., l_{b-1}, (b - a, N)."""
+    @override
+    def advance(
+        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
         state, emitted = self.emitted(values, state, a, b)
         return state, emitted[:, 0]
 
-    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """State s_{b-1} and log p(y_0, ..., y_{b-1} | theta), (N,)."""
-        state, _, total = self._run(values, self.start(values), 0, b, store=False)
+    @override
+    def accumulate(
+        self, values: Array, state: Array | None, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
+        begun = self.start(values) if state is None else state
+        state, _, total = self._run(values, begun, a, b, store=False)
         return state, total[0]
 
     def total(self, values: Array, share: float = 1.0) -> Array:
@@ -190,6 +189,12 @@ class CompiledLikelihood:
                 state, _, sums = self._kernel.advance(theta, state, *there, False)
                 total += sums
         return total
+
+    def with_derivatives(self, derivatives: Callable[[], Derivatives]) -> Self:
+        """Copy that has a gradient, which is made where it is first asked for."""
+        other = copy(self)
+        other.derivatives = derivatives
+        return other
 
     def emitted(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
         """State after sample b - 1 and all that the samples [a, b) emit, (b - a, e, N)."""

@@ -123,7 +123,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Whether a step that was tried is taken, and the clock after it.
+    """Verdict on a step that was tried, and the clock after it.
 
     Attributes
     ----------

@@ -172,6 +172,94 @@ class RosenbrockStep:
         return ca.substitute(graph, symbols, ca.vertcat(x, self._between.at(left)))
 
 
+class Trajectory:
+    """Graphs of a solution by adaptive Rosenbrock steps.
+
+    Attributes
+    ----------
+    signal : Signal
+    sample : SampleSymbols
+    clock : Clock
+    tolerance : casadi.SX
+    outputs : casadi.SX, (q, 1)
+        Noise-free, at a sample; not a number where the steps were too many.
+    """
+
+    def __init__(self, model: Model, grid: Grid) -> None:
+        self._model, self.sample, self.clock = model, SampleSymbols.of(model), Clock.of(model)
+        self.signal = interval_signal(model, grid)
+        self._between, self.tolerance = IntervalSymbols.of(model), ca.SX.sym("tolerance")
+        # Where steps are still left to take, they were too many.
+        known = ca.if_else(self.clock.left > 0.0, ca.SX(np.nan), 0.0)
+        self.outputs = outputs_at(model, model.x, self.sample) + known
+
+    def constant_values(self, solver: Rosenbrock) -> tuple[float, ...]:
+        """Values of the constants of a program."""
+        return (*self._model.constant_values, float(solver.tolerance))
+
+    def program(self, emitted: ca.SX, solver: Rosenbrock) -> LaneProgram:
+        """Steps from the initial state that emit ``emitted`` at each sample."""
+        model, clock, length, signal = self._model, self.clock, self._between.length, self.signal
+        start = StartSymbols.of(model, [])
+        initial = start.initial(model)
+        first = Clock.values(ca.SX(0.0), length, length, self._first_sizes(initial), 0.0, 0.0)
+        # One that took more steps than it may would try as many in every interval.
+        held = ca.if_else(clock.left > 0.0, ca.SX(np.nan), model.x)
+        return LaneProgram(
+            theta=model.theta,
+            constants=ca.vertcat(model.constants, self.tolerance),
+            constant_values=self.constant_values(solver),
+            state=ca.vertcat(clock.symbols, model.x),
+            start_row=ca.vertcat(start.row, length),
+            interval_row=length,
+            step_row=self._between.row,
+            gain_row=ca.SX(0, 1),
+            sample_row=self.sample.row,
+            start=ca.vertcat(first, initial),
+            interval=ca.vertcat(clock.begun(length), held),
+            step=self._step(),
+            emitted=emitted,
+            shared=signal.graphs(
+                step=self._between.graph(signal), interval=signal.spacing, sample=signal.sample()
+            ),
+            left=0,
+            control=tuple(range(clock.symbols.numel())),
+        )
+
+    def inputs(self, record: Record, number: int = 0) -> KernelInputs:
+        """Inputs for a record, which starts from the ``number``-th initial state."""
+        return own_step_inputs(self.signal, self._model, 0, record, number)
+
+    def _first_sizes(self, initial: ca.SX) -> ca.SX:
+        """Sizes of the states at the beginning; from zero, those of a coarse solution.
+
+        A state that grows with a high power of time has no size of its own to be exact to. It gets
+        that of linearly implicit Euler steps as long as the sampling interval.
+        """
+        model, x = self._model, initial
+        slopes = jacobian(model.rhs, model.x)
+        for _ in range(FORESEEN):
+            rate, slope = ca.substitute([model.rhs, slopes], [model.x], [x])
+            matrix = ca.SX.eye(x.numel()) / self._between.length - slope
+            x = x + SparseLU(matrix).solve(rate)
+        sizes, foreseen = ca.fabs(initial), ca.fabs(x)
+        return ca.if_else(sizes > 0.0, sizes, ca.if_else(foreseen < np.inf, foreseen, 0.0))
+
+    def _step(self) -> ca.SX:
+        """State after a step that is accepted, rejected, or not taken any more."""
+        model, clock = self._model, self.clock
+        h = clock.step
+        step = RosenbrockStep(model, RODAS5P, self._between, h, clock.left)
+        following, difference = RODAS5P.stages(step)
+        sizes = ca.fmax(clock.sizes, ca.fabs(following))
+        around = ca.fmax(ca.fabs(model.x), ca.fabs(following))
+        relative = difference / ca.fmax(ca.fmax(around, SMALL * sizes), AT_REST)
+        error = ca.sqrt(ca.sumsqr(relative) / model.x.numel()) / self.tolerance
+        error = ca.if_else(step.regular, error, np.inf)
+        judged = clock.judged(h, error, sizes, Rosenbrock().error_order)
+        return ca.vertcat(judged.clock, judged.state(following, model.x))
+
+
 class StiffTrajectory(Classical):
     """Rosenbrock steps from the initial state; the density of the noise at each sample."""
 
@@ -181,16 +269,13 @@ class StiffTrajectory(Classical):
     takes_delay = False
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
-        self.model = model = problem.model
+        self.model = problem.model
         self._solver = cast(Rosenbrock, solver)
         self.local_order = self._solver.error_order
-        self.sample, self.clock = SampleSymbols.of(model), Clock.of(model)
-        self.signal = interval_signal(model, grid)
-        self.between, self.tolerance = IntervalSymbols.of(model), ca.SX.sym("tolerance")
-        # Where steps are still left to take, they were too many.
-        known = ca.if_else(self.clock.left > 0.0, ca.SX(np.nan), 0.0)
-        self.outputs = outputs_at(model, model.x, self.sample) + known
-        self.noise = NoiseFilter.of(model)
+        self._trajectory = trajectory = Trajectory(self.model, grid)
+        self.signal, self.sample = trajectory.signal, trajectory.sample
+        self.outputs = trajectory.outputs
+        self.noise = NoiseFilter.of(self.model)
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
@@ -199,79 +284,19 @@ class StiffTrajectory(Classical):
 
     @override
     def constant_values(self, solver: Solver) -> tuple[float, ...]:
-        return (*self.model.constant_values, float(cast(Rosenbrock, solver).tolerance))
+        return self._trajectory.constant_values(cast(Rosenbrock, solver))
 
     @override
     def program(self, emitted: ca.SX) -> LaneProgram:
-        model, clock, between, signal = self.model, self.clock, self.between, self.signal
-        start = StartSymbols.of(model, [])
-        initial = start.initial(model)
-        length = between.length
-        first = Clock.values(ca.SX(0.0), length, length, self._first_sizes(initial), 0.0, 0.0)
-        # One that took more steps than it may would try as many in every interval.
-        held = ca.if_else(clock.left > 0.0, ca.SX(np.nan), model.x)
-        program = LaneProgram(
-            theta=model.theta,
-            constants=ca.vertcat(model.constants, self.tolerance),
-            constant_values=self.constant_values(self._solver),
-            state=ca.vertcat(clock.symbols, model.x),
-            start_row=ca.vertcat(start.row, between.length),
-            interval_row=between.length,
-            step_row=between.row,
-            gain_row=ca.SX(0, 1),
-            sample_row=self.sample.row,
-            start=ca.vertcat(first, initial),
-            interval=ca.vertcat(clock.begun(between.length), held),
-            step=self._step(),
-            emitted=emitted,
-            shared=signal.graphs(
-                step=between.graph(signal), interval=signal.spacing, sample=signal.sample()
-            ),
-            left=0,
-            control=tuple(range(clock.symbols.numel())),
-        )
-        no_error = ca.SX.zeros(self.outputs.numel(), 1)
-        residual = self.sample.y - self.outputs
-        following = self.noise.following(residual, no_error, self.sample.present)
-        return self.noise.join(program, following, signal.sample(1), signal.spacing)
-
-    def _first_sizes(self, initial: ca.SX) -> ca.SX:
-        """Sizes of the states at the beginning; from zero, those of a coarse solution.
-
-        A state that grows with a high power of time has no size of its own to be exact to. It gets
-        that of linearly implicit Euler steps as long as the sampling interval.
-        """
-        model, x = self.model, initial
-        slopes = jacobian(model.rhs, model.x)
-        for _ in range(FORESEEN):
-            rate, slope = ca.substitute([model.rhs, slopes], [model.x], [x])
-            matrix = ca.SX.eye(x.numel()) / self.between.length - slope
-            x = x + SparseLU(matrix).solve(rate)
-        sizes, foreseen = ca.fabs(initial), ca.fabs(x)
-        return ca.if_else(sizes > 0.0, sizes, ca.if_else(foreseen < np.inf, foreseen, 0.0))
-
-    def _step(self) -> ca.SX:
-        """State after a step that is accepted, rejected, or not taken any more."""
-        model, clock = self.model, self.clock
-        h = clock.step
-        step = RosenbrockStep(model, RODAS5P, self.between, h, clock.left)
-        following, difference = RODAS5P.stages(step)
-        sizes = ca.fmax(clock.sizes, ca.fabs(following))
-        around = ca.fmax(ca.fabs(model.x), ca.fabs(following))
-        scale = ca.fmax(around, SMALL * sizes)
-        relative = difference / ca.fmax(scale, AT_REST)
-        error = ca.sqrt(ca.sumsqr(relative) / model.x.numel()) / self.tolerance
-        error = ca.if_else(step.regular, error, np.inf)
-        judged = clock.judged(h, error, sizes, self.local_order)
-        return ca.vertcat(judged.clock, judged.state(following, model.x))
+        return self.with_noise(self._trajectory.program(emitted, self._solver))
 
     @override
     def local_error(self) -> ca.SX:
         """Local error that the step control allows every step."""
-        return self.tolerance * self.clock.sizes
+        return self._trajectory.tolerance * self._trajectory.clock.sizes
 
     @override
     def inputs(
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
     ) -> KernelInputs:
-        return own_step_inputs(self.signal, self.model, 0, record, number)
+        return self._trajectory.inputs(record, number)

@@ -6,8 +6,8 @@ each for one purpose, and are the same whatever the seed.
 A problem is stiff where the steps of an explicit method are bounded by its stability and not by
 what accuracy asks for (Hairer and Wanner 1996, section IV.1). Both are counted over a pilot set of
 prior draws: the steps that bring the local error of `EKF0` into bounds, of which it needs many
-where it is on the verge of stability, and those that `AdaptiveEKF1`, which is A-stable, takes at
-its tolerance. Where only a part of the draws is stiff the median of either says little: there
+where it is on the verge of stability, and those that `Rosenbrock`, which is L-stable, takes at a
+tolerance like that. Where only a part of the draws is stiff the median of either says little: there
 solutions diverge however many the steps, the likelihood is zero where the equation has a
 solution, and a posterior that reaches so far would end at a wall that is the solver's. A solution
 that explodes by itself does so under both.
@@ -27,26 +27,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, one_of
-from smcpn.likelihood.adaptive import Adaptive
 from smcpn.likelihood.inputs import numbers_of_steps
-from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.own_steps import solver_steps
 from smcpn.likelihood.prediction import predictions
 from smcpn.likelihood.registry import (
     LIKELIHOODS,
+    build_likelihood,
     check_likelihood,
     likelihood_name,
+    suitable_likelihood,
     with_process_noise,
 )
 from smcpn.likelihood.solver_error import (
     SOLVER_SHARE,
-    budget_of,
+    error_budget,
     local_errors,
     median_of_finite,
     without_data,
 )
 from smcpn.model.problem import Problem
-from smcpn.solver import EKF0, MAX_STEPS, SOLVERS, AdaptiveEKF1, Solver, check_solver
+from smcpn.solver import EKF0, MAX_STEPS, SOLVERS, Rosenbrock, Solver, check_solver
 
 Array = NDArray[np.float64]
 LogLikelihoodBy = Callable[[Solver], Callable[[Array], Array]]
@@ -57,7 +57,11 @@ _log = logging.getLogger(__name__)
 SUSPECT_STEPS = 64
 """Explicit steps per sample from which those of the stiff solver are counted too."""
 STIFF_RATIO = 30.0
-"""Explicit steps over those of the stiff solver, each of which costs some fifty times as much."""
+"""Explicit steps over those of the stiff solver, each of which costs some ten times as much.
+
+The explicit one, which says how large its error is, is kept where it takes three times as long."""
+COMPARED = 1e-4
+"""Tolerance at which steps of the stiff solver are counted."""
 UNSTABLE_RATIO = 5.0
 """The same of a draw whose explicit solution diverges: where accuracy asks for short steps, as of a
 fast oscillation, both solvers take about as many."""
@@ -105,8 +109,8 @@ def choose_solver(
 ) -> SolverChoice:
     """Choose the solver, where none is given, and the likelihood, where none is named.
 
-    A solver that is given is taken. For None and ``"auto"`` it is `EKF0`, or `AdaptiveEKF1` where
-    the problem, or a part of its prior, is stiff; where a likelihood is named, or there is process
+    A solver that is given is taken. For None and ``"auto"`` it is `EKF0`, or `Rosenbrock` where the
+    problem, or a part of its prior, is stiff; where a likelihood is named, or there is process
     noise, it is the solver that goes with it.
 
     Raises
@@ -121,7 +125,7 @@ def choose_solver(
     elif likelihood is not None:
         chosen, reason = default_solver(problem, likelihood), "it goes with the likelihood"
     else:
-        stiff = _stiff_solver(problem)
+        stiff = _stiff_choice(problem)
         chosen, reason = stiff or (default_solver(problem, None), "nothing shows that it is stiff")
     _log.info("%r: %s", chosen, reason)
     return SolverChoice(chosen, likelihood_name(problem, chosen, likelihood), reason)
@@ -160,25 +164,26 @@ def default_solver(problem: Problem, likelihood: str | None) -> Solver:
     return LIKELIHOODS[likelihood].default_solver(problem)
 
 
-def _stiff_solver(problem: Problem) -> tuple[Solver, str] | None:
+def _stiff_choice(problem: Problem) -> tuple[Solver, str] | None:
     """Return a solver for the problem if it is stiff at draws from the prior, and what shows it."""
-    if not _takes_adaptive(problem):
+    solver = stiff_solver(problem)
+    if solver is None:
         return None
     values = pilot_values(problem)
-    explicit = EKF0(interval=longest_interval(problem))
+    explicit = default_solver(problem, None).divided(longest_interval(problem))
     steps, errors = pilot_steps(problem, explicit, values)
     tried, unstable = steps or SUSPECT_STEPS, np.zeros(len(values), dtype=bool)
     if steps is None or np.mean(~np.isfinite(errors)) >= UNSTABLE_SHARE:
         tried, unstable = _unstable(problem, explicit, values, tried)
     slow = steps is None or steps >= SUSPECT_STEPS
-    solver = adaptive_solver(problem) if slow or unstable.any() else None
-    if solver is None:
+    if not (slow or unstable.any()):
         return None
-    counts, log_likelihood = solver_steps(Adaptive.build(problem, solver.begun()), problem, values)
+    compared = build_likelihood(problem, replace(solver, tolerance=COMPARED))
+    counts, log_likelihood = solver_steps(compared, problem, values)
     total = _steps_of(problem, explicit, steps or 2 * MAX_STEPS)
     median = median_of_finite(counts)
     if slow and total > STIFF_RATIO * median:
-        return solver, f"explicit steps would be {total:.0f}, and adaptive ones are {median:g}"
+        return solver, f"explicit steps would be {total:.0f}, and implicit ones are {median:g}"
     stiff = unstable & (_steps_of(problem, explicit, tried) > UNSTABLE_RATIO * counts)
     likely = np.argsort(-log_likelihood, kind="stable")[: len(values) // LIKELY]
     shares = stiff.mean(), stiff[likely].mean()
@@ -208,24 +213,14 @@ def _steps_of(problem: Problem, solver: Solver, steps: int) -> float:
     return float(sum(count.sum() for count in counted))
 
 
-def adaptive_solver(problem: Problem) -> AdaptiveEKF1 | None:
-    """Return the stiff solver of the highest order that can be compiled for a problem, if any."""
-    if not _takes_adaptive(problem):
+def stiff_solver(problem: Problem) -> Rosenbrock | None:
+    """Return the solver of stiff problems, where it takes a problem's noise and inputs."""
+    solver = Rosenbrock()
+    try:
+        suitable_likelihood(problem, solver)
+    except InputError:
         return None
-    for order in (AdaptiveEKF1.order, 3, 2):
-        solver = AdaptiveEKF1(order=order)
-        try:
-            Adaptive(problem, solver.begun(), Grid.of(problem.records, problem.model.delay))
-        except InputError:
-            continue
-        return solver
-    return None
-
-
-def _takes_adaptive(problem: Problem) -> bool:
-    model = problem.model
-    taken = Adaptive.takes_noise(model) and (model.delay is None or Adaptive.takes_delay)
-    return taken and problem.diffusion is None
+    return solver
 
 
 def solver_from_prior(problem: Problem, solver: Solver, likelihood: str | None = None) -> Solver:
@@ -359,13 +354,13 @@ def sufficient_steps(
     found = predictions(problem, solver, enumerate(problem.records), likelihood)
     steps = least
     while affordable(problem, steps):
-        if budget_of(problem, found, values, steps).share <= share:
+        if error_budget(problem, found, values, steps).share <= share:
             return replace(cast(Any, solver), steps=steps)
         steps *= 2
     raise InputError(
         f"steps 'auto' finds no number up to {steps // 2} that brings the solver's error below "
         f"{share:.0%} of the noise variance: check the model, its priors and the noise, give a "
-        "number of steps, or, where the model is stiff, take solver='auto' or smcpn.AdaptiveEKF1()"
+        "number of steps, or, where the model is stiff, take solver='auto' or smcpn.Rosenbrock()"
     )
 
 

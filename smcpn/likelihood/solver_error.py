@@ -53,32 +53,16 @@ class ErrorBudget:
         """The larger of the two."""
         return max(self.claimed, self.change)
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """A sentence where the solver's error may bias the parameters."""
-        if self.share <= SOLVER_SHARE:
-            return ()
-        return (
-            f"the solver's error is {self.share:.2g} of the noise variance at the posterior mean: "
-            "raise steps (or steps='auto'), parameters may be biased",
-        )
-
 
 def error_budget(
-    problem: Problem, solver: Solver, values: Array, likelihood: str | None = None
+    problem: Problem, found: list[Prediction], values: Array, steps: int
 ) -> ErrorBudget:
-    """Measure the solver's error at parameter values (d,), in two ways.
+    """Measure the solver's error at parameter values (d,), in two ways, by predictions with it.
 
     The claimed variance alone may be wrong: what the solver does not see, it does not claim. Of a
     likelihood that sees the data both are errors of predictions one sample ahead. Where process
     noise acts, the variance of a prediction is not the solver's error, and counts as noise.
     """
-    found = predictions(problem, solver, enumerate(problem.records), likelihood)
-    return budget_of(problem, found, values, int(solver.steps))
-
-
-def budget_of(problem: Problem, found: list[Prediction], values: Array, steps: int) -> ErrorBudget:
-    """Measure the `error_budget` by predictions that are compiled already."""
     compared = 2 * steps if 2 * steps <= MAX_STEPS else steps // 2
     filtered = found[0].compiled.recursion.takes_process_noise
     totals, counts = np.zeros((2, len(problem.observe))), np.zeros(len(problem.observe))

@@ -5,7 +5,7 @@ and parameters beyond that wall count as impossible. The particles of a posterio
 none is there. Points outside do: near ones, at the distance of its width, and far ones, with one
 parameter drawn from the prior. Those to which the solver gives no likelihood are evaluated again
 with more steps, for which nothing is compiled anew; if they are likely then, the posterior goes on
-beyond the wall. `AdaptiveEKF1` is asked only where no steps help: the problem is stiff there, or
+beyond the wall. `Rosenbrock` is asked only where no steps help: the problem is stiff there, or
 its solution grows without bound under any solver.
 """
 
@@ -17,16 +17,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.likelihood.adaptive import Adaptive
-from smcpn.likelihood.registry import LIKELIHOODS
+from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
 from smcpn.likelihood.solver_choice import (
     FINER,
     MOST_STEPS,
     UNSTABLE_SHARE,
     LogLikelihoodBy,
-    adaptive_solver,
     prior_draws,
     solver_beyond_wall,
+    stiff_solver,
 )
 from smcpn.model.problem import Problem
 from smcpn.solver import MAX_STEPS, Solver
@@ -243,9 +242,9 @@ def _judge_wide(
             return
         every = -(-len(left) // int(FEW * len(found.inside)))
         left, lost = left[::every], lost[::every]
-    stiff = None if len(levels) < LEVELS or levels[0].adaptive else adaptive_solver(problem)
+    stiff = None if len(levels) < LEVELS or levels[0].adaptive else stiff_solver(problem)
     if stiff is not None:
-        compiled = Adaptive.build(problem, stiff.begun())
+        compiled = build_likelihood(problem, stiff.begun())
         found.judge(lambda values: compiled.evaluate(values, compiled.n_samples)[1], some)
 
 
@@ -296,8 +295,7 @@ def _example(names: Sequence[str], inside: Array, beyond: Array) -> dict[str, fl
 
 
 def _remedy(problem: Problem, solver: Solver) -> str:
-    stiff = None if solver.adaptive else adaptive_solver(problem)
+    stiff = None if solver.adaptive else stiff_solver(problem)
     if stiff is None:
         return "raise steps, or narrow the prior"
-    order = "" if stiff == type(stiff)() else f"order={stiff.order}"
-    return f"take solver=smcpn.{stiff.kind}({order}), or raise steps"
+    return f"take solver=smcpn.{stiff!r}, or raise steps"

@@ -31,8 +31,11 @@ from smcpn.io.sink import json_text
 from smcpn.model.problem import Problem
 from smcpn.report.page import rendered
 from smcpn.report.style import with_unit
+from smcpn.tables import Column, Table, words
 from smcpn.units import time_label
 
+PARAMETERS = Table([words("parameter"), *map(Column, ("mean", "sd", "2.5 %", "97.5 %"))])
+"""Table that the script of the page fills."""
 FRAME_SECONDS = 0.15
 STATE_FRAMES = 4
 """Every so many frames have the posterior: its summaries take longer than all the rest."""
@@ -118,7 +121,14 @@ class LivePage:
             "port": address.port,
             "token": "" if address.loopback else secrets.token_urlsafe(32),
             "run": secrets.token_hex(8),
-            "page": rendered("live.html", SCRIPTS, title=title, outputs=outputs, time=clock),
+            "page": rendered(
+                "live.html",
+                SCRIPTS,
+                title=title,
+                outputs=outputs,
+                time=clock,
+                parameters=PARAMETERS,
+            ),
         }
         self._samples: deque[tuple[float, Any, Any]] = deque(maxlen=RECENT)
         self._latencies: deque[float] = deque(maxlen=RECENT)

@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from smcpn.arguments import Count, check_fields, checked
-from smcpn.card import Card, WithCard
-from smcpn.columns import counted
-from smcpn.errors import InputError, one_of
+from smcpn.errors import InputError, counted, one_of
 from smcpn.model.coordinates import Coordinate, Identity, Log, coordinate_of
 from smcpn.model.distribution import (
     INTERQUARTILE_RANGE,
@@ -27,6 +25,7 @@ from smcpn.model.distribution import (
 )
 from smcpn.model.scaling import Scaling
 from smcpn.model.stencil import derivatives
+from smcpn.tables import Card, Table, WithCard, words
 
 Array = NDArray[np.float64]
 
@@ -97,8 +96,8 @@ class Prior(WithCard):
     @override
     def card(self) -> Card:
         rows = [[n, described(self, n), m.name] for n, m in zip(self.names, self.maps, strict=True)]
-        return Card(f"Prior of {counted(len(self), 'parameter')}",
-                    [["parameter", "prior", "coordinate"], *rows])  # fmt: skip
+        columns = words("parameter"), words("prior", long=True), words("coordinate")
+        return Card(Table(columns, rows, f"Prior of {counted(len(self), 'parameter')}"))
 
     def __len__(self) -> int:
         return len(self.distributions)

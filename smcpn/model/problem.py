@@ -15,9 +15,7 @@ import numpy as np
 from typing_extensions import override
 
 from smcpn.arguments import Numbers, checked
-from smcpn.card import Card, WithCard
-from smcpn.columns import counted
-from smcpn.errors import InputError, listed, real_number, shown
+from smcpn.errors import InputError, counted, listed, real_number, shown
 from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution, describe
@@ -33,6 +31,7 @@ from smcpn.model.prior import Prior
 from smcpn.model.record import Record, as_records
 from smcpn.model.trace import function_name
 from smcpn.solver import CALIBRATED
+from smcpn.tables import Card, WithCard
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -272,13 +271,13 @@ class Problem(WithCard):
         given = [("observed", self.observe), ("noise", self.noise), ("initial state", self.initial),
                  ("process noise", self.process_noise), ("delay", self.delay),
                  ("fixed", self.fixed)]  # fmt: skip
-        return Card(
+        title = (
             f"Problem: {counted(len(self.names), 'unknown parameter')} of '{self.ode.name}', "
-            f"{counted(len(self.records), 'record')} of {self.n_samples} samples",
-            self.prior.card().table,
-            [*self.ode.named(), *(f"{name} {_words(one)}" for name, one in given if one),
-             *map(repr, self.records[:FEW_RECORDS])],
-        )  # fmt: skip
+            f"{counted(len(self.records), 'record')} of {self.n_samples} samples"
+        )
+        notes = [*self.ode.named(), *(f"{name} {_words(one)}" for name, one in given if one),
+                 *map(repr, self.records[:FEW_RECORDS])]  # fmt: skip
+        return Card(replace(self.prior.card().table, title=title, notes=notes))
 
     def picture(self) -> Figure | None:
         """Figure of the first record."""

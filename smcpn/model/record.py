@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
 from smcpn.arguments import Index, check_fields, checked, whole
-from smcpn.card import Card, WithCard
 from smcpn.errors import InputError, real_number, shown
 from smcpn.late_binding import late_bound
+from smcpn.tables import Card, Table, WithCard
 from smcpn.units import duration, time_unit
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ class Record(WithCard):
         ...
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is in a file is sent by its name, and times that follow from dt not at all.
+        # A file is sent by its name, and times that follow from dt not at all.
         # Nor is the whole record sent with a part of it.
         own = vars(self) | {"cut": None}
         state = {name: InFile.of(value) or value for name, value in own.items()}
@@ -286,7 +286,7 @@ class Record(WithCard):
 
     @override
     def card(self) -> Card:
-        return Card(repr(self)[1:-1])
+        return Card(Table(title=repr(self)[1:-1]))
 
     def picture(self) -> Figure | None:
         """Figure of inputs and outputs."""

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn import units
-from smcpn.columns import counted
-from smcpn.errors import InputError, listed, shown, visible
+from smcpn.errors import InputError, counted, listed, shown, visible
 from smcpn.model.record import Record
 
 Array = NDArray[np.float64]

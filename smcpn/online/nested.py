@@ -35,8 +35,9 @@ from smcpn.arguments import FILE_NAME, THREADS
 from smcpn.checkpoint.nested import FilterState, read_nested, write_nested
 from smcpn.errors import InputError, listed, whole_number
 from smcpn.io.axis import Arrivals, TimeAxis
+from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.likelihood import STATE_PARTICLES, Particle
-from smcpn.likelihood.particle.stream import ParticleStream
+from smcpn.likelihood.particle.stream import stream_estimate
 from smcpn.likelihood.solver_choice import solver_from_prior
 from smcpn.model.problem import Problem, check_problem
 from smcpn.online.reweighting import HiddenStates
@@ -218,7 +219,14 @@ class NestedFilter:
         threads: int | None,
     ) -> None:
         self.problem, self._rng = problem, rng
-        self._filters = ParticleStream(problem, solver, state_particles, threads)
+        none = History(problem.records[0].n_inputs, len(problem.observe))
+        filters = stream_estimate(problem, solver, none, threads, likelihood=Particle.name)
+        if filters.rows.lookahead:
+            raise InputError(
+                "hold is 'bandlimited', so that an input is known only 64 samples later: give the "
+                "record hold='zoh' or 'foh' to filter its stream without delay"
+            )
+        self._filters = filters.with_state_particles(state_particles)
         self._arrivals = Arrivals(problem)
 
     def update(self, u: Any, y: Any, t: float | None = None) -> NestedState:
@@ -252,7 +260,7 @@ class NestedFilter:
         samples = np.ascontiguousarray(np.vstack([before.last, row]))
         keys = fresh_keys(self._rng, len(theta), 1)
         values = self.problem.prior.natural(theta)
-        filters, increments = self._filters.advance(values, keys, self._known_filters, samples)
+        filters, increments = self._filters.run_last(values, keys, self._known_filters, samples)
         log_weights = before.log_weights + finite_or_excluded(increments)
         top = log_weights.max()
         if top == -np.inf:
@@ -303,7 +311,7 @@ class NestedFilter:
         state, filters = self._state, self._known_filters
         weights, n = normalise(state.log_weights), len(self.problem.ode.states)
         unknown = np.full((n, len(weights)), np.nan)
-        moments = (unknown, unknown) if filters is None else self._filters.moments(filters)
+        moments = (unknown, unknown) if filters is None else self._filters.state_moments(filters.T)
         return NestedState(
             sample=state.sample,
             t=self._arrivals.axis.last,

@@ -34,7 +34,7 @@ from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.growing import growing_likelihood
 from smcpn.likelihood.history import KEPT_CHUNKS, History
 from smcpn.likelihood.inputs import CHUNK
-from smcpn.likelihood.particle.growing import growing_estimate
+from smcpn.likelihood.particle.stream import stream_estimate
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.likelihood.solver_choice import solver_for_stream
 from smcpn.model.problem import Problem, check_problem
@@ -220,7 +220,7 @@ class Online:
         kept = -(-self.options["memory"] // CHUNK) + 1
         history = History(problem.records[0].n_inputs, len(problem.observe), folder, kept)
         estimated = LIKELIHOODS[self.settings.likelihood].estimated
-        growing = growing_estimate if estimated else growing_likelihood
+        growing = stream_estimate if estimated else growing_likelihood
         return growing(
             problem,
             self.solver,

@@ -11,19 +11,14 @@ from numpy.typing import NDArray
 from smcpn.codegen.stream_step import Population
 from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.growing import GrowingLikelihood
-from smcpn.likelihood.particle.growing import (
-    EstimatedPopulation,
-    GrowingEstimate,
-    KeyedGrowing,
-)
+from smcpn.likelihood.particle.stream import EstimatedPopulation, StreamEstimate
 from smcpn.model.prior import Prior
 from smcpn.smc.particles import ParticleSystem
 
 Array = NDArray[np.float64]
 
-StreamLikelihood = GrowingLikelihood | GrowingEstimate
-"""What follows a stream: exact on lane kernels, or estimated by particle filters with keys. At
-given keys, which an exact one has none of, both assimilate sample by sample."""
+StreamLikelihood = GrowingLikelihood | StreamEstimate
+"""What follows a stream: exact on lane kernels, or estimated by particle filters with keys."""
 AnyPopulation = Population | EstimatedPopulation
 
 
@@ -102,9 +97,7 @@ class HiddenStates(NamedTuple):
     weights: Array
 
     @classmethod
-    def of(
-        cls, likelihood: GrowingLikelihood | KeyedGrowing, moments: Array, weights: Array
-    ) -> HiddenStates:
+    def of(cls, likelihood: StreamLikelihood, moments: Array, weights: Array) -> HiddenStates:
         """The states among the moments of a likelihood's kernel, (m, N)."""
         first = 2 * likelihood.history.n_outputs
         last = first + likelihood.n_states
@@ -132,7 +125,7 @@ class Reweighting:
     """
 
     def __init__(self, prior: Prior, likelihood: StreamLikelihood) -> None:
-        self._prior, self._unkeyed = prior, likelihood
+        self._prior, self._likelihood = prior, likelihood
         self._theta, self._keys, self._columns = np.empty(0), np.empty(0), np.empty(0)
         self._update: Assimilating | None = None
 
@@ -159,9 +152,8 @@ class Reweighting:
         if update is None or self._changed(base) or sample not in update.samples:
             if update is None or self._changed(base):
                 self._theta, self._keys = theta, keys
-                self._likelihood = self._unkeyed.keyed(keys)
                 self._columns = self._likelihood.columns(self._prior.natural(theta))
-            self._update = update = self._likelihood.update(self._columns, sample)
+            self._update = update = self._likelihood.update(self._columns, sample, keys)
         return update
 
     def _changed(self, base: ParticleSystem) -> bool:

@@ -209,7 +209,7 @@ class State:
     def _hidden(self) -> HiddenStates:
         """The states of the model at the last sample, of all particles."""
         system = self._particles.system
-        likelihood = self._shared.sampler.likelihood.keyed(system.keys)
+        likelihood = self._shared.sampler.likelihood
         columns = likelihood.columns(self._shared.window.prior.natural(system.theta))
         moments = likelihood.moments(columns, system.state, self._position - 1)
         return HiddenStates.of(likelihood, moments, self.weights)
@@ -283,7 +283,7 @@ def predicted(
         Times and inputs to come.
     """
     parts, alive, q = [], weights > 0, likelihood.history.n_outputs
-    for emitted in likelihood.keyed(keys).moments_ahead(values, state, sample, t, u, BLOCK):
+    for emitted in likelihood.moments_ahead(values, state, sample, t, u, BLOCK, keys):
         emitted = np.where(alive, emitted, 0.0)
         mean = emitted[:, :q] @ weights
         spread = np.square(emitted[:, :q] - mean[..., None]) + emitted[:, q : 2 * q]

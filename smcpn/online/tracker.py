@@ -19,15 +19,12 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from smcpn.likelihood.contract import Keys
-from smcpn.likelihood.growing import GrowingLikelihood
-from smcpn.likelihood.particle.growing import GrowingEstimate
+from smcpn.likelihood.contract import NO_KEYS, Keys, Likelihood
 from smcpn.online.background import Background
 from smcpn.online.reweighting import (
     HiddenStates,
@@ -37,8 +34,8 @@ from smcpn.online.reweighting import (
 )
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.looks import next_look
-from smcpn.smc.particles import AnyLikelihood, ParticleSystem, Target, finite_or_excluded
-from smcpn.smc.random_streams import NO_KEYS, Stepwise, extended, stepwise
+from smcpn.smc.particles import ParticleSystem, Target, finite_or_excluded
+from smcpn.smc.random_streams import extended
 from smcpn.smc.state import SamplerState
 
 Array = NDArray[np.float64]
@@ -73,27 +70,18 @@ class BlockTarget(Target):
         return self.end
 
     @override
-    def evaluate(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
-        values, n = self.prior.natural(theta), len(theta)
-        likelihood = totalled(self.likelihood, keys)
-        state, log_likelihood = likelihood.evaluate(values, self.sample)
-        state, log_increment = likelihood.total(values, state, self.sample, self.end)
-        return ParticleSystem(
-            theta=theta,
-            log_weights=np.zeros(n),
-            log_prior=self.prior.log_density(theta),
-            log_likelihood=finite_or_excluded(log_likelihood),
-            log_increment=finite_or_excluded(log_increment),
-            state=state,
-            ancestor=np.zeros(n, dtype=np.int64),
-            lineage=np.zeros(n, dtype=np.int64),
-            keys=keys,
+    def particles(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
+        values, accumulate, t = self.prior.natural(theta), self.likelihood.accumulate, self.sample
+        state, log_likelihood = accumulate(values, None, 0, t, keys)
+        state, log_increment = accumulate(values, state, t, self.end, keys)
+        return ParticleSystem.of(
+            theta,
+            self.prior.log_density(theta),
+            finite_or_excluded(log_likelihood),
+            finite_or_excluded(log_increment),
+            state,
+            keys,
         )
-
-
-def totalled(likelihood: StreamLikelihood, keys: Keys) -> GrowingLikelihood | Stepwise:
-    """The likelihood at given keys, which can sum increments."""
-    return cast(GrowingLikelihood | Stepwise, stepwise(likelihood, keys))
 
 
 class StreamIbis(Ibis):
@@ -154,10 +142,10 @@ class StreamIbis(Ibis):
     @cached_property
     def _keyed(self) -> bool:
         """True if the likelihood is estimated, and needs keys."""
-        return isinstance(self.likelihood, GrowingEstimate)
+        return self.likelihood.state_particles > 0
 
     @override
-    def _use(self, likelihood: AnyLikelihood, finer: AnyLikelihood | None = None) -> None:
+    def _use(self, likelihood: Likelihood, finer: Likelihood | None = None) -> None:
         super()._use(likelihood, finer)
         vars(self).pop("_reweighting", None)
 
@@ -222,7 +210,7 @@ class StreamIbis(Ibis):
         """Assimilate the next sample, with the rejuvenations that it calls for."""
         last = self.sample + 1
         while self.sample < last:
-            self.advance(last)
+            self.proceed(last)
         self.last_ess = self.system.ess
 
     @property
@@ -239,14 +227,11 @@ class StreamIbis(Ibis):
 
         The posterior is the one that single samples lead to, by fewer rejuvenations.
         """
-        if isinstance(self.likelihood, GrowingEstimate):
-            self._draw_keys(self.likelihood, end)
+        self._draw_keys(end)
         system, begin = self.system, self.sample
-        values, likelihood = (
-            self.prior.natural(system.theta),
-            totalled(self.likelihood, system.keys),
+        state, log_increment = self.likelihood.accumulate(
+            self.prior.natural(system.theta), system.state, begin, end, system.keys
         )
-        state, log_increment = likelihood.total(values, system.state, begin, end)
         self._change_system(log_increment=finite_or_excluded(log_increment), state=state)
         self._begin_bridge()
         while not self._cross(BlockTarget(self.prior, self.likelihood, begin, 0.0, end)):
@@ -271,7 +256,7 @@ class Interim:
         self.likelihood = sampler.likelihood
         self._reweighting = sampler.give_reweighting()
         # Keys of its own, for the thread at work uses the sampler's generator.
-        self._rng = sampler.apart() if isinstance(self.likelihood, GrowingEstimate) else None
+        self._rng = sampler.apart() if self.likelihood.state_particles else None
 
     @property
     def system(self) -> ParticleSystem:
@@ -280,7 +265,7 @@ class Interim:
 
     def assimilate(self) -> None:
         """Assimilate the next sample, whatever it does to the weights."""
-        if self._rng is not None and isinstance(self.likelihood, GrowingEstimate):
+        if self._rng is not None:
             blocks = self.likelihood.n_keys(self.sample + 1)
             keys = extended(self._rng, self.particles.base.keys, blocks)
             self.particles = self.particles.with_keys(keys)
@@ -303,7 +288,7 @@ class Tracker:
 
     Parameters
     ----------
-    likelihood : GrowingLikelihood or GrowingEstimate
+    likelihood : GrowingLikelihood or StreamEstimate
     sampler : StreamIbis or callable
         A function makes it in a thread, where it also catches up with the samples that are known
         already; see `ready`.
@@ -413,9 +398,9 @@ class Tracker:
             if behind > max(LEAP, LEAP_SHARE * sampler.sample):
                 sampler.leap(likelihood.n_samples)
             else:
-                sampler.advance(likelihood.n_samples)
+                sampler.proceed(likelihood.n_samples)
                 while sampler.state.exponent is not None:
-                    sampler.advance(likelihood.n_samples)
+                    sampler.proceed(likelihood.n_samples)
             if len(sampler.rejuvenations) > made:
                 self._offer()
 

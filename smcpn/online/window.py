@@ -25,7 +25,7 @@ from scipy import stats
 from smcpn.errors import InputError
 from smcpn.io.axis import AxisState
 from smcpn.likelihood.history import History
-from smcpn.likelihood.particle.growing import GrowingEstimate
+from smcpn.likelihood.particle.stream import StreamEstimate
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, assembled
 from smcpn.online.background import Background
@@ -199,7 +199,7 @@ class Forgetting:
     ----------
     length : float
         Of the window.
-    likelihood : GrowingLikelihood or GrowingEstimate
+    likelihood : GrowingLikelihood or StreamEstimate
         Of a problem with a free start; without samples.
     start : FreeStart
     track : callable
@@ -486,7 +486,7 @@ class Windows:
         self, likelihood: StreamLikelihood, population: SamplerState
     ) -> StreamLikelihood:
         """The likelihood with as many state particles as a population has."""
-        if not isinstance(likelihood, GrowingEstimate):
+        if not isinstance(likelihood, StreamEstimate):
             return likelihood
         most = self._settings.state_particles or MOST
         if not 0 < population.state_particles <= most:

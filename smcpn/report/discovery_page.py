@@ -9,16 +9,15 @@ from typing import Any
 from smcpn.discovery.results.discovery import Discovery
 from smcpn.discovery.results.models import ModelTable
 from smcpn.discovery.results.notation import as_probability
-from smcpn.discovery.results.printed import LEAST_INCLUSION, equation_lines
+from smcpn.discovery.results.printed import LEAST_INCLUSION, equation_lines, scores_of_tests
 from smcpn.discovery.results.residuals import correlation
 from smcpn.errors import InputError, listed
 from smcpn.model.record import Record
 from smcpn.report.discovery import LABELS, inclusion_figure, path_figure, residuals_figure
-from smcpn.report.html import record_rows, versions
+from smcpn.report.html import data_table, versions
 from smcpn.report.page import (
     Gallery,
     Picture,
-    Table,
     check_destination,
     figure_folder,
     rendered,
@@ -27,6 +26,7 @@ from smcpn.report.page import (
 from smcpn.report.plots import Plot, path_plots, simulation_figure
 from smcpn.simulation.simulation import Simulation
 from smcpn.status import status
+from smcpn.tables import Column, Fact, Table, words
 
 TEMPLATE = "discovery.html"
 LEARNED = 2
@@ -55,6 +55,12 @@ def _page(
     found: Discovery, gallery: Gallery, tests: Mapping[str, Record | Simulation], title: str
 ) -> str:
     simulations = list(_simulated(found, tests))
+    run = {name: one for name, one in simulations if isinstance(one, Simulation)}
+    uses = [("training", record) for record in found.records]
+    uses += [
+        (f"test {name}", test.record if isinstance(test, Simulation) else test)
+        for name, test in tests.items()
+    ]
     return rendered(
         TEMPLATE,
         title=title,
@@ -69,7 +75,7 @@ def _page(
             f"{found.measure.capitalize()} of each term, and its coefficient.",
         ),
         coefficients=_coefficients(found),
-        models=_models(found),
+        models=ModelTable(found.models).as_table(),
         noise=_noise(found),
         paths=gallery.picture(
             "paths",
@@ -83,11 +89,11 @@ def _page(
             "Measurements less the path, in units of the noise; 95 % lie in the band if the model "
             "and the noise are right.",
         ),
-        scores=_scores(found, simulations),
+        scores=scores_of_tests(found, run),
         simulations=[(name, *_shown(gallery, one, found.outputs)) for name, one in simulations],
         settings=_settings(found),
-        versions=versions(),
-        data=_data(found, tests),
+        versions=Table.of_pairs(versions()),
+        data=data_table(uses),
     )
 
 
@@ -101,7 +107,7 @@ def _description(found: Discovery) -> str:
     )
 
 
-def _facts(found: Discovery) -> list[tuple[str, str]]:
+def _facts(found: Discovery) -> list[Fact]:
     best = found.models[0]
     return [
         ("samples", str(sum(len(record) for record in found.records))),
@@ -117,23 +123,23 @@ def _coefficients(found: Discovery) -> Table:
         (one for one in found.coefficients.items() if one[1].inclusion >= LEAST_INCLUSION),
         key=lambda one: -round(one[1].inclusion, 2),
     )
+    columns = (
+        words("coefficient"), Column(found.measure), Column("mean", ".5g"), Column("sd", ".2g"),
+        Column("2.5 %", ".5g"), Column("97.5 %", ".5g"),
+    )  # fmt: skip
     rows = [
-        [name, as_probability(one.inclusion), f"{one.mean:.5g}", f"{one.sd:.2g}",
-         f"{one.lower:.5g}", f"{one.upper:.5g}"]
+        [name, as_probability(one.inclusion), one.mean, one.sd, one.lower, one.upper]
         for name, one in probable[:LISTED]
-    ]  # fmt: skip
-    return Table(["coefficient", found.measure, "mean", "sd", "2.5 %", "97.5 %"], rows)
-
-
-def _models(found: Discovery) -> Table:
-    columns = ["", "probability", "log-evidence", "log-prior", "terms", "coefficients"]
-    return Table(columns, ModelTable(found.models).rows())
+    ]
+    return Table(columns, rows)
 
 
 def _noise(found: Discovery) -> Table:
-    columns = zip(found.outputs, found.noise, correlation(found), strict=True)
-    rows = [[name, f"{sd:.4g}", f"{r:+.2f}"] for name, sd, r in columns]
-    return Table(["output", "noise sd", "correlation of successive residuals"], rows)
+    columns = (
+        words("output"), Column("noise sd", ".4g"),
+        Column("correlation of successive residuals", "+.2f"),
+    )  # fmt: skip
+    return Table(columns, list(zip(found.outputs, found.noise, correlation(found), strict=True)))
 
 
 def _simulated(
@@ -164,18 +170,7 @@ def _shown(
     return pictures, f"{left:.0%} of the draws left the range of the data." if left else ""
 
 
-def _scores(found: Discovery, simulations: list[tuple[str, Simulation | str]]) -> Table:
-    rows = [
-        [name, output, f"{one.rmse_of_mean[j]:.4g}", f"{one.fit[j]:.2f} %",
-         f"{100 * one.coverage[j]:.1f} %", f"{one.diverged:.0%}"]
-        for name, one in simulations
-        if isinstance(one, Simulation)
-        for j, output in enumerate(found.outputs)
-    ]  # fmt: skip
-    return Table(["record", "output", "RMSE", "fit", "inside the 95 % band", "left out"], rows)
-
-
-def _settings(found: Discovery) -> dict[str, str]:
+def _settings(found: Discovery) -> Table:
     candidates = found.system.candidates
     given: dict[str, Any] = {
         "states": listed(candidates.states),
@@ -184,11 +179,4 @@ def _settings(found: Discovery) -> dict[str, str]:
         "candidate terms": listed(candidates.names),
         **found.settings,
     }
-    return {name: str(value) for name, value in given.items()}
-
-
-def _data(found: Discovery, tests: Mapping[str, Record | Simulation]) -> Table:
-    rows = [row for record in found.records for row in record_rows("training", record)]
-    for name, test in tests.items():
-        rows += record_rows(f"test {name}", test.record if isinstance(test, Simulation) else test)
-    return Table(["use", "record", "array", "shape", "hold", "SHA-256"], rows)
+    return Table.of_pairs({name: str(value) for name, value in given.items()})

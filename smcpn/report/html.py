@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import metadata
@@ -25,7 +25,6 @@ from smcpn.report.functions import function_figure
 from smcpn.report.page import (
     Gallery,
     Picture,
-    Table,
     check_destination,
     figure_folder,
     rendered,
@@ -37,10 +36,10 @@ from smcpn.report.residuals import error_budget_figure, frequency_figure, innova
 from smcpn.results.draws import WeightedDraws
 from smcpn.results.posterior import Posterior, Robust
 from smcpn.results.scores import Score, score_table, scores_of, with_tests
-from smcpn.results.summary import shortened
 from smcpn.simulation.simulation import Simulation
 from smcpn.simulation.states import States
 from smcpn.status import status
+from smcpn.tables import Cell, Column, Fact, Table, words
 from smcpn.validation import Validation, frequency_response
 from smcpn.validation.reweighting import ReweightedPosterior, compare_likelihoods
 from smcpn.version import __version__
@@ -96,22 +95,18 @@ def fingerprint(values: NDArray[np.float64]) -> str:
     return hashlib.sha256(np.ascontiguousarray(values, dtype="<f8").tobytes()).hexdigest()
 
 
-def record_rows(role: str, record: Record) -> list[list[str]]:
-    """Rows (role, record, array, shape, hold, SHA-256) of a record's arrays."""
-    hold = "function" if record.u_function is not None else record.hold
-    arrays = {"t": record.t, "u": record.u, "y": record.y}
-    return [
-        [
-            role,
-            record.name,
-            name,
-            " x ".join(str(n) for n in values.shape),
-            hold if name == "u" else "",
-            fingerprint(values),
-        ]
-        for name, values in arrays.items()
+def data_table(uses: Iterable[tuple[str, Record]]) -> Table:
+    """Return shape, hold and SHA-256 of each array of records, behind what these are used for."""
+    columns = [words(name) for name in ("use", "record", "array", "shape", "hold")]
+    rows = [
+        [use, record.name, name, " x ".join(map(str, values.shape)),
+         (record.hold if record.u_function is None else "function") if name == "u" else "",
+         fingerprint(values)]
+        for use, record in uses
+        for name, values in (("t", record.t), ("u", record.u), ("y", record.y))
         if values.size
-    ]
+    ]  # fmt: skip
+    return Table([*columns, words("SHA-256", long=True)], rows)
 
 
 def _process_noise(problem: Problem) -> str:
@@ -128,7 +123,7 @@ def _text(label: Any) -> str:
     return f"{label:.6g}" if isinstance(label, float) else str(label)
 
 
-def summary_facts(posterior: WeightedDraws, scores: Mapping[str, Score]) -> list[tuple[str, str]]:
+def summary_facts(posterior: WeightedDraws, scores: Mapping[str, Score]) -> list[Fact]:
     """Return the main figures of the result as (name, value): what was learned, and how it fits."""
     fits = [(name, one.fit) for name, one in scores.items() if np.isfinite(one.fit)]
     return [
@@ -138,59 +133,25 @@ def summary_facts(posterior: WeightedDraws, scores: Mapping[str, Score]) -> list
     ]
 
 
-def parameter_table(posterior: WeightedDraws, truth: Mapping[str, float]) -> Table:
-    """Table of the posterior and prior of each parameter, with the truth where it is known."""
-    columns = ["parameter", "mean", "sd", "sd %", "2.5 %", "97.5 %"]
-    rows = [
-        [
-            row.name,
-            *row.figures,
-            *([f"{truth[row.name]:.5g}" if row.name in truth else ""] if truth else []),
-            row.flag,
-            row.prior,
-        ]
-        for row in posterior.table()
-        if row.name not in posterior.problem.ode.priors
-    ]
-    lines = shortened(rows, posterior.problem.ode)
-    return Table([*columns, *(["truth"] if truth else []), "", "prior"], lines)
-
-
-def robust_table(robust: Robust | None) -> Table:
-    """Table of plain and robust standard deviations; empty without."""
-    columns = ["parameter", "sd", "robust sd", "factor", ""]
-    if robust is None:
-        return Table(columns, [])
-    return Table(columns, [[row[0], *row[2:]] for row in robust.rows()])
+PARAMETERS = ("parameter", "mean", "sd", "sd %", "2.5 %", "97.5 %", "truth", "", "prior")
+"""Columns of the table of parameters."""
+ROBUST = ("parameter", "sd", "robust sd", "factor", "")
 
 
 def likelihood_table(rows: Sequence[ReweightedPosterior], t_unit: str = "s") -> Table:
-    """Table of the posterior reweighted by other likelihoods."""
-    columns = ["likelihood", "solver", "log-likelihood", "particles kept", "largest shift", ""]
-    return Table(
-        columns,
-        [
-            [
-                row.likelihood,
-                row.solver.in_words(t_unit),
-                *(
-                    [row.reason, "", "", ""]
-                    if row.reason
-                    else [
-                        f"{row.log_likelihood:.2f}",
-                        _percent(row.kept),
-                        f"{row.largest_shift[1]:.2g} sd",
-                        row.largest_shift[0],
-                    ]
-                ),
-            ]
-            for row in rows
-        ],
-    )
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %" if np.isfinite(share) else ""
+    """Return the table of the posterior reweighted by other likelihoods."""
+    columns = (
+        words("likelihood"), words("solver"), Column("log-likelihood", ".2f"),
+        Column("particles kept", ".1f", "%"), Column("largest shift", ".2g", "sd"), words(),
+    )  # fmt: skip
+    figures: list[list[Cell]] = [
+        [row.reason, None, None, ""]
+        if row.reason
+        else [row.log_likelihood, 100 * row.kept, row.largest_shift[1], row.largest_shift[0]]
+        for row in rows
+    ]
+    names = ([row.likelihood, row.solver.in_words(t_unit)] for row in rows)
+    return Table(columns, [[*name, *own] for name, own in zip(names, figures, strict=True)])
 
 
 def write_report(
@@ -262,11 +223,14 @@ def _page(
     states: Sequence[States],
 ) -> str:
     scores = scores_of(simulations, posterior.problem.observe)
-    columns, *score_rows = score_table(scores, published)
     compared = compare_likelihoods(
         posterior.problem, posterior.solver, posterior.likelihood,
         posterior.theta, posterior.log_weights, likelihoods,
     )  # fmt: skip
+    truths = {"truth": known} if known else {}
+    parameters = posterior.table().without_functions(posterior.problem.ode, **truths)
+    uses = [("training", record) for record in posterior.problem.records]
+    uses += [(f"test {name}", simulation.record) for name, simulation in simulations.items()]
     return rendered(
         TEMPLATE,
         title=title or posterior.problem.ode.name,
@@ -276,21 +240,21 @@ def _page(
         doubts=posterior.warnings,
         run_facts=posterior.run_facts,
         computation=posterior.computation,
-        parameters=parameter_table(posterior, known),
+        parameters=parameters.select(*PARAMETERS),
         parameter_pictures=_parameter_pictures(gallery, posterior, known),
         functions=_function_sections(gallery, posterior),
-        scores=Table(columns, score_rows),
+        scores=score_table(scores, published),
         tests=_tests(gallery, simulations),
         likelihoods=likelihood_table(compared, posterior.problem.records[0].t_unit),
-        robust=robust_table(robust),
+        robust=Table() if robust is None else robust.as_table().select(*ROBUST),
         effective="" if robust is None else robust.effective,
         states=_states(gallery, states),
         validation=NOT_VALIDATED if validation is None else str(validation),
         validation_pictures=_validation_pictures(gallery, validation),
         run=_run_pictures(gallery, posterior),
-        settings=settings(posterior),
-        versions=versions(),
-        data=_fingerprints(posterior, simulations),
+        settings=Table.of_pairs(settings(posterior)),
+        versions=Table.of_pairs(versions()),
+        data=data_table(uses),
     )
 
 
@@ -299,7 +263,8 @@ def _function_sections(
 ) -> list[tuple[str, list[Picture]]]:
     """Line of a summary and figure of every unknown function."""
     sections: list[tuple[str, list[Picture]]] = []
-    for name, line in zip(posterior.problem.ode.functions, posterior.function_lines(), strict=True):
+    functions = posterior.problem.ode.functions
+    for name, (label, text) in zip(functions, posterior.function_facts(), strict=True):
         pictures: list[Picture] = []
         with suppress(InputError):  # of three variables, or where the simulation diverges
             found = posterior.function(name)
@@ -311,7 +276,7 @@ def _function_sections(
                     "the records visit only its prior and its shape tell.",
                 )
             )
-        sections.append((" ".join(line.split()), pictures))
+        sections.append((f"{label} {text}", pictures))
     return sections
 
 
@@ -401,12 +366,3 @@ def _run_pictures(gallery: Gallery, posterior: Posterior) -> list[Picture]:
     if len(posterior.theta) == 1:
         return []
     return [gallery.picture("run", posterior.plot_run, posterior.run_caption)]
-
-
-def _fingerprints(posterior: WeightedDraws, simulations: Mapping[str, Simulation]) -> Table:
-    rows = []
-    for record in posterior.problem.records:
-        rows += record_rows("training", record)
-    for name, simulation in simulations.items():
-        rows += record_rows(f"test {name}", simulation.record)
-    return Table(["use", "record", "array", "shape", "hold", "SHA-256"], rows)

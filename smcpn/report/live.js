@@ -3,8 +3,8 @@
 (() => {
   const SECONDS = 10, MOST_POINTS = 6000, MOST_STATES = 600, MOST_PLOTS = 12, SILENT_MS = 3000;
   const LEAST = "least"; // the lower of two curves, which the legend does not name
-  const HEADS = ["mean", "sd", "2.5 %", "97.5 %"];
   const by = (id) => document.getElementById(id);
+  const HEADS = [...document.querySelectorAll("#parameters th")].slice(1).map((head) => head.textContent);
   const TIME = by("outputs").dataset.time;
   const short = AXES.short;
   const element = (name, className, text = "") => Object.assign(document.createElement(name), { className, textContent: text });
@@ -145,8 +145,8 @@
     for (const [name, ...values] of state.parameters) {
       if (!rows.has(name)) {
         const row = element("tr", "");
-        row.append(element("td", "", name), ...HEADS.map((head) => { const cell = element("td", ""); cell.dataset.head = head; return cell; }));
-        by("parameters").append(row);
+        row.append(element("td", "words", name), ...HEADS.map((head) => { const cell = element("td", ""); cell.dataset.head = head; return cell; }));
+        by("parameters").querySelector("tbody").append(row);
         rows.set(name, row);
       }
       values.forEach((value, i) => write(rows.get(name).children[i + 1], short(value, 5)));

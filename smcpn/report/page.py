@@ -25,6 +25,7 @@ from smcpn.errors import InputError
 from smcpn.files import file_path, is_plain, write_output, write_outputs
 from smcpn.report.style import narrow_column, picture_bytes
 from smcpn.status import tell
+from smcpn.tables import Table, table_html
 
 CREATOR = "smcpn.report"
 """Of the figures in a folder, by which they are known as those of a report before."""
@@ -35,19 +36,11 @@ RASTER_DPI = 150
 """Of parts of a figure that are drawn as points, e.g. thousands of markers."""
 
 _SAFE = "!$'()*+,-./:;=?@_~"
-"""What may stand as it is in a URL of data, in an attribute between double quotes."""
+"""Characters that a URL of data keeps, in an attribute between double quotes."""
 _PATH = re.compile(r' d="([^"]*)"')
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 _AROUND = re.compile(r" ?([A-Za-z]) ?")
 _DECIMALS = re.compile(r"(\.\d\d)\d+")
-
-
-@dataclass(frozen=True)
-class Table:
-    """Column heads and rows of cells."""
-
-    columns: list[str]
-    rows: list[list[str]]
 
 
 @dataclass(frozen=True)
@@ -159,7 +152,7 @@ def rendered(name: str, scripts: tuple[str, ...] = SCRIPT, **values: Any) -> str
         f"script-src '{_hash(script)}'; {sources}base-uri 'none'; form-action 'none'"
     )
     return _template(name).render(
-        style=style, script=script, policy=policy, written=_now(), **values
+        style=style, script=script, policy=policy, written=_now(), grid=_grid, **values
     )
 
 
@@ -226,6 +219,13 @@ def is_report(path: Path) -> bool:
         return False
     with path.open("rb") as file:
         return GENERATOR in file.read(200)
+
+
+def _grid(table: Table) -> Any:
+    """Return a table as markup that a template does not escape again."""
+    from markupsafe import Markup
+
+    return Markup(table_html(table))
 
 
 def _template(name: str) -> Any:

@@ -39,10 +39,8 @@ DRAWS = 4000
 """Draws that stand for a prior, and points of a scatter at most."""
 ROW_HEIGHT = 1.15
 """Inches."""
-MOST_PAIRED = 12
-"""Parameters in a figure of pairs."""
-MOST_PAIRED_NARROW = 4
-"""The same on a phone."""
+MOST_PAIRED, MOST_PAIRED_NARROW = 12, 4
+"""Parameters in a figure of pairs, and in one for a phone."""
 _CENTRAL = (0.025, 0.5, 0.975)
 
 

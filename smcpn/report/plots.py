@@ -21,6 +21,7 @@ from smcpn.discovery.results.discovery import Discovery
 from smcpn.model.record import Record
 from smcpn.report.page import Gallery, Picture
 from smcpn.report.style import as_points, with_unit
+from smcpn.report.trajectories import states_figure as static_states
 from smcpn.report.trajectories import worst_window
 from smcpn.simulation.simulation import TWO_SIDED_95, Simulation
 from smcpn.simulation.states import States
@@ -220,10 +221,8 @@ def innovation_plots(validation: Validation, output: int) -> list[Plot]:
 
 def states_figure(gallery: Gallery, states: States, caption: str) -> Plot | Picture:
     """Smoothed states with their band, what was measured, and the filtered mean."""
-    from smcpn.report.states import states_figure as static
-
     record = states.record
-    picture = gallery.picture("states", lambda: static(states), caption, reflow=False)
+    picture = gallery.picture("states", lambda: static_states(states), caption, reflow=False)
     if not 2 <= len(record) <= LONGEST:
         return picture
     arrays: dict[str, Array | RoundedArray] = {}

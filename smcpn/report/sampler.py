@@ -1,4 +1,4 @@
-"""Effective sample size, acceptance and evidence of a sampler over the record, or over its way."""
+"""The way of a sampler: sample size, acceptance, evidence of particles; chains and ranks."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy import stats
 
-from smcpn.report.style import ACCENT, DARK, MIDDLE, figure, is_narrow, styled
+from smcpn.report.style import ACCENT, DARK, LIGHT, MIDDLE, figure, is_narrow, plain, styled
+from smcpn.results.nuts import NutsPosterior
 from smcpn.smc.particles import normalise
 from smcpn.smc.rejuvenation import Rejuvenation
 from smcpn.smc.replicates import Populations
 
 POINTS = 1500
 """Samples drawn at most, evenly spread on the logarithmic axis."""
+BINS = 20
+"""Of the ranks of a chain."""
 
 
 @styled
@@ -88,4 +92,32 @@ def _over_samples(populations: Populations) -> Figure:
     evidence.set_xscale("log")
     evidence.set_xlim(1, max(n, 2))
     drawing.align_ylabels([ess, moves, evidence])
+    return drawing
+
+
+@styled
+def chains_figure(posterior: NutsPosterior) -> Figure:
+    """Draw the chains of the parameter with the fewest effective draws, and their ranks among all.
+
+    Divergent trajectories are marked. Where the chains agree, every chain has its share of every
+    rank, up to chance.
+    """
+    j = int(np.argmin(posterior.ess_bulk))
+    chains = posterior.chains[:, :, j]
+    drawing = figure(1.0 + 0.9 * len(chains))
+    axes = drawing.subplots(
+        len(chains), 2, squeeze=False, sharex="col", width_ratios=(3, 1), sharey="col"
+    )
+    draws = chains.shape[1]
+    ranks = stats.rankdata(chains).reshape(chains.shape)
+    for row, values, astray, ranked in zip(
+        axes, chains, posterior.statistics.divergent, ranks, strict=True
+    ):
+        row[0].plot(values, color=DARK, lw=0.4)
+        row[0].plot(np.flatnonzero(astray), values[astray], "o", color=ACCENT, ms=2.5)
+        row[0].set_ylabel(plain(posterior.names[j]))
+        row[1].hist(ranked, BINS, range=(0, chains.size), color=LIGHT)
+        row[1].axhline(draws / BINS, color=DARK, lw=0.8, ls="--")
+    axes[-1, 0].set_xlabel("draw")
+    axes[-1, 1].set_xlabel("rank among all")
     return drawing

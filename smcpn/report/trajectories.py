@@ -1,4 +1,4 @@
-"""Curves over time with a 95 % band: simulated and measured outputs, an ODE solution."""
+"""Curves over time with a 95 % band: simulated and measured outputs, states, an ODE solution."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from smcpn.report.style import (
 )
 from smcpn.simulation.prior_drawn import PriorPrediction
 from smcpn.simulation.simulation import Simulation
+from smcpn.simulation.states import States
 
 Array = NDArray[np.float64]
 
@@ -41,6 +42,8 @@ ZOOM = 160
 """Samples of the closer look."""
 MOST_OUTPUTS = 12
 """Outputs that one figure shows."""
+MARKED_STATES, DRAWN_PATHS = 400, 10
+"""Samples up to which each measurement of a state is a mark, and paths that are shown, at most."""
 FAR = 5.0
 """Measured ranges from which the band of a prior hides what was measured."""
 
@@ -295,3 +298,51 @@ def solution_figure(solution: Solution) -> Figure:
     if len(states) > 1:
         axes[-1].legend(ncols=min(len(states), 6))
     return drawing
+
+
+@styled
+def states_figure(states: States) -> Figure:
+    """Smoothed mean and 95 % band of every state, the filtered mean, and what was measured.
+
+    Returns
+    -------
+    Figure
+        One axes per state.
+    """
+    count = len(states.names)
+    drawing = figure(1.0 + 1.5 * count)
+    panels = drawing.subplots(count, 1, sharex=True, squeeze=False)[:, 0]
+    for i, axes in enumerate(panels):
+        _plot_state(axes, states, i)
+    panels[0].set_title(f"{plain(states.record.name)}: states given all samples")
+    panels[-1].set_xlabel(over_time(states.record))
+    found: dict[str, Any] = {}
+    for axes in panels:
+        handles, labels = axes.get_legend_handles_labels()
+        found |= dict(zip(labels, handles, strict=True))
+    drawing.legend(
+        list(found.values()), list(found), loc="outside lower left", ncols=columns(len(found))
+    )
+    drawing.align_ylabels(list(panels))
+    return drawing
+
+
+def _plot_state(axes: Axes, states: States, i: int) -> None:
+    t, output = states.record.t, states.measured[i]
+    axes.fill_between(
+        *band_envelope(t, states.lower[:, i], states.upper[:, i]),
+        color=LIGHT, lw=0, label="95 % band",
+    )  # fmt: skip
+    if output is not None and states.record.n_outputs:
+        style: dict[str, Any] = {"lw": 2.0}
+        if len(t) <= MARKED_STATES:
+            style = {"ls": "", "marker": "o", "ms": 3.0, "mew": 0}
+        y = states.record.y[:, output]
+        axes.plot(*envelope(t, y), color=MIDDLE, label="measured", **style)
+    for path in states.draws[:DRAWN_PATHS]:
+        axes.plot(*envelope(t, path[:, i]), color=MIDDLE, lw=0.4, alpha=0.6, label="draws")
+    filtered = states.filtered_mean[:, i]
+    axes.plot(*envelope(t, filtered), color=ACCENT, lw=0.6, ls="--", label="filtered")
+    axes.plot(*envelope(t, states.mean[:, i]), color=DARK, lw=0.9, label="smoothed")
+    axes.set_xlim(float(np.min(t)), float(np.max(t)))
+    axes.set_ylabel(plain(states.names[i]))

@@ -1,27 +1,34 @@
-"""Analyses of a maximum and a Laplace approximation: simulation, plots, report."""
+"""Analyses of a maximum and a Laplace approximation, by the methods of a `Posterior`."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from smcpn.arguments import Count, FileName, Index, Seed, checked
+from smcpn.arguments import FileName, checked
 from smcpn.errors import InputError
-from smcpn.model.record import Record
 from smcpn.results.export import ModelExport
 from smcpn.results.judgement import WithVerdict
 from smcpn.results.posterior import Posterior
 from smcpn.results.tables import ParameterTable, WithTable
-from smcpn.simulation.closed_loop import StateFilter
-from smcpn.simulation.simulation import Simulation
-from smcpn.simulation.states import States
-from smcpn.validation import Validation
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _by_draws(
+    method: Callable[Concatenate[Posterior, P], R],
+) -> Callable[Concatenate[Analyses, P], R]:
+    """Return a method of `Posterior` as one of a result that has draws."""
+
+    @wraps(method)
+    def call(self: Analyses, *arguments: P.args, **named: P.kwargs) -> R:
+        return method(self.posterior, *arguments, **named)
+
+    return call
 
 
 @checked
@@ -48,10 +55,6 @@ class Analyses(WithTable, ModelExport, WithVerdict):
         """Return its draws as a dataframe; see `WithTable.to_dataframe`."""
         return self.posterior.to_dataframe(backend)
 
-    def to_arviz(self, seed: Seed = 0) -> Any:
-        """Export its draws to ArviZ; see `Posterior.to_arviz`."""
-        return self.posterior.to_arviz(seed)
-
     def save(self, path: FileName) -> Path:
         """Refuse: a search has no file of its own.
 
@@ -65,57 +68,15 @@ class Analyses(WithTable, ModelExport, WithVerdict):
             "result.to_posterior().save(path), or make it again, which takes seconds"
         )
 
-    def simulate(self, record: Record, **options: Any) -> Simulation:
-        """Simulate a record; arguments as of `Posterior.simulate`."""
-        return self.posterior.simulate(record, **options)
-
-    def predict(
-        self, record: Record, horizon: Count = 1, filter: StateFilter | None = None, **options: Any
-    ) -> Simulation:
-        """Predict up to ``horizon`` samples ahead; arguments as of `Posterior.predict`."""
-        return self.posterior.predict(record, horizon, filter, **options)
-
-    def states(self, record: Record | None = None, **options: Any) -> States:
-        """Filter and smooth the states of a record; arguments as of `Posterior.states`."""
-        return self.posterior.states(record, **options)
-
-    def validate(self, record: Record | None = None) -> Validation:
-        """Test innovations, frequency response and steps; see `Posterior.validate`."""
-        return self.posterior.validate(record)
-
-    def plot_parameters(self, truth: Mapping[str, Any] | None = None) -> Figure:
-        """Plot prior against posterior; see `Posterior.plot_parameters`."""
-        return self.posterior.plot_parameters(truth)
-
-    def plot_corner(self, truth: Mapping[str, Any] | None = None) -> Figure:
-        """Plot every pair of parameters."""
-        return self.posterior.plot_corner(truth)
-
-    def plot_prediction(
-        self, record: Record, observe: Any = None, output: Index | None = None
-    ) -> Figure:
-        """Plot measured against simulated; arguments as of `Posterior.plot_prediction`."""
-        return self.posterior.plot_prediction(record, observe, output)
-
-    def plot_innovations(self, output: Index = 0) -> Figure:
-        """Plot the normalised innovations of the records learned from, and their correlations."""
-        return self.posterior.plot_innovations(output)
-
-    def plot_frf(
-        self, record: Record | None = None, observe: Any = None, output: Index = 0
-    ) -> Figure:
-        """Plot the frequency response of a record and of its simulation."""
-        return self.posterior.plot_frf(record, observe, output)
-
-    def plot_error_budget(self, output: Index = 0) -> Figure:
-        """Plot the solver's share of the innovation variance, and what finer steps change."""
-        return self.posterior.plot_error_budget(output)
-
-    def report(
-        self,
-        path: str | Path,
-        tests: Record | Sequence[Record] | Mapping[str, Record | Simulation] | None = None,
-        **options: Any,
-    ) -> Path:
-        """Write one self-contained HTML file; arguments as of `Posterior.report`."""
-        return self.posterior.report(path, tests, **options)
+    to_arviz = _by_draws(Posterior.to_arviz)
+    simulate = _by_draws(Posterior.simulate)
+    predict = _by_draws(Posterior.predict)
+    states = _by_draws(Posterior.states)
+    validate = _by_draws(Posterior.validate)
+    plot_parameters = _by_draws(Posterior.plot_parameters)
+    plot_corner = _by_draws(Posterior.plot_corner)
+    plot_prediction = _by_draws(Posterior.plot_prediction)
+    plot_innovations = _by_draws(Posterior.plot_innovations)
+    plot_frf = _by_draws(Posterior.plot_frf)
+    plot_error_budget = _by_draws(Posterior.plot_error_budget)
+    report = _by_draws(Posterior.report)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from typing_extensions import override
 
 from smcpn.arguments import checked
-from smcpn.card import Card, WithCard
-from smcpn.columns import align, counted
-from smcpn.errors import InputError, listed, one_of, shown
+from smcpn.errors import InputError, counted, listed, one_of, shown
 from smcpn.late_binding import late_bound
 from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import POSTERIOR, Maximum
 from smcpn.results.posterior import Posterior
+from smcpn.tables import Card, Column, Table, WithCard, table_text, words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,6 +62,14 @@ class ModelRow:
     def bic(self) -> float:
         """Schwarz's information criterion, k log n - 2 log L."""
         return self.parameters * float(np.log(self.measurements)) - 2 * self.log_likelihood
+
+    @property
+    def stated_evidence(self) -> str | float:
+        """The log-evidence with its standard error where that is known."""
+        error = self.log_evidence_se
+        return (
+            f"{self.log_evidence:.2f} +- {error:.2g}" if np.isfinite(error) else self.log_evidence
+        )
 
 
 DECIDING = ("log_evidence", "laplace_log_evidence", "bic")
@@ -146,16 +153,11 @@ class ModelComparison(WithCard):
 
     @override
     def card(self) -> Card:
-        figures = {"log-evidence": "log_evidence", "Laplace": "laplace_log_evidence",
-                   "log-likelihood": "log_likelihood", "BIC": "bic"}  # fmt: skip
-        rows = [
-            [row.name, str(row.parameters), *(_text(getattr(row, one)) for one in figures.values())]
-            for row in self.rows
-        ]
-        return Card(
-            f"Comparison of {counted(len(self.rows), 'model')}: {self.winner}",
-            [["model", "k", *figures], *rows], ["all of it: print(comparison.summary())"],
-        )  # fmt: skip
+        table = self.as_table().select(
+            "model", "k", "log-evidence", "Laplace", "log-likelihood", "BIC"
+        )
+        title = f"Comparison of {counted(len(self.rows), 'model')}: {self.winner}"
+        return Card(replace(table, title=title, notes=["all of it: print(comparison.summary())"]))
 
     @override
     def picture(self) -> Figure | None:
@@ -168,25 +170,29 @@ class ModelComparison(WithCard):
 
     def summary(self) -> str:
         """The table as text; a figure is followed by its difference from the best."""
-        header = ["model", "k", "log-evidence", "to best", "Laplace", "to best", "log-likelihood",
-                  "at", "AIC", "to best", "BIC", "to best"]  # fmt: skip
+        return "\n".join([table_text(self.as_table()), "", self.winner])
+
+    def as_table(self) -> Table:
+        """Return the table as it is shown, a figure followed by its difference from the best."""
         figures = ("log_evidence", "laplace_log_evidence", "aic", "bic")
-        relative = {figure: self.relative(figure) for figure in figures}
+        evidence, laplace, aic, bic = (self.relative(figure) for figure in figures)
+        behind = Column("to best", "+.2f", missing="-")
+        columns = [
+            words("model"), Column("k"), _figure("log-evidence"), behind, _figure("Laplace"),
+            behind, _figure("log-likelihood"), words("at"), _figure("AIC"), behind, _figure("BIC"),
+            behind,
+        ]  # fmt: skip
+        rows = [
+            [row.name, row.parameters, row.stated_evidence, evidence[row.name],
+             row.laplace_log_evidence, laplace[row.name], row.log_likelihood, row.at,
+             row.aic, aic[row.name], row.bic, bic[row.name]]
+            for row in self.rows
+        ]  # fmt: skip
+        return Table(columns, rows)
 
-        def pair(row: ModelRow, figure: str) -> list[str]:
-            return [_text(getattr(row, figure)), _text(relative[figure][row.name], "+.2f")]
 
-        rows = []
-        for row in self.rows:
-            evidence, behind = pair(row, "log_evidence")
-            if np.isfinite(row.log_evidence_se):
-                evidence += f" +- {row.log_evidence_se:.2g}"
-            rows.append(
-                [row.name, str(row.parameters), evidence, behind,
-                 *pair(row, "laplace_log_evidence"), _text(row.log_likelihood), row.at,
-                 *pair(row, "aic"), *pair(row, "bic")]
-            )  # fmt: skip
-        return "\n".join([align([header, *rows], left=(0, 7)), "", self.winner])
+def _figure(name: str) -> Column:
+    return Column(name, ".2f", missing="-")
 
 
 def compare(models: Mapping[str, Result | Sequence[Result]]) -> ModelComparison:
@@ -281,7 +287,3 @@ def _best(result: Result) -> tuple[float, str]:
 
 def _unknown_last(error: float) -> float:
     return error if np.isfinite(error) else np.inf
-
-
-def _text(value: float, form: str = ".2f") -> str:
-    return format(value, form) if np.isfinite(value) else "-"

@@ -13,24 +13,23 @@ from pydantic import Field
 from typing_extensions import override
 
 from smcpn.arguments import Count, Probabilities, Seed, checked
-from smcpn.card import Card, WithCard
-from smcpn.columns import align, counted, warning_lines
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.registry import likelihood_name
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem
-from smcpn.results.exchange import Exchange, Exchanges, exchange_lines, ordered
+from smcpn.results.exchange import Exchange, Exchanges, exchange_facts, ordered
 from smcpn.results.functions import WithFunctions
 from smcpn.results.judgement import WithVerdict
 from smcpn.results.method import MethodRecord
 from smcpn.results.modes import PosteriorMode, apart, mode_lines, posterior_modes
-from smcpn.results.summary import bounds_reached, parameter_rows, shortened, warned
-from smcpn.results.tables import ParameterTable, WithTable, dataframe
+from smcpn.results.summary import bounds_reached, parameter_rows, warned
+from smcpn.results.tables import FIGURES, ParameterTable, WithTable, dataframe
 from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import Populations
 from smcpn.smc.resampling import systematic
 from smcpn.solver import Solver
 from smcpn.stored import Elsewhere, Line, Stored, Whole
+from smcpn.tables import Card, Fact, WithCard, fact_lines, table_text
 from smcpn.validation.correlation import posterior_correlation
 
 Array = NDArray[np.float64]
@@ -213,19 +212,16 @@ class WeightedDraws(WithCard, WithTable, Populations, WithFunctions, WithVerdict
 
     @override
     def card(self) -> Card:
-        rows = [[row.name, *row.figures, row.flag] for row in self.table()]
         run = [f"{name} {value}" for name, value in self.run_facts if value]
-        return Card(
-            f"{type(self).__name__} of '{self.problem.ode.name}': "
-            f"{counted(len(self.names), 'parameter')}, {self.problem.n_samples} samples",
-            [["parameter", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""],
-             *shortened(rows, self.problem.ode)],
-            [*mode_lines(self.names, self.modes)[:FEW_LINES], ", ".join(run),
-             f"{self.likelihood_name} likelihood, {self.solver_in_words}",
-             *exchange_lines(self.names, self.exchanges), *warned(self.warnings),
-             "all of it: print(posterior.summary())"],
-            self.verdict.lines,
-        )  # fmt: skip
+        exchanges = exchange_facts(self.names, self.exchanges)
+        notes = [
+            *mode_lines(self.names, self.modes)[:FEW_LINES], ", ".join(run),
+            f"{self.likelihood_name} likelihood, {self.solver_in_words}",
+            *fact_lines(exchanges), *warned(self.warnings),
+            "all of it: print(posterior.summary())",
+        ]  # fmt: skip
+        table = self.table().as_table(self.problem.ode).select(*FIGURES)
+        return Card(replace(table, title=self.title, notes=notes), self.verdict.lines)
 
     def summary(self) -> str:
         """The parameter table, the figures of the run, and the verdict, as text.
@@ -237,78 +233,59 @@ class WeightedDraws(WithCard, WithTable, Populations, WithFunctions, WithVerdict
 
     def summary_lines(self) -> list[str]:
         """Lines of the summary above the verdict."""
-        columns = ["parameter", "prior", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""]
-        of_functions = self.problem.ode.priors
-        rows = [
-            [row.name, row.prior, *row.figures, row.flag]
-            for row in self.table()
-            if row.name not in of_functions
+        facts = [
+            *exchange_facts(self.names, self.exchanges),
+            *self._run(),
+            ("likelihood", self.likelihood_name),
+            ("solver", self.solver_in_words),
         ]
-        lines = [
-            align([columns, *shortened(rows, self.problem.ode)], left=(0, 1, 7)),
+        if self.shift is not None:
+            facts.append(("discretisation", str(self.shift)))
+        if self.timing.wall:
+            facts.append(("time", f"{self.timing.wall:.2f} s"))
+        return [
+            table_text(self.table().without_functions(self.problem.ode)),
             *(["", *mode_lines(self.names, self.modes)] if self.several_modes else []),
             *self.function_lines(),
             "",
-            *exchange_lines(self.names, self.exchanges),
-            *self._run_lines(),
-            f"likelihood       {self.likelihood_name}",
-            f"solver           {self.solver_in_words}",
+            *fact_lines(facts, self.warnings),
         ]
-        if self.shift is not None:
-            lines.append(f"discretisation   {self.shift}")
-        if self.timing.wall:
-            lines.append(f"time             {self.timing.wall:.2f} s")
-        return lines + warning_lines(self.warnings)
 
     @property
     def computation(self) -> str:
         """The way the posterior was computed, as text: the method in detail, and its work."""
-        return "\n".join(self._computation_lines())
+        return "\n".join(fact_lines(self._computation()))
 
-    def _computation_lines(self) -> list[str]:
+    def _computation(self) -> list[Fact]:
         moved, timing = "", self.timing
         if self.rejuvenations:
             last = self.rejuvenations[-1].acceptance
             moved = f", acceptance {self.acceptance:.2f} (last {last:.2f})"
         return [
-            *([] if self.method is None else [f"method           {self.method.details}"]),
-            f"particles        {len(self.theta)}, worth {self.ess:.0f} independent draws",
-            f"rejuvenations    {len(self.rejuvenations)}{moved}",
-            f"time             {timing.wall:.2f} s ({timing.kernel:.2f} s in the kernel), "
-            f"compilation {timing.compile:.2f} s, {timing.theta_steps:.3g} particle steps",
-        ]
+            *([] if self.method is None else [("method", self.method.details)]),
+            ("particles", f"{len(self.theta)}, worth {self.ess:.0f} independent draws"),
+            ("rejuvenations", f"{len(self.rejuvenations)}{moved}"),
+            ("time", f"{timing.wall:.2f} s ({timing.kernel:.2f} s in the kernel), "
+             f"compilation {timing.compile:.2f} s, {timing.theta_steps:.3g} particle steps"),
+        ]  # fmt: skip
+
+    def _run(self) -> list[Fact]:
+        """Figures of a summary on how the sampler got here."""
+        rate, facts = self.learning_rate, list[Fact]()
+        if not np.isnan(self.log_evidence):
+            error = self.log_evidence_se
+            stated = "" if np.isnan(error) else f" +- {error:.2g}"
+            facts.append(("log-evidence", f"{self.log_evidence:.2f}{stated}"))
+        if rate != 1.0:
+            facts.append(("learning rate", f"{rate:.3g}, the power of the likelihood"))
+        if self.method is not None:
+            facts.append(("method", str(self.method)))
+        return facts
 
     @property
-    def solver_in_words(self) -> str:
-        """The solver, its steps in the unit of time of the records."""
-        return self.solver.in_words(self.problem.records[0].t_unit)
-
-    def _run_lines(self) -> list[str]:
-        """Lines of a summary on how the sampler got here."""
-        return [
-            *self._evidence(),
-            *self._power(),
-            *([] if self.method is None else [f"method           {self.method}"]),
-        ]
-
-    @property
-    def run_facts(self) -> list[tuple[str, str]]:
+    def run_facts(self) -> list[Fact]:
         """Figures of the sampler as (name, value)."""
         return [
             ("particles", f"{len(self.theta)}"),
             ("log-evidence", f"{self.log_evidence:.2f}" if np.isfinite(self.log_evidence) else ""),
         ]
-
-    def _evidence(self) -> list[str]:
-        """Line of a summary on the evidence, with its error where it has one."""
-        if np.isnan(self.log_evidence):
-            return []
-        error = self.log_evidence_se
-        stated = "" if np.isnan(error) else f" +- {error:.2g}"
-        return [f"log-evidence     {self.log_evidence:.2f}{stated}"]
-
-    def _power(self) -> list[str]:
-        """Line of a summary on a likelihood that is weighed."""
-        if self.learning_rate == 1.0:
-            return []
-        return [f"learning rate    {self.learning_rate:.3g}, the power of the likelihood"]

@@ -17,6 +17,7 @@ from smcpn.model.prior import described
 from smcpn.model.problem import Problem
 from smcpn.results.modes import PosteriorMode
 from smcpn.solver import Solver
+from smcpn.tables import Fact
 from smcpn.validation.correlation import posterior_correlation
 from smcpn.validation.innovations import innovations
 
@@ -93,11 +94,11 @@ def merged(
     return tuple(found)
 
 
-def exchange_lines(names: Sequence[str], exchanges: Sequence[Exchange]) -> list[str]:
-    """Lines of a summary on parameters that may be exchanged, and how they are shown."""
+def exchange_facts(names: Sequence[str], exchanges: Sequence[Exchange]) -> list[Fact]:
+    """Return the parameters that may be exchanged, and how they are shown, for a summary."""
     pairs = ", ".join(f"{names[i]} and {names[j]}" for i, j in (one.pair for one in exchanges))
-    told = f"exchangeable     {pairs}: exchanged, they explain the record as well"
-    return [f"{told}; the lesser is shown first"] if pairs else []
+    told = f"{pairs}: exchanged, they explain the record as well; the lesser is shown first"
+    return [("exchangeable", told)] if pairs else []
 
 
 class Exchanges:

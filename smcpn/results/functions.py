@@ -26,6 +26,7 @@ from smcpn.simulation.function_domain import (
 )
 from smcpn.simulation.learned import from_the_start
 from smcpn.solver import Solver
+from smcpn.tables import Fact, fact_lines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -206,22 +207,26 @@ class WithFunctions(ABC):
 
     def function_lines(self) -> list[str]:
         """Lines of a summary, one for each unknown function."""
-        return [self._line(name) for name in self.problem.ode.functions]
+        return fact_lines(self.function_facts())
 
-    def _line(self, name: str) -> str:
+    def function_facts(self) -> list[Fact]:
+        """Return where the records visit each unknown function, and how far it is known there."""
+        return [self._fact(name) for name in self.problem.ode.functions]
+
+    def _fact(self, name: str) -> Fact:
         function = self.problem.ode.functions[name].function
         label = f"{name}({', '.join(function.arguments)})"
         try:
             visited = self.visited[name]
         except InputError as error:
-            return f"{label:<16} its visited range is not known: {error}"
+            return label, f"its visited range is not known: {error}"
         order = np.argsort(visited.places[:, 0], kind="stable")
         some = visited.places[order[np.linspace(0, len(order) - 1, 50).astype(int)]]
         values = self._values_of(name, some, FEW_DRAWS)
         sd = values.std(axis=0)
         spread = f", sd {sd.min():.2g} to {sd.max():.2g} there" if len(values) > 1 else ""
         remark = f"; {function.remark}" if function.remark else ""
-        return f"{label:<16} visited {visited}{spread}{_leaving(function, visited)}{remark}"
+        return label, f"visited {visited}{spread}{_leaving(function, visited)}{remark}"
 
     def _beyond(
         self, record: Record, initialise: int = 0, like: Record | None = None

@@ -37,7 +37,7 @@ DOUBTED = 0.5
 """Share of the logarithm of `LARGEST_RATIO` and of `LARGEST_SHIFT` from which more are drawn."""
 SAMPLE = "smcpn.identify(problem), or smcpn identify, samples it"
 FINER = "first make the steps finer, for their error makes a posterior rough too"
-"""What to do about a posterior that is far from a Gaussian; of steps that are too coarse."""
+"""Remedies for a posterior that is far from a Gaussian, and where steps are too coarse."""
 LEAST_TOLD = 100.0
 """Fewest effective draws whose moments are told: means to a tenth of the standard deviation."""
 ROUNDING = 1e-6

@@ -10,7 +10,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.errors import InputError
+from smcpn.errors import InputError, counted
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem
 from smcpn.results.modes import PosteriorMode
@@ -42,6 +42,20 @@ class WithVerdict(ABC):
     @abstractmethod
     def table(self) -> Sequence[ParameterRow]:
         """Return the parameter table."""
+
+    @property
+    def title(self) -> str:
+        """Kind of result, model and sizes in a line."""
+        problem = self.problem
+        return (
+            f"{type(self).__name__} of '{problem.ode.name}': "
+            f"{counted(len(problem.names), 'parameter')}, {problem.n_samples} samples"
+        )
+
+    @property
+    def solver_in_words(self) -> str:
+        """The solver, its steps in the unit of time of the records."""
+        return self.solver.in_words(self.problem.records[0].t_unit)
 
     @property
     def several_modes(self) -> tuple[PosteriorMode, ...]:

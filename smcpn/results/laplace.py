@@ -12,24 +12,23 @@ from scipy import special
 from typing_extensions import override
 
 from smcpn.arguments import Count, Probability, Seed, checked
-from smcpn.card import Card, WithCard
-from smcpn.columns import align, counted, warning_lines
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.given_scales import ScaledGaussian
 from smcpn.model.problem import Problem
 from smcpn.results.by_draws import Analyses
-from smcpn.results.exchange import Exchange, Exchanges, exchange_lines, merged, ordering
+from smcpn.results.exchange import Exchange, Exchanges, exchange_facts, merged, ordering
 from smcpn.results.functions import WithFunctions
 from smcpn.results.gaussian_check import FINER, SAMPLE, GaussianCheck, gaussian_check
 from smcpn.results.maximum import Maximum, equally_weighted
 from smcpn.results.modes import PosteriorMode, mode_lines
 from smcpn.results.posterior import Posterior
-from smcpn.results.summary import bounds_reached, parameter_rows, shortened, warned
-from smcpn.results.tables import ParameterTable
+from smcpn.results.summary import bounds_reached, parameter_rows, warned
+from smcpn.results.tables import FIGURES, ParameterTable
 from smcpn.smc.particles import normalise
 from smcpn.smc.start import Mode, Modes, shares_of
 from smcpn.solver import Solver
+from smcpn.tables import Card, Column, Table, WithCard, fact_lines, table_text, words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -97,17 +96,22 @@ class LaplaceComparison:
 
     def summary(self) -> str:
         """The table as text."""
-        header = ["parameter", "mean", "sd", "Laplace mean", "sd", "difference / sd", "sd ratio"]
+        columns = (
+            words("parameter"), Column("mean", ".5g"), Column("sd", ".2g"),
+            Column("Laplace mean", ".5g"), Column("sd", ".2g"), Column("difference / sd", "+.2f"),
+            Column("sd ratio", ".2f"),
+        )  # fmt: skip
         rows = [
-            [row.name, f"{row.mean:.5g}", f"{row.sd:.2g}", f"{row.laplace_mean:.5g}",
-             f"{row.laplace_sd:.2g}", f"{row.difference:+.2f}", f"{row.sd_ratio:.2f}"]
+            [row.name, row.mean, row.sd, row.laplace_mean, row.laplace_sd, row.difference,
+             row.sd_ratio]
             for row in self.rows
         ]  # fmt: skip
         evidence = (
-            f"log-evidence     {self.log_evidence:.2f} +- {self.log_evidence_se:.2g}, "
+            f"{self.log_evidence:.2f} +- {self.log_evidence_se:.2g}, "
             f"Laplace {self.laplace_log_evidence:.2f}"
         )
-        return "\n".join([align([header, *rows], left=(0,)), "", evidence])
+        facts = fact_lines([("log-evidence", evidence)])
+        return "\n".join([table_text(Table(columns, rows)), "", *facts])
 
 
 @checked
@@ -168,7 +172,7 @@ class Laplace(WithCard, Analyses, WithFunctions):
     @property
     def likelihood(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Name of the likelihood."""
-        return self.maximum.function.likelihood
+        return self.maximum.likelihood
 
     @property
     def shift(self) -> DiscretisationShift | None:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -421,21 +425,23 @@ class Laplace(WithCard, Analyses, WithFunctions):
 
     @override
     def card(self) -> Card:
-        rows = [
-            [row.name, f"{mode:.5g}", *row.figures, row.flag if self.success else ""]
-            for row, mode in zip(self.table(), self.ordered.maximum.values, strict=True)
-        ]
+        notes = [
+            f"log-evidence {self.log_evidence:.2f} (Laplace)",
+            f"{self.likelihood} likelihood, {self.solver_in_words}",
+            *warned(self.warnings), "all of it: print(laplace.summary())",
+        ]  # fmt: skip
+        table = self._flagged(self.table().as_table(self.problem.ode, mode=self._mode_by_name))
         return Card(
-            f"{type(self).__name__} of '{self.problem.ode.name}': "
-            f"{counted(len(self.names), 'parameter')}, {self.problem.n_samples} samples",
-            [["parameter", "mode", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""],
-             *shortened(rows, self.problem.ode)],
-            [f"log-evidence {self.log_evidence:.2f} (Laplace)",
-             f"{self.likelihood} likelihood, "
-             f"{self.solver.in_words(self.problem.records[0].t_unit)}",
-             *warned(self.warnings), "all of it: print(laplace.summary())"],
-            self.verdict.lines,
-        )  # fmt: skip
+            replace(table.select(*FIGURES), title=self.title, notes=notes), self.verdict.lines
+        )
+
+    @property
+    def _mode_by_name(self) -> dict[str, float]:
+        return dict(zip(self.names, self.ordered.maximum.values.tolist(), strict=True))
+
+    def _flagged(self, table: Table) -> Table:
+        """Return a table with the flags of its rows where there is a Gaussian that they tell of."""
+        return table if self.success else table.select("parameter", "prior", *FIGURES[1:-1])
 
     @override
     def picture(self) -> Figure | None:
@@ -447,23 +453,20 @@ class Laplace(WithCard, Analyses, WithFunctions):
 
     def summary_lines(self) -> list[str]:
         """Lines of the summary above the verdict."""
-        columns = ["parameter", "prior", "mode", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""]
-        of_functions = self.problem.ode.priors
-        rows = [
-            [row.name, row.prior, f"{mode:.5g}", *row.figures, row.flag if self.success else ""]
-            for row, mode in zip(self.table(), self.ordered.maximum.values, strict=True)
-            if row.name not in of_functions
+        ode = self.problem.ode
+        table = self._flagged(self.table().without_functions(ode, mode=self._mode_by_name))
+        facts = [
+            *exchange_facts(self.names, self.exchanges),
+            ("log-evidence", f"{self.log_evidence:.2f} (Laplace)"),
+            *self.maximum.run_facts,
         ]
-        lines = [
-            align([columns, *shortened(rows, self.problem.ode)], left=(0, 1, 8)),
+        return [
+            table_text(table),
             *(["", *mode_lines(self.names, self.several_modes)] if self.several_modes else []),
             *self.function_lines(),
             "",
-            *exchange_lines(self.names, self.exchanges),
-            f"log-evidence     {self.log_evidence:.2f} (Laplace)",
-            *self.maximum.figures(),
+            *fact_lines(facts, self.warnings),
         ]
-        return lines + warning_lines(self.warnings)
 
     def compare(self, posterior: Posterior) -> LaplaceComparison:
         """Compare means and standard deviations of the Gaussian with those of a posterior.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +12,6 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from smcpn.arguments import checked
-from smcpn.card import Card, WithCard
-from smcpn.columns import align, counted, warning_lines
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.shift import DiscretisationShift
@@ -26,6 +25,7 @@ from smcpn.results.posterior import Posterior
 from smcpn.results.search_summary import as_high, where_ended
 from smcpn.results.summary import shortened, warned
 from smcpn.solver import Solver
+from smcpn.tables import Card, Column, Fact, Table, WithCard, fact_lines, table_text, words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,8 +34,8 @@ Array = NDArray[np.float64]
 
 POSTERIOR, LIKELIHOOD = TARGETS = ("posterior", "likelihood")
 """Densities that can be maximised."""
-ROWS = 10
-"""Most starts that a summary lists."""
+ROWS, FEW_FACTS = 10, 4
+"""Most starts that a summary lists, and figures that a short text has."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,11 @@ class Maximum(WithCard, Analyses):
 
     Attributes
     ----------
-    function : LogLikelihood
-        The log-likelihood, with the solver as it ran.
+    problem : Problem
+    solver : Solver
+        As it ran, its steps resolved.
+    likelihood : str
+        Its name.
     target : {"posterior", "likelihood"}
         What was maximised. The posterior is the density of the unconstrained coordinates of
         `Prior`, log-Jacobian included.
@@ -108,7 +111,9 @@ class Maximum(WithCard, Analyses):
         Problems found in the search, one sentence each, `doubt` among them.
     """
 
-    function: LogLikelihood = field(repr=False)
+    problem: Problem = field(repr=False)
+    solver: Solver
+    likelihood: str  # pyright: ignore[reportIncompatibleVariableOverride]
     target: str
     method: str
     theta: Array
@@ -122,20 +127,10 @@ class Maximum(WithCard, Analyses):
     doubt: str = ""
     warnings: tuple[str, ...] = ()
 
-    @property
-    def problem(self) -> Problem:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The problem."""
-        return self.function.problem
-
-    @property
-    def solver(self) -> Solver:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The solver, its steps resolved."""
-        return self.function.solver
-
-    @property
-    def likelihood(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Name of the likelihood."""
-        return self.function.likelihood
+    @cached_property
+    def function(self) -> LogLikelihood:
+        """The log-likelihood, with the solver as it ran, made when it is first asked for."""
+        return LogLikelihood(self.problem, self.likelihood, self.solver)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -223,14 +218,18 @@ class Maximum(WithCard, Analyses):
 
     @override
     def card(self) -> Card:
-        rows = [[n, f"{v:.6g}"] for n, v in zip(self.names, self.values, strict=True)]
-        return Card(
-            f"Maximum of '{self.problem.ode.name}': {counted(len(self.names), 'parameter')}, "
-            f"{self.problem.n_samples} samples",
-            [["parameter", self._kind], *shortened(rows, self.problem.ode)],
-            [*self.figures()[:4], *warned(self.warnings), "all of it: print(maximum.summary())"],
-            self.verdict.lines,
-        )
+        notes = [
+            *fact_lines(self.run_facts[:FEW_FACTS]),
+            *warned(self.warnings), "all of it: print(maximum.summary())",
+        ]  # fmt: skip
+        table = self._parameters(self.names).select("parameter", self._kind)
+        return Card(replace(table, title=self.title, notes=notes), self.verdict.lines)
+
+    def _parameters(self, names: Sequence[str]) -> Table:
+        columns = words("parameter"), words("prior", long=True), Column(self._kind, ".6g")
+        values = dict(zip(self.names, self.values.tolist(), strict=True))
+        rows = [[name, described(self.problem.prior, name), values[name]] for name in names]
+        return shortened(Table(columns, rows), self.problem.ode)
 
     @override
     def picture(self) -> Figure | None:
@@ -239,21 +238,15 @@ class Maximum(WithCard, Analyses):
     def summary(self) -> str:
         """The maximum and how it was found, as text."""
         ode = self.problem.ode
-        rows = [
-            [name, described(self.problem.prior, name), f"{value:.6g}"]
-            for name, value in zip(self.names, self.values, strict=True)
-            if name not in ode.priors
-        ]
-        lines = [
-            align([["parameter", "prior", self._kind], *shortened(rows, ode)], left=(0, 1)),
+        starts = ["", table_text(self._starts), ""] if len(self.starts) > 1 else []
+        return "\n".join([
+            table_text(self._parameters([name for name in self.names if name not in ode.priors])),
             *(self.posterior.function_lines() if ode.functions else ()),
             "",
-            *self.figures(),
-            *warning_lines(self.warnings),
-        ]
-        if len(self.starts) > 1:
-            lines += ["", *self._start_lines(), ""]
-        return "\n".join([*lines, *self.verdict.lines])
+            *fact_lines(self.run_facts, self.warnings),
+            *starts,
+            *self.verdict.lines,
+        ])  # fmt: skip
 
     def _judged_draws(self) -> tuple[Array, Array]:
         return self.theta[None, :], np.zeros(1)
@@ -264,23 +257,23 @@ class Maximum(WithCard, Analyses):
 
     def figures(self) -> list[str]:
         """Lines of a summary below its table."""
-        density = (
-            [f"log posterior    {self.log_density:.4f} (not normalised, unconstrained coordinates)"]
-            if self.target == POSTERIOR
-            else []
-        )
-        iterations = len(self.path) - 1
+        return fact_lines(self.run_facts)
+
+    @property
+    def run_facts(self) -> list[Fact]:
+        """Figures of the maximum and of the searches as (name, value)."""
+        density = f"{self.log_density:.4f} (not normalised, unconstrained coordinates)"
         stopped = "converged" if self.success else f"STOPPED: {self.reason}"
         return [
-            *density,
-            f"log-likelihood   {self.log_likelihood:.4f}",
-            *self._scales_line(),
-            f"search           {stopped} after {iterations} iterations of {self.method}",
-            f"searches         {len(self.starts)}: {self.ended}; {self.evaluations} evaluations",
-            f"likelihood       {self.function.likelihood}",
-            f"solver           {self.solver.in_words(self.problem.records[0].t_unit)}",
-            *([] if self.shift is None else [f"discretisation   {self.shift}"]),
-            f"time             {self.seconds:.2f} s",
+            *([("log posterior", density)] if self.target == POSTERIOR else []),
+            ("log-likelihood", f"{self.log_likelihood:.4f}"),
+            *self._scales(),
+            ("search", f"{stopped} after {len(self.path) - 1} iterations of {self.method}"),
+            ("searches", f"{len(self.starts)}: {self.ended}; {self.evaluations} evaluations"),
+            ("likelihood", self.likelihood),
+            ("solver", self.solver_in_words),
+            *([] if self.shift is None else [("discretisation", str(self.shift))]),
+            ("time", f"{self.seconds:.2f} s"),
         ]
 
     @property
@@ -291,23 +284,26 @@ class Maximum(WithCard, Analyses):
         along = f" ({lifted} of the highest with the model relaxed on the way)" if lifted else ""
         return where_ended(len(self.starts), self.ends, kind) + along
 
-    def _scales_line(self) -> list[str]:
-        """A line on learned scales, whose maximum is that of their marginal density."""
+    def _scales(self) -> list[Fact]:
+        """Learned scales, whose maximum is that of their marginal density."""
         columns = learned_scales(self.problem) if self.function.expands else None
         if columns is None or self.target != POSTERIOR:
             return []
         names = listed([self.names[j] for j in columns.scales])
-        return [f"scales           {names} at their marginal mode, the others given that"]
+        return [("scales", f"{names} at their marginal mode, the others given that")]
 
-    def _start_lines(self) -> list[str]:
+    @property
+    def _starts(self) -> Table:
+        columns = (
+            Column("start"), Column("log density", ".10g"), Column("evaluations"), words("stopped")
+        )  # fmt: skip
         order = np.argsort([-start.log_density for start in self.starts], kind="stable")
         rows = [
-            [str(number), f"{start.log_density:.10g}", str(start.evaluations), start.reason]
+            [number, start.log_density, start.evaluations, start.reason]
             for number, start in ((int(k), self.starts[k]) for k in order[:ROWS])
         ]
-        table = align([["start", "log density", "evaluations", "stopped"], *rows], left=(3,))
         rest = len(self.starts) - ROWS
-        return [table, *([f"and {rest} more"] if rest > 0 else [])]
+        return Table(columns, rows, notes=[f"and {rest} more"] if rest > 0 else ())
 
 
 def equally_weighted(
@@ -318,15 +314,15 @@ def equally_weighted(
     warnings: tuple[str, ...],
 ) -> Posterior:
     """Return a `Posterior` of given particles, theta (N, d), that no sampler has moved."""
-    function, problem, n = maximum.function, maximum.problem, len(theta)
+    problem, n = maximum.problem, len(theta)
     nothing = np.empty(0)
     return Posterior(
         problem=problem,
-        solver=function.solver,
-        likelihood=function.likelihood,
+        solver=maximum.solver,
+        likelihood=maximum.likelihood,
         theta=theta,
         log_weights=np.zeros(n),
-        log_likelihood=function(problem.prior.natural(theta)),
+        log_likelihood=maximum.function(problem.prior.natural(theta)),
         ancestor=np.arange(n),
         log_evidence=log_evidence,
         log_evidence_se=float("nan"),

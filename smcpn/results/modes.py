@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.columns import align
 from smcpn.smc.particles import effective_sample_size
+from smcpn.tables import Column, Table, table_text, words
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -143,10 +143,11 @@ def mode_lines(names: Sequence[str], modes: Sequence[PosteriorMode]) -> list[str
     if len(modes) < 2:
         return []
     shown = modes[:FEW_MODES]
-    rows = [["", *(f"mode {k} ({100 * one.weight:.3g} %)" for k, one in enumerate(shown))]]
-    rows += [
+    heads = (f"mode {k} ({100 * one.weight:.3g} %)" for k, one in enumerate(shown))
+    rows = [
         [name, *(f"{one.mean[j]:.5g} +- {one.sd[j]:.2g}" for one in shown)]
         for j, name in enumerate(names)
     ]
     rest = len(modes) - len(shown)
-    return [*align(rows, left=(0,)).splitlines(), *([f"and {rest} more modes"] if rest else [])]
+    notes = [f"and {rest} more modes"] if rest else []
+    return table_text(Table((words(), *map(Column, heads)), rows, notes=notes)).splitlines()

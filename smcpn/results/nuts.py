@@ -15,6 +15,7 @@ from smcpn.late_binding import late_bound
 from smcpn.results.posterior import Posterior, Robust
 from smcpn.results.tables import dataframe
 from smcpn.stored import Stored, Whole, any_number, counts, finite, truths
+from smcpn.tables import Fact
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -118,7 +119,7 @@ class NutsPosterior(Posterior):
         return self.values.reshape(*self.statistics.divergent.shape, -1)
 
     @property
-    def run_facts(self) -> list[tuple[str, str]]:
+    def run_facts(self) -> list[Fact]:
         """Figures of the chains as (name, value)."""
         made = self.statistics
         chains, draws = made.divergent.shape
@@ -130,11 +131,11 @@ class NutsPosterior(Posterior):
             ("R-hat", f"{self.r_hat.max():.4f}"),
         ]
 
-    def _run_lines(self) -> list[str]:
-        return [f"{name:<16} {value}" for name, value in self.run_facts]
+    def _run(self) -> list[Fact]:
+        return self.run_facts
 
-    def _computation_lines(self) -> list[str]:
-        return self._run_lines()
+    def _computation(self) -> list[Fact]:
+        return self.run_facts
 
     @property
     def run_caption(self) -> str:

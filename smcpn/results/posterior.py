@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from smcpn.arguments import Count, FileName, Index, Seed, checked
-from smcpn.card import Card, WithCard
-from smcpn.columns import align, warning_lines
 from smcpn.errors import InputError
 from smcpn.interop.arviz import to_arviz
 from smcpn.late_binding import late_bound
@@ -28,6 +26,7 @@ from smcpn.simulation.initialisation import simulate_started
 from smcpn.simulation.simulation import Simulation, simulate_particles
 from smcpn.simulation.states import States, states_of_particles
 from smcpn.smc.power import at_power
+from smcpn.tables import Card, Column, Table, WithCard, fact_lines, table_text, words
 from smcpn.validation import Validation, frequency_response, validate
 from smcpn.validation.innovations import Innovations, innovations
 from smcpn.validation.residual_level import ResidualLevel, residual_level
@@ -541,10 +540,10 @@ class Robust(WithCard):
 
     @override
     def card(self) -> Card:
-        header = ["parameter", "mean", "sd", "robust sd", "factor", ""]
         ode = self.posterior.problem.ode
-        return Card(f"Robust posterior of '{ode.name}'", [header, *shortened(self.rows(), ode)],
-                    [f"{self.effective}, learning rate {self.learning_rate:.3g}"])  # fmt: skip
+        notes = [f"{self.effective}, learning rate {self.learning_rate:.3g}"]
+        title = f"Robust posterior of '{ode.name}'"
+        return Card(replace(shortened(self.as_table(), ode), title=title, notes=notes))
 
     @override
     def picture(self) -> Figure | None:
@@ -589,28 +588,35 @@ class Robust(WithCard):
             return f"{told}: standard deviations stay"
         return f"{told}; Student's t of {self.degrees_of_freedom:.3g} degrees of freedom"
 
-    def rows(self) -> list[list[str]]:
-        """Name, mean, plain and robust sd, their ratio, and what is not judged, as text."""
-        return [
-            [name, f"{self.mean[name]:.5g}", f"{self.plain_sd[name]:.2g}", f"{sd:.2g}",
-             f"{self.factor[name]:.2f}", "not judged" if name in self.not_judged else ""]
+    def as_table(self) -> Table:
+        """Return mean, sd and robust sd of each parameter as a table, and what is not judged."""
+        columns = (
+            words("parameter"), Column("mean", ".5g"), Column("sd", ".2g"),
+            Column("robust sd", ".2g"), Column("factor", ".2f"), words(),
+        )  # fmt: skip
+        rows = [
+            [name, self.mean[name], self.plain_sd[name], sd, self.factor[name],
+             "not judged" if name in self.not_judged else ""]
             for name, sd in self.sd.items()
         ]  # fmt: skip
+        return Table(columns, rows)
+
+    def rows(self) -> list[list[str]]:
+        """Name, mean, plain and robust sd, their ratio, and what is not judged, as text."""
+        return self.as_table().cells
 
     def summary(self) -> str:
         """Table of plain and robust standard deviations, and the figures, as text."""
-        header = ["parameter", "mean", "sd", "robust sd", "factor", ""]
-        lines = [
-            align([header, *self.rows()], left=(0, 5)),
-            "",
-            f"effective        {self.effective}, learning rate {self.learning_rate:.3g}",
-            f"drift            {self.drift}",
+        facts = [
+            ("effective", f"{self.effective}, learning rate {self.learning_rate:.3g}"),
+            ("drift", self.drift),
         ]
         if self.not_judged:
-            lines.append(
-                f"not judged       {', '.join(self.not_judged)}: known from too few samples"
-            )
-        return "\n".join([*lines, *warning_lines([self.remark] if self.remark else [])])
+            told = f"{', '.join(self.not_judged)}: known from too few samples"
+            facts.append(("not judged", told))
+        return "\n".join(
+            [table_text(self.as_table()), "", *fact_lines(facts, filter(None, [self.remark]))]
+        )
 
 
 def _innovations(posterior: Posterior) -> tuple[Innovations, ...]:

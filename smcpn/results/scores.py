@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from smcpn.columns import warning_lines
 from smcpn.errors import listed
 from smcpn.model.record import Record
 from smcpn.results.draws import WeightedDraws
 from smcpn.simulation.simulation import Simulation
+from smcpn.tables import Cell, Column, Table, fact_lines, words
 from smcpn.validation.verdict import LOOK_AGAIN, USABLE, Verdict
 
 BAND, LEAST_COVERAGE, CHANCE = 0.95, 0.9, 0.01
@@ -121,7 +121,7 @@ def particles_scored(posterior: WeightedDraws, tests: Iterable[Record]) -> int |
 def score_note(scores: Mapping[str, Score], particles: int) -> list[str]:
     """Say how many of the particles were scored, what is uncertain by that, and other warnings."""
     warned = dict.fromkeys(one for score in scores.values() for one in score.warnings)
-    doubts = warning_lines(warned)
+    doubts = fact_lines((), warned)
     fewest = min((one.particles for one in scores.values()), default=particles)
     errors = [one.rmse_mean_se / one.rmse_mean for one in scores.values() if one.rmse_mean > 0.0]
     if fewest >= particles:
@@ -190,8 +190,8 @@ def _misses(score: Score, tests: int) -> bool:
     return score.coverage < LEAST_COVERAGE and chance < CHANCE / tests
 
 
-def score_table(scores: Mapping[str, Score], published: Mapping[str, Any]) -> list[list[str]]:
-    """Rows of text, the first a header; below each test what others have published.
+def score_table(scores: Mapping[str, Score], published: Mapping[str, Any]) -> Table:
+    """Return the scores of tests as a table; below each what others have published.
 
     Parameters
     ----------
@@ -199,19 +199,19 @@ def score_table(scores: Mapping[str, Score], published: Mapping[str, Any]) -> li
     published : mapping of str to object
         By test, with ``rmse_min``, ``rmse_mean`` and ``rmse_max``.
     """
-    header = ["RMSE over the particles", "unit", "min", "mean", "max", "of the mean", "fit %"]
-    rows = [[*header, "in 95 % band"]]
+    errors = [Column(name, ".3g", missing="not measured") for name in ("min", "mean", "max")]
+    columns = [
+        words("RMSE over the particles"), words("unit"), *errors,
+        replace(errors[1], name="of the mean"), Column("fit %", ".2f"),
+        Column("in 95 % band", ".1f", "%"),
+    ]  # fmt: skip
+    rows: list[list[Cell]] = []
     for name, one in scores.items():
-        errors = [_number(v) for v in (one.rmse_min, one.rmse_mean, one.rmse_max)]
-        fit = f"{one.fit:.2f}" if np.isfinite(one.fit) else ""
-        share = f"{100 * one.coverage:.1f} %" if np.isfinite(one.coverage) else ""
-        rows.append([name, one.unit, *errors, _number(one.rmse_of_mean), fit, share])
-        other = published.get(name)
-        if other is not None:
-            errors = [_number(v) for v in (other.rmse_min, other.rmse_mean, other.rmse_max)]
-            rows.append(["- published", "", *errors, "", "", ""])
-    return rows
-
-
-def _number(value: float) -> str:
-    return f"{value:.3g}" if np.isfinite(value) else "not measured"
+        rows.append(
+            [name, one.unit, one.rmse_min, one.rmse_mean, one.rmse_max, one.rmse_of_mean, one.fit,
+             100 * one.coverage]
+        )  # fmt: skip
+        if (other := published.get(name)) is not None:
+            found = other.rmse_min, other.rmse_mean, other.rmse_max
+            rows.append(["- published", "", *found, "", "", ""])
+    return Table(columns, rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from smcpn.model.entries import spanned
 from smcpn.model.ode import ODE
 from smcpn.model.prior import Prior, described
+from smcpn.tables import Cell, Table
 from smcpn.validation.correlation import RIDGE
 
 LONG = 6
@@ -117,22 +118,16 @@ class ParameterRow:
         )
 
     @property
-    def figures(self) -> list[str]:
-        """Mean, sd, sd %, 2.5 % and 97.5 % as text; the first alone of a single point.
+    def figures(self) -> list[float | None]:
+        """Mean, sd, sd %, 2.5 % and 97.5 %; the first alone of a single point.
 
         Between modes there is no mean.
         """
         if self.sd == 0.0:
-            return [f"{self.mean:.5g}", "", "", "", ""]
+            return [self.mean, None, None, None, None]
         if self.by_mode:
-            return ["", "", "", f"{self.low:.5g}", f"{self.high:.5g}"]
-        return [
-            f"{self.mean:.5g}",
-            f"{self.sd:.2g}",
-            f"{self.sd_percent:.2g}",
-            f"{self.low:.5g}",
-            f"{self.high:.5g}",
-        ]
+            return [None, None, None, self.low, self.high]
+        return [self.mean, self.sd, self.sd_percent, self.low, self.high]
 
     @property
     def flag(self) -> str:
@@ -240,24 +235,27 @@ def long_vectors(names: Sequence[str], ode: ODE) -> dict[str, list[str]]:
     return {name: entries for name, entries in vectors.items() if len(entries) > LONG}
 
 
-def shortened(rows: Sequence[list[str]], ode: ODE) -> list[list[str]]:
-    """Lines of a printed table, those of the entries of a long vector in one.
+def shortened(table: Table, ode: ODE) -> Table:
+    """Return a table of parameters, the rows of the entries of each long vector in one.
 
-    Each line begins with the name of a parameter. In the one line a column has what all entries
-    have, or the least and the greatest of numbers, or how many entries have any text.
+    The first column has the names. In the one row a column has what all entries have, or the least
+    and the greatest of numbers, or how many entries have any text.
     """
-    vectors = long_vectors([row[0] for row in rows], ode)
+    names = [str(row[0]) for row in table.rows]
+    vectors = long_vectors(names, ode)
     vector_of = {entry: name for name, entries in vectors.items() for entry in entries}
-    lines: list[list[str]] = []
-    for row in rows:
-        vector = vector_of.get(row[0])
+    rows: list[Sequence[Cell]] = []
+    for name, row in zip(names, table.rows, strict=True):
+        vector = vector_of.get(name)
         if vector is None:
-            lines.append(row)
-        elif row[0] == vectors[vector][0]:
-            columns = zip(*(one for one in rows if vector_of.get(one[0]) == vector), strict=True)
-            next(columns)
-            lines.append([spanned(vectors[vector]), *map(_range_of, columns)])
-    return lines
+            rows.append(row)
+        elif name == vectors[vector][0]:
+            cells = zip(names, table.cells, strict=True)
+            columns = zip(
+                *(cell[1:] for of, cell in cells if vector_of.get(of) == vector), strict=True
+            )
+            rows.append([spanned(vectors[vector]), *map(_range_of, columns)])
+    return replace(table, rows=rows)
 
 
 def _range_of(column: Sequence[str]) -> str:

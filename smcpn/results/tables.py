@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from importlib import import_module
-from math import isinf, isnan
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,30 +13,57 @@ from typing import Any
 from typing_extensions import override
 
 from smcpn.arguments import FILE_NAME, FileName
-from smcpn.card import Card, WithCard
-from smcpn.columns import counted, csv_line
-from smcpn.errors import InputError, one_of, visible
+from smcpn.errors import InputError, counted, one_of
 from smcpn.files import write_output
-from smcpn.results.summary import ParameterRow
+from smcpn.model.ode import ODE
+from smcpn.results.summary import ParameterRow, shortened
+from smcpn.tables import Card, Column, Table, WithCard, csv_line, table_latex, words
 
 BACKENDS = ("pandas", "polars")
 """Libraries whose dataframes can be made."""
 COLUMNS = (*(field.name for field in fields(ParameterRow)), "flag")
 """Of a table for programs; `ParameterRow` explains them."""
-_ESCAPED = {
-    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
-} | {one: f"\\{one}" for one in "&%$#_{}"}  # fmt: skip
+
+
+FIGURES = ("parameter", "mode", "mean", "sd", "sd %", "2.5 %", "97.5 %", "")
+"""Columns of the parameter table that a short text has."""
 
 
 class ParameterTable(WithCard, list[ParameterRow]):
     """The parameter table, one `ParameterRow` a parameter, and its forms for other programs."""
 
+    def as_table(self, ode: ODE | None = None, **more: Mapping[str, float]) -> Table:
+        """Return the table as it is shown; with an ODE, the entries of a long vector in a row.
+
+        Parameters
+        ----------
+        ode : ODE, optional
+        mode, truth : mapping of str to float, optional
+            Further columns, by parameter.
+        """
+        known = {name: Column(name, ".5g") for name in more}
+        columns = [
+            words("parameter"), words("prior", long=True), *known.values(), Column("mean", ".5g"),
+            Column("sd", ".2g"), Column("sd %", ".2g"), Column("2.5 %", ".5g"),
+            Column("97.5 %", ".5g"), words(),
+        ]  # fmt: skip
+        rows = [
+            [row.name, row.prior, *(one.get(row.name) for one in more.values()), *row.figures,
+             row.flag]
+            for row in self
+        ]  # fmt: skip
+        table = Table(columns, rows)
+        return table if ode is None else shortened(table, ode)
+
+    def without_functions(self, ode: ODE, **more: Mapping[str, float]) -> Table:
+        """Return the table as it is shown, without the parameters of unknown functions."""
+        rows = ParameterTable(row for row in self if row.name not in ode.priors)
+        return rows.as_table(ode, **more)
+
     @override
     def card(self) -> Card:
-        head = ["parameter", "prior", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""]
-        rows = [[row.name, row.prior, *row.figures, row.flag] for row in self]
-        return Card(f"Table of {counted(len(self), 'parameter')}", [head, *rows])
+        title = f"Table of {counted(len(self), 'parameter')}"
+        return Card(replace(self.as_table(), title=title))
 
     def to_dataframe(self, backend: str = "pandas") -> Any:
         """Return the table as a dataframe, one row a parameter; see `WithTable.to_dataframe`."""
@@ -53,24 +79,11 @@ class ParameterTable(WithCard, list[ParameterRow]):
     def to_latex(self) -> str:
         """Return the table as LaTeX; see `WithTable.to_latex`."""
         if all(row.sd == 0.0 for row in self):
-            header, rows = ["value"], [[row.mean] for row in self]
-        else:
-            header = ["mean", "sd", r"2.5\,\%", r"97.5\,\%"]
-            rows = [[row.mean, row.sd, row.low, row.high] for row in self]
-        digits = [5, 2, 5, 5]
-        lines = [
-            [latex_text(row.name), latex_text(row.prior), *map(latex_number, numbers, digits)]
-            for row, numbers in zip(self, rows, strict=True)
-        ]
-        return "\n".join([
-            rf"\begin{{tabular}}{{ll{'r' * len(header)}}}",
-            r"\toprule",
-            _line(["parameter", "prior", *header]),
-            r"\midrule",
-            *map(_line, lines),
-            r"\bottomrule",
-            r"\end{tabular}",
-        ])  # fmt: skip
+            name, prior, mean = self.as_table().select("parameter", "prior", "mean").columns
+            rows = [[row.name, row.prior, row.mean] for row in self]
+            return table_latex(Table((name, prior, replace(mean, name="value")), rows))
+        shown = "parameter", "prior", "mean", "sd", "2.5 %", "97.5 %"
+        return table_latex(self.as_table().select(*shown))
 
 
 class WithTable(ABC):
@@ -139,24 +152,3 @@ def dataframe(columns: Mapping[str, Any], backend: str) -> Any:
             argument="backend",
         ) from None
     return module.DataFrame(dict(columns))
-
-
-def latex_text(text: str) -> str:
-    """Return a text as LaTeX prints it."""
-    return "".join(_ESCAPED.get(one, one) for one in visible(text))
-
-
-def latex_number(value: float, digits: int) -> str:
-    """Return a number of so many digits in LaTeX, a dash for none."""
-    if isnan(value):
-        return "--"
-    sign = "-" if value < 0 else ""
-    if isinf(value):
-        return rf"${sign}\infty$"
-    mantissa, _, exponent = f"{value:.{digits}g}".partition("e")
-    power = rf" \times 10^{{{int(exponent)}}}" if exponent else ""
-    return f"${mantissa}{power}$"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return " & ".join(cells) + r" \\"

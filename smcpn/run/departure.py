@@ -61,7 +61,7 @@ def estimates(
     while True:
         filters = likelihood.with_state_particles(number)
         keys = fresh_keys(rng, COPIES * len(values), likelihood.n_keys(b))
-        found = filters.estimate(np.tile(values, (COPIES, 1)), keys, b).reshape(COPIES, -1)
+        found = filters.evaluate(np.tile(values, (COPIES, 1)), b, keys)[1].reshape(COPIES, -1)
         known = np.isfinite(found).all(axis=0)
         variance = float(found[:, known].var(axis=0, ddof=1).mean()) if known.any() else np.inf
         if variance <= PRECISE or 2 * number > most:

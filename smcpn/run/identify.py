@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-import time
-import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,26 +20,18 @@ from smcpn.arguments import (
     StateParticles,
     Threads,
 )
-from smcpn.checkpoint.writer import CheckpointWriter
-from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.target import compiling_for
-from smcpn.codegen.threads import one_blas_thread
 from smcpn.distributed.workers import Workers, workers_of
 from smcpn.estimate.linearise import networks_of
-from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem, check_problem
-from smcpn.results.draws import Timing
 from smcpn.results.laplace import Laplace
 from smcpn.results.posterior import Posterior
-from smcpn.run.interrupted import InMemory
-from smcpn.run.method import method_record
-from smcpn.run.progress import progress_line
-from smcpn.run.restore import checkpoint_of, linearised_before, locked, written_run
+from smcpn.run.plan import approximation_of, approximation_of_networks
+from smcpn.run.restore import InMemory, checkpoint_of, linearised_before, locked, written_run
 from smcpn.run.run import Run
-from smcpn.run.start import approximation_of, approximation_of_networks, warnings_of_start
+from smcpn.run.stages import identified
 from smcpn.settings import AUTO, with_defaults
 from smcpn.settings import Settings as CheckedSettings
-from smcpn.smc.diagnosis import SamplerWarning
 from smcpn.smc.moves import MoveStrategy
 from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.smc.sampler import Progress
@@ -90,19 +79,20 @@ def identify(
     Parameters
     ----------
     problem : Problem
-    solver : {EKF0, EKF1, AdaptiveEKF1, RK4, "auto"}
+    solver : {EKF0, EKF1, AdaptiveEKF1, RK4, Rosenbrock, "auto"}
         How the ODE is solved, where ``"auto"`` looks whether it is stiff. `EKF0` and `EKF1` count
-        the numerical error of the integration in the posterior, `RK4` does not. By default
-        ``"auto"``: ``EKF0(order=3, steps="auto")``, or `AdaptiveEKF1` where draws from the prior
-        show that the problem is stiff, or what goes with ``likelihood``. Automatic steps begin
-        coarse; the particles are carried over to finer ones until that shifts no direction by .1
-        posterior sd, nor the log-evidence by .1 (`Posterior.shift`).
-    likelihood : {"marginal", "filtering", "dalton", "fenrir", "adaptive", "classical", "kalman", \
-"kalman-iterated", "particle", "particle-bootstrap"}, optional
+        the numerical error of the integration in the posterior, `RK4` and `Rosenbrock` do not. By
+        default ``"auto"``: ``EKF0(order=3, steps="auto")``, or `Rosenbrock` where draws from the
+        prior show that the problem is stiff, or what goes with ``likelihood``. Automatic steps
+        begin coarse; the particles are carried over to finer ones until that shifts no direction by
+        .1 posterior sd, nor the log-evidence by .1 (`Posterior.shift`).
+    likelihood : {"marginal", "filtering", "dalton", "fenrir", "adaptive", "classical", \
+"rosenbrock", "kalman", "kalman-iterated", "particle", "particle-bootstrap"}, optional
         How data and solver meet. By default the one of the solver: marginal for `EKF0`, filtering
-        for `EKF1`, adaptive for `AdaptiveEKF1`, classical for `RK4`; kalman where the problem has
-        process noise, which the others do not take. Filtering, dalton and fenrir learn the solution
-        from the data too, so that coarse steps and chaos do less harm.
+        for `EKF1`, adaptive for `AdaptiveEKF1`, classical for `RK4`, rosenbrock for `Rosenbrock`;
+        kalman where the problem has process noise, which the others do not take. Filtering, dalton
+        and fenrir learn the solution from the data too, so that coarse steps and chaos do less
+        harm.
     particles : int
         Number of particles.
     seed : int, optional
@@ -288,81 +278,3 @@ def _begun_at(
     if given.solver is None and given.likelihood in (None, likelihood):
         changed |= {"solver": solver, "likelihood": likelihood}
     return given.model_copy(update=changed)
-
-
-def identified(
-    begin: Callable[[], Run],
-    progress: bool | Callable[[Progress], None] | None,
-    kept: CheckpointWriter | InMemory,
-) -> Posterior:
-    """Advance a run to its end and return its posterior.
-
-    Parameters
-    ----------
-    begin : callable
-        Makes the run; what it compiles is counted.
-    progress
-        As of `identify`.
-    kept : CheckpointWriter or InMemory
-        Receives a snapshot after every part.
-    """
-    began, before = time.perf_counter(), replace(CLOCK)
-    with progress_line(progress) as report, kept, one_blas_thread():
-        run = begin()
-        if run.plan is None:
-            kept.offer(run.snapshot())
-        while run.outcome is None:
-            run.advance()
-            kept.offer(run.snapshot())
-            state = run.progress()
-            if report is not None and state is not None:
-                report(state)
-    posterior = posterior_of(run, kept.warnings)
-    work = CLOCK.since(before)
-    timing = Timing(
-        wall=time.perf_counter() - began - work.compile_seconds,
-        compile=work.compile_seconds,
-        kernel=work.run_seconds,
-        theta_steps=work.theta_steps,
-    )
-    for warning in posterior.warnings:
-        warnings.warn(warning, SamplerWarning, stacklevel=3)
-    posterior = replace(posterior, timing=timing)
-    if _log.isEnabledFor(logging.INFO):
-        _log.info("how it was computed:\n%s", posterior.computation)
-    return posterior
-
-
-def posterior_of(run: Run, further_warnings: tuple[str, ...] = ()) -> Posterior:
-    """Return the posterior of a run, at its end or of the samples assimilated so far."""
-    populations, shift = run.outcome or run.judged()
-    walled = () if run.wall is None else run.wall.warnings
-    found = run.problem.warnings + populations.warnings + walled
-    found += warnings_of_steps(run, shift) + further_warnings
-    if run.outcome is not None:
-        found += warnings_of_start(run, populations)
-        found += () if run.departure is None else run.departure.warnings
-    return Posterior(
-        problem=run.problem,
-        solver=run.solver,
-        likelihood=run.settings.likelihood,
-        shift=shift,
-        timing=Timing(wall=0.0, compile=0.0, kernel=0.0, theta_steps=0),
-        seed=run.settings.seed,
-        method=method_record(run),
-        **vars(replace(populations, warnings=found)),
-    )
-
-
-def warnings_of_steps(run: Run, shift: DiscretisationShift | None) -> tuple[str, ...]:
-    """Return a warning if the steps shift the posterior, or if that could not be measured."""
-    if shift is not None:
-        return shift.warnings
-    if run.outcome is None:
-        return ()
-    if not run.settings.solver.automatic:
-        return ()
-    return (
-        f"{run.solver.resolution} is as fine as the automatic choice goes: how far finer steps "
-        "would shift the posterior is not known",
-    )

@@ -13,21 +13,71 @@ from dataclasses import replace
 
 from smcpn.codegen.kernel import CLOCK
 from smcpn.distributed.workers import Workers
-from smcpn.errors import InputError
+from smcpn.errors import InputError, listed, shown
 from smcpn.estimate.laplace import laplace
+from smcpn.estimate.linearise import is_of
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.likelihood.solver_choice import solver_from_prior
 from smcpn.model.problem import Problem
+from smcpn.results.laplace import Laplace
 from smcpn.run_state import Plan
-from smcpn.settings import AUTO, RunSettings
+from smcpn.settings import AUTO, RunSettings, Settings
 from smcpn.smc.start import Modes
-from smcpn.solver import Solver
 
 _log = logging.getLogger(__name__)
 
-TEMPERED = 15
-"""Weighings that tempering from the prior takes for each parameter, at most as a rule: 5 to 15 on
-epidemics, oscillators and populations of 21 to 200 samples, where its moves are accepted."""
+
+def approximation_of(start: Laplace | str | None, problem: Problem) -> Laplace | None:
+    """Return the Laplace approximation that a run is given to start from; None without one.
+
+    Raises
+    ------
+    InputError
+        For what is none, or is one in other coordinates than those of the problem.
+    """
+    if start is None or (isinstance(start, str) and start == AUTO):
+        return None
+    if not isinstance(start, Laplace):
+        raise InputError(
+            f"start is {shown(start)}: give smcpn.laplace(problem) or 'auto'", argument="start"
+        )
+    if start.names != problem.names or start.problem.prior.maps != problem.prior.maps:
+        raise InputError(
+            f"start is a Laplace approximation over {listed(start.names)}, and the problem has "
+            f"{listed(problem.names)}, or priors with other bounds: make it of the same problem",
+            argument="start",
+        )
+    return start
+
+
+def approximation_of_networks(
+    start: Laplace | str | None,
+    problem: Problem,
+    settings: Settings,
+    workers: Workers | None = None,
+) -> Laplace:
+    """Return the approximation of a problem with networks that are linear in their weights.
+
+    Raises
+    ------
+    InputError
+        As `approximation_of` and `laplace`, and where there is no mode to begin at.
+    """
+    if isinstance(start, Laplace):
+        if not is_of(start, problem):
+            raise InputError(
+                "start is a Laplace approximation of another problem: make it of this one",
+                argument="start",
+            )
+        return start
+    approximation_of(start, problem)
+    found = laplace(
+        problem, settings.likelihood, solver=settings.solver, seed=settings.seed or 0,
+        threads=settings.threads, executor=workers,
+    )  # fmt: skip
+    if not found.modes:
+        raise InputError(f"no search found weights of the network to begin with: {found.reason}")
+    return found
 
 
 def exact_likelihood(problem: Problem, settings: RunSettings) -> str | None:
@@ -76,49 +126,6 @@ def planned(
     else:
         plan = _searched(problem, settings, threads, workers)
     return replace(plan, work=CLOCK.theta_steps - begun)
-
-
-def tempered_instead(plan: Plan, solver: Solver, weighings: float, parameters: int) -> Plan | None:
-    """Return the plan that follows one of IBIS by ``method="auto"``; None where it goes on.
-
-    That is to temper the whole record from the prior, once IBIS has weighed the record as often as
-    this takes: at the worst both cost twice the lesser. Where samples make one direction known
-    after the other, as the rise of an epidemic and its peak do, IBIS moves particles each time.
-    What IBIS follows after searches is a record that was tempered already, see `followed_instead`.
-
-    Parameters
-    ----------
-    plan : Plan
-    solver : Solver
-        The one in force.
-    weighings : float
-        Evaluations by the rejuvenations of IBIS so far, in those of the whole record by all
-        particles.
-    parameters : int
-    """
-    if plan.method != "ibis" or plan.modes is not None or weighings <= TEMPERED * parameters:
-        return None
-    reason = f"{plan.reason}, but IBIS had cost what tempering does before its end"
-    return replace(plan, method="tempering", solver=solver, reason=reason)
-
-
-def followed_instead(plan: Plan, log_evidence: float) -> Plan | None:
-    """Return the plan that follows one of tempering by ``method="auto"``; None where it stands.
-
-    That is to follow the samples, where tempering from the prior ended far below what the searches
-    found. A chaotic solution is as unlikely by the whole record wherever it is not right to the
-    last digit, and every few samples call for one digit more.
-
-    Parameters
-    ----------
-    plan : Plan
-    log_evidence : float
-        That of a population from the prior.
-    """
-    if plan.method != "tempering" or plan.modes is None or not plan.modes.missed_by(log_evidence):
-        return None
-    reason = "tempering missed what the searches had found, so IBIS followed the samples"
-    return replace(plan, method="ibis", reason=reason)
 
 
 def _from_prior(

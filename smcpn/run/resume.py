@@ -20,10 +20,21 @@ from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.results.posterior import Posterior
-from smcpn.run.identify import identified, posterior_of
-from smcpn.run.interrupted import LEAST, InMemory, InterruptedRun, forget, last_interrupted
-from smcpn.run.restore import locked, restored, stored_problem, stored_settings, written_run
+from smcpn.run.posterior import posterior_of
+from smcpn.run.restore import (
+    LEAST,
+    InMemory,
+    InterruptedRun,
+    forget,
+    last_interrupted,
+    locked,
+    restored,
+    stored_problem,
+    stored_settings,
+    written_run,
+)
 from smcpn.run.run import Run
+from smcpn.run.stages import identified
 from smcpn.smc.sampler import Progress
 from smcpn.smc.verification import drawn_again, near
 

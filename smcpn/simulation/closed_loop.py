@@ -19,8 +19,7 @@ from typing_extensions import override
 from smcpn.arguments import NotNegative, checked
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import LaneProgram
-from smcpn.columns import counted
-from smcpn.errors import InputError
+from smcpn.errors import InputError, counted
 from smcpn.likelihood.classical import outputs_at, runge_kutta_program, signal_of
 from smcpn.likelihood.lanes import SampleSymbols
 from smcpn.model.problem import Model, Problem, check_record

@@ -101,7 +101,7 @@ def filtered_moments(
     filters = likelihood.bootstrap()
     count, state = filters.state_particles, filters.start(values)
     for k in range(filters.n_samples):
-        state, _ = filters.advance_keyed(values, keys, state, k, k + 1)
+        state, _ = filters.advance(values, state, k, k + 1, keys)
         particles = state[:-1].reshape(-1, count, len(values))
         states, log_weights = particles[:-1], particles[-1]
         weights = np.exp(log_weights - log_weights.max(axis=0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from smcpn.arguments import Index, checked
-from smcpn.card import Card
-from smcpn.columns import align, counted, warning_lines
-from smcpn.errors import InputError, shown, whole_number
+from smcpn.errors import InputError, counted, shown, whole_number
 from smcpn.late_binding import late_bound
 from smcpn.model.graphs import Model
 from smcpn.model.problem import Problem, check_record
@@ -26,6 +24,7 @@ from smcpn.simulation.simulation import (
     starting_like,
 )
 from smcpn.simulation.simulator import LEAST_STEPS, Simulator
+from smcpn.tables import Card, Column, Table, fact_lines, table_text, words
 
 Array = NDArray[np.float64]
 
@@ -116,29 +115,27 @@ class PriorPrediction(Simulation):
 
     @override
     def card(self) -> Card:
-        return Card(self._heading, self._rows, [*self.verdicts, *self.warnings])
+        return Card(replace(self._table, notes=[*self.verdicts, *self.warnings]))
 
     def summary(self) -> str:
         """The table, whether the prior allows the record, and what is wrong with it, as text."""
-        table = align(self._rows, left=(0,))
-        return "\n".join([self._heading, "", table, "", *self.verdicts,
-                          *warning_lines(self.warnings)])  # fmt: skip
+        lines = [*self.verdicts, *fact_lines((), self.warnings)]
+        return "\n".join([self._table.title, "", table_text(self._table), "", *lines])
 
     @property
-    def _heading(self) -> str:
-        return f"Prior of '{self.record.name}': {counted(len(self.weights), 'draw')}"
-
-    @property
-    def _rows(self) -> list[list[str]]:
-        head = ["output", "inside the 95 % band", "band / measured range"]
+    def _table(self) -> Table:
+        columns = (
+            words("output"), Column("inside the 95 % band", ".1f", "%", "not measured"),
+            Column("band / measured range"),
+        )  # fmt: skip
         rows = [
-            [name, f"{100 * inside:.1f} %" if np.isfinite(inside) else "not measured",
-             _figure(excess) if np.isfinite(excess) else ""]
+            [name, 100 * inside, _figure(excess) if np.isfinite(excess) else ""]
             for name, inside, excess in zip(
                 self.names_of_outputs, self.coverage, self.excess, strict=True
             )
-        ]  # fmt: skip
-        return [head, *rows]
+        ]
+        title = f"Prior of '{self.record.name}': {counted(len(self.weights), 'draw')}"
+        return Table(columns, rows, title)
 
     @override
     def picture(self) -> Any:

@@ -12,19 +12,23 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from smcpn.arguments import Index, checked
-from smcpn.card import Card, WithCard
-from smcpn.columns import counted
-from smcpn.errors import InputError, listed
+from smcpn.errors import InputError, counted, listed
 from smcpn.late_binding import late_bound
 from smcpn.model.observed import scalar_outputs
 from smcpn.model.problem import Model, Problem, check_record, labelled
 from smcpn.model.record import Record
 from smcpn.simulation.learned import begins_as, from_the_start, learned_samples
 from smcpn.simulation.simulator import Simulator
+from smcpn.tables import Card, Column, Table, WithCard, words
 
 Array = NDArray[np.float64]
 
 TWO_SIDED_95 = 1.959963984540054
+COLUMNS = (
+    words("output"), Column("fit", ".2f", "%"),
+    Column("RMSE of the mean", ".4g", missing="not measured"),
+    Column("inside the 95 % band", ".1f", "%"),
+)  # fmt: skip
 SCORED_TOGETHER = 2**20
 """Samples whose errors are held at a time."""
 
@@ -93,7 +97,7 @@ class Simulation(WithCard):
     weights : ndarray, (N,)
         Of the particles that were simulated; they sum to one.
     steps : int
-        Runge-Kutta steps per sample.
+        Runge-Kutta steps per sample; 0 where the model is stiff, and every particle chose its own.
     diverged : float
         Weight of the particles whose simulation diverged; they count nowhere else.
     warnings : tuple of str
@@ -144,18 +148,15 @@ class Simulation(WithCard):
     @override
     def card(self) -> Card:
         rows = [
-            [name, f"{self.fit[j]:.2f} %" if np.isfinite(self.fit[j]) else "",
-             f"{self.rmse_of_mean[j]:.4g}", f"{100 * self.coverage[j]:.1f} %"]
-            if np.isfinite(self.rmse_of_mean[j]) else [name, "", "not measured", ""]
+            [name, self.fit[j], self.rmse_of_mean[j], 100 * self.coverage[j]]
             for j, name in enumerate(self.names_of_outputs)
-        ]  # fmt: skip
-        left = [f"{self.diverged:.2g} of the weight diverged"] if self.diverged else []
-        return Card(
+        ]
+        title = (
             f"Simulation of '{self.record.name}': {len(self.record)} samples, "
-            f"{counted(len(self.weights), 'particle')}",
-            [["output", "fit", "RMSE of the mean", "inside the 95 % band"], *rows],
-            [*left, *self.warnings],
+            f"{counted(len(self.weights), 'particle')}"
         )
+        left = [f"{self.diverged:.2g} of the weight diverged"] if self.diverged else []
+        return Card(Table(COLUMNS, rows, title, [*left, *self.warnings]))
 
     @late_bound
     def picture(self) -> Any:

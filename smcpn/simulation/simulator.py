@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
+from typing import cast
 
 import casadi as ca
 import numpy as np
@@ -19,13 +20,14 @@ from smcpn.likelihood.classical import (
     signal_of,
     step_inputs,
 )
-from smcpn.likelihood.inputs import RecordRows
-from smcpn.likelihood.lanes import SampleSymbols
+from smcpn.likelihood.inputs import KernelInputs, RecordRows
+from smcpn.likelihood.lanes import Grid, SampleSymbols
+from smcpn.likelihood.rosenbrock import Trajectory
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.simulation.chunks import output_chunks
 from smcpn.simulation.filtered import WindowFilter, window_begins
-from smcpn.solver import MAX_STEPS, RK4
+from smcpn.solver import MAX_STEPS, RK4, Rosenbrock
 
 Array = NDArray[np.float64]
 
@@ -38,6 +40,13 @@ WORTH_COMPILING = 200_000
 """Steps from which a kernel of its own is worth it for one parameter vector."""
 
 
+class OwnSteps(int):
+    """Number of steps that says that every particle chooses its own, by a stiff solver."""
+
+
+OWN_STEPS = OwnSteps(0)
+
+
 class Simulator:
     """Outputs of a model over one record, in chunks of time.
 
@@ -47,7 +56,8 @@ class Simulator:
     record : Record
     steps : int or "auto"
         Runge-Kutta steps per sample, at irregular times in the longest interval between samples;
-        ``"auto"`` doubles until the outputs settle.
+        ``"auto"`` doubles until the outputs settle. Where they do not, and for `OwnSteps`,
+        every particle chooses the steps of a `Rosenbrock` solver.
     step_length : float, optional
         Seconds; ``steps="auto"`` starts near it.
     initial : ndarray, (N, n_states), optional
@@ -71,7 +81,8 @@ class Simulator:
             start = ca.SX.sym("start", model.x.numel(), 1)
             model = replace(model, theta=ca.vertcat(model.theta, start), initial=(start,))
         self._initial = np.empty((1, 0)) if initial is None else initial
-        self._model, self._record, self.steps = model, record, RK4(steps).steps
+        self._model, self._record = model, record
+        self.steps = steps if isinstance(steps, OwnSteps) else RK4(steps).steps
         self._least_steps, self._settled = LEAST_STEPS, None
         # Chosen steps are of equal length: as many as are needed in the longest interval.
         uneven = steps == "auto" and not record.uniform
@@ -95,7 +106,7 @@ class Simulator:
         theta = self._with_initial(theta, self._initial)
         if self.steps == "auto":
             self.steps = self._sufficient_steps(theta.mean(axis=1, keepdims=True))
-        yield from self._paths(theta, int(self.steps))
+        yield from self._paths(theta, cast(int, self.steps))
 
     def halving_change(self, theta: Array) -> Array:
         """Change of the outputs of one parameter vector, (p, 1), when the step is halved, (T, q).
@@ -106,8 +117,8 @@ class Simulator:
         """
         if self._settled is None:
             theta = self._with_initial(theta, self._initial.mean(axis=0)[None, :])
-            steps = int(self.steps)
-            self._settled = self._whole(theta, 2 * steps) - self._whole(theta, steps)
+            coarse, fine = self._compared(theta, cast(int, self.steps))
+            self._settled = fine - coarse
         return self._settled
 
     def process_variance(self, problem: Problem, theta: Array, weights: Array) -> Array:
@@ -132,21 +143,38 @@ class Simulator:
         """For a single parameter vector: a block that is not full costs as much as a full one."""
         return LaneKernel(self._program, most_lanes=LEAST_LANES)
 
+    @cached_property
+    def _trajectory(self) -> Trajectory:
+        return Trajectory(self._model, Grid.of([self._record]))
+
+    @cached_property
+    def _stiff_kernel(self) -> LaneKernel:
+        return LaneKernel(self._trajectory.program(self._trajectory.outputs, Rosenbrock().begun()))
+
     def _paths(self, theta: Array, steps: int) -> Iterator[tuple[int, int, Array]]:
         """Yield what a call yields, at the steps that were chosen."""
         return self._run(theta, steps)
 
     def _run(self, theta: Array, steps: int) -> Iterator[tuple[int, int, Array]]:
+        if isinstance(steps, OwnSteps):
+            return self._run_stiff(theta, Rosenbrock().begun())
         narrow = theta.shape[1] <= LEAST_LANES and steps * len(self._record) > WORTH_COMPILING
         kernel = self._narrow_kernel if narrow else self._kernel
-        record, signal = self._record, self._signal
         inputs = step_inputs(
-            signal, self._model, record, steps, interval=self._interval, line=self._line
+            self._signal, self._model, self._record, steps, interval=self._interval, line=self._line
         )
-        # A function, or whole periods, is evaluated at once.
-        whole = record.periodic or record.u_function is not None
-        rows = RecordRows(inputs, record, len(record) if whole else max(2, PIECE // steps))
+        return output_chunks(kernel, theta, self._pieces(inputs), self._model.outputs.numel())
+
+    def _run_stiff(self, theta: Array, solver: Rosenbrock) -> Iterator[tuple[int, int, Array]]:
+        kernel = self._stiff_kernel.with_constants(self._trajectory.constant_values(solver))
+        rows = self._pieces(self._trajectory.inputs(self._record))
         return output_chunks(kernel, theta, rows, self._model.outputs.numel())
+
+    def _pieces(self, inputs: KernelInputs) -> RecordRows:
+        """Rows of the record, so many steps at a time; a function, or whole periods, at once."""
+        record = self._record
+        whole = record.periodic or record.u_function is not None
+        return RecordRows(inputs, record, len(record) if whole else max(2, PIECE // inputs.steps))
 
     def _sufficient_steps(self, theta: Array) -> int:
         """Double the steps until a further doubling changes little, for one parameter vector."""
@@ -154,22 +182,42 @@ class Simulator:
         before = self._whole(theta, steps)
         while 2 * steps <= MAX_STEPS:
             after = self._whole(theta, 2 * steps)
-            with np.errstate(over="ignore", invalid="ignore"):
-                difference = np.subtract(after, before, out=before)
-                change = np.sqrt(np.square(difference).mean(axis=0))
-                rms = np.sqrt(np.square(after).mean(axis=0))
-            if (change <= TOLERANCE * rms).all():
-                self._settled = difference
+            if self._settles(before, after):
                 return steps
             steps, before = 2 * steps, after
+        plain = self._line is None and self._model.process_noise is None
+        if plain and self._settles(*self._compared(theta, OWN_STEPS)):
+            return OWN_STEPS
         raise InputError(
             f"{self._record.name}: the simulation at the mean parameters does not settle with "
-            f"{MAX_STEPS} steps per sample: it diverges, or the model is stiff and needs "
-            "a record with more times in between"
+            f"{MAX_STEPS} steps per sample{', nor with a stiff solver' * plain}: it diverges"
+            f"{', or the model is stiff and needs more times in between' * (not plain)}"
         )
 
+    def _settles(self, before: Array, after: Array) -> bool:
+        """True if finer steps change the outputs little; the change is kept."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            difference = np.subtract(after, before, out=before)
+            change = np.sqrt(np.square(difference).mean(axis=0))
+            rms = np.sqrt(np.square(after).mean(axis=0))
+        self._settled = difference if (change <= TOLERANCE * rms).all() else None
+        return self._settled is not None
+
+    def _compared(self, theta: Array, steps: int) -> tuple[Array, Array]:
+        """Outputs (T, q) of one parameter vector, and with steps half as long."""
+        if not isinstance(steps, OwnSteps):
+            return self._whole(theta, steps), self._whole(theta, 2 * steps)
+        solver = Rosenbrock().begun()
+        both = (solver, solver.refined() or solver)
+        coarse, fine = (self._joined(self._run_stiff(theta, one)) for one in both)
+        return coarse, fine
+
     def _whole(self, theta: Array, steps: int) -> Array:
+        return self._joined(self._run(theta, steps))
+
+    def _joined(self, parts: Iterator[tuple[int, int, Array]]) -> Array:
+        """Outputs (T, q) of one parameter vector."""
         outputs = np.empty((len(self._record), self._model.outputs.numel()))
-        for a, b, part in self._run(theta, steps):
+        for a, b, part in parts:
             outputs[a:b] = part[:, :, 0]
         return outputs

@@ -5,7 +5,7 @@ x' = A (x - x0) + B (u - u0),    y = y0 + C (x - x0) + D (u - u0)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from smcpn.arguments import Numbers, Positive, checked
-from smcpn.card import Card, WithCard
-from smcpn.columns import align, counted
-from smcpn.errors import InputError
+from smcpn.errors import InputError, counted
 from smcpn.late_binding import late_bound
 from smcpn.simulation.responses import (
     Bode,
@@ -26,6 +24,7 @@ from smcpn.simulation.responses import (
     step_responses,
     step_times,
 )
+from smcpn.tables import Card, Column, Fact, Table, WithCard, fact_lines, table_text
 from smcpn.units import frequency_unit
 
 if TYPE_CHECKING:
@@ -255,7 +254,8 @@ class StateSpace(WithCard):
     @override
     def card(self) -> Card:
         """Card with poles and the point of linearisation."""
-        return Card(self.heading, self._pole_rows(), [*self._point(), "all: print(x.summary())"])
+        notes = [*fact_lines(self._point()), "all: print(x.summary())"]
+        return Card(replace(self._pole_table(), notes=notes))
 
     @override
     def picture(self) -> Figure | None:
@@ -268,8 +268,9 @@ class StateSpace(WithCard):
             for name, matrix in (("A", self.A), ("B", self.B), ("C", self.C), ("D", self.D))
             if matrix.size
         ]
-        table = align(self._pole_rows(), left=())
-        return "\n".join([self.heading, *self._point(), "", table, "", *matrices])
+        table = table_text(self._pole_table())
+        point = fact_lines(self._point())
+        return "\n".join([self.heading, *point, "", table, "", *matrices])
 
     @property
     def heading(self) -> str:
@@ -280,7 +281,7 @@ class StateSpace(WithCard):
             f"{counted(len(self.inputs), 'input')}, {counted(len(self.outputs), 'output')}"
         )
 
-    def _point(self) -> list[str]:
+    def _point(self) -> list[Fact]:
         kinds = (
             ("state", self.states, self.state),
             ("input", self.inputs, self.input),
@@ -288,23 +289,25 @@ class StateSpace(WithCard):
             ("delay", self.inputs if self.delay.any() else (), self.delay),
         )
         return [
-            f"{kind:<7} " + ", ".join(f"{n} {v:.5g}" for n, v in zip(names, values, strict=True))
+            (kind, ", ".join(f"{n} {v:.5g}" for n, v in zip(names, values, strict=True)))
             for kind, names, values in kinds
             if names
         ]
 
-    def _pole_rows(self) -> list[list[str]]:
-        ends = ["2.5 %", "97.5 %"]
+    def _pole_table(self) -> Table:
+        ends = [Column("2.5 %", ".5g"), Column("97.5 %", ".5g")]
+        shares = [Column("2.5 %", ".4g"), Column("97.5 %", ".4g")]
+        columns = [
+            Column(f"pole (1/{self.t_unit or 'time'})"),
+            Column(f"frequency ({frequency_unit(self.t_unit)})", ".5g"), *ends,
+            Column("damping ratio", ".4g"), *shares,
+        ]  # fmt: skip
         rows = [
-            [
-                _shown(one.pole),
-                *(f"{value:.5g}" for value in (one.frequency, *one.frequency_interval)),
-                *(f"{value:.4g}" for value in (one.damping, *one.damping_interval)),
-            ]
+            [_shown(one.pole), one.frequency, *one.frequency_interval, one.damping,
+             *one.damping_interval]
             for one in self.poles()
-        ]
-        pole, frequency = f"pole (1/{self.t_unit or 'time'})", frequency_unit(self.t_unit)
-        return [[pole, f"frequency ({frequency})", *ends, "damping ratio", *ends], *rows]
+        ]  # fmt: skip
+        return Table(columns, rows, self.heading)
 
     def _frequencies(self) -> Array:
         """Frequencies that show every pole at the mean parameters, with points at resonances."""

@@ -37,7 +37,7 @@ FORMER = (
 )  # fmt: skip
 """Arguments of ``fit`` in pysindy 1.7."""
 AT_ONCE = ("multiple_trajectories", "quiet", "unbias")
-"""Those whose meaning holds here, or is lost without a loss."""
+"""Arguments among them whose meaning holds here, or is lost without a loss."""
 
 
 class SINDyWarning(UserWarning):

@@ -127,7 +127,7 @@ class EnsembleOptimizer(Optimizer):
 
 
 MEANINGFUL = ("TrappingSR3", "StableLinearSR3", "SINDyPI")
-"""Those of pysindy that find other equations than a free choice of terms does."""
+"""Optimizers of pysindy that find other equations than a free choice of terms does."""
 
 
 def check_optimizer(optimizer: Any) -> None:

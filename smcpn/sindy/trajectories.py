@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.columns import counted
-from smcpn.errors import InputError, real_number, shown
+from smcpn.errors import InputError, counted, real_number, shown
 from smcpn.model.record import Record
 
 Array = NDArray[np.float64]

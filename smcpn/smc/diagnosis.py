@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from smcpn.smc.mixing import MUCH_UNMOVED, UNMOVED
 from smcpn.smc.particles import ParticleSystem
 from smcpn.smc.proposals import PROPOSALS
-from smcpn.smc.rejuvenation import Rejuvenation
+from smcpn.smc.rejuvenation import MUCH_UNMOVED, UNMOVED, Rejuvenation
 
 LOW_ACCEPTANCE = 0.1
 FEW_LINEAGES = 10

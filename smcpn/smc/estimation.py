@@ -58,7 +58,7 @@ def variance_at_mean(target: Target, system: ParticleSystem, rng: np.random.Gene
     """
     mean = system.weights @ np.where(system.log_weights[:, None] > -np.inf, system.theta, 0.0)
     keys = fresh_keys(rng, COPIES, system.keys.shape[1])
-    log_density = target.log_density(target.evaluate(np.tile(mean, (COPIES, 1)), keys))
+    log_density = target.log_density(target.particles(np.tile(mean, (COPIES, 1)), keys))
     known = np.isfinite(log_density)
     if not known.all():
         return float("inf" if known.any() else "nan")
@@ -97,7 +97,7 @@ def exchanged(
     (theta, u').
     """
     keys = fresh_keys(rng, *system.keys.shape)
-    there = new.evaluate(system.theta, keys)
+    there = new.particles(system.theta, keys)
     alive = np.isfinite(system.log_weights)
     with np.errstate(invalid="ignore"):
         change = new.log_density(there) - old.log_density(system)

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from smcpn.likelihood.contract import EstimatedLikelihood
 from smcpn.smc.looks import Searches, look, next_look
 from smcpn.smc.particles import (
     Target,
@@ -17,7 +16,7 @@ from smcpn.smc.particles import (
     ess_and_log_mean,
     finite_or_excluded,
 )
-from smcpn.smc.random_streams import extended, stepwise
+from smcpn.smc.random_streams import extended
 from smcpn.smc.sampler import Sampler
 
 Array = NDArray[np.float64]
@@ -52,7 +51,7 @@ class Ibis(Sampler):
     searches: Searches | None = None
     _block = SMALL_BLOCK
 
-    def advance(self, last: int) -> None:
+    def proceed(self, last: int) -> None:
         """Assimilate a block of samples, or the next part of a sample that is too informative."""
         begin = self.sample
         if self.state.exponent is None:
@@ -87,12 +86,12 @@ class Ibis(Sampler):
 
     @override
     def _recomputed(self, index: Any) -> tuple[Array, Array, Array]:
-        values = self.prior.natural(self.system.theta[index])
-        likelihood = stepwise(self.likelihood, self.system.keys[index])
-        state, log_likelihood = likelihood.evaluate(values, self.sample)
+        values, keys = self.prior.natural(self.system.theta[index]), self.system.keys[index]
+        likelihood, t = self.likelihood, self.sample
+        state, log_likelihood = likelihood.accumulate(values, None, 0, t, keys)
         log_increment = np.zeros(len(values))
         if self.state.exponent is not None:
-            state, increments = likelihood.advance(values, state, self.sample, self.sample + 1)
+            state, increments = likelihood.advance(values, state, t, t + 1, keys)
             log_increment = finite_or_excluded(increments[0])
         return state, finite_or_excluded(log_likelihood), log_increment
 
@@ -108,26 +107,22 @@ class Ibis(Sampler):
         Those of a block of samples are drawn when its first sample comes, whatever the blocks in
         which samples are assimilated.
         """
-        likelihood = self.likelihood
-        if not isinstance(likelihood, EstimatedLikelihood):
-            return end
-        self._draw_keys(likelihood, self.sample + 1)
-        while likelihood.n_keys(end) > self.system.keys.shape[1]:
+        self._draw_keys(self.sample + 1)
+        while self.likelihood.n_keys(end) > self.system.keys.shape[1]:
             end -= 1
         return end
 
-    def _draw_keys(self, likelihood: EstimatedLikelihood, samples: int) -> None:
+    def _draw_keys(self, samples: int) -> None:
         """Draw the keys of the first ``samples`` that are missing."""
-        keys = extended(self._rng, self.system.keys, likelihood.n_keys(samples))
+        keys = extended(self._rng, self.system.keys, self.likelihood.n_keys(samples))
         if keys is not self.system.keys:
             self._change_system(keys=keys)
 
     def _assimilate(self, end: int) -> None:
         """Assimilate samples up to ``end``, or up to the first that calls for a rejuvenation."""
         system, begin = self.system, self.sample
-        values = self.prior.natural(system.theta)
-        likelihood = stepwise(self.likelihood, system.keys)
-        state, increments = likelihood.advance(values, system.state, begin, end)
+        values, keys, likelihood = self.prior.natural(system.theta), system.keys, self.likelihood
+        state, increments = likelihood.advance(values, system.state, begin, end, keys)
         increments = finite_or_excluded(increments)
         weights = accumulated(system.log_weights, increments)
         ess, log_means = ess_and_log_mean(weights[1:])
@@ -140,7 +135,7 @@ class Ibis(Sampler):
         if not whole:
             crossing = begin + calm + 1
             if crossing < end:
-                state, _ = likelihood.advance(values, system.state, begin, crossing)
+                state, _ = likelihood.advance(values, system.state, begin, crossing, keys)
         system = replace(
             system,
             log_weights=weights[calm],

@@ -9,10 +9,9 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.smc.cross_fitting import CrossFitted
 from smcpn.smc.evidence import Drawn
 from smcpn.smc.particles import ParticleSystem, Target
-from smcpn.smc.proposals import Proposal, weighted_moments
+from smcpn.smc.proposals import CrossFitted, Proposal, weighted_moments
 from smcpn.smc.random_streams import fresh_keys, redrawn
 from smcpn.smc.straightening import StraightenedDensity, Straightening
 
@@ -97,7 +96,7 @@ class IndependentKernel:
         together = max(1, MOST_PROPOSED // n)
         for first in range(0, count, together):
             group = slice(first * n, min(first + together, count) * n)
-            proposed = target.evaluate(theta[group], keys[group])
+            proposed = target.particles(theta[group], keys[group])
             proposed_ratio = target.log_density(proposed) - self.proposal.log_density(
                 proposed.theta
             )
@@ -163,7 +162,7 @@ class RandomWalkKernel:
         for _ in range(count):
             steps = rng.standard_normal(place.shape) @ self.factor.T
             to = self.coordinates.back(place + steps)
-            proposed = target.evaluate(to, redrawn(rng, system.keys))
+            proposed = target.particles(to, redrawn(rng, system.keys))
             proposed_density = target.log_density(proposed) - self.coordinates.forward(to)[1]
             accept = np.log1p(-rng.random(len(system))) < proposed_density - density
             system = system.where(accept, proposed)

@@ -15,11 +15,10 @@ from typing import Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.likelihood.contract import Likelihood
-from smcpn.smc.evidence import stratified_variance
+from smcpn.likelihood.view import LikelihoodView
+from smcpn.smc.evidence import largest_k, stratified_variance
 from smcpn.smc.particles import ParticleSystem, distinct_sample_size, log_mean_exp, normalise
 from smcpn.smc.proposals import weighted_moments
-from smcpn.smc.psis import largest_k
 from smcpn.smc.sampler import Sampler
 from smcpn.smc.start import MixtureStart, Modes
 from smcpn.smc.tempering import Tempering
@@ -54,32 +53,6 @@ class Searches(Protocol):
             Unconstrained coordinates to search from, besides others.
         """
         ...
-
-
-@dataclass(frozen=True)
-class FirstSamples:
-    """A likelihood of its first samples alone.
-
-    Attributes
-    ----------
-    likelihood : Likelihood
-    n_samples : int
-    """
-
-    likelihood: Likelihood
-    n_samples: int
-
-    def start(self, values: Array) -> Array:
-        """State before the first sample, (k, N)."""
-        return self.likelihood.start(values)
-
-    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
-        """State s_{b-1} from s_{a-1}, and the increments l_a, ..., l_{b-1}, (b - a, N)."""
-        return self.likelihood.advance(values, state, a, b)
-
-    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """State s_{b-1} and log p(y_0, ..., y_{b-1} | theta), (N,)."""
-        return self.likelihood.evaluate(values, b)
 
 
 @dataclass(frozen=True)
@@ -175,9 +148,9 @@ def _with_particles(near: MixtureStart, system: ParticleSystem) -> MixtureStart:
 
 def _drawn(sampler: Sampler, start: MixtureStart, rng: np.random.Generator) -> Tempering:
     """Draws from a start, weighed by the samples so far."""
-    likelihood = FirstSamples(cast(Likelihood, sampler.likelihood), sampler.sample)
+    likelihood = LikelihoodView(sampler.likelihood, n_samples=sampler.sample)
     anew = Tempering(sampler.prior, likelihood, replace(sampler.settings, start=start), rng)
-    anew.advance(sampler.sample)
+    anew.proceed(sampler.sample)
     return anew
 
 

@@ -9,12 +9,11 @@ import numpy as np
 from typing_extensions import override
 
 from smcpn.arguments import check_fields, whole
-from smcpn.smc.cross_fitting import folds
 from smcpn.smc.hamiltonian import HamiltonianMonteCarlo
-from smcpn.smc.mixing import efficiency_of_independent
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
 from smcpn.smc.particles import ParticleSystem, Target
-from smcpn.smc.rejuvenation import Rejuvenation, number_of_chains
+from smcpn.smc.proposals import folds
+from smcpn.smc.rejuvenation import Rejuvenation, efficiency_of_independent, number_of_chains
 from smcpn.smc.resampling import Resample, systematic
 from smcpn.smc.straightening import StraightenedDensity, Straightening
 
@@ -99,7 +98,7 @@ def _independent(
         proposal = StraightenedDensity.fit(
             kind, straight, system.theta, system.weights, fold, fold[index]
         )
-        tried = target.evaluate(proposal.sample(rng, TRIED), system.keys[index])
+        tried = target.particles(proposal.sample(rng, TRIED), system.keys[index])
         log_ratio = target.log_density(tried) - proposal.log_density(tried.theta)
         evaluations += TRIED
         found = efficiency_of_independent(log_ratio, moves.settings.max_moves)

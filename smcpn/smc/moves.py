@@ -21,11 +21,10 @@ from typing_extensions import override
 
 from smcpn.arguments import check_fields, checked, whole
 from smcpn.errors import InputError, NotStorableError, one_of, shown
-from smcpn.smc.cross_fitting import folds
 from smcpn.smc.evidence import Density
 from smcpn.smc.kernels import IndependentKernel, Kernel, RandomWalkKernel
 from smcpn.smc.particles import ParticleSystem, Target
-from smcpn.smc.proposals import PROPOSALS, DefensiveGaussian, Proposal, StudentMixture
+from smcpn.smc.proposals import PROPOSALS, DefensiveGaussian, Proposal, StudentMixture, folds
 from smcpn.smc.rejuvenation import (
     EXPECTED_ACCEPTANCE,
     ROUND,

@@ -18,18 +18,15 @@ from typing_extensions import override
 from smcpn.codegen.stream_step import weigh
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import (
-    DifferentiableLikelihood,
-    EstimatedLikelihood,
+    NO_KEYS,
+    Derivatives,
     Keys,
     Likelihood,
 )
 from smcpn.model.prior import Prior
-from smcpn.smc.random_streams import NO_KEYS, stepwise, whole
 from smcpn.stored import ArraySchema, Bounds, Stored, any_number, counts, finite, log_densities
 
 Array = NDArray[np.float64]
-
-AnyLikelihood = Likelihood | EstimatedLikelihood
 
 WHOLE = 0.8
 """A sample is assimilated whole while the ESS stays above this share of the threshold."""
@@ -271,7 +268,7 @@ class Target:
     """
 
     prior: Prior
-    likelihood: AnyLikelihood
+    likelihood: Likelihood
     sample: int
     exponent: float
 
@@ -283,22 +280,22 @@ class Target:
     @property
     def state_particles(self) -> int:
         """Number of state particles of an estimate; 0 for an exact likelihood."""
-        return getattr(self.likelihood, "state_particles", 0)
+        return self.likelihood.state_particles
 
     @property
     def gradient_cost(self) -> float:
         """Evaluations that a gradient costs."""
-        return differentiable(self.likelihood).gradient_cost()
+        return derivatives(self.likelihood).gradient_cost
 
-    def with_estimate(self, likelihood: EstimatedLikelihood) -> Target:
+    def with_estimate(self, likelihood: Likelihood) -> Target:
         """The target with another estimate of the same likelihood."""
         return replace(self, likelihood=likelihood)
 
-    def evaluate(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
+    def particles(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
         """Run the solver up to sample t for parameters (n, d); return them with weight one."""
-        values, likelihood = self.prior.natural(theta), stepwise(self.likelihood, keys)
-        state, log_likelihood = likelihood.evaluate(values, self.sample)
-        state, increments = likelihood.advance(values, state, self.sample, self.sample + 1)
+        values, likelihood, t = self.prior.natural(theta), self.likelihood, self.sample
+        state, log_likelihood = likelihood.accumulate(values, None, 0, t, keys)
+        state, increments = likelihood.advance(values, state, t, t + 1, keys)
         return ParticleSystem.of(
             theta,
             self.prior.log_density(theta),
@@ -349,10 +346,10 @@ class RecordTarget(Target):
         """Samples whose likelihood an evaluation computes."""
         return self.likelihood.n_samples
 
-    def evaluate(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
+    def particles(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
         """Run the solver over the record for parameters (n, d); return them with weight one."""
-        likelihood = whole(self.likelihood, keys)
-        state, log_likelihood = likelihood.evaluate(self.prior.natural(theta), self.n_samples)
+        values, n = self.prior.natural(theta), self.n_samples
+        state, log_likelihood = self.likelihood.evaluate(values, n, keys)
         begin, log_increment = self.parts(theta, log_likelihood)
         nothing = np.zeros(len(theta))
         return ParticleSystem.of(theta, begin, nothing, log_increment, state, keys)
@@ -383,14 +380,14 @@ class RefinementTarget(Target):
 
     Attributes
     ----------
-    finer : Likelihood or EstimatedLikelihood
+    finer : Likelihood
         L_m; ``likelihood`` is L_n.
     log_floor : float
         Logarithm of the constant that is added to L_n; of zero, by default.
     """
 
     likelihood: Likelihood
-    finer: AnyLikelihood
+    finer: Likelihood
     log_floor: float = -np.inf
 
     @property
@@ -401,17 +398,17 @@ class RefinementTarget(Target):
     @property
     @override
     def state_particles(self) -> int:
-        return getattr(self.finer, "state_particles", 0)
+        return self.finer.state_particles
 
     @override
-    def with_estimate(self, likelihood: EstimatedLikelihood) -> Target:
+    def with_estimate(self, likelihood: Likelihood) -> Target:
         return replace(self, finer=likelihood)
 
-    def evaluate(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
+    def particles(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
         """Run both solvers up to sample t for parameters (n, d); return them with weight one."""
         values = self.prior.natural(theta)
         coarse = self.floored(self.likelihood.evaluate(values, self.sample)[1])
-        state, finer = whole(self.finer, keys).evaluate(values, self.sample)
+        state, finer = self.finer.evaluate(values, self.sample, keys)
         log_prior, change = self.prior.log_density(theta), log_ratio(finer, coarse)
         return ParticleSystem.of(theta, log_prior, coarse, change, state, keys)
 
@@ -428,29 +425,29 @@ class RefinementTarget(Target):
         return prior + (1.0 - self.exponent) * coarse + self.exponent * finer
 
 
-def differentiable(likelihood: AnyLikelihood) -> DifferentiableLikelihood:
-    """Return the likelihood, which has to have a gradient.
+def derivatives(likelihood: Likelihood) -> Derivatives:
+    """Return a likelihood with its gradient, which it has to have.
 
     Raises
     ------
     InputError
         If it has none.
     """
-    if not isinstance(likelihood, DifferentiableLikelihood):
+    if likelihood.derivatives is None:
         raise InputError(
             "moves follow a gradient, and the likelihood has none: choose moves='independent', "
             "'random-walk' or 'waste-free'",
             argument="moves",
         )
-    return likelihood
+    return likelihood.derivatives()
 
 
 def log_likelihood_gradient(
-    prior: Prior, likelihood: AnyLikelihood, theta: Array
+    prior: Prior, likelihood: Likelihood, theta: Array
 ) -> tuple[Array, Array]:
     """Gradients of log-likelihood and log prior density by theta, (n, d) of (n, d) both."""
     with np.errstate(all="ignore"):
-        slope = differentiable(likelihood).gradient(prior.natural(theta))
+        slope = derivatives(likelihood).value_and_gradient(prior.natural(theta))[1]
         return slope * prior.slopes(theta)[0], prior.gradient(theta)
 
 

@@ -8,12 +8,13 @@ distributions. JRSS B 78.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.likelihood.contract import Likelihood
+from smcpn.likelihood.view import LikelihoodView
 from smcpn.model.prior import Prior
 from smcpn.smc.particles import normalise
 from smcpn.smc.proposals import StudentMixture
@@ -22,33 +23,6 @@ from smcpn.smc.sampler import Settings
 from smcpn.smc.tempering import Tempering
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class PowerLikelihood:
-    """The `Likelihood` whose every log-density is ``power`` times that of another."""
-
-    likelihood: Likelihood
-    power: float
-
-    @property
-    def n_samples(self) -> int:
-        """Number of samples."""
-        return self.likelihood.n_samples
-
-    def start(self, values: Array) -> Array:
-        """State before the first sample, (k, N)."""
-        return self.likelihood.start(values)
-
-    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
-        """State s_{b-1} from s_{a-1}, and the increments l_a, ..., l_{b-1}, (b - a, N)."""
-        state, increments = self.likelihood.advance(values, state, a, b)
-        return state, self.power * increments
-
-    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """State s_{b-1} and log p(y_0, ..., y_{b-1} | theta), (N,)."""
-        state, total = self.likelihood.evaluate(values, b)
-        return state, self.power * total
 
 
 def at_power(
@@ -79,7 +53,7 @@ def at_power(
     fitted = StudentMixture.fit(theta, normalise(log_weights))
     start = replace(fitted, factors=fitted.factors / np.sqrt(power))
     settings = Settings(particles=len(theta), start=start)
-    sampler = Tempering(prior, PowerLikelihood(likelihood, power), settings, rng)
+    sampler = Tempering(prior, LikelihoodView(likelihood, power=power), settings, rng)
     sampler.run()
     found = combine([sampler])
     return replace(found, log_likelihood=found.log_likelihood / power)

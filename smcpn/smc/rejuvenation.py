@@ -1,10 +1,15 @@
-"""One rejuvenation: rounds of moves until enough particles moved, and the record of it."""
+"""One rejuvenation: rounds of moves until enough particles moved, and the record of it.
+
+A particle at theta leaves with probability a(theta) = E min(1, w(theta') / w(theta)), where
+w = target / proposal and theta' is a proposal: where w is large it stays for long. The mean
+acceptance hides it, being that of the many particles where w is small: `unmoved_share` does not.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
@@ -21,7 +26,6 @@ from smcpn.smc.evidence import (
     mixture_log_ratio,
 )
 from smcpn.smc.kernels import Kernel
-from smcpn.smc.mixing import MUCH_UNMOVED, unmoved_share
 from smcpn.smc.particles import ParticleSystem, Target
 from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.resampling import Resample
@@ -45,7 +49,7 @@ class MoveSettings:
     ----------
     moved : float
         Moves are added until this share of the target is expected to have moved once, places
-        counted that proposals seldom leave, see `smcpn.smc.mixing`.
+        counted that proposals seldom leave, see `smcpn.smc.rejuvenation`.
     max_moves : int
         Most moves of one rejuvenation.
     further : int
@@ -106,7 +110,7 @@ class Rejuvenation(Stored):
     lineages : int
         The same since the evidence was last estimated independently of the ancestry.
     unmoved : float
-        Share of the target that is expected not to have moved, see `smcpn.smc.mixing`.
+        Share of the target that is expected not to have moved, see `smcpn.smc.rejuvenation`.
     state_particles : int
         Of each filter of an estimated likelihood; 0 for an exact one.
     gradients : int
@@ -358,3 +362,128 @@ def _bounded(acceptance: float) -> float:
 
 def _log_share(share: float) -> float:
     return float(np.log(min(max(share, 1e-12), 1.0 - 1e-4)))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Work, counted in likelihood increments: one sample of a record for one parameter vector.
+
+    Evaluations are N T + the sum over rejuvenations of K N t. Rejuvenations come at about
+    geometric times, so a whole run costs some 20 N T; in a stream the next one grows with t.
+
+    Attributes
+    ----------
+    advanced : int
+        Computed once each, as the record went by.
+    reevaluated : int
+        Computed again by rejuvenations.
+    next_rejuvenation : int
+        What a rejuvenation now would add, with as many moves as the last one.
+    next_seconds : float
+        And how long it would take, at the speed of the last one; nan before the first.
+    """
+
+    advanced: int
+    reevaluated: int
+    next_rejuvenation: int
+    next_seconds: float
+
+    @property
+    def evaluations(self) -> int:
+        """All likelihood increments computed so far."""
+        return self.advanced + self.reevaluated
+
+
+def cost_so_far(particles: int, sample: int, rejuvenations: Sequence[Rejuvenation]) -> Cost:
+    """Cost of a run of ``particles`` particles that has assimilated ``sample`` samples."""
+    last = rejuvenations[-1] if rejuvenations else None
+    following = (last.evaluations + last.gradients if last else particles) * (sample + 1)
+    seconds = float("nan")
+    if last is not None and last.increments:
+        seconds = last.seconds * following / last.increments
+    return Cost(
+        advanced=particles * sample,
+        reevaluated=sum(record.increments for record in rejuvenations),
+        next_rejuvenation=following,
+        next_seconds=seconds,
+    )
+
+
+FAR = 600.0
+"""Log-ratios further than this below the largest count as if they were so."""
+MUCH_UNMOVED = 0.2
+"""Share of a target from which moves have left too much of it where it was."""
+UNMOVED = 0.1
+"""Share of the target that is left where it is, if there are moves enough."""
+
+
+def unmoved_share(log_ratio: Array, moves: int) -> float:
+    """Share of the target that independent moves are expected to leave where it is.
+
+    E_target (1 - a(theta))^moves, estimated from the proposals themselves, which see the target
+    beyond the particles: both expectations become sums over them, weighted by w and equally.
+
+    Parameters
+    ----------
+    log_ratio : ndarray, (n,)
+        log target - log proposal density of n independent proposals; -inf where excluded.
+    moves : int
+        Moves of each particle.
+
+    Returns
+    -------
+    float
+        1 where every proposal is excluded.
+
+    References
+    ----------
+    Liu, J. S. (1996). Metropolized independent sampling with comparisons to rejection sampling
+    and importance sampling. Statistics and Computing 6 (eigenvalues of the kernel from sorted
+    weights).
+    """
+    ordered = np.sort(log_ratio[log_ratio > -np.inf])
+    if not len(ordered):
+        return 1.0
+    weights = np.exp(np.maximum(ordered - ordered[-1], -FAR))
+    cumulative = np.cumsum(weights)
+    above = np.arange(len(weights) - 1, -1, -1)
+    leaves = np.minimum((cumulative / weights + above) / len(log_ratio), 1.0)
+    return float(weights @ (1.0 - leaves) ** moves / cumulative[-1])
+
+
+def efficiency_of_chains(correlations: Array) -> float:
+    """Effective draws of a move, 1 where each is independent of the one before.
+
+    Of a reversible move whose correlations fall geometrically that is (1 - r) / (1 + r); over
+    several functions the mean of the inverse counts, so that means of all of them have together the
+    variance that so many independent draws would give.
+
+    Parameters
+    ----------
+    correlations : ndarray, (k,)
+        Of k functions between begin and end of a move; negative ones count as none.
+    """
+    left = np.clip(correlations, 0.0, 1.0)
+    with np.errstate(divide="ignore"):
+        return float(1.0 / np.mean((1.0 + left) / (1.0 - left)))
+
+
+def efficiency_of_independent(log_ratio: Array, most: int) -> float:
+    """Particles that an evaluation of independent Metropolis-Hastings renews, 1 at best.
+
+    Moves are made until a tenth is expected not to have moved, or to the most. Where `MUCH_UNMOVED`
+    or more would be left even so it is 0: copies then multiply faster than moves part them.
+
+    Parameters
+    ----------
+    log_ratio : ndarray, (n,)
+        As of `unmoved_share`.
+    most : int
+        Moves of a particle at most.
+    """
+    for moves in range(1, most + 1):
+        unmoved = unmoved_share(log_ratio, moves)
+        if unmoved <= UNMOVED:
+            return (1.0 - unmoved) / moves
+    unmoved = unmoved_share(log_ratio, most)
+    return (1.0 - unmoved) / most if unmoved < MUCH_UNMOVED else 0.0

@@ -17,7 +17,7 @@ from smcpn.smc.particles import distinct_sample_size
 from smcpn.smc.proposals import weighted_moments
 from smcpn.smc.rejuvenation import Rejuvenation
 from smcpn.smc.sampler import Sampler
-from smcpn.smc.trace import Trace
+from smcpn.smc.state import Trace
 from smcpn.stored import HIGHEST_LOG_DENSITY, Line, Stored, counts, finite, log_densities
 
 Array = NDArray[np.float64]

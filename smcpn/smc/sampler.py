@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
-from smcpn.likelihood.contract import EstimatedLikelihood, Likelihood
+from smcpn.likelihood.contract import EstimatedLikelihood, Likelihood, is_estimated
 from smcpn.model.prior import Prior
-from smcpn.smc.cost import Cost, cost_so_far
 from smcpn.smc.estimation import (
     FIRST,
     MOST_CARRIED,
@@ -34,7 +33,6 @@ from smcpn.smc.estimation import (
 from smcpn.smc.evidence import EvidenceEstimate, ancestral_variance, pooled, unrelated_share
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
 from smcpn.smc.particles import (
-    AnyLikelihood,
     ParticleSystem,
     RefinementTarget,
     Start,
@@ -46,11 +44,10 @@ from smcpn.smc.particles import (
     next_exponent,
     tempered,
 )
-from smcpn.smc.random_streams import fresh_keys, whole
-from smcpn.smc.rejuvenation import Rejuvenation, chains_of, growth
+from smcpn.smc.random_streams import fresh_keys
+from smcpn.smc.rejuvenation import Cost, Rejuvenation, chains_of, cost_so_far, growth
 from smcpn.smc.resampling import Resample, systematic
-from smcpn.smc.state import RandomState, SamplerState
-from smcpn.smc.trace import Trace
+from smcpn.smc.state import RandomState, SamplerState, Trace
 
 Array = NDArray[np.float64]
 _log = logging.getLogger(__name__)
@@ -121,7 +118,7 @@ class Sampler(ABC):
     ----------
     state : SamplerState
         Replaced in every part; only the random generator goes on in place.
-    finer : Likelihood, EstimatedLikelihood or None
+    finer : Likelihood or None
         The one that the population is carried over to, between `refine` and the end of that.
     """
 
@@ -131,11 +128,11 @@ class Sampler(ABC):
     def __init__(
         self,
         prior: Prior,
-        likelihood: AnyLikelihood,
+        likelihood: Likelihood,
         settings: Settings,
         rng: np.random.Generator,
     ) -> None:
-        if isinstance(likelihood, EstimatedLikelihood):
+        if is_estimated(likelihood):
             likelihood = likelihood.with_state_particles(settings.state_particles or FIRST)
         if settings.start is not None and not self.takes_start:
             raise InputError(
@@ -165,10 +162,10 @@ class Sampler(ABC):
     def resumed(
         cls,
         prior: Prior,
-        likelihood: AnyLikelihood,
+        likelihood: Likelihood,
         settings: Settings,
         state: SamplerState,
-        finer: AnyLikelihood | None = None,
+        finer: Likelihood | None = None,
     ) -> Self:
         """Return the sampler of a `snapshot`; continued, it ends in the same bytes.
 
@@ -198,14 +195,14 @@ class Sampler(ABC):
         """Replace what particles have."""
         self._change(system=replace(self.system, **columns))
 
-    def _use(self, likelihood: AnyLikelihood, finer: AnyLikelihood | None = None) -> None:
+    def _use(self, likelihood: Likelihood, finer: Likelihood | None = None) -> None:
         """Put a likelihood in force, and the finer one that the population is carried over to."""
         self.likelihood, self.finer = likelihood, finer
-        estimate = self.estimate
+        in_force = self.in_force
         self._change(
             refining=finer is not None,
-            state_particles=0 if estimate is None else estimate.state_particles,
-            look_ahead=estimate is not None and estimate.look_ahead,
+            state_particles=in_force.state_particles,
+            look_ahead=in_force.look_ahead,
         )
 
     @property
@@ -230,10 +227,8 @@ class Sampler(ABC):
         ------
         InputError
         """
-        fewest, most, number = 0, 0, self.system.keys.shape[1]
-        if self.estimate is not None:
-            fewest = self.estimate.n_keys(self._keyed_samples)
-            most = self.estimate.n_keys(self.likelihood.n_samples)
+        number, needed = self.system.keys.shape[1], self.in_force.n_keys
+        fewest, most = needed(self._keyed_samples), needed(self.likelihood.n_samples)
         if not fewest <= number <= most:
             raise InputError(
                 f"particles have {number} keys, and {fewest} to {most} fit their likelihood: begin "
@@ -246,7 +241,7 @@ class Sampler(ABC):
         return self.sample
 
     @abstractmethod
-    def advance(self, last: int) -> None:
+    def proceed(self, last: int) -> None:
         """Compute the next part on the way to sample ``last``."""
 
     @abstractmethod
@@ -263,19 +258,18 @@ class Sampler(ABC):
         """
         theta, keys = self.system.theta[index], self.system.keys[index]
         if self.finer is not None:
-            system = self._between().evaluate(theta, keys)
+            system = self._between().particles(theta, keys)
             return system.state, system.log_likelihood, system.log_increment
         if np.isnan(self.state.log_floor):
             return self._recomputed(index)
         values = self.prior.natural(theta)
-        state, log_likelihood = whole(self.likelihood, keys).evaluate(values, self.sample)
+        state, log_likelihood = self.likelihood.evaluate(values, self.sample, keys)
         return state, finite_or_excluded(log_likelihood), np.zeros(len(theta))
 
     @property
-    def estimate(self) -> EstimatedLikelihood | None:
-        """The estimated likelihood in use; None where it is exact."""
-        found = self.likelihood if self.finer is None else self.finer
-        return found if isinstance(found, EstimatedLikelihood) else None
+    def in_force(self) -> Likelihood:
+        """The likelihood that particles have keys of: the finer one on the way to it."""
+        return self.likelihood if self.finer is None else self.finer
 
     def compared(self, finer: Likelihood, index: Any = slice(None)) -> ParticleSystem:
         """Particles with the log ratio of a finer likelihood to theirs as the log increment.
@@ -325,7 +319,7 @@ class Sampler(ABC):
             log_evidence_at_resampling=evidence.log - float(np.log1p(-mixed.share)),
         )
         self._measure(self._between())
-        found = self._between().evaluate(self.system.theta, self.system.keys)
+        found = self._between().particles(self.system.theta, self.system.keys)
         self._change_system(
             log_likelihood=found.log_likelihood,
             log_increment=found.log_increment,
@@ -360,7 +354,7 @@ class Sampler(ABC):
     def _between(self) -> RefinementTarget:
         """The target on the way to the finer likelihood."""
         assert self.finer is not None
-        state, coarse = self.state, cast(Likelihood, self.likelihood)
+        state, coarse = self.state, self.likelihood
         floor = -np.inf if np.isnan(state.log_floor) else state.log_floor
         return RefinementTarget(
             self.prior, coarse, state.sample, state.exponent or 0.0, self.finer, floor
@@ -368,13 +362,12 @@ class Sampler(ABC):
 
     def _log_likelihood(self, theta: Array) -> Array:
         """Exact log-likelihood of parameters (n, d), given the samples so far."""
-        likelihood = cast(Likelihood, self.likelihood)
-        return likelihood.evaluate(self.prior.natural(theta), self.sample)[1]
+        return self.likelihood.evaluate(self.prior.natural(theta), self.sample)[1]
 
     def _measure(self, target: Target) -> None:
         """Choose the state particles of the estimate by their variance under a target."""
-        estimate = self.estimate
-        assert estimate is not None
+        estimate = self.in_force
+        assert is_estimated(estimate)
         # On the way from an approximation all of the estimate is soon to count.
         most = MOST_VARIANCE
         if self.finer is not None:
@@ -405,15 +398,13 @@ class Sampler(ABC):
 
         Returns the target with the estimate that is in force then.
         """
-        before = self.estimate
-        if before is None:
+        before = self.in_force
+        if not is_estimated(before):
             return target
         if self.finer is not None:
             self._put(self._suited(before))
-        assert self.estimate is not None
-        self._measure(target.with_estimate(self.estimate))
-        after = self.estimate
-        assert after is not None
+        self._measure(target.with_estimate(self.in_force))
+        after = self.in_force
         as_before = after.look_ahead == before.look_ahead
         if as_before and after.state_particles == before.state_particles:
             return target
@@ -472,7 +463,7 @@ class Sampler(ABC):
         """Assimilate the samples up to ``last`` (all, by default)."""
         last = self.likelihood.n_samples if last is None else last
         while self.sample < last:
-            self.advance(last)
+            self.proceed(last)
             if progress is not None:
                 progress(self.progress())
 
@@ -613,7 +604,7 @@ class Sampler(ABC):
                 f"the model's solution is NaN or infinite {when} at sample {self.sample}: "
                 "check the model and units, that of time as well (t_unit of the record), "
                 "narrow the prior, raise steps, or, where the model is stiff, take solver='auto' "
-                "or smcpn.AdaptiveEKF1()"
+                "or smcpn.Rosenbrock()"
             )
 
     @property

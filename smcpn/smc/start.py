@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from scipy import special
 
 from smcpn.errors import InputError
+from smcpn.likelihood.contract import Likelihood
 from smcpn.model.given_scales import GivenScales, ScaledGaussian
 from smcpn.model.prior import Prior, by_blocks
 from smcpn.model.scaled_columns import ScaledColumns
 from smcpn.smc.moves import IndependentMetropolis
-from smcpn.smc.particles import AnyLikelihood
 from smcpn.smc.proposals import squared_distances, student_log_density
 from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.smc.sampler import Settings
@@ -353,7 +353,7 @@ class MixtureStart:
 
 
 def share_beyond(
-    start: MixtureStart, likelihood: AnyLikelihood, settings: Settings, rng: np.random.Generator
+    start: MixtureStart, likelihood: Likelihood, settings: Settings, rng: np.random.Generator
 ) -> float:
     """Share of a posterior beyond the modes of a start, as few particles from the prior find it.
 
@@ -367,7 +367,7 @@ def share_beyond(
     ----------
     start : MixtureStart
         Wide enough for its components to cover the posterior about their modes.
-    likelihood : Likelihood or EstimatedLikelihood
+    likelihood : Likelihood
     settings : Settings
         Of the population that begins at the start.
     rng : numpy.random.Generator

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from smcpn.model.coordinates import Coordinate, Identity, Log, Logit
 from smcpn.model.prior import Prior
-from smcpn.smc.cross_fitting import CrossFitted, Fold
-from smcpn.smc.proposals import Proposal
+from smcpn.smc.proposals import CrossFitted, Fold, Proposal
 
 Array = NDArray[np.float64]
 

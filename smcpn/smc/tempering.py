@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import DiffusedLikelihood, Keys, Likelihood
-from smcpn.smc.evidence import FINITE_VARIANCE, stratified_variance
+from smcpn.smc.evidence import FINITE_VARIANCE, k_error, pareto_k, stratified_variance
 from smcpn.smc.moves import IndependentMetropolis
 from smcpn.smc.particles import (
     MixedStart,
@@ -26,8 +26,7 @@ from smcpn.smc.particles import (
     effective_sample_size,
     finite_or_excluded,
 )
-from smcpn.smc.psis import k_error, pareto_k
-from smcpn.smc.random_streams import fresh_keys, whole
+from smcpn.smc.random_streams import fresh_keys
 from smcpn.smc.sampler import Sampler
 
 Array = NDArray[np.float64]
@@ -66,7 +65,7 @@ class Tempering(Sampler):
 
     takes_start: ClassVar[bool] = True
 
-    def advance(self, last: int) -> None:
+    def proceed(self, last: int) -> None:
         """Evaluate the record, then raise the exponent once; one after the other from a start."""
         if self.state.exponent is None:
             self._evaluate()
@@ -127,8 +126,8 @@ class Tempering(Sampler):
         nothing = np.zeros(len(values))
         if self.state.exponent is None and self.sample == 0:
             return self.likelihood.start(values), nothing, nothing
-        likelihood = whole(self.likelihood, self.system.keys[index])
-        state, log_likelihood = likelihood.evaluate(values, likelihood.n_samples)
+        n, keys = self.likelihood.n_samples, self.system.keys[index]
+        state, log_likelihood = self.likelihood.evaluate(values, n, keys)
         if self.state.exponent is None:
             return state, finite_or_excluded(log_likelihood), nothing
         return state, nothing, self._target.parts(self.system.theta[index], log_likelihood)[1]
@@ -138,7 +137,7 @@ class Tempering(Sampler):
         return RecordTarget(self.prior, self.likelihood, 0, 0.0, self.settings.start)
 
     def _evaluate(self) -> None:
-        found = self._target.evaluate(self.system.theta, self._record_keys())
+        found = self._target.particles(self.system.theta, self._record_keys())
         self._change_system(
             log_prior=found.log_prior,
             log_increment=found.log_increment,
@@ -155,11 +154,9 @@ class Tempering(Sampler):
         return self.sample if self.state.exponent is None else self.likelihood.n_samples
 
     def _record_keys(self) -> Keys:
-        """Keys of the whole record for an estimated likelihood, drawn now; otherwise none."""
-        estimate = self.estimate
-        if estimate is None:
-            return self.system.keys
-        return fresh_keys(self._rng, len(self.system), estimate.n_keys(estimate.n_samples))
+        """Keys of the whole record, drawn now; an exact likelihood has none."""
+        likelihood = self.likelihood
+        return fresh_keys(self._rng, len(self.system), likelihood.n_keys(likelihood.n_samples))
 
     def _assimilate_increment(self) -> None:
         system, log_prior = self.system, self.system.log_prior
@@ -197,7 +194,7 @@ class DiffusionTempering(Sampler):
         If the likelihood has no diffusion to raise.
     """
 
-    def advance(self, last: int) -> None:
+    def proceed(self, last: int) -> None:
         """Compute the next part: assimilate the flat likelihood, or lower the diffusion once."""
         if not self.state.factors:
             self._begin()

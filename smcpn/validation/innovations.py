@@ -415,13 +415,7 @@ def _counts(
     outputs: NDArray[np.intp],
     rng: np.random.Generator,
 ) -> dict[int, CountResiduals]:
-    """Residuals of the outputs that are natural parameters of counts, all of which must be.
-
-    Raises
-    ------
-    InputError
-        If one is not.
-    """
+    """Residuals of the outputs that are natural parameters of counts, all of which must be."""
     natural = problem.model.natural_means() if len(outputs) else None
     found: dict[int, CountResiduals] = {}
     if natural is not None:

@@ -220,13 +220,7 @@ def _evaluated(likelihood: LaneLikelihood, values: Array) -> Array:
 
 
 def _likelihood(problem: Problem, solver: Solver, name: str, centre: Array) -> LaneLikelihood:
-    """Build another likelihood, at the most likely diffusion where it needs one.
-
-    Raises
-    ------
-    InputError
-        If it cannot be used with the problem, or has no value at any diffusion.
-    """
+    """Build another likelihood, at the most likely diffusion where it needs one."""
     likelihood = build_likelihood(problem, solver, None, name)
     if problem.diffusion is not None or not LIKELIHOODS[name].known_diffusion:
         return likelihood

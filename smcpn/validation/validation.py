@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from smcpn.arguments import Index, checked
-from smcpn.card import Card, WithCard
-from smcpn.columns import align
 from smcpn.errors import InputError
 from smcpn.late_binding import late_bound
 from smcpn.likelihood.shift import DiscretisationShift
@@ -22,6 +20,7 @@ from smcpn.model.problem import Problem, check_record
 from smcpn.model.record import Record
 from smcpn.smc.particles import effective_sample_size, normalise
 from smcpn.solver import Solver
+from smcpn.tables import Card, Cell, Column, Table, WithCard, table_text, words
 from smcpn.validation.correlation import ParameterPair, worst_pair
 from smcpn.validation.frequency import FrequencyResponse, frequency_response
 from smcpn.validation.innovations import LAGS, Innovations, Whiteness, innovations, whiteness
@@ -167,17 +166,19 @@ class Validation(WithCard):
 
     @override
     def card(self) -> Card:
-        head = ["output", "mean", "variance", "chi^2", "whiteness", "independence of u"]
+        columns = (
+            words("output"), Column("mean", "+.3f"), Column("variance", ".4g"), Column("chi^2"),
+            Column("whiteness"), Column("independence of u"),
+        )  # fmt: skip
         rows = [
-            [self.names[number], f"{one.mean:+.3f}", f"{one.variance:.4g}",
+            [self.names[number], one.mean, one.variance,
              "learned" if learned else _p(one.chi2_p), _p(one.whiteness_p),
              _p(one.independence_p) if one.cross_correlation.size else ""]
             for number, (one, learned) in enumerate(zip(self.outputs, self.learned, strict=True))
         ]  # fmt: skip
-        return Card(
-            f"Validation of '{self.model}': {self.verdict}", [head, *rows],
-            [*(line.strip() for line in _budget_lines(self)), "all of it: print(validation)"],
-        )  # fmt: skip
+        title = f"Validation of '{self.model}': {self.verdict}"
+        notes = [*(line.strip() for line in _budget_lines(self)), "all of it: print(validation)"]
+        return Card(Table(columns, rows, title, notes))
 
     @override
     def picture(self) -> Figure | None:
@@ -326,7 +327,7 @@ def validation_text(validation: Validation) -> str:
 def _innovation_lines(output: Whiteness, learned: bool, level: float) -> list[str]:
     expected = "says nothing: the noise was learned" if learned else "expected 1"
     of = f"of {output.samples} samples"
-    rows = [
+    rows: list[list[Cell]] = [
         ["  mean", f"{output.mean:+.3f}", "expected 0"],
         ["  variance", f"{output.variance:.4g}", expected],
         ["  chi^2", f"{output.chi2:.5g}", of if learned else f"{of}, {_p(output.chi2_p)}"],
@@ -338,8 +339,8 @@ def _innovation_lines(output: Whiteness, learned: bool, level: float) -> list[st
     largest = output.largest
     if largest is not None:
         rows.append(["  largest", f"{largest.size:+.3g}", f"{largest}, Grubbs, {_p(largest.p)}"])
-    table = align(rows, left=(0, 2)).splitlines()
-    return [*table, *(f"  - {remark}" for remark in _remarks(output, learned, level))]
+    remarks = [f"  - {remark}" for remark in _remarks(output, learned, level)]
+    return [table_text(Table((words(), Column(), words()), rows, notes=remarks))]
 
 
 def _remarks(output: Whiteness, learned: bool, level: float) -> list[str]:

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from smcpn.tables import fact_lines
 from smcpn.validation.innovations import LargestError, Whiteness
 
-FALSE_ALARMS = 0.045
-"""Bound on the share of right models that some test rejects, which the tests share equally
-(Bonferroni); it is some .04, for they reject a little less than their bounds say."""
-OVERWHELMING = 1e-3
-"""The same, for a structure to be called wrong."""
+FALSE_ALARMS, OVERWHELMING = 0.045, 1e-3
+"""Bounds on the share of right models that some test rejects, and that are called wrong, which the
+tests share equally (Bonferroni); the first is some .04, for they reject a little less."""
 OTHER_NOISE = 3.0
 """Factor between the errors and the noise that was stated from which it is said before all else."""
 USABLE, LOOK_AGAIN, WRONG, NOT_JUDGED = "usable", "look again", "wrong", "not judged"
@@ -20,7 +19,6 @@ WARNED = "read the warnings (.warnings in Python)"
 """Reason to look again at a result whose run has warned."""
 TOLD = 3
 """Most reasons that a summary gives."""
-INDENT = 17
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ class Verdict:
         told = list(self.reasons[:TOLD])
         if (rest := len(self.reasons) - TOLD) > 0:
             told.append(f"and {rest} more: validate(), or the report")
-        return [f"{'verdict':<{INDENT}}{self.head}", *(f"{'':<{INDENT}}- {one}" for one in told)]
+        return fact_lines([("verdict", self.head), *(("", f"- {one}") for one in told)])
 
 
 def _listed(values: Sequence[float | None], form: str) -> str:

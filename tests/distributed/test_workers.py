@@ -117,11 +117,15 @@ def test_an_estimate_is_the_same(executor):
     home = home.with_state_particles(32)
     values = problem.prior.natural(problem.prior.sample(rng, 33))
     keys = rng.integers(0, 2**64, (33, home.n_keys(home.n_samples)), dtype=np.uint64)
-    assert away.estimate(values, keys, 30).tobytes() == home.estimate(values, keys, 30).tobytes()
+    assert (
+        away.evaluate(values, 30, keys)[1].tobytes() == home.evaluate(values, 30, keys)[1].tobytes()
+    )
     plain, own = away.with_look_ahead(False), home.with_look_ahead(False)
-    assert plain.estimate(values, keys, 30).tobytes() == own.estimate(values, keys, 30).tobytes()
-    ours = away.advance_keyed(values, keys, home.start(values), 0, 30)
-    theirs = home.advance_keyed(values, keys, home.start(values), 0, 30)
+    assert (
+        plain.evaluate(values, 30, keys)[1].tobytes() == own.evaluate(values, 30, keys)[1].tobytes()
+    )
+    ours = away.advance(values, home.start(values), 0, 30, keys)
+    theirs = home.advance(values, home.start(values), 0, 30, keys)
     assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
     assert away.suited(values[0]).look_ahead == home.suited(values[0]).look_ahead
 
@@ -337,7 +341,7 @@ def test_what_is_no_answer_is_one_sentence(change):
 def test_a_worker_that_asked_before_the_parts_came_is_not_sent_them_again(executor):
     home = build_likelihood(decay_problem(), smcpn.RK4(2))
     team = Workers(executor)
-    pieces = [tasks.Batch("evaluate", (np.ones((2, 3)),), (), (5,))] * 2
+    pieces = [tasks.Batch("evaluate", {"values": np.ones((2, 3)), "b": 5})] * 2
     message = team.sender.message(home.detached())
     gathering = workers._Gathering(team, message, pieces, lambda: None)
     asked = [workers._Sent(place, team.engine, False, place) for place in range(2)]
@@ -356,7 +360,7 @@ def test_tasks_that_wait_for_parts_go_on_when_who_carried_them_is_late():
     with UnreliableExecutor() as executor:
         team = Workers(executor)
         message = team.sender.message(home.detached())
-        pieces = [tasks.Batch("evaluate", (np.ones((2, 2)),), (), (5,))] * 2
+        pieces = [tasks.Batch("evaluate", {"values": np.ones((2, 2)), "b": 5})] * 2
         gathering = workers._Gathering(team, message, pieces, lambda: None)
         gathering._answers[0] = tasks.Answer("another")
         gathering._held.append(1)

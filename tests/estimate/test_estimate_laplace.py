@@ -216,7 +216,7 @@ def test_a_started_sampler_goes_on_from_a_snapshot_to_the_same_bytes():
     likelihood = LinearRegression(30, 2, 0.05)
     whole, part = started(likelihood, 5, 3.0, 1.0), started(likelihood, 5, 3.0, 1.0)
     whole.run()
-    part.advance(30)
+    part.proceed(30)
     assert part.state.exponent is not None
     again = Tempering.resumed(likelihood.prior, likelihood, part.settings, part.snapshot())
     again.run()
@@ -267,7 +267,8 @@ def test_a_start_of_another_problem_is_refused(decay, linear):
 def test_function_of_a_problem_brings_its_solver():
     function = LogLikelihood(line(), solver=LINE_SOLVER)
     found = smcpn.laplace(line(), function)
-    assert found.maximum.function is function
+    assert found.maximum.solver == function.solver
+    assert found.maximum.likelihood == function.likelihood
     assert replace(found, reason="x").success is False
 
 

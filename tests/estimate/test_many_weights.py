@@ -6,9 +6,9 @@ import pytest
 
 import smcpn
 from smcpn.errors import InputError
-from smcpn.estimate.lifted.linearisation import _slopes_forward, _slopes_reverse
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.nuts.coordinates import Coordinates, check_bend
+from smcpn.estimate.path_search.linearisation import _slopes_forward, _slopes_reverse
 from smcpn.smc.start import Modes
 
 RK4 = smcpn.RK4(steps=1)

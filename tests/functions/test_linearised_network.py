@@ -155,7 +155,7 @@ def test_identify_samples_the_linearised_problem(found, tmp_path, monkeypatch):
     again = smcpn.resume(file, progress=False)
     assert again.theta.tobytes() == posterior.theta.tobytes()
     assert again.function("smooth", at).mean == pytest.approx(function.mean, rel=1e-12)
-    monkeypatch.delattr("smcpn.run.start.laplace")
+    monkeypatch.delattr("smcpn.run.plan.laplace")
     same = smcpn.identify(problem, checkpoint=file, **options)
     assert same.theta.tobytes() == posterior.theta.tobytes()
     with pytest.raises(InputError, match="seed"):
@@ -176,7 +176,7 @@ def test_a_start_of_another_problem_is_refused(found):
 
 
 def test_settings_are_refused_before_the_search(monkeypatch):
-    monkeypatch.delattr("smcpn.run.start.laplace")
+    monkeypatch.delattr("smcpn.run.plan.laplace")
     with pytest.raises(InputError, match="particles is 3"):
         smcpn.identify(problem_of(), particles=3)
 

@@ -147,11 +147,12 @@ def test_a_file_of_another_is_not_overwritten(tmp_path):
 def maximum_of(problem):
     from smcpn.results.maximum import StartResult
 
-    function = smcpn.LogLikelihood(problem, solver=RK4(2), threads=1)
     values = typical(problem)
     theta = problem.prior.unconstrained(values[None])[0]
     start = StartResult(values, values, 0.0, "", True, 1, values[None], np.zeros(1))
-    return smcpn.Maximum(function, "posterior", "l-bfgs-b", theta, 0.0, 0.0, (start,))
+    return smcpn.Maximum(
+        problem, RK4(2), "classical", "posterior", "l-bfgs-b", theta, 0.0, 0.0, (start,)
+    )
 
 
 def test_a_result_writes_its_model(tmp_path):

@@ -414,11 +414,9 @@ def test_other_likelihoods_refuse_process_noise_and_name_this_one():
     problem = linear_problem(record_of())
     for name, kind in LIKELIHOODS.items():
         if not kind.takes_process_noise:
-            solver = next(
-                one
-                for one in (RK4(1), EKF0(2, 1), EKF1(2, 1), smcpn.AdaptiveEKF1(tolerance=1e-4))
-                if kind.goes_with(one)
-            )  # fmt: skip
+            adaptive = smcpn.AdaptiveEKF1(tolerance=1e-4), smcpn.Rosenbrock(tolerance=1e-4)
+            solvers = RK4(1), EKF0(2, 1), EKF1(2, 1), *adaptive
+            solver = next(one for one in solvers if kind.goes_with(one))
             with pytest.raises(InputError, match=r"no process noise.*kalman"):
                 build_likelihood(problem, solver, 1, name)
 

@@ -1,6 +1,7 @@
 """A long record is read in pieces, and its likelihood is the same to the last bit."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ import pytest
 import smcpn
 from smcpn.likelihood import inputs, lanes, solver_error
 from smcpn.likelihood.inputs import RecordRows
+from smcpn.likelihood.prediction import predictions
 from smcpn.likelihood.registry import build_likelihood
+from smcpn.likelihood.solver_error import error_budget
 from tests.models import duffing_problem
 
 
@@ -39,7 +42,8 @@ def test_pieces_have_the_bytes_of_the_whole(hold, solver, short_chunks, monkeypa
     problem = duffing_problem(70, hold)
     whole, expected = computed(problem, solver)
     middle = problem.prior.natural(np.zeros((1, len(problem.names))))[0]
-    budget = solver_error.error_budget(problem, solver, middle)
+    predicted = partial(predictions, problem, solver)
+    budget = error_budget(problem, predicted(enumerate(problem.records)), middle, solver.steps)
     for module in (inputs, solver_error):
         monkeypatch.setattr(module, "LONG", 10)
     pieces, found = computed(problem, solver)
@@ -48,7 +52,7 @@ def test_pieces_have_the_bytes_of_the_whole(hold, solver, short_chunks, monkeypa
     assert pieces.n_steps == whole.n_steps
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
-    in_parts = solver_error.error_budget(problem, solver, middle)
+    in_parts = error_budget(problem, predicted(enumerate(problem.records)), middle, solver.steps)
     np.testing.assert_allclose(in_parts.change, budget.change, rtol=1e-9)
     np.testing.assert_allclose(in_parts.claimed, budget.claimed, rtol=1e-9)
     sent, rows_of_all = pickle.loads(pickle.dumps(pieces._rows[0])), whole._rows[0]

@@ -361,3 +361,21 @@ def test_tolerances_and_delays_that_it_cannot_take_are_refused():
     assert finer is not None
     assert finer.tolerance == pytest.approx(1e-6 / 32)
     assert Rosenbrock(1e-10).refined() is None
+
+
+def test_a_stiff_model_is_simulated_by_its_own_steps():
+    record = Record(t=TIMES, y=np.zeros((5, 3)))
+    stiff = CHAIN | {"kf": 1e5}
+    found = smcpn.simulate(chain, record, stiff, observe=["a", "b", "c"], initial={"a": 1.0})
+    plain = chain_of(**stiff)
+    exact = solve_ivp(
+        plain.rate, (0.0, TIMES[-1]), [1.0, 0.0, 0.0], "Radau", TIMES, jac=plain.slopes, rtol=1e-8,
+        atol=1e-12,
+    ).y.T  # fmt: skip
+    assert found == pytest.approx(exact, abs=1e-6)
+    problem = chain_problem()
+    posterior = smcpn.laplace(problem, solver=Rosenbrock(1e-7), starts=[list(CHAIN.values())])
+    run = posterior.to_posterior(20, seed=1).simulate(problem.records[0])
+    assert run.steps == 0
+    assert np.isfinite(run.mean).all()
+    assert run.solver_variance.max() < 1e-10

@@ -12,7 +12,7 @@ import smcpn
 from smcpn import RK4
 from smcpn.cli.app import app
 from smcpn.likelihood.history import History
-from smcpn.likelihood.particle.growing import growing_estimate
+from smcpn.likelihood.particle.stream import stream_estimate
 from smcpn.online.tracker import Interim, StreamIbis
 from smcpn.smc.sampler import Settings
 from tests.reference.linear_gaussian import kalman
@@ -136,7 +136,7 @@ def test_forgetting_resumes_to_the_same_bytes(problem, tmp_path):
 
 
 def stream_of(problem: smcpn.Problem, samples: int, **options) -> StreamIbis:
-    likelihood = growing_estimate(problem, RK4(steps=STEPS), History(1, 1), threads=1)
+    likelihood = stream_estimate(problem, RK4(steps=STEPS), History(1, 1), threads=1)
     record = problem.records[0][:samples]
     likelihood.append(record.t, record.u, record.y)
     rng = np.random.default_rng(options.pop("seed", 0))

@@ -16,6 +16,7 @@ from smcpn.report.page import Gallery, rendered, write_page
 from smcpn.report.plots import simulation_figure
 from smcpn.report.style import figure
 from smcpn.simulation.simulation import Simulation
+from smcpn.tables import Column, Table, words
 from smcpn.validation.verdict import Verdict
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -50,18 +51,19 @@ def empty() -> Figure:
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory):
     """A report of which only the test record is there."""
-    gallery, nothing = Gallery(), {"columns": list("abcdef"), "rows": []}
+    gallery, nothing = Gallery(), Table(list(map(words, "abcdef")))
     small = gallery.picture("run", empty, "Nothing.")
     plot = simulation_figure(gallery, simulated(), 0, "Measured and simulated.")
     rows = [["a long name of a record", *["0.123456789"] * 7]]
-    table = {"columns": ["record", *"abcdefg"], "rows": rows}
+    table = Table([words("record"), *map(Column, "abcdefg")], rows)
     page = rendered(
         "report.html", title="A long record", description="", facts=[("samples", str(SAMPLES))] * 5,
         parameters=table, parameter_pictures=[small], functions=[], scores=table, doubts=(),
         tests=[("rig </script>", (), [plot])], likelihoods=nothing, robust=nothing, effective="",
         states=[], validation="a line of the validation " * 8, validation_pictures=[], run=[small],
-        settings={"solver": "RK4" * 30}, versions={}, data=table, verdict=Verdict("usable"),
-        computation="particles 1000", run_facts=[("particles", "1000")],
+        settings=Table.of_pairs({"solver": "RK4" * 30}), versions=Table(), data=table,
+        verdict=Verdict("usable"), computation="particles 1000",
+        run_facts=[("particles", "1000")],
     )  # fmt: skip
     return write_page(tmp_path_factory.mktemp("browser") / "out.html", page)
 
@@ -136,7 +138,7 @@ LEGIBLE = """() => {
 @pytest.fixture(scope="module")
 def sizes_file(tmp_path_factory):
     """A report of records of very different sizes, whose pictures are static and for zooming."""
-    gallery, nothing = Gallery(), {"columns": list("abcdef"), "rows": []}
+    gallery, nothing = Gallery(), Table(list(map(words, "abcdef")))
     tests = [
         (f"of {size:g} about {mean:g}", (), [simulation_figure(gallery, one, 0, "Simulated.")])
         for size, mean in SIZES
@@ -146,8 +148,8 @@ def sizes_file(tmp_path_factory):
         "report.html", title="Sizes", description="", facts=[("fit, a long name", "98 %")] * 5,
         parameters=nothing, parameter_pictures=[], functions=[], scores=nothing, doubts=(),
         tests=tests, likelihoods=nothing, robust=nothing, effective="", states=[],
-        validation="", validation_pictures=[], run=[], settings={}, versions={}, data=nothing,
-        verdict=Verdict("usable"), computation="", run_facts=[],
+        validation="", validation_pictures=[], run=[], settings=Table(), versions=Table(),
+        data=nothing, verdict=Verdict("usable"), computation="", run_facts=[],
     )  # fmt: skip
     return write_page(tmp_path_factory.mktemp("sizes") / "out.html", page)
 

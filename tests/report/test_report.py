@@ -21,7 +21,7 @@ import smcpn
 from smcpn.cases import CASES, Case
 from smcpn.cases.case import PublishedScore
 from smcpn.cli.app import app
-from smcpn.report.comparison_page import write_comparison
+from smcpn.report.comparison import write_comparison
 from smcpn.report.page import Gallery
 from smcpn.report.plots import RoundedArray, packed
 from smcpn.report.style import NARROW, figure

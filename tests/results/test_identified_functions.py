@@ -25,11 +25,20 @@ def falling(x, v, *, rate, force):
 
 def posterior_at(problem, values):
     """Particles of equal weight at given parameter values (N, d)."""
-    function = smcpn.LogLikelihood(problem, solver=smcpn.RK4(steps=2), threads=1)
     first = values[0]
     start = StartResult(first, first, 0.0, "", True, 1, first[None], np.zeros(1))
     theta = problem.prior.unconstrained(values)
-    maximum = smcpn.Maximum(function, "posterior", "l-bfgs-b", theta[0], 0.0, 0.0, (start,))
+    maximum = smcpn.Maximum(
+        problem,
+        smcpn.RK4(steps=2),
+        "classical",
+        "posterior",
+        "l-bfgs-b",
+        theta[0],
+        0.0,
+        0.0,
+        (start,),
+    )
     one = maximum.to_posterior()
     again = {"theta": theta, "log_weights": np.zeros(len(theta))}
     rest = {name: np.zeros(len(theta), int) for name in ("ancestor", "replicate")}

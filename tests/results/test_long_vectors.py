@@ -1,5 +1,7 @@
 """Tables and figures of vectors with many entries."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -9,6 +11,7 @@ from smcpn.report.parameters import _most_correlated, parameters_figure, plain_n
 from smcpn.results.draws import Timing
 from smcpn.results.posterior import Posterior
 from smcpn.results.summary import shortened
+from smcpn.tables import Column, Table, words
 
 SIZE = 13
 
@@ -62,11 +65,12 @@ def test_a_long_vector_is_one_line_of_a_summary(posterior):
 
 
 def test_columns_of_text_are_counted():
-    rows = [[f"k[{j}]", f"{j}", "flag" * (j > 9), f"norm({j})"] for j in range(SIZE)]
-    assert shortened(rows, chain) == [
+    rows = [[f"k[{j}]", j, "flag" * (j > 9), f"norm({j})"] for j in range(SIZE)]
+    table = Table([words(), Column(), words(), words()], rows)
+    assert shortened(table, chain).rows == [
         ["k[0] to k[12]", "0 to 12", "flag (3 of 13)", "various (13 of 13)"]
     ]
-    assert shortened(rows[:6], chain) == rows[:6]
+    assert shortened(replace(table, rows=rows[:6]), chain).rows == rows[:6]
 
 
 def test_figures_stay_readable(posterior):

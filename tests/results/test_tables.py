@@ -11,7 +11,8 @@ import smcpn
 from smcpn import RK4, InputError
 from smcpn.results.nuts import ChainStatistics
 from smcpn.results.summary import ParameterRow, parameter_rows
-from smcpn.results.tables import ParameterTable, latex_number, latex_text
+from smcpn.results.tables import ParameterTable
+from smcpn.tables import Column, Table, table_latex, words
 from tests.models import decay_problem, oscillator_problem, oscillator_record
 
 
@@ -98,10 +99,11 @@ def test_latex_is_escaped():
         r"\bottomrule",
         r"\end{tabular}",
     ]
-    assert latex_text(
-        "a\\b~c^d\n"
-    ) == r"a\textbackslash{}b\textasciitilde{}c\textasciicircum{}d" + (r"\textbackslash{}n")
-    assert latex_number(123456.0, 5) == r"$1.2346 \times 10^{5}$"
+    any_table = Table([words("a\\b~c^d\n"), Column("", ".5g", "%")], [["", 123456.0]])
+    head, cells = table_latex(any_table).split("\n")[2:6:2]
+    named = r"a\textbackslash{}b\textasciitilde{}c\textasciicircum{}d\textbackslash{}n"
+    assert head == named + r" &  \\"
+    assert cells == r"-- & $1.2346 \times 10^{5}$\,\% \\"
 
 
 def test_csv_quotes(tmp_path):

@@ -10,13 +10,13 @@ import pytest
 from scipy import stats
 
 import smcpn
-from smcpn.card import Card
 from smcpn.model.prior import Prior
 from smcpn.results.exchange import Exchange, ordered
 from smcpn.results.laplace import exchanged
 from smcpn.results.modes import posterior_modes
 from smcpn.results.scores import Score, with_tests
 from smcpn.results.summary import bounds_reached
+from smcpn.tables import Card, Table
 from smcpn.validation import whiteness
 from smcpn.validation.verdict import NOT_JUDGED, Verdict, judge
 from tests.models import oscillator_posterior
@@ -287,6 +287,6 @@ def test_ten_samples_of_which_eight_are_inside_tell_nothing_against_a_band():
 
 
 def test_a_card_keeps_its_verdict_however_long_it_is():
-    card = Card("a", (), ["line"] * 40, ["verdict          usable", "- a reason"])
+    card = Card(Table(title="a", notes=["line"] * 40), ["verdict          usable", "- a reason"])
     assert card.text.splitlines()[-2:] == ["verdict          usable", "- a reason"]
     assert "usable" in card.html

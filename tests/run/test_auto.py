@@ -11,6 +11,7 @@ import smcpn
 from smcpn import RK4, InputError
 from smcpn.estimate.multistart import SEARCHES
 from smcpn.run import plan as planning
+from smcpn.run import stages
 from smcpn.run.run import Run
 from smcpn.smc.moves import MoveStrategy
 from smcpn.smc.tempering import CollapsedError
@@ -45,7 +46,7 @@ def test_ibis_that_costs_what_tempering_does_is_left(without_gradient, monkeypat
     """To the bytes of tempering, in any blocks, and resumed after the change."""
     problem, options = decay_problem(), {**OPTIONS, "solver": RK4(steps=2)}
     wanted = smcpn.identify(problem, **{**options, "method": "tempering"})
-    monkeypatch.setattr(planning, "TEMPERED", 1)
+    monkeypatch.setattr("smcpn.run.sample.TEMPERED", 1)
     left = smcpn.identify(problem, **options, block=3)
     np.testing.assert_array_equal(left.theta, wanted.theta)
     assert left.log_evidence == wanted.log_evidence
@@ -70,7 +71,7 @@ def test_ibis_that_costs_what_tempering_does_is_left(without_gradient, monkeypat
 @pytest.mark.parametrize(("samples", "used"), [(26, "ibis"), (27, "tempering")])
 def test_ibis_that_has_come_to_the_end_is_kept(without_gradient, monkeypatch, samples, used):
     """It moves its particles last at sample 25, and has then weighed the record eight times."""
-    monkeypatch.setattr(planning, "TEMPERED", 7 / 3)
+    monkeypatch.setattr("smcpn.run.sample.TEMPERED", 7 / 3)
     problem = decay_problem()
     short = problem.with_records([problem.records[0][:samples]])
     for method, then in (("auto", used), ("ibis", "ibis")):
@@ -99,11 +100,11 @@ def test_modes_evidence_and_weighings_are_right():
 
 def test_from_the_prior_it_begins_with_fewer_steps(monkeypatch):
     """The target is that of all steps: the evidence is within 5 sd of quadrature."""
-    monkeypatch.setattr("smcpn.run.run.largest_k", lambda n: -np.inf)
-    monkeypatch.setattr("smcpn.run.run.share_beyond", lambda *_: 1.0)
+    monkeypatch.setattr("smcpn.run.sample.largest_k", lambda n: -np.inf)
+    monkeypatch.setattr("smcpn.run.sample.share_beyond", lambda *_: 1.0)
     problem, used = two_signs(), []
-    take = Run._take
-    monkeypatch.setattr(Run, "_take", lambda run, solver: (used.append(solver), take(run, solver)))
+    take = Run.take
+    monkeypatch.setattr(Run, "take", lambda run, solver: (used.append(solver), take(run, solver)))
     posterior = smcpn.identify(problem, solver=FINE, **OPTIONS)
     assert used == [FINE, RK4(steps=2), FINE]
     assert posterior.solver == FINE
@@ -113,18 +114,18 @@ def test_from_the_prior_it_begins_with_fewer_steps(monkeypatch):
 
 def test_steps_that_are_too_few_to_begin_with_are_left(monkeypatch):
     """With few steps no solution stays finite."""
-    monkeypatch.setattr("smcpn.run.run.largest_k", lambda n: -np.inf)
-    monkeypatch.setattr("smcpn.run.run.share_beyond", lambda *_: 1.0)
-    advance, left = Run._advance, []
+    monkeypatch.setattr("smcpn.run.sample.largest_k", lambda n: -np.inf)
+    monkeypatch.setattr("smcpn.run.sample.share_beyond", lambda *_: 1.0)
+    next_step, left = stages._next_step, []
 
     def diverging(run):
         if run.samplers and run.solver != FINE:
             left.append(run.solver)
             nothing = np.full(len(run.samplers[-1].system), -np.inf)
             run.samplers[-1]._change_system(log_weights=nothing)
-        advance(run)
+        return next_step(run)
 
-    monkeypatch.setattr(Run, "_advance", diverging)
+    monkeypatch.setattr(stages, "_next_step", diverging)
     posterior = smcpn.identify(decay_problem(), solver=FINE, **OPTIONS)
     assert left == [RK4(steps=2)]
     assert posterior.solver == FINE

@@ -10,7 +10,7 @@ from scipy import stats
 
 import smcpn
 from smcpn.errors import InputError
-from smcpn.run import run as run_module
+from smcpn.run import judge as judge_module
 from smcpn.run.departure import departure, estimates, shift_by_filters
 from smcpn.smc.particles import ParticleSystem
 from tests.targets import BootstrapFilter, OrnsteinUhlenbeck
@@ -133,7 +133,7 @@ def test_the_default_between_two_wells_warns():
 
 
 def test_a_linear_model_is_not_compared(monkeypatch):
-    monkeypatch.setattr(run_module, "build_estimate", None)
+    monkeypatch.setattr(judge_module, "build_estimate", None)
     assert told(relaxing) == []
 
 
@@ -141,5 +141,5 @@ def test_where_filters_refuse_the_problem_nothing_is_compared(monkeypatch):
     def refuse(*_):
         raise InputError("not taken")
 
-    monkeypatch.setattr(run_module, "build_estimate", refuse)
+    monkeypatch.setattr(judge_module, "build_estimate", refuse)
     assert told(well) == []

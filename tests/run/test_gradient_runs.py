@@ -11,9 +11,9 @@ from scipy import stats
 import smcpn
 from smcpn.checkpoint.run import read_run
 from smcpn.errors import InputError
-from smcpn.likelihood.differentiable import DifferentiableLanes
 from smcpn.run.identify import Settings
 from smcpn.run.run import Run
+from smcpn.run.stages import advance
 
 D = 22
 
@@ -38,14 +38,14 @@ OPTIONS = {"solver": smcpn.RK4(steps=1), "particles": 60, "seed": 3}
 
 
 def run_of(problem, **options):
-    settings = Settings(**{**OPTIONS, **options}).resolved(problem)
-    return Run(problem, settings, settings.threads)
+    settings = Settings(**{**OPTIONS, **options})
+    return Run(problem, settings.resolved(problem), settings.threads)
 
 
 def finished(run):
     while run.outcome is None:
-        run.advance()
-    populations = run.outcome[0]
+        advance(run)
+    populations = run.outcome.populations
     return populations.theta.tobytes(), populations.log_evidence, populations.log_evidence_se
 
 
@@ -55,10 +55,10 @@ def test_they_are_the_default_of_many_parameters(problem):
         prior={"c": [stats.norm()] * 20 + [0.0] * (D - 20)},
     )  # fmt: skip
     chosen = {d: Settings(**OPTIONS).resolved(p).moves for d, p in ((D, problem), (20, few))}
-    assert chosen == {D: smcpn.MeasuredMoves(), 20: None}
+    assert chosen == {D: smcpn.MeasuredMoves(), 20: smcpn.IndependentMetropolis()}
     for given in ({"method": "ibis"}, {"moves": "independent"}, {"max_moves": 5}):
         moves = Settings(**OPTIONS, **given).resolved(problem).moves
-        assert moves in (None, smcpn.IndependentMetropolis())
+        assert isinstance(moves, smcpn.IndependentMetropolis)
     run = run_of(problem)
     finished(run)
     assert run.plan.method == "tempering"
@@ -77,7 +77,7 @@ def test_bytes_do_not_depend_on_threads_nor_on_an_interruption(problem):
     whole = finished(one)
     parts = 0
     while two.outcome is None:
-        two.advance()
+        advance(two)
         parts += 1
         if parts % 4 == 0 and two.outcome is None:
             two = Run.resumed(problem, two.settings, two.snapshot(), 2)
@@ -108,10 +108,10 @@ def test_a_longer_record_begins_anew(problem, tmp_path):
 def test_values_are_those_of_the_likelihood_alone(problem):
     lanes = run_of(problem, method="tempering", moves="independent").likelihood
     likelihood = run_of(problem, method="tempering").likelihood
-    assert isinstance(likelihood, DifferentiableLanes)
+    assert lanes.derivatives is None
     values = np.random.default_rng(0).normal(size=(5, D))
     np.testing.assert_array_equal(likelihood.evaluate(values, 30)[1], lanes.evaluate(values, 30)[1])
-    gradient = likelihood.gradient(values)
+    gradient = likelihood.derivatives().value_and_gradient(values)[1]
     for j in (0, D - 1):
         h = 1e-5 * np.eye(D)[j]
         ends = [likelihood.evaluate(values + sign * h, 30)[1] for sign in (1, -1)]
@@ -139,7 +139,8 @@ def test_an_estimate_has_no_gradient(problem):
     options = {"likelihood": "particle", "moves": "hmc", "particles": 100}
     with pytest.raises(InputError, match="is an estimate, which has no gradient"):
         Settings(**options).resolved(disturbed)
-    assert Settings(likelihood="particle").resolved(disturbed).moves is None
+    moves = Settings(likelihood="particle").resolved(disturbed).moves
+    assert moves == smcpn.IndependentMetropolis()
 
 
 @pytest.mark.parametrize("acceptance", [0.0, 1.0, np.nan, "high"])

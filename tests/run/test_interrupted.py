@@ -14,7 +14,7 @@ from smcpn.cases import Case
 from smcpn.cli.app import app
 from smcpn.errors import InputError
 from smcpn.likelihood.registry import build_likelihood
-from smcpn.run import interrupted
+from smcpn.run import restore
 from smcpn.signals import exit_code
 from tests.models import decay_problem
 
@@ -23,7 +23,7 @@ SETTINGS = {"solver": smcpn.RK4(steps=2), "particles": 60, "seed": 3, "block": 4
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch):
-    monkeypatch.setattr(interrupted, "_last", [])
+    monkeypatch.setattr(restore, "_last", [])
 
 
 def stop_when(reached):
@@ -60,7 +60,7 @@ def test_ibis_has_the_posterior_of_the_samples_so_far():
     n = posterior.problem.n_samples
     assert 9 <= n < problem.n_samples
     assert f"the posterior of the first {n} of {problem.n_samples} samples" in sentence
-    kept = interrupted.last_interrupted().state.samplers[0]
+    kept = restore.last_interrupted().state.samplers[0]
     # A part of the next sample has been assimilated, and is not of this posterior.
     assert kept.exponent is not None
     assert 0.0 < kept.exponent < 1.0

@@ -14,6 +14,7 @@ from benchmarks.trust import short_records
 from smcpn import EKF0, RK4
 from smcpn.run.identify import Settings
 from smcpn.run.run import Run
+from smcpn.run.stages import advance
 from smcpn.smc import looks
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.looks import next_look
@@ -126,7 +127,7 @@ def test_particles_that_lost_nothing_keep_their_bytes(monkeypatch):
         "seed": 1,
     }
     looked = smcpn.identify(given, progress=False, **options)
-    monkeypatch.setattr(Run, "_let_search", lambda self, number: None)
+    monkeypatch.setattr(Run, "let_search", lambda self, number: None)
     same(smcpn.identify(given, progress=False, **options), looked)
 
 
@@ -136,11 +137,11 @@ def test_a_run_goes_on_from_anywhere_to_the_same_bytes():
     run, snapshots = Run(given, settings, 1), []
     while run.outcome is None:
         snapshots.append(run.snapshot())
-        run.advance()
+        advance(run)
     for snapshot in snapshots[-6:]:
         again = Run.resumed(given, settings, snapshot, 1)
         while again.outcome is None:
-            again.advance()
+            advance(again)
         np.testing.assert_array_equal(again.samplers[0].system.theta, run.samplers[0].system.theta)
         assert again.samplers[0].log_evidence == run.samplers[0].log_evidence
 
@@ -150,7 +151,7 @@ def test_what_goes_wrong_in_a_search_leaves_the_particles():
     settings = Settings(method="ibis", solver=SOLVER, seed=1, threads=1).resolved(given)
     run = Run(given, settings, 1)
     while run.outcome is None:
-        run.advance()
+        advance(run)
     sampler = run.samplers[0]
     assert isinstance(sampler, Ibis)
     before = sampler.system

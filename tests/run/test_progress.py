@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from smcpn.run.progress import ProgressLine, display, progress_line
-from smcpn.smc.cost import Cost
+from smcpn.smc.rejuvenation import Cost
 from smcpn.smc.sampler import Progress
 
 NO_COST = Cost(0, 0, 0, 0.0)

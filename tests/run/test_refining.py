@@ -5,9 +5,10 @@ import pytest
 from scipy import stats
 
 import smcpn
-from smcpn.run import run as running
+from smcpn.run import judge, sample
 from smcpn.run.identify import Settings
 from smcpn.run.run import Run
+from smcpn.run.stages import advance
 from smcpn.solver import MAX_STEPS
 from tests.checkpoint.test_checkpoint_run import fingerprint
 from tests.models import oscillator
@@ -46,12 +47,12 @@ def steps_of(snapshots):
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_snapshot_of_a_run_that_refines_leads_to_the_same_end(problem, case, monkeypatch):
-    monkeypatch.setattr(running, "FIRST_CHECK", 60)
+    monkeypatch.setattr(sample, "FIRST_CHECK", 60)
     chosen = settings(problem, **CASES[case])
     run, snapshots = Run(problem, chosen), []
     while run.outcome is None:
         snapshots.append(run.snapshot())
-        run.advance()
+        advance(run)
     refining = [s for s in snapshots if any(one.refining for one in s.samplers)]
     assert len(refining) >= 2
     assert len(set(steps_of(snapshots))) > 1
@@ -59,14 +60,14 @@ def test_every_snapshot_of_a_run_that_refines_leads_to_the_same_end(problem, cas
     for snapshot in [*refining, *snapshots[:: len(snapshots) // 3]]:
         again = Run.resumed(problem, chosen, snapshot)
         while again.outcome is None:
-            again.advance()
+            advance(again)
         assert again.solver == run.solver
         assert [s.system.theta.tobytes() for s in again.snapshot().samplers] == expected
-        assert again.outcome[0].log_evidence == run.outcome[0].log_evidence
+        assert again.outcome.populations.log_evidence == run.outcome.populations.log_evidence
 
 
 def test_bytes_are_the_same_for_any_threads_and_block(problem, monkeypatch):
-    monkeypatch.setattr(running, "FIRST_CHECK", 60)
+    monkeypatch.setattr(sample, "FIRST_CHECK", 60)
     ends = [
         smcpn.identify(
             problem, solver=smcpn.RK4(), particles=100, seed=2, progress=False, **options
@@ -91,20 +92,20 @@ def test_the_answer_is_that_of_a_run_at_fine_steps(problem, method):
 
 
 def test_a_population_that_is_too_far_off_begins_again(problem, monkeypatch):
-    monkeypatch.setattr(running, "FAR", 0.0)
+    monkeypatch.setattr(judge, "FAR", 0.0)
     chosen = settings(problem, method="tempering")
     run = Run(problem, chosen)
     while run.outcome is None:
-        run.advance()
+        advance(run)
         assert all(sampler.finer is None for sampler in run.samplers)
     direct = Run(problem, settings(problem, method="tempering", solver=run.solver))
     while direct.outcome is None:
-        direct.advance()
-    assert run.outcome[0].theta.tobytes() == direct.outcome[0].theta.tobytes()
+        advance(direct)
+    assert run.outcome.populations.theta.tobytes() == direct.outcome.populations.theta.tobytes()
 
 
 def test_the_end_of_the_automatic_choice_is_told(problem, monkeypatch):
-    monkeypatch.setattr(running, "finer_solver", lambda problem, solver: None)
+    monkeypatch.setattr(judge, "finer_solver", lambda problem, solver: None)
     with pytest.warns(smcpn.SamplerWarning, match="as fine as the automatic choice goes"):
         found = smcpn.identify(
             problem, solver=smcpn.RK4(), particles=50, seed=1, method="tempering", progress=False

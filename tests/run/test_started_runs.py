@@ -13,7 +13,7 @@ import smcpn
 from smcpn import RK4, InputError
 from smcpn.checkpoint import writer as writing
 from smcpn.run.identify import Settings
-from smcpn.smc.psis import largest_k
+from smcpn.smc.evidence import largest_k
 from smcpn.smc.tempering import CollapsedError, Tempering
 from tests.models import decay_problem
 
@@ -268,7 +268,7 @@ def test_a_configuration_asks_for_a_start():
 
 def test_a_run_that_lost_what_the_searches_found_says_so(narrow, monkeypatch):
     """The mode is claimed to be higher than it is."""
-    monkeypatch.setattr("smcpn.run.run.share_beyond", lambda *_: 1.0)
+    monkeypatch.setattr("smcpn.run.sample.share_beyond", lambda *_: 1.0)
     higher = replace(narrow.modes[0], log_evidence=narrow.modes[0].log_evidence + 20.0)
     start = replace(narrow, modes=(higher,))
     posterior = smcpn.identify(narrow.problem, start=start, **OPTIONS)
@@ -279,7 +279,7 @@ def test_a_run_that_lost_what_the_searches_found_says_so(narrow, monkeypatch):
 @pytest.mark.parametrize(("factor", "remarked"), [(1.0, False), (16.0, True)])
 def test_a_spread_that_differs_from_the_start_is_remarked(factor, remarked, monkeypatch):
     """Moved particles, of a start of the right and of four times the standard deviation."""
-    monkeypatch.setattr("smcpn.run.run.largest_k", lambda n: np.inf)
+    monkeypatch.setattr("smcpn.run.sample.largest_k", lambda n: np.inf)
     problem = decay_problem()
     found = smcpn.laplace(problem, solver=SOLVER)
     wide = replace(found.modes[0], covariance=found.modes[0].covariance * factor)

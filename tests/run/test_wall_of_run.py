@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import smcpn
-from smcpn.likelihood.solver_choice import adaptive_solver, choose_solver
+from smcpn.likelihood.solver_choice import choose_solver
 from tests.models import predator_prey_problem
 
 pytestmark = pytest.mark.numerics
@@ -34,11 +34,11 @@ def chain_record() -> smcpn.Record:
     return smcpn.Record(t=T, y=b + 0.02 * np.random.default_rng(1).normal(size=6))
 
 
-def chain_problem() -> smcpn.Problem:
+def chain_problem(noise: Any = 0.02) -> smcpn.Problem:
     """A fast step before a slow one, of which only the slow one is seen."""
     prior: dict[str, Any] = {"kf": stats.loguniform(1e-3, 1e4), "ks": stats.loguniform(1e-3, 1e1)}
     return smcpn.Problem(
-        chain, chain_record(), observe="b", noise=0.02, initial={"a": 1.0}, prior=prior
+        chain, chain_record(), observe="b", noise=noise, initial={"a": 1.0}, prior=prior
     )
 
 
@@ -74,7 +74,7 @@ def test_a_solver_that_was_chosen_names_its_wall(solver):
     said = [one for one in posterior.warnings if "never reached" in one]
     assert len(said) == 1
     assert posterior.solver.kind in said[0]
-    assert "AdaptiveEKF1" in said[0]
+    assert "smcpn.Rosenbrock" in said[0]
 
 
 def test_searches_name_the_wall_too():
@@ -83,11 +83,11 @@ def test_searches_name_the_wall_too():
     assert found.wall is not None
     assert found.wall.bound is not None
     assert found.wall.bound.name == "kf"
-    assert isinstance(smcpn.maximise(chain_problem()).solver, smcpn.AdaptiveEKF1)
+    assert isinstance(smcpn.maximise(chain_problem()).solver, smcpn.Rosenbrock)
 
 
 def test_streams_take_the_stiff_solver():
-    assert isinstance(smcpn.Online(chain_problem()).solver, smcpn.AdaptiveEKF1)
+    assert isinstance(smcpn.Online(chain_problem()).solver, smcpn.Rosenbrock)
 
 
 def test_a_solution_that_explodes_by_itself_is_no_failure_of_the_solver():
@@ -106,26 +106,25 @@ def test_a_solution_that_explodes_by_itself_is_no_failure_of_the_solver():
 def test_no_other_solver_is_asked_where_nothing_stays_unstable(monkeypatch: pytest.MonkeyPatch):
     """Draws of the prior diverge here with few steps, and with more they do not."""
 
-    def refused(problem: smcpn.Problem) -> None:
+    def refused(*_: Any) -> None:
         raise AssertionError("a second solver was asked")
 
-    monkeypatch.setattr("smcpn.likelihood.solver_choice.adaptive_solver", refused)
-    monkeypatch.setattr("smcpn.likelihood.wall.adaptive_solver", refused)
+    monkeypatch.setattr("smcpn.likelihood.solver_choice.solver_steps", refused)
+    monkeypatch.setattr("smcpn.likelihood.wall.stiff_solver", refused)
     problem = predator_prey_problem()
     assert choose_solver(problem).solver == smcpn.EKF0()
     for solver in (None, smcpn.EKF0(steps=2)):
         smcpn.identify(problem, solver=solver, particles=200, seed=1, progress=False)
 
 
-def test_where_the_stiff_solver_cannot_be_had_the_sentence_says_what_is_left():
-    t, rng = np.linspace(0.0, 40.0, 9), np.random.default_rng(0)
-    y = np.exp(-0.03 * t) * np.exp(0.02 * rng.normal(size=9))
-    y[0] = np.nan
-    prior: dict[str, Any] = {"kf": stats.loguniform(1e-3, 1e4), "ks": stats.loguniform(1e-3, 1e1)}
-    problem = smcpn.Problem(
-        chain, smcpn.Record(t=t, y=y), observe="b", noise=smcpn.LogNormal(0.02),
-        initial={"a": 1.0}, prior=prior,
-    )  # fmt: skip
-    assert adaptive_solver(problem) is None
+def test_noise_of_another_density_is_taken_too():
+    assert choose_solver(chain_problem(smcpn.StudentT(0.02))).solver == smcpn.Rosenbrock()
+
+
+def test_where_the_stiff_solver_cannot_be_had_the_sentence_says_what_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """As of a model whose inputs have dead times."""
+    monkeypatch.setattr("smcpn.likelihood.wall.stiff_solver", lambda problem: None)
     with pytest.warns(UserWarning, match="never reached.*raise steps, or narrow the prior"):
-        smcpn.identify(problem, seed=1, particles=400, progress=False)
+        smcpn.identify(chain_problem(), solver=smcpn.RK4(64), seed=1, particles=400, progress=False)

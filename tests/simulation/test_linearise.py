@@ -220,11 +220,12 @@ def test_the_figure_shows_magnitude_and_phase(posterior):
 
 def test_a_maximum_is_linearised():
     problem = well_problem()
-    function = smcpn.LogLikelihood(problem, solver=RK4(1), threads=1)
     values = np.array([0.3, 1.2])
     start = StartResult(values, values, 0.0, "", True, 1, values[None], np.zeros(1))
     theta = problem.prior.unconstrained(values[None])[0]
-    maximum = smcpn.Maximum(function, "posterior", "l-bfgs-b", theta, 0.0, 0.0, (start,))
+    maximum = smcpn.Maximum(
+        problem, RK4(1), "classical", "posterior", "l-bfgs-b", theta, 0.0, 0.0, (start,)
+    )
     linear = maximum.linearise()
     np.testing.assert_allclose(linear.A, [[0, 1], [-2.4, -0.3]], rtol=1e-9, atol=1e-12)
     with pytest.raises(InputError, match="no frequency"):

@@ -83,7 +83,7 @@ def test_diverging_parameters_do_not_stop_the_path():
     """Half the prior diverges; the rest is as if it were not there."""
 
     class Half(DiffusedLinear):
-        def evaluate(self, values, b):
+        def evaluate(self, values, b, *keys):
             state, total = super().evaluate(values, b)
             return state, np.where(values[:, 0] > 0.0, np.nan, total)
 
@@ -109,7 +109,7 @@ def test_a_likelihood_without_diffusion_is_refused():
 
 def test_every_particle_lost_is_told():
     class Nan(DiffusedLinear):
-        def evaluate(self, values, b):
+        def evaluate(self, values, b, *keys):
             return self.start(values), np.full(len(values), np.nan)
 
         def at_diffusion(self, factor: float) -> LinearRegression:

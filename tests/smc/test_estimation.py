@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from smcpn.errors import InputError
-from smcpn.smc import random_streams
+from smcpn.likelihood import contract
 from smcpn.smc.estimation import enough, exchanged, variance_at_mean, with_prior_share
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.kernels import IndependentKernel, RandomWalkKernel
 from smcpn.smc.moves import DefensiveGaussian, RandomWalkMetropolis
 from smcpn.smc.particles import RecordTarget
-from smcpn.smc.random_streams import extended, fresh_keys, redrawn, stepwise
+from smcpn.smc.random_streams import extended, fresh_keys, redrawn
 from smcpn.smc.sampler import Sampler, Settings
 from smcpn.smc.tempering import Tempering
 from tests.targets import BootstrapFilter, OrnsteinUhlenbeck
@@ -35,7 +35,7 @@ def extended_draws(rng: np.random.Generator, size: int):
     """Particles that follow prior x estimate x density of the keys, nearly independent."""
     theta, blocks = exact_draws(rng, 4 * size), ESTIMATE.n_keys(PROCESS.n_samples)
     keys = fresh_keys(rng, len(theta), blocks)
-    drawn = RecordTarget(PROCESS.prior, ESTIMATE, 0, 1.0).evaluate(theta, keys)
+    drawn = RecordTarget(PROCESS.prior, ESTIMATE, 0, 1.0).particles(theta, keys)
     exact = PROCESS.evaluate(np.exp(theta), PROCESS.n_samples)[1]
     weights = np.exp(drawn.log_increment - exact)
     return drawn.take(rng.choice(len(theta), size, p=weights / weights.sum()))
@@ -49,12 +49,11 @@ def excess(system) -> np.ndarray:
 def test_sums_do_not_depend_on_how_many_increments_are_in_memory(monkeypatch):
     rng, values = np.random.default_rng(0), np.array([[0.5, 1.0], [1.0, 0.5], [2.0, 0.7]])
     keys = fresh_keys(rng, 3, ESTIMATE.n_keys(PROCESS.n_samples))
-    likelihood = stepwise(ESTIMATE, keys)
-    state, total = likelihood.evaluate(values, 40)
-    increments = likelihood.advance(values, likelihood.start(values), 0, 40)[1]
+    state, total = ESTIMATE.accumulate(values, None, 0, 40, keys)
+    increments = ESTIMATE.advance(values, ESTIMATE.start(values), 0, 40, keys)[1]
     np.testing.assert_array_equal(total, np.add.reduce(increments))
-    monkeypatch.setattr(random_streams, "CHUNK", ESTIMATE.block)
-    again, pieces = stepwise(ESTIMATE, keys).evaluate(values, 40)
+    monkeypatch.setattr(contract, "CHUNK", ESTIMATE.block)
+    again, pieces = ESTIMATE.accumulate(values, None, 0, 40, keys)
     np.testing.assert_array_equal(pieces, total)
     np.testing.assert_array_equal(again, state)
 
@@ -110,7 +109,7 @@ def test_moves_leave_an_exact_sample_of_theta_and_keys_where_it_is(kind):
     # Under the target estimates are larger than those with fresh keys, by about their variance.
     change = excess(moved).mean() - excess(system).mean()
     assert abs(change) < 4 * np.sqrt(2 / 300) * excess(system).std()
-    again = target.evaluate(moved.theta, moved.keys)
+    again = target.particles(moved.theta, moved.keys)
     np.testing.assert_array_equal(again.log_increment, moved.log_increment)
 
 
@@ -123,9 +122,9 @@ class Wrong(IndependentKernel):
 
             @staticmethod
             def evaluate(theta, keys):
-                best = target.evaluate(theta, keys)
+                best = target.particles(theta, keys)
                 for _ in range(2):
-                    other = target.evaluate(theta, fresh_keys(rng, *keys.shape))
+                    other = target.particles(theta, fresh_keys(rng, *keys.shape))
                     best = best.where(other.log_increment > best.log_increment, other)
                 return best
 
@@ -146,7 +145,7 @@ def test_the_test_of_invariance_finds_a_kernel_that_is_not():
 def test_the_mean_of_an_estimate_is_the_likelihood():
     rng, values = np.random.default_rng(0), np.tile([[1.0, 0.8]], (1500, 1))
     keys = fresh_keys(rng, len(values), ESTIMATE.n_keys(20))
-    ratio = np.exp(ESTIMATE.estimate(values, keys, 20) - PROCESS.evaluate(values[:1], 20)[1])
+    ratio = np.exp(ESTIMATE.evaluate(values, 20, keys)[1] - PROCESS.evaluate(values[:1], 20)[1])
     assert abs(ratio.mean() - 1.0) < 3 * ratio.std() / np.sqrt(len(ratio))
 
 
@@ -163,7 +162,7 @@ def test_more_state_particles_keep_the_target():
     error = 4 / np.sqrt(changed.ess)
     np.testing.assert_allclose((changed.weights @ changed.theta - mean) / sd, 0, atol=error)
     np.testing.assert_array_equal(
-        new.evaluate(changed.theta, changed.keys).log_increment, changed.log_increment
+        new.particles(changed.theta, changed.keys).log_increment, changed.log_increment
     )
 
 
@@ -178,7 +177,7 @@ def test_the_variance_that_counts_is_the_one_at_a_theta_not_across_them():
 
     def population(theta, estimate):
         target = RecordTarget(PROCESS.prior, estimate, 0, 1.0)
-        return target, target.evaluate(theta, fresh_keys(rng, len(theta), blocks))
+        return target, target.particles(theta, fresh_keys(rng, len(theta), blocks))
 
     wide = PROCESS.prior.sample(rng, 200)
     many = ESTIMATE.with_state_particles(512)
@@ -262,7 +261,7 @@ def test_walks_redraw_one_block():
 class Misled(OrnsteinUhlenbeck):
     """An approximation that excludes half of the posterior, and is shifted in the rest."""
 
-    def evaluate(self, values, b):
+    def evaluate(self, values, b, *keys):
         state, log_likelihood = super().evaluate(values, b)
         where = np.log(values[:, 0])
         return state, np.where(where < -0.27, np.nan, log_likelihood + 2.0 * where)
@@ -286,7 +285,7 @@ def test_bytes_do_not_depend_on_blocks_and_interruptions(kind):
     settings = Settings(particles=150, block=3)
     sampler = kind(PROCESS.prior, ESTIMATE, settings, np.random.default_rng(4))
     while sampler.sample < PROCESS.n_samples:
-        sampler.advance(PROCESS.n_samples)
+        sampler.proceed(PROCESS.n_samples)
         snapshot = sampler.snapshot()
         likelihood = ESTIMATE.with_state_particles(snapshot.state_particles)
         sampler = kind.resumed(PROCESS.prior, likelihood, settings, snapshot)

@@ -17,6 +17,7 @@ from smcpn.smc.evidence import (
     importance_estimate,
     log_pair_ratio,
     mixture_log_ratio,
+    pareto_k,
     pooled,
     r_hat,
     unrelated_share,
@@ -24,7 +25,6 @@ from smcpn.smc.evidence import (
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.moves import IndependentMetropolis, RandomWalkMetropolis
 from smcpn.smc.particles import normalise
-from smcpn.smc.psis import pareto_k
 from smcpn.smc.resampling import SCHEMES
 from smcpn.smc.sampler import Settings
 from tests.models import decay_problem
@@ -180,7 +180,7 @@ def test_cost_counts_every_computed_sample():
     computed = 0
 
     class Counting(LinearRegression):
-        def advance(self, values, state, a, b):
+        def advance(self, values, state, a, b, *keys):
             nonlocal computed
             computed += (b - a) * len(values)
             return super().advance(values, state, a, b)

@@ -9,11 +9,13 @@ import pytest
 from scipy import stats
 
 from smcpn.errors import InputError
+from smcpn.likelihood.contract import Likelihood
 from smcpn.model.prior import Prior
 from smcpn.smc.diagnosis import diagnose
 from smcpn.smc.hamiltonian import (
     HamiltonianMonteCarlo,
     LangevinMetropolis,
+    Metric,
     Phase,
     Trajectories,
     Tuning,
@@ -21,29 +23,25 @@ from smcpn.smc.hamiltonian import (
     _start_correlation,
 )
 from smcpn.smc.ibis import Ibis
-from smcpn.smc.metric import Metric
 from smcpn.smc.particles import RecordTarget, RefinementTarget
 from smcpn.smc.resampling import systematic
 from smcpn.smc.sampler import Settings
 from smcpn.smc.start import MixtureStart, Modes
 from smcpn.smc.tempering import Tempering
-from tests.targets import BOUNDS, QUANTILES, LinearRegression, skewed, skewed_draws
+from tests.targets import BOUNDS, QUANTILES, LinearRegression, WithGradient, skewed, skewed_draws
 
 STRATEGIES = (HamiltonianMonteCarlo(), LangevinMetropolis())
 
 
-class Regression(LinearRegression):
+class Regression(WithGradient, LinearRegression):
     """With its gradient."""
-
-    def gradient_cost(self):
-        return 3.0
 
     def gradient(self, values):
         residual = self.y[:, None] - np.einsum("td,nd->tn", self.x, values)
         return residual.T @ self.x / self.noise**2
 
 
-class Skewed:
+class Skewed(WithGradient, Likelihood):
     """A prior N(0, 25) that one sample turns into a log-gamma variable and a t variable."""
 
     n_samples = 1
@@ -52,14 +50,11 @@ class Skewed:
     def start(self, values):
         return np.empty((0, len(values)))
 
-    def advance(self, values, state, a, b):
+    def advance(self, values, state, a, b, *keys):
         return state, self.evaluate(values, 1)[1][None]
 
-    def evaluate(self, values, b):
+    def evaluate(self, values, b, *keys):
         return self.start(values), skewed(values) - self.prior.log_density(values)
-
-    def gradient_cost(self):
-        return 3.0
 
     def gradient(self, values):
         a, b = values.T
@@ -75,7 +70,7 @@ def test_exact_draws_stay_exact(moves):
     """
     likelihood, rng = Skewed(), np.random.default_rng(0)
     target = RecordTarget(likelihood.prior, likelihood, 0, 1.0)
-    system, below, previous = target.evaluate(skewed_draws(rng, 1000)), [], None
+    system, below, previous = target.particles(skewed_draws(rng, 1000)), [], None
     for _ in range(10):
         system = replace(system, log_weights=0.3 * rng.normal(size=len(system)))
         system, previous = moves.rejuvenate(system, target, rng, systematic, previous)
@@ -113,7 +108,7 @@ def test_every_snapshot_leads_to_the_same_end():
     sampler = Tempering(likelihood.prior, likelihood, settings, np.random.default_rng(3))
     while sampler.sample < likelihood.n_samples:
         snapshots.append(sampler.snapshot())
-        sampler.advance(likelihood.n_samples)
+        sampler.proceed(likelihood.n_samples)
     assert len(snapshots) > 5
     for snapshot in snapshots[::8]:
         again = Tempering.resumed(likelihood.prior, likelihood, settings, snapshot)
@@ -168,7 +163,7 @@ def test_without_gradients_there_is_no_metric():
 class Cliff(Regression):
     """Very small beyond a distance, but not zero."""
 
-    def evaluate(self, values, b):
+    def evaluate(self, values, b, *keys):
         state, total = super().evaluate(values, b)
         return state, np.where(values[:, 0] > 0.5, -1e200, total)
 
@@ -178,7 +173,7 @@ def test_a_proposal_far_off_does_not_count_for_the_time_of_trajectories():
     tuning = Tuning(0.5, 1.0, 0.8, 10)
     likelihood = Cliff(n=4, d=1)
     target = RecordTarget(likelihood.prior, likelihood, 4, 1.0)
-    system = target.evaluate(0.1 * rng.normal(size=(50, 1)))
+    system = target.particles(0.1 * rng.normal(size=(50, 1)))
     metric = Metric(np.zeros(1), np.eye(1))
     list(Trajectories("hmc", metric, tuning).moves(system, target, rng, 3))
     assert all(np.isfinite(half.renewed).all() for half in tuning._halves)
@@ -219,7 +214,7 @@ def test_gradients_of_targets_are_those_of_their_densities(exponent):
     ]
     theta = rng.normal(size=(7, 3))
     for target in targets:
-        found = differences(lambda t, own=target: own.log_density(own.evaluate(t)), theta)
+        found = differences(lambda t, own=target: own.log_density(own.particles(t)), theta)
         np.testing.assert_allclose(target.gradient(theta), found, rtol=1e-5, atol=1e-5)
 
 
@@ -247,7 +242,7 @@ def test_the_step_goes_to_its_acceptance_and_time_to_what_renews():
     class Standard(Skewed):
         prior = Prior({f"x{j}": stats.norm() for j in range(30)})
 
-        def evaluate(self, values, b):
+        def evaluate(self, values, b, *keys):
             return self.start(values), -1.5 * np.square(values).sum(axis=1)
 
         def gradient(self, values):
@@ -255,7 +250,7 @@ def test_the_step_goes_to_its_acceptance_and_time_to_what_renews():
 
     likelihood, rng = Standard(), np.random.default_rng(0)
     target = RecordTarget(likelihood.prior, likelihood, 0, 1.0)
-    system = target.evaluate(0.5 * rng.normal(size=(300, 30)))
+    system = target.particles(0.5 * rng.normal(size=(300, 30)))
     moves, previous = STRATEGIES[0], None
     for k in range(12):
         system, previous = moves.rejuvenate(system, target, rng, systematic, previous)

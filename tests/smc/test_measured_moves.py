@@ -9,18 +9,20 @@ import pytest
 from scipy import stats
 
 from smcpn.errors import InputError
+from smcpn.likelihood.contract import Likelihood
 from smcpn.model.prior import Prior
 from smcpn.smc.hamiltonian import HamiltonianMonteCarlo
 from smcpn.smc.measured_moves import MeasuredMoves
-from smcpn.smc.mixing import efficiency_of_chains, efficiency_of_independent, unmoved_share
 from smcpn.smc.moves import IndependentMetropolis
 from smcpn.smc.particles import RecordTarget
+from smcpn.smc.rejuvenation import efficiency_of_chains, efficiency_of_independent, unmoved_share
 from smcpn.smc.resampling import systematic
 from smcpn.smc.sampler import Settings
 from smcpn.smc.tempering import Tempering
+from tests.targets import WithGradient
 
 
-class Normals:
+class Normals(WithGradient, Likelihood):
     """A prior N(0, 9) that one sample turns into standard normals, some pairs of them bent.
 
     The second of a bent pair is about the square of the first, with standard deviation 0.3.
@@ -40,10 +42,10 @@ class Normals:
     def start(self, values):
         return np.empty((0, len(values)))
 
-    def advance(self, values, state, a, b):
+    def advance(self, values, state, a, b, *keys):
         return state, self.evaluate(values, 1)[1][None]
 
-    def evaluate(self, values, b):
+    def evaluate(self, values, b, *keys):
         straight = values.copy()
         straight[:, self.second] = self._deviations(values)
         total = -0.5 * np.square(straight).sum(axis=1)
@@ -59,15 +61,12 @@ class Normals:
         slopes[:, self.first] += 2.0 * values[:, self.first] * pull
         return slopes
 
-    def gradient_cost(self):
-        return 3.0
-
 
 def population(likelihood, n=1000):
     """Exact draws, of which the weights leave half effective."""
     rng = np.random.default_rng(0)
     target = RecordTarget(likelihood.prior, likelihood, 0, 1.0)
-    system = target.evaluate(likelihood.draws(rng, n))
+    system = target.particles(likelihood.draws(rng, n))
     return replace(system, log_weights=0.83 * rng.normal(size=n)), target
 
 
@@ -132,7 +131,7 @@ def test_a_run_ends_in_the_evidence_and_resumes_to_the_same_bytes():
     snapshots = []
     while run.sample < 1:
         snapshots.append(run.snapshot())
-        run.advance(1)
+        run.proceed(1)
     exact = 0.5 * 22 * np.log(2.0 * np.pi)
     assert abs(run.log_evidence - exact) < 4.0 * run.log_evidence_se < 2.0
     again = Tempering.resumed(

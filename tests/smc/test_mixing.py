@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from smcpn.smc.cross_fitting import CrossFitted, folds
-from smcpn.smc.mixing import unmoved_share
-from smcpn.smc.proposals import DefensiveGaussian, StudentMixture
+from smcpn.smc.proposals import CrossFitted, DefensiveGaussian, StudentMixture, folds
+from smcpn.smc.rejuvenation import unmoved_share
 
 
 def slow_unmoved_share(log_ratio, moves):

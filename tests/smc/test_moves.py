@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from smcpn.errors import InputError, NotStorableError
+from smcpn.likelihood.contract import Likelihood
 from smcpn.model.prior import Prior
 from smcpn.run.identify import Settings as Options
 from smcpn.smc.diagnosis import diagnose, diagnose_particles
@@ -35,7 +36,7 @@ from tests import models
 from tests.targets import BOUNDS, QUANTILES, skewed, skewed_draws
 
 
-class Known:
+class Known(Likelihood):
     """A likelihood of one sample that turns the prior N(0, 25) into a given density."""
 
     n_samples = 1
@@ -47,10 +48,10 @@ class Known:
     def start(self, values):
         return np.empty((0, len(values)))
 
-    def advance(self, values, state, a, b):
+    def advance(self, values, state, a, b, *keys):
         return state, (self.log_density(values) - self.prior.log_density(values))[None]
 
-    def evaluate(self, values, b):
+    def evaluate(self, values, b, *keys):
         ratio = self.advance(values, None, 0, 1)[1][0]
         return self.start(values), ratio if b else np.zeros(len(values))
 
@@ -78,7 +79,7 @@ def test_exact_draws_stay_exact(moves):
     """
     likelihood, rng = Known(skewed, 2), np.random.default_rng(0)
     target = Target(likelihood.prior, likelihood, 0, 1.0)
-    system = target.evaluate(skewed_draws(rng, 4000))
+    system = target.particles(skewed_draws(rng, 4000))
     below, previous = [], None
     for _ in range(20):
         weights = 0.3 * rng.normal(size=len(system))
@@ -116,7 +117,7 @@ def test_mixture_takes_over_where_a_gaussian_is_rejected():
 def test_gaussian_returns_where_it_is_good_again():
     likelihood, rng = Known(lambda v: stats.norm.logpdf(v[:, 0]), 1), np.random.default_rng(0)
     target = Target(likelihood.prior, likelihood, 0, 1.0)
-    system = target.evaluate(rng.normal(size=(1000, 1)))
+    system = target.particles(rng.normal(size=(1000, 1)))
     before = Rejuvenation(0, 1.0, 500.0, 0.5, 3, 3000, 0.0, proposal="mixture")
     _, record = IndependentMetropolis().rejuvenate(system, target, rng, systematic, before)
     assert record.proposal == "gaussian"
@@ -131,7 +132,7 @@ def test_predicted_acceptance_is_about_the_measured_one():
     likelihood, rng = Known(two_modes, 1), np.random.default_rng(0)
     target = Target(likelihood.prior, likelihood, 0, 1.0)
     side = np.where(rng.random(4000) < 0.3, -4.0, 4.0)
-    system = target.evaluate(rng.permutation(side + 0.4 * rng.normal(size=4000))[:, None])
+    system = target.particles(rng.permutation(side + 0.4 * rng.normal(size=4000))[:, None])
     mixture = StudentMixture.fit(system.theta, system.weights)
     for proposal in (DefensiveGaussian.fit(system.theta, system.weights), mixture):
         moves = list(IndependentKernel(proposal).moves(system, target, rng, 3))
@@ -152,7 +153,7 @@ def test_random_walk_takes_over_where_nothing_else_moves():
     theta = rng.normal(size=(1000, 6))
     theta *= (6.0 + 0.01 * rng.normal(size=(1000, 1))) / np.linalg.norm(theta, axis=1)[:, None]
     system, record = IndependentMetropolis().rejuvenate(
-        target.evaluate(theta), target, rng, systematic, None
+        target.particles(theta), target, rng, systematic, None
     )
     assert record.proposal == "random walk"
     settings = IndependentMetropolis().settings
@@ -233,7 +234,7 @@ def test_copies_and_what_moves_left_are_warned_of():
     )
     likelihood = Known(skewed, 2)
     target = Target(likelihood.prior, likelihood, 0, 1.0)
-    system = target.evaluate(skewed_draws(np.random.default_rng(0), 100))
+    system = target.particles(skewed_draws(np.random.default_rng(0), 100))
     assert diagnose_particles(system) == {}
     copies = system.take(np.repeat([1, 5, 8, 9], 25))
     copies = replace(copies, ancestor=np.repeat([0, 7], 50))
@@ -248,7 +249,7 @@ def test_record_target_is_the_target_of_the_last_sample():
     theta = np.random.default_rng(0).normal(size=(20, 2))
     one, whole = (kind(likelihood.prior, likelihood, 0, 0.3) for kind in (Target, RecordTarget))
     np.testing.assert_allclose(
-        one.log_density(one.evaluate(theta)), whole.log_density(whole.evaluate(theta)), rtol=1e-12
+        one.log_density(one.particles(theta)), whole.log_density(whole.particles(theta)), rtol=1e-12
     )
 
 
@@ -297,7 +298,7 @@ def test_copies_that_no_proposal_frees_are_parted():
     target = Target(likelihood.prior, likelihood, 0, 1.0)
     theta = rng.normal(size=(1000, 2))
     theta[:800] = theta[0]
-    system = target.evaluate(theta)
+    system = target.particles(theta)
     assert system.crowded
     assert system.distinct == pytest.approx(1000**2 / (800**2 + 200))
     moved, _ = IndependentMetropolis().rejuvenate(system, target, rng, systematic, None)

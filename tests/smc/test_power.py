@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from smcpn.likelihood.view import LikelihoodView
 from smcpn.smc.particles import normalise
-from smcpn.smc.power import PowerLikelihood, at_power
+from smcpn.smc.power import at_power
 from tests.targets import LinearRegression
 
 PARTICLES = 2000
@@ -50,7 +51,7 @@ def test_the_same_seed_gives_the_same_bytes():
 
 def test_increments_and_totals_have_the_power():
     target = LinearRegression(n=10)
-    half = PowerLikelihood(target, 0.5)
+    half = LikelihoodView(target, power=0.5)
     values = np.ones((4, 2))
     assert half.n_samples == 10
     _, increments = half.advance(values, half.start(values), 2, 5)

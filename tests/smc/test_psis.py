@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from smcpn.smc.psis import k_error, largest_k, pareto_k
+from smcpn.smc.evidence import k_error, largest_k, pareto_k
 
 
 def plain(log_weights: np.ndarray) -> float:

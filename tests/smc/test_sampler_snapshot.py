@@ -35,7 +35,7 @@ def test_every_snapshot_leads_to_the_same_end(kind, moves):
     last = sampler.likelihood.n_samples
     while sampler.sample < last:
         snapshots.append(sampler.snapshot())
-        sampler.advance(last)
+        sampler.proceed(last)
     assert len(snapshots) > 5
     assert any(snapshot.exponent is not None for snapshot in snapshots)
     for snapshot in snapshots:
@@ -54,7 +54,7 @@ def test_particles_weighed_again_are_what_they_were(kind):
         np.testing.assert_allclose(log_likelihood, system.log_likelihood, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(log_increment, system.log_increment, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(state, system.state, rtol=1e-9)
-        sampler.advance(last)
+        sampler.proceed(last)
 
 
 def test_a_changed_likelihood_is_made_up_for_by_the_weights():

@@ -99,7 +99,7 @@ def test_move_leaves_the_posterior_as_it_is():
     mean, covariance = likelihood.moments(25)
     rng = np.random.default_rng(0)
     target = Target(likelihood.prior, likelihood, 24, 1.0)
-    system = target.evaluate(rng.multivariate_normal(mean, covariance, 20_000))
+    system = target.particles(rng.multivariate_normal(mean, covariance, 20_000))
     # A proposal far too wide: a wrong acceptance ratio would show.
     system = replace(system, log_weights=0.3 * rng.normal(size=len(system)))
     moves = IndependentMetropolis(MoveSettings(max_moves=1))
@@ -118,7 +118,7 @@ def test_moves_correct_a_wrong_start():
     mean, covariance = likelihood.moments(25)
     rng = np.random.default_rng(1)
     target = Target(likelihood.prior, likelihood, 24, 1.0)
-    system = target.evaluate(mean + 3 * rng.multivariate_normal(np.zeros(2), covariance, 5000))
+    system = target.particles(mean + 3 * rng.multivariate_normal(np.zeros(2), covariance, 5000))
     for _ in range(10):
         system, _ = IndependentMetropolis().rejuvenate(system, target, rng, systematic, None)
     np.testing.assert_allclose(system.theta.var(axis=0) / np.diag(covariance), 1.0, atol=0.1)

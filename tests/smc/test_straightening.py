@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from smcpn.likelihood.contract import Likelihood
 from smcpn.model.prior import Prior
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy, RandomWalkMetropolis
 from smcpn.smc.particles import Target
@@ -83,7 +84,7 @@ def test_a_ridge_is_straight_in_what_it_is_made_of(prior: Prior, number: int):
     assert spreads[1] < 0.3 * spreads[0]
 
 
-class Product:
+class Product(Likelihood):
     """A likelihood that tells the product of a and b: its logarithm is 0 +- .05."""
 
     n_samples = 1
@@ -91,11 +92,8 @@ class Product:
     def start(self, values):
         return np.empty((0, len(values)))
 
-    def advance(self, values, state, a, b):
+    def advance(self, values, state, a, b, *keys):
         return state, -0.5 * np.square(np.log(values).sum(axis=1) / 0.05)[None]
-
-    def evaluate(self, values, b):
-        return self.start(values), np.zeros(len(values))
 
     @staticmethod
     def draws(rng: np.random.Generator, size: int) -> np.ndarray:
@@ -115,7 +113,7 @@ def test_exact_draws_of_a_ridge_stay_exact(moves: MoveStrategy):
     assert len(values) == 4000
     quantiles = np.quantile(Product.draws(np.random.default_rng(1), 400_000), (0.05, 0.5), axis=0)
     target = Target(PRODUCT, likelihood, 0, 1.0)
-    system, below, previous = target.evaluate(PRODUCT.unconstrained(values)), [], None
+    system, below, previous = target.particles(PRODUCT.unconstrained(values)), [], None
     for _ in range(20):
         system = replace(system, log_weights=0.3 * rng.normal(size=4000))
         system, previous = moves.rejuvenate(system, target, rng, systematic, previous)
@@ -134,7 +132,7 @@ def test_moves_go_on_while_they_widen_the_population():
     target = Target(PRODUCT, likelihood, 0, 1.0)
     theta = PRODUCT.unconstrained(values[(values[:, 0] > 0.8) & (values[:, 0] < 1.25)])
     moved, _ = IndependentMetropolis().rejuvenate(
-        target.evaluate(theta), target, rng, systematic, None
+        target.particles(theta), target, rng, systematic, None
     )
     found = np.log(PRODUCT.natural(moved.theta)).std(axis=0)
     assert (found > 0.9 * np.log(values).std(axis=0)).all()

@@ -5,9 +5,8 @@ import pytest
 
 import smcpn
 from smcpn import RK4, InputError
-from smcpn.smc.evidence import FINITE_VARIANCE
+from smcpn.smc.evidence import FINITE_VARIANCE, k_error
 from smcpn.smc.ibis import Ibis
-from smcpn.smc.psis import k_error
 from smcpn.smc.sampler import Settings
 from smcpn.smc.start import WIDTH, MixtureStart, Modes
 from smcpn.smc.tempering import Tempering
@@ -123,7 +122,7 @@ def test_wrong_options_are_refused(options, sentence):
 
 def test_a_record_that_no_draw_survives_is_refused():
     class Nan(LinearRegression):
-        def evaluate(self, values, b):
+        def evaluate(self, values, b, *keys):
             return self.start(values), np.full(len(values), np.nan)
 
     with pytest.raises(InputError, match="NaN or infinite at every draw"):

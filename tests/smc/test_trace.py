@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smcpn.smc.trace import TRACED, Trace
+from smcpn.smc.state import TRACED, Trace
 
 
 def trace_of(values, blocks):

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from smcpn.arguments import Count, Index, Seed, checked
-from smcpn.card import Card, WithCard
-from smcpn.columns import counted
 from smcpn.discovery.results.forecast import forecast
 from smcpn.discovery.results.notation import as_probability
 from smcpn.discovery.results.peers import PEERS, PeerTable
@@ -26,11 +24,12 @@ from smcpn.discovery.results.printed import (
 from smcpn.discovery.results.residuals import verdict_of
 from smcpn.discovery.results.weighted_models import WeightedModels
 from smcpn.discovery.shrinkage.posterior import ShrunkPosterior
-from smcpn.errors import one_of, whole_number
+from smcpn.errors import counted, one_of, whole_number
 from smcpn.late_binding import late_bound
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record
 from smcpn.simulation.simulation import Simulation
+from smcpn.tables import Card, Column, Table, WithCard
 from smcpn.validation import Verdict
 
 if TYPE_CHECKING:
@@ -84,15 +83,15 @@ class Discovery(WeightedModels, WithCard):
 
     @override
     def card(self) -> Card:
-        rows = [["model", "probability", "terms"], *(
-            [str(k), as_probability(model.probability), str(len(model.names))]
+        columns = Column("model"), Column("probability"), Column("terms")
+        rows = [
+            [k, as_probability(model.probability), len(model.names)]
             for k, model in enumerate(self.models[:FEW_MODELS])
-        )]  # fmt: skip
+        ]
         doubts = [f"warning: {one}" for one in self.warnings]
-        lines = equation_lines(self)
-        return Card(f"Discovery from {counted(len(self.records), 'record')}", rows,
-                    [*lines, *doubts, "all of it: print(found)"],
-                    self.verdict.lines)  # fmt: skip
+        notes = [*equation_lines(self), *doubts, "all of it: print(found)"]
+        title = f"Discovery from {counted(len(self.records), 'record')}"
+        return Card(Table(columns, rows, title, notes), self.verdict.lines)
 
     @property
     def verdict(self) -> Verdict:

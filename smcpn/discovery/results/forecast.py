@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -194,7 +194,7 @@ def _steps(problem: Problem, record: Record, values: Array, start: Array) -> int
             if part is parts[-1]:
                 raise
             continue
-        return int(simulator.steps)
+        return cast(int, simulator.steps)
     raise AssertionError
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.columns import align
 from smcpn.discovery.results.notation import as_probability
+from smcpn.tables import Column, Table, table_text, words
 
 Array = NDArray[np.float64]
 
@@ -64,29 +64,24 @@ class ModelTable(tuple[DiscoveredModel, ...]):
         probable = sum(as_probability(model.probability) != ".00" for model in self)
         return self[: min(MOST, max(LEAST, probable))]
 
-    def rows(self) -> list[list[str]]:
-        """Rank, probability, log-evidence and log-prior less those of the best, and terms."""
-        best = self[0]
-        return [
-            [
-                str(rank),
-                as_probability(model.probability),
-                f"{model.log_evidence - best.log_evidence:+.2f}",
-                f"{model.log_prior - best.log_prior:+.2f}",
-                str(len(model.names)),
-                _differing(model.names, best.names) if rank else ", ".join(best.names) or "none",
-            ]
+    def as_table(self) -> Table:
+        """Return the table: log-evidence and log-prior are less those of the best, as the terms."""
+        best, rest = self[0], self[len(self.shown) :]
+        columns = (
+            Column(), Column("probability"), Column("log-evidence", "+.2f"),
+            Column("log-prior", "+.2f"), Column("terms"), words("coefficients", long=True),
+        )  # fmt: skip
+        rows = [
+            [rank, as_probability(model.probability), model.log_evidence - best.log_evidence,
+             model.log_prior - best.log_prior, len(model.names),
+             _differing(model.names, best.names) if rank else ", ".join(best.names) or "none"]
             for rank, model in enumerate(self.shown)
-        ]
+        ]  # fmt: skip
+        share = as_probability(sum(model.probability for model in rest))
+        return Table(columns, rows, notes=[f"and {len(rest)} more, together {share}"] * bool(rest))
 
     def __str__(self) -> str:
-        header = ["", "probability", "log-evidence", "log-prior", "terms", ""]
-        text = align([header, *self.rows()], left=(5,))
-        rest = self[len(self.shown) :]
-        if rest:
-            share = sum(model.probability for model in rest)
-            text += f"\nand {len(rest)} more, together {as_probability(share)}"
-        return text
+        return table_text(self.as_table())
 
     def __repr__(self) -> str:
         return str(self)

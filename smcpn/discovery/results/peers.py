@@ -11,7 +11,6 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.columns import align
 from smcpn.discovery.equations.constraints import coefficient_name
 from smcpn.discovery.results.notation import as_probability, with_uncertainty
 from smcpn.discovery.results.printed import LEAST_INCLUSION
@@ -19,6 +18,7 @@ from smcpn.discovery.results.weighted_models import WeightedModels
 from smcpn.errors import InputError, listed
 from smcpn.model.ode import TIME
 from smcpn.model.record import Record
+from smcpn.tables import Column, Table, table_text, words
 
 Array = NDArray[np.float64]
 
@@ -45,10 +45,9 @@ class PeerTable:
     others: Mapping[str, Array]
 
     def __str__(self) -> str:
-        columns = [[f"{value:.4g}" if value else "" for value in one] for one in
-                   self.others.values()]  # fmt: skip
-        body = [list(row) for row in zip(self.names, self.own, *columns, strict=True)]
-        return align([["", "smcpn", *self.others], *body], left=(0,))
+        values = [[value or None for value in one.tolist()] for one in self.others.values()]
+        columns = words(), Column("smcpn"), *(Column(name, ".4g") for name in self.others)
+        return table_text(Table(columns, list(zip(self.names, self.own, *values, strict=True))))
 
 
 def pysindy_table(found: WeightedModels) -> PeerTable:

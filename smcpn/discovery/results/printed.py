@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import casadi as ca
 import numpy as np
@@ -13,6 +12,8 @@ from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.results.notation import WrittenTerm, as_probability, equation_text
 from smcpn.discovery.results.weighted_models import WeightedModels
 from smcpn.model.ode import TIME
+from smcpn.simulation.simulation import Simulation
+from smcpn.tables import Column, Table, fact_lines, words
 from smcpn.validation.verdict import Verdict
 
 Array = NDArray[np.float64]
@@ -20,7 +21,7 @@ Array = NDArray[np.float64]
 LEAST_INCLUSION = 0.02
 """Terms that are less probable are not printed."""
 LEAST = {"probability": 0.5, "level": 0.95}
-"""What terms are printed from, by what stands behind them (`Discovery.measure`)."""
+"""Least value of a printed term, by the measure behind it (`Discovery.measure`)."""
 FEW = 4
 """Terms of an equation, at most, that are printed although they are less probable than not."""
 LONGEST_KNOWN = 60
@@ -30,19 +31,18 @@ WIDTH = 100
 
 def summary(found: WeightedModels, verdict: Verdict) -> str:
     """Return the text that ``print`` shows."""
-    lines = [*equation_lines(found), ""]
     noise = [f"{name} {sd:.3g}" for name, sd in zip(found.outputs, found.noise, strict=True)]
-    lines.append(_entry("noise sd", ", ".join(noise)))
-    doubts = [_entry("warning", warning) for warning in found.warnings]
-    posterior = found.posterior
-    if posterior is not None:
-        lines.append(_entry("prior", _shrinkage(posterior.shrinkage)))
-        evidence = f"log {posterior.log_evidence:.2f} +- {posterior.log_evidence_se:.2g}"
-        return "\n".join([*lines, _entry("evidence", evidence), *doubts, *verdict.lines])
-    best, count = found.models[0].probability, len(found.models)
-    which = "one found" if count == 1 else f"{count} found, the best with probability "
-    lines.append(_entry("models", which + ("" if count == 1 else as_probability(best))))
-    return "\n".join([*lines, *doubts, "", str(found.models), "", *verdict.lines])
+    facts, models = [("noise sd", ", ".join(noise))], list[str]()
+    if (posterior := found.posterior) is not None:
+        evidence = f"{posterior.log_evidence:.2f} +- {posterior.log_evidence_se:.2g}"
+        facts += [("prior", _shrinkage(posterior.shrinkage)), ("log-evidence", evidence)]
+    else:
+        best, count = as_probability(found.models[0].probability), len(found.models)
+        told = "one found" if count == 1 else f"{count} found, the best with probability {best}"
+        facts.append(("models", told))
+        models = ["", str(found.models), ""]
+    lines = fact_lines(facts, found.warnings, WIDTH)
+    return "\n".join([*equation_lines(found), "", *lines, *models, *verdict.lines])
 
 
 def _shrinkage(shares: Array) -> str:
@@ -52,12 +52,6 @@ def _shrinkage(shares: Array) -> str:
         f"widest credible interval without zero; the data decide {np.sum(1.0 - shares):.1f} of "
         f"{len(shares)}"
     )
-
-
-def _entry(name: str, text: str) -> str:
-    indent = 10
-    return textwrap.fill(text, WIDTH, initial_indent=name.ljust(indent),
-                         subsequent_indent=" " * indent, break_long_words=False)  # fmt: skip
 
 
 def equation_lines(found: WeightedModels) -> list[str]:
@@ -188,3 +182,17 @@ def _is_in_brackets(text: str) -> bool:
         if depth == 0:
             return text[0] == "(" and place == len(text) - 1
     return False
+
+
+def scores_of_tests(found: WeightedModels, tests: Mapping[str, Simulation]) -> Table:
+    """Return the scores of simulations, one row for each record and output."""
+    columns = (
+        words("record"), words("output"), Column("RMSE", ".4g"), Column("fit", ".2f", "%"),
+        Column("inside the 95 % band", ".1f", "%"), Column("draws left out", ".0f", "%"),
+    )  # fmt: skip
+    rows = [
+        [name, output, one.rmse_of_mean[j], one.fit[j], 100 * one.coverage[j], 100 * one.diverged]
+        for name, one in tests.items()
+        for j, output in enumerate(found.outputs)
+    ]
+    return Table(columns, rows)

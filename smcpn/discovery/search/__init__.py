@@ -1,1 +1,1 @@
-"""The search for terms: lifted Gauss-Newton that selects in every iteration."""
+"""The search for terms: Gauss-Newton steps along a path, each with a selection."""

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from smcpn.discovery.search.gauss_newton import GaussNewton, Point
+from smcpn.discovery.search.path_regression import PathRegression, Point
 
 Array = NDArray[np.float64]
 
@@ -84,7 +84,7 @@ def adequacy(odds: float) -> float:
     return 1.0 / (1.0 + max(odds - LACKING, 0.0))
 
 
-def lack_of_fit(steps: GaussNewton, point: Point) -> LackOfFit | None:
+def lack_of_fit(steps: PathRegression, point: Point) -> LackOfFit | None:
     """Return what the data ask for most beside the equations at a point; None where it is not told.
 
     Raises
@@ -105,7 +105,7 @@ def combined(p: Sequence[float]) -> float:
     return float(stats.cauchy.sf(mean))
 
 
-def _tests(steps: GaussNewton, point: Point) -> Iterator[LackOfFit]:
+def _tests(steps: PathRegression, point: Point) -> Iterator[LackOfFit]:
     path = point.path
     kinds = {"time": _of_time(steps, point), "signs": np.sign(path), "states": _bent(path)}
     n = point.path.shape[1]
@@ -120,7 +120,7 @@ def _tests(steps: GaussNewton, point: Point) -> Iterator[LackOfFit]:
                 yield LackOfFit(equation, kind, p)
 
 
-def _of_time(steps: GaussNewton, point: Point) -> Array:
+def _of_time(steps: PathRegression, point: Point) -> Array:
     """Cosines, (T, e), of each record the same."""
     begins = [*steps.paths.begins.tolist(), len(point.path)]
     parts = []

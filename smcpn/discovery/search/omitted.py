@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import betaln
 
 from smcpn.discovery.search.adequacy import LACKING, adequacy
-from smcpn.discovery.search.gauss_newton import GaussNewton, Point, orthonormal, sizes
+from smcpn.discovery.search.path_regression import PathRegression, Point, orthonormal, sizes
 from smcpn.discovery.search.regression import BetaBinomial, SpikeAndSlab, Support
 from smcpn.discovery.search.selection import flipped, most_probable
 
@@ -91,12 +91,12 @@ class OmittedFunction(NamedTuple):
             return adequacy(float(np.exp(self.log_odds)))
 
 
-def omitted_function(steps: GaussNewton, point: Point, scale: Array) -> OmittedFunction | None:
+def omitted_function(steps: PathRegression, point: Point, scale: Array) -> OmittedFunction | None:
     """Return the function that the data are most for at a point; None where none can be told.
 
     Parameters
     ----------
-    steps : GaussNewton
+    steps : PathRegression
     point : Point
     scale : ndarray, (n,)
         Units of its states.

@@ -1,6 +1,6 @@
-"""Which terms stand in the equations: lifted Gauss-Newton that selects in every iteration.
+"""Which terms stand in the equations: Gauss-Newton steps along a path, each with a selection.
 
-A path that may leave the equations a little at every sample (`smcpn.estimate.lifted.homotopy`) is
+A path that may leave the equations a little at every sample (`smcpn.estimate.path_search`) is
 linearised with the coefficients of all candidate terms, and smoothed as an affine function of them.
 What is left, whitened, is a linear regression on the coefficients, in which a support is selected
 (`regression`, `selection`). Path and coefficients take a step, and the model error falls from half
@@ -26,9 +26,15 @@ from scipy.special import softmax
 
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.search.adequacy import LackOfFit, lack_of_fit
-from smcpn.discovery.search.gauss_newton import GaussNewton, LinearPoint, Point, orthonormal, sizes
 from smcpn.discovery.search.linearisation import LibraryRate
 from smcpn.discovery.search.omitted import OmittedFunction, omitted_function
+from smcpn.discovery.search.path_regression import (
+    LinearPoint,
+    PathRegression,
+    Point,
+    orthonormal,
+    sizes,
+)
 from smcpn.discovery.search.paths import LibraryPaths
 from smcpn.discovery.search.regression import SLABS, Support
 from smcpn.discovery.search.selection import best_support, most_probable, sampled_inclusion
@@ -76,7 +82,7 @@ COUNTED, MOST_COUNTED = 12.0, 400
 """The same for a model to be counted, by this score, in the probabilities of others; and most."""
 
 NOT_FINITE = (ValueError, np.linalg.LinAlgError)
-"""What `GaussNewton.linearised` raises where trajectories leave all bounds."""
+"""What `PathRegression.linearised` raises where trajectories leave all bounds."""
 _NONE = (
     "no equation of these terms has a trajectory near the data: leave out terms that grow fast, "
     "or give samples that are closer together"
@@ -298,7 +304,7 @@ class _Problem:
         )  # fmt: skip
 
 
-def _begun(problem: _Problem, slabs: tuple[float, ...]) -> tuple[GaussNewton, Point]:
+def _begun(problem: _Problem, slabs: tuple[float, ...]) -> tuple[PathRegression, Point]:
     """Steps, and the point where they begin: the smoothed path, no term, but ridge Jacobians."""
     start, rate, records = problem.start, problem.rate, problem.records
     paths = LibraryPaths(records, rate, problem.observe, start.path, problem.relative)
@@ -312,7 +318,7 @@ def _begun(problem: _Problem, slabs: tuple[float, ...]) -> tuple[GaussNewton, Po
     penalised = np.concatenate([columns, np.diag(np.sqrt(RIDGE) * spread)])
     aims = np.concatenate([slopes.ravel(), np.zeros(len(spread))])
     theta = np.asarray(np.linalg.lstsq(penalised, aims, rcond=None)[0], dtype=float)
-    steps = GaussNewton(
+    steps = PathRegression(
         paths, start, problem.variances, problem.least, orthonormal(columns), problem.groups, slabs,
         problem.signs, problem.told,
     )  # fmt: skip
@@ -320,7 +326,7 @@ def _begun(problem: _Problem, slabs: tuple[float, ...]) -> tuple[GaussNewton, Po
     return steps, point if steps.finite(point) else replace(point, theta=np.zeros(len(theta)))
 
 
-def _first_error(steps: GaussNewton, point: Point) -> float:
+def _first_error(steps: PathRegression, point: Point) -> float:
     """Least model error with which the linear model at the start can be near the data.
 
     Where samples are far apart, smoothed slopes are off by more than the noise.
@@ -337,7 +343,7 @@ def _first_error(steps: GaussNewton, point: Point) -> float:
     return share
 
 
-def _led(steps: GaussNewton, point: Point) -> Point:
+def _led(steps: PathRegression, point: Point) -> Point:
     """Lead a point to a small model error: the least one, where none at first is more probable.
 
     Data that obey no equation of these terms, as those of a solver with loose tolerances, or of a
@@ -363,7 +369,7 @@ def _led(steps: GaussNewton, point: Point) -> Point:
     return point
 
 
-def _selected(steps: GaussNewton, point: Point, share: float) -> Point:
+def _selected(steps: PathRegression, point: Point, share: float) -> Point:
     """Take steps with one model error, each with the support that is best where it begins."""
     steps.refine(point, share)
     for iteration in range(MOST_ITERATIONS):
@@ -374,7 +380,7 @@ def _selected(steps: GaussNewton, point: Point, share: float) -> Point:
     return point
 
 
-def _polished(steps: GaussNewton, point: Point) -> tuple[Point, LinearPoint]:
+def _polished(steps: PathRegression, point: Point) -> tuple[Point, LinearPoint]:
     """Lead a point to the maximum of its support; with what is left there, by its terms."""
     columns = np.flatnonzero(point.support)
     part = steps.restricted(columns)
@@ -396,7 +402,7 @@ class _End:
     """Maximum of a support, with what is known there, and steps with the noise there."""
 
     point: Point
-    steps: GaussNewton
+    steps: PathRegression
     covariance: Array
     log_evidence: float
     log_prior: float
@@ -414,7 +420,7 @@ class _Counted:
     others: list[tuple[float, Support]]
 
 
-def _models(steps: GaussNewton, point: Point, rng: np.random.Generator) -> _Counted:
+def _models(steps: PathRegression, point: Point, rng: np.random.Generator) -> _Counted:
     """Return probable models.
 
     Which are probable tells the linear model at the maximum of the support of a point.
@@ -441,7 +447,7 @@ def _models(steps: GaussNewton, point: Point, rng: np.random.Generator) -> _Coun
     return _Counted(ends, others)
 
 
-def _end(steps: GaussNewton, linear: LinearPoint, support: Support) -> _End | None:
+def _end(steps: PathRegression, linear: LinearPoint, support: Support) -> _End | None:
     theta = linear.regression.neighbourhood(support).theta
     try:
         point, there = _polished(steps, Point(steps.path_at(linear, theta), theta, support))
@@ -460,7 +466,7 @@ def _end(steps: GaussNewton, linear: LinearPoint, support: Support) -> _End | No
     return _End(point, steps, covariance, evidence, steps.prior.log_probability(support))
 
 
-def _result(problem: _Problem, steps: GaussNewton, counted: _Counted) -> SearchResult:
+def _result(problem: _Problem, steps: PathRegression, counted: _Counted) -> SearchResult:
     ends = counted.ends
     scores = [end.score for end in ends] + [ends[0].score + less for less, _ in counted.others]
     supports = [end.point.support for end in ends] + [support for _, support in counted.others]

@@ -11,7 +11,6 @@ from scipy import stats
 from typing_extensions import override
 
 from smcpn.discovery.shrinkage.priors import Shrinkage
-from smcpn.likelihood.contract import Likelihood
 from smcpn.model.distribution import Distribution
 from smcpn.model.prior import Prior
 
@@ -76,37 +75,3 @@ class JointPrior(Prior):
             joint = self.shrinkage.log_density(coefficients, log_scales)
             total = joint - np.log(self.units).sum() + self.others.log_density(others)
         return np.where(np.isnan(total), -np.inf, total)
-
-
-class WithoutScales:
-    """The `Likelihood` of a model, for the columns of a `JointPrior`: its scales are no parameters.
-
-    Parameters
-    ----------
-    likelihood : Likelihood
-        Of the columns but the last ``n_scales``.
-    n_scales : int
-    """
-
-    def __init__(self, likelihood: Likelihood, n_scales: int) -> None:
-        self._likelihood, self._n_scales = likelihood, n_scales
-
-    @property
-    def n_samples(self) -> int:
-        """Number of samples."""
-        return self._likelihood.n_samples
-
-    def start(self, values: Array) -> Array:
-        """State before the first sample, (k, N)."""
-        return self._likelihood.start(self._own(values))
-
-    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
-        """State s_{b-1} from s_{a-1}, and the increments l_a, ..., l_{b-1}, (b - a, N)."""
-        return self._likelihood.advance(self._own(values), state, a, b)
-
-    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """State s_{b-1} and log p(y_0, ..., y_{b-1} | theta), (N,)."""
-        return self._likelihood.evaluate(self._own(values), b)
-
-    def _own(self, values: Array) -> Array:
-        return np.ascontiguousarray(values[:, : values.shape[1] - self._n_scales])

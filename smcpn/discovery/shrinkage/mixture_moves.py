@@ -184,7 +184,7 @@ class SurrogateKernel:
         """Yield moves by draws from the surrogate."""
         for _ in range(count):
             theta = self.gibbs.swept(rng, system.theta, 1.0, self.sweeps, self.step)
-            proposed = target.evaluate(theta)
+            proposed = target.particles(theta)
             here, there = self._log_ratio(target, system), self._log_ratio(target, proposed)
             accept = np.log1p(-rng.random(len(system))) < there - here
             system = system.where(accept, proposed)
@@ -256,7 +256,7 @@ class GibbsKernel:
         """Yield Gibbs moves of the scales."""
         for _ in range(count):
             theta = self.gibbs.swept(rng, system.theta, self.power, self.sweeps)
-            new = target.evaluate(theta)
+            new = target.particles(theta)
             system = replace(
                 new, log_weights=system.log_weights, ancestor=system.ancestor,
                 lineage=system.lineage,

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
+from smcpn.likelihood.contract import NO_KEYS, Keys, Likelihood
 from smcpn.likelihood.gradient import LogLikelihood
 
 Array = NDArray[np.float64]
@@ -16,7 +18,7 @@ MUTED = 1e8
 
 
 @dataclass(frozen=True)
-class QuadraticLikelihood:
+class QuadraticLikelihood(Likelihood):
     """Gaussian samples whose means are affine in all parameters but the noise of q outputs.
 
     With delta = theta - centre, and n_k samples of output k,
@@ -104,20 +106,26 @@ class QuadraticLikelihood:
             logs = self.counts * (np.log(2.0 * np.pi) + 2.0 * np.log(sds))
             return -0.5 * (square + logs).sum(axis=1)
 
+    @override
     def start(self, values: Array) -> Array:
         """Empty state: there is none."""
         return np.empty((0, len(values)))
 
-    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+    @override
+    def advance(
+        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
         """Increments, (b - a, N): all of it comes with the last sample."""
         increments = np.zeros((b - a, len(values)))
         if a < b == self.n_samples:
             increments[-1] = self.total(values)
         return state, increments
 
-    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """State s_{b-1} and log p(y_0, ..., y_{b-1} | theta), (N,)."""
-        total = self.total(values) if b == self.n_samples else np.zeros(len(values))
+    @override
+    def accumulate(
+        self, values: Array, state: Array | None, a: int, b: int, keys: Keys = NO_KEYS
+    ) -> tuple[Array, Array]:
+        total = self.total(values) if a < b == self.n_samples else np.zeros(len(values))
         return self.start(values), total
 
 

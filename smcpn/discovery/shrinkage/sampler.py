@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from smcpn.discovery.equations.system import CandidateSystem
-from smcpn.discovery.shrinkage.joint_prior import JointPrior, WithoutScales
+from smcpn.discovery.shrinkage.joint_prior import JointPrior
 from smcpn.discovery.shrinkage.measured_start import relative_to_start
 from smcpn.discovery.shrinkage.mixture_moves import LinearGibbs, MixtureMoves, Normals
 from smcpn.discovery.shrinkage.priors import Shrinkage
@@ -26,6 +26,7 @@ from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.registry import build_likelihood
+from smcpn.likelihood.view import LikelihoodView
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.smc.diagnosis import diagnose
@@ -172,7 +173,7 @@ def shrunken(
         layout.problem, log_likelihood.solver, threads, log_likelihood.likelihood
     )
     log_likelihood = log_likelihood.evaluated(evaluated_by(workers))
-    finer = WithoutScales(distributed(exact, workers), joint.n_scales)
+    finer = LikelihoodView(distributed(exact, workers), unread=joint.n_scales)
     first, *generators = np.random.default_rng(seed).spawn(1 + replicates)
     gibbs = _centred(joint, normals, log_likelihood, layout, start, first)
     settings = Settings(particles=particles, moves=MixtureMoves(gibbs))

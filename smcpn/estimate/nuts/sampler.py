@@ -14,15 +14,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
-from smcpn.distributed.likelihood import WITNESSES, DistributedBatches, distributed
-from smcpn.distributed.tasks import Arrays, Batch, Form
+from smcpn.distributed.likelihood import WITNESSES, distributed
 from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError
 from smcpn.estimate.batching import BatchedEvaluation
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.nuts.coordinates import Coordinates
 from smcpn.estimate.nuts.native import NativeDensity, native_density
+from smcpn.likelihood.batches import Arrays, Batch, Batchable
 from smcpn.results.nuts import ChainStatistics
 from smcpn.status import Say
 
@@ -131,15 +132,13 @@ def sampled(
 
 
 @dataclass(frozen=True)
-class NativeChains:
+class NativeChains(Batchable):
     """Chains on a log density in machine code, each of which is a run of its own.
 
     Attributes
     ----------
     threads : int
         Chains that run at the same time.
-    contract, lanes
-        See `smcpn.distributed.likelihood.distributed`.
     """
 
     density: NativeDensity
@@ -147,12 +146,28 @@ class NativeChains:
     threads: int = 1
     say: Say | None = None
 
-    contract: ClassVar[str] = "chains"
-    lanes: ClassVar[int] = 1
+    batches: ClassVar = ("sampled",)
+    # One chain takes as long as all, each with a worker of its own.
+    one_tells_form: ClassVar = False
+    lanes = 1
 
+    @override
     def detached(self) -> NativeChains:
         """Copy for one chain at a time, which can be pickled."""
         return NativeChains(self.density, self.coordinates)
+
+    @override
+    def work(self, batch: Batch) -> float:
+        """Return the log densities that are foreseen for each chain."""
+        draws = batch.arguments.get("tune", 0) + batch.arguments.get("draws", 0)
+        return GRADIENTS * draws if draws else 1.0
+
+    @override
+    def trial(self, batch: Batch) -> Batch:
+        """Return the log densities of a few positions."""
+        d = len(self.coordinates.centre)
+        positions = np.linspace(0.0, 1.0, WITNESSES)[:, None] * np.ones(d)
+        return Batch("value", {"positions": positions})
 
     def value(self, positions: Array) -> Array:
         """Log density at positions (n, d), (n,)."""
@@ -163,23 +178,6 @@ class NativeChains:
         models = [_NativeModel(self.density, self.coordinates) for _ in seeds]
         settings = ChainSettings(int(draws), int(tune), seeds, self.threads)
         return _run(models, settings, self.say or (lambda text: None))
-
-
-class DistributedChains(DistributedBatches):
-    """Chains of the No-U-Turn sampler, each of which is run by a worker."""
-
-    contract = "chains"
-
-    def sampled(self, seeds: NDArray[np.uint64], tune: int, draws: int) -> Arrays:
-        """Run a chain from each seed; return what `arrays_of` does."""
-        batch = Batch("sampled", (seeds,), (), (tune, draws))
-        d = len(self._home.coordinates.centre)
-        trial = Batch("value", (np.linspace(0.0, 1.0, WITNESSES)[:, None] * np.ones(d),))
-        return self._evaluated(batch, GRADIENTS * (tune + draws), trial, 1.0)
-
-    def _form(self, batch: Batch) -> Form:
-        # One chain takes as long as all, each with a worker of its own.
-        return ()
 
 
 class _Positions:
@@ -212,7 +210,7 @@ class _Caller:
         if not self._called:
             self._called = True
             weakref.finalize(self, self._batch.end)
-        value, gradient = self._batch.evaluate(self._number, "value_and_gradient", position)
+        value, gradient = self._batch.result(self._number, "value_and_gradient", position)
         return float(value), gradient
 
 

@@ -10,19 +10,23 @@ Salmond, Smith 1993).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import cached_property
 from math import log
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.codegen.kernel import Rows
 from smcpn.errors import InputError, shown
+from smcpn.likelihood.batches import Batchable
 from smcpn.likelihood.classical import step_inputs
-from smcpn.likelihood.contract import Keys
+from smcpn.likelihood.contract import NO_KEYS, EstimatedLikelihood, Keys
 from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.lanes import Grid
@@ -110,62 +114,55 @@ class Bootstrap(Particle):
     looks_ahead = False
 
 
-class CompiledEstimate:
-    """The `EstimatedLikelihood` contract by compiled particle filters.
+class ParticleEstimate(Batchable, EstimatedLikelihood):
+    """The likelihood that particle filters estimate, of the samples of records or of a stream.
 
-    It is machine code and the rows of the records, no more: it can be pickled. Several records
-    follow each other: at the first sample of each the state starts anew, and a filter looks ahead
-    to the end of its record at most.
+    At the first sample of each record the state starts anew, and a filter looks ahead to the end of
+    its record at most.
 
     Parameters
     ----------
     filters : CompiledFilters
     constants : ndarray, (c,)
-    rows : sequence of Rows
-        Of each record.
     state_particles : int
     look_ahead : bool
-        Whether `estimate` twists.
+        Whether `evaluate` twists.
     threads : int, optional
     """
-
-    contract: ClassVar[str] = "estimated"
-    lanes: ClassVar[int] = THETAS
-    """Thetas that are computed together."""
 
     def __init__(
         self,
         filters: CompiledFilters,
         constants: Array,
-        rows: Sequence[Rows],
         state_particles: int,
         look_ahead: bool,
         threads: int | None = None,
     ) -> None:
         self._filters, self._constants, self._threads = filters, constants, threads
         self.look_ahead, self.state_particles = look_ahead, checked_number(state_particles)
-        self._take(rows)
-
-    def _take(self, rows: Sequence[Rows]) -> None:
-        self._rows = rows
-        samples = [len(one) for one in rows]
-        self._begins = np.concatenate([[0], np.cumsum(samples)])
-        self._steps = np.concatenate(
-            [[0], np.cumsum([int(one.begins[len(one) - 1]) for one in rows])]
-        )
 
     @property
-    def n_samples(self) -> int:
-        """Samples of all records together."""
-        return int(self._begins[-1])
-
-    @property
+    @abstractmethod
     def n_steps(self) -> int:
-        """Solver steps over all records, of one state particle."""
-        return int(self._steps[-1])
+        """Solver steps to the last sample, of one state particle."""
 
+    @property
+    @abstractmethod
+    def _first_rows(self) -> Rows:
+        """Rows that begin with the first state."""
+
+    @abstractmethod
+    def _pieces(self, a: int, b: int) -> Iterator[Piece]:
+        """Yield the samples [a, b) in pieces, those of a record together."""
+
+    @property
+    def state_size(self) -> int:
+        """Numbers that a filter holds between samples."""
+        return self._filters.state_size(self.state_particles)
+
+    @override
     def n_keys(self, b: int) -> int:
-        """Number of keys that the first b samples need: one for `KEY_SAMPLES` samples."""
+        """Return one for `KEY_SAMPLES` samples."""
         return -(-b // KEY_SAMPLES)
 
     def with_state_particles(self, number: int) -> Self:
@@ -195,8 +192,8 @@ class CompiledEstimate:
         values, rng = np.tile(values, (COPIES, 1)), np.random.default_rng(0)
         while self.look_ahead:
             keys = rng.integers(0, 2**64, size=(2, COPIES * m, self.n_keys(b)), dtype=np.uint64)
-            found, guided = self.with_state_particles(number)._estimate(values, keys[0], b)
-            other = bootstrap.with_state_particles(number).estimate(values, keys[1], b)
+            found, guided = self.with_state_particles(number)._estimate(values, b, keys[0])
+            other = bootstrap.with_state_particles(number).evaluate(values, b, keys[1])[1]
             if 2 * guided.sum() < len(guided):
                 return bootstrap
             found, other = (each.reshape(COPIES, m) for each in (found, other))
@@ -209,87 +206,130 @@ class CompiledEstimate:
             number *= 2
         return self
 
-    def estimate(self, values: Array, keys: Keys, b: int) -> Array:
-        """Log of the estimate of p(y_0, ..., y_{b-1} | theta), (N,)."""
-        return self._estimate(values, keys, b)[0]
+    @override
+    def evaluate(self, values: Array, b: int, keys: Keys = NO_KEYS) -> tuple[Array, Array]:
+        return np.empty((0, len(values))), self._estimate(values, b, keys)[0]
 
     def guided(self, values: Array, b: int) -> NDArray[np.bool_]:
-        """True where `estimate` looks ahead at a theta, (N,); else it is a bootstrap filter."""
+        """True where `evaluate` looks ahead at a theta, (N,); else it is a bootstrap filter."""
+        if not self.look_ahead:
+            return np.zeros(len(values), dtype=bool)
         keys = np.zeros((len(values), self.n_keys(b)), dtype=np.uint64)
-        return self.with_state_particles(GROUP)._estimate(values, keys, b)[1]
+        return self.with_state_particles(GROUP)._estimate(values, b, keys)[1]
 
+    @override
     def start(self, values: Array) -> Array:
-        """State before the first sample, (k, N)."""
         keys = np.zeros((len(values), 1), dtype=np.uint64)
-        return self._run(values, keys, 0, 0, 0, None, False)[0].T
+        return self.run(values, keys, Piece(self._first_rows, 0, 0, 0, 0), None)[0].T
 
-    def advance_keyed(
-        self, values: Array, keys: Keys, state: Array, a: int, b: int
+    @override
+    def advance(
+        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
     ) -> tuple[Array, Array]:
-        """State after sample b - 1 and log increments, (b - a, N), by bootstrap filters."""
         held, parts = np.ascontiguousarray(state.T).copy(), [np.empty((0, len(values)))]
-        for record, first, last in self._pieces(a, b):
-            fresh = first == 0 and record > 0
-            held, increments = self._advance(
-                values, keys, record, first, last, None if fresh else held
-            )
+        for piece in self._pieces(a, b):
+            fresh = piece.first == 0 and piece.sample_offset > 0
+            held, increments = self._advance(values, keys, piece, None if fresh else held)
             parts.append(increments)
         return held.T, np.concatenate(parts)
 
-    def _estimate(self, values: Array, keys: Keys, b: int) -> tuple[Array, NDArray[np.bool_]]:
-        total, guided = np.zeros(len(values)), np.ones(len(values), dtype=bool)
-        for record, first, last in self._pieces(0, b):
+    def _estimate(self, values: Array, b: int, keys: Keys) -> tuple[Array, NDArray[np.bool_]]:
+        total, guided, held = np.zeros(len(values)), np.full(len(values), self.look_ahead), None
+        for piece in self._pieces(0, b):
             if self.look_ahead:
-                _, increments, here = self._run(values, keys, record, first, last, None, True)
+                _, increments, here = self.run(values, keys, piece, None, look_ahead=True)
                 guided &= here
             else:
-                _, increments = self._advance(values, keys, record, first, last, None)
-                guided[:] = False
+                held = None if piece.first == 0 else held
+                held, increments = self._advance(values, keys, piece, held)
             total += increments.sum(axis=0)
         return total, guided
 
     def _advance(
-        self, values: Array, keys: Keys, record: int, first: int, last: int, state: Array | None
+        self, values: Array, keys: Keys, piece: Piece, state: Array | None
     ) -> tuple[Array, Array]:
-        """Bootstrap filters over samples of a record, `CHUNK` at a time."""
-        parts = [np.empty((0, len(values)))]
-        while first < last or state is None:
-            end = min(last, first + CHUNK)
-            state, increments, _ = self._run(values, keys, record, first, end, state, False)
+        """Bootstrap filters over a piece, `CHUNK` samples at a time."""
+        parts, first = [np.empty((0, len(values)))], piece.first
+        while first < piece.last or state is None:
+            end = min(piece.last, first + CHUNK)
+            part = replace(piece, first=first, last=end)
+            state, increments, _ = self.run(values, keys, part, state)
             parts.append(increments)
             first = end
         return state, np.concatenate(parts)
 
-    def _run(
+    def run(
         self,
         values: Array,
         keys: Keys,
-        record: int,
-        first: int,
-        last: int,
+        piece: Piece,
         state: Array | None,
-        look_ahead: bool,
+        *,
+        look_ahead: bool = False,
         kept: Kept | None = None,
+        urgent: bool = False,
     ) -> tuple[Array, Array, NDArray[np.bool_]]:
-        piece = Piece(
-            self._rows[record], first, last, int(self._begins[record]), int(self._steps[record])
-        )
+        """Run the filters over a piece, from a first state where there is none.
+
+        Parameters and results are those of `CompiledFilters.run`.
+        """
         constants = np.broadcast_to(self._constants, (len(values), len(self._constants)))
         return self._filters.run(
             np.hstack([values, constants]), keys, piece, self.state_particles,
             fresh=state is None, look_ahead=look_ahead, state=state, threads=self._threads,
-            kept=kept,
+            kept=kept, urgent=urgent,
         )  # fmt: skip
 
-    def _pieces(self, a: int, b: int) -> list[tuple[int, int, int]]:
-        """Records and their samples of the samples [a, b) of all."""
-        pieces: list[tuple[int, int, int]] = []
-        for record, rows in enumerate(self._rows):
-            begin = int(self._begins[record])
+
+class CompiledEstimate(ParticleEstimate):
+    """An estimate by machine code and the rows of records, no more: it can be pickled.
+
+    Parameters
+    ----------
+    rows : sequence of Rows
+        Of each record; the others as of `ParticleEstimate`.
+    """
+
+    batches: ClassVar = ("advance", "accumulate", "evaluate")
+    lanes = THETAS
+    """Thetas that are computed together."""
+
+    def __init__(
+        self,
+        filters: CompiledFilters,
+        constants: Array,
+        rows: Sequence[Rows],
+        state_particles: int,
+        look_ahead: bool,
+        threads: int | None = None,
+    ) -> None:
+        super().__init__(filters, constants, state_particles, look_ahead, threads)
+        self._take(rows)
+
+    def _take(self, rows: Sequence[Rows]) -> None:
+        self._rows = rows
+        self._begins, self._steps = [0], [0]
+        for one in rows:
+            self._begins.append(self._begins[-1] + len(one))
+            self._steps.append(self._steps[-1] + int(one.begins[len(one) - 1]))
+        self.n_samples = self._begins[-1]
+
+    @property
+    @override
+    def n_steps(self) -> int:
+        return self._steps[-1]
+
+    @property
+    @override
+    def _first_rows(self) -> Rows:
+        return self._rows[0]
+
+    @override
+    def _pieces(self, a: int, b: int) -> Iterator[Piece]:
+        for rows, begin, steps in zip(self._rows, self._begins, self._steps, strict=False):
             first, last = max(a - begin, 0), min(b - begin, len(rows))
             if first < last:
-                pieces.append((record, first, last))
-        return pieces
+                yield Piece(rows, first, last, begin, steps)
 
 
 class ParticleLikelihood(CompiledEstimate):
@@ -351,13 +391,13 @@ class ParticleLikelihood(CompiledEstimate):
         """
         found: list[History] = []
         n = self._filters.sizes.n
-        for record, first, last in self._pieces(0, b):
+        for piece in self._pieces(0, b):
             kept = Kept(
-                np.empty((last, n + 1, self.state_particles)),
-                np.empty((last, self.state_particles), dtype=np.int64),
+                np.empty((piece.last, n + 1, self.state_particles)),
+                np.empty((piece.last, self.state_particles), dtype=np.int64),
             )
-            _, increments, guided = self._run(
-                values[None], keys[None], record, first, last, None, self.look_ahead, kept
+            _, increments, guided = self.run(
+                values[None], keys[None], piece, None, look_ahead=self.look_ahead, kept=kept
             )
             found.append(History.of(kept, float(increments.sum()), bool(guided[0])))
         return found

@@ -1,94 +1,178 @@
-"""Particle filters of a stream: each call takes them from one sample to the next."""
+"""The likelihood of a stream, estimated by bootstrap filters over the samples as they come.
+
+The rows are those of `smcpn.likelihood.growing`, and random numbers are counted from the first
+sample of the stream, so that a stream and a record give the same estimates, to the byte.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import NamedTuple, Self, cast
 
+import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from smcpn.errors import InputError
-from smcpn.likelihood.contract import Keys
-from smcpn.likelihood.growing import StreamSamples
+from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.codegen.stream_step import weigh
+from smcpn.likelihood.classical import outputs_at, runge_kutta_program
+from smcpn.likelihood.contract import NO_KEYS, Keys
+from smcpn.likelihood.growing import GrowingRows, samples_ahead
+from smcpn.likelihood.history import History
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.particle.kernel import Piece
-from smcpn.likelihood.particle.likelihood import Particle, checked_number
-from smcpn.likelihood.registry import suitable_likelihood
+from smcpn.likelihood.particle.likelihood import STATE_PARTICLES, Particle, ParticleEstimate
+from smcpn.likelihood.particle.machine import KEY_SAMPLES
+from smcpn.likelihood.registry import ExpectedOutputs, number_of_steps, suitable_likelihood
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.model.signal import Samples
 from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 
 
-class RecentSamples(StreamSamples):
-    """The last samples of a stream, (m, 1 + n + q), as if there were no others."""
-
-    def __init__(self, template: Record, columns: Array) -> None:
-        Samples.__init__(self, template, columns.shape[1] - 1 - template.n_inputs)
-        self._columns = columns
-
-    @override
-    def __len__(self) -> int:
-        return len(self._columns)
-
-    @override
-    def _known(self, a: int, b: int) -> Array:
-        return self._columns[a:b]
-
-
-class ParticleStream:
-    """Bootstrap filters of N parameter vectors over samples that come one by one.
-
-    Parameters
-    ----------
-    problem : Problem
-        Its first record tells how the stream is sampled.
-    solver : Solver
-        With a number of steps.
-    state_particles : int
-        Of each filter, a multiple of 32.
-    threads : int, optional
+def stream_estimate(
+    problem: Problem,
+    solver: Solver,
+    history: History,
+    threads: int | None = None,
+    lookahead: int | None = None,
+    likelihood: str | None = Particle.name,
+) -> StreamEstimate:
+    """Build the estimate of samples to come; arguments as of `growing_likelihood`.
 
     Raises
     ------
     InputError
-        If the input is band-limited, so that it depends on samples to come.
+        As `growing_likelihood`.
+    """
+    number_of_steps(solver)
+    template = problem.records[0]
+    kind = cast(type[Particle], suitable_likelihood(problem, solver, likelihood))
+    recursion = kind.traced(problem, solver, Grid.of([template], problem.model.delay))
+    filters = StreamFilters(recursion, solver, template, threads)
+    rows = GrowingRows(filters.inputs, history, samples_ahead(template, lookahead))
+    return StreamEstimate(filters, rows)
+
+
+class StreamFilters:
+    """The compiled filters of a stream, and what their particles expect of a sample.
+
+    Attributes
+    ----------
+    recursion : Particle
+    constants : ndarray, (c,)
+    threads : int, optional
+    inputs : KernelInputs
+    outputs : LaneKernel
+        Lanes are state particles. Its moments are mean and variance of the outputs, noise included.
+    n_states, n_outputs : int
     """
 
     def __init__(
-        self, problem: Problem, solver: Solver, state_particles: int, threads: int | None = None
+        self, recursion: Particle, solver: Solver, template: Record, threads: int | None
     ) -> None:
-        template = problem.records[0]
-        if template.n_inputs and template.hold == "bandlimited" and template.u_function is None:
-            raise InputError(
-                "hold is 'bandlimited', so that an input is known only 64 samples later: give the "
-                "record hold='zoh' or 'foh' to filter its stream without delay"
-            )
-        kind = cast(type[Particle], suitable_likelihood(problem, solver, Particle.name))
-        recursion = kind.traced(problem, solver, Grid.of([template], problem.model.delay))
-        self._filters, self._threads = recursion.filters, threads
-        self._constants = np.array(recursion.constant_values(solver))
-        self._inputs = recursion.particle_inputs(template, solver)
-        self._template = template
-        self.state_particles = checked_number(state_particles)
+        model, sample, step = recursion.model, recursion.sample, recursion.transition.step
+        self.recursion, self.threads = recursion, threads
+        self.constants = np.array(recursion.constant_values(solver))
+        outputs = outputs_at(model, model.x, sample)
+        q = self.n_outputs = outputs.numel()
+        self.n_states = model.x.numel()
+        expected = ExpectedOutputs.with_white_noise(model, outputs, ca.SX(q, q), model.x)
+        program = replace(
+            runge_kutta_program(model, recursion.signal, sample, ca.SX.zeros(1), step),
+            moments=ca.vertcat(expected.outputs, expected.noise_variance),
+            n_outputs=q,
+        )
+        self.outputs = LaneKernel(program, threads)
+        self.inputs = recursion.particle_inputs(template, solver)
+
+
+class StreamEstimate(ParticleEstimate):
+    """The likelihood that filters estimate of the samples that were appended so far.
+
+    Those of other numbers of state particles share its samples and rows.
+
+    Parameters
+    ----------
+    compiled : StreamFilters
+    rows : GrowingRows
+    """
+
+    def __init__(self, compiled: StreamFilters, rows: GrowingRows) -> None:
+        filters, constants = compiled.recursion.filters, compiled.constants
+        super().__init__(filters, constants, STATE_PARTICLES, False, compiled.threads)
+        self._compiled, self.rows = compiled, rows
 
     @property
-    def state_size(self) -> int:
-        """Numbers that a filter holds between samples."""
-        return self._filters.state_size(self.state_particles)
+    def history(self) -> History:
+        """All samples of the stream."""
+        return self.rows.history
 
-    def advance(
+    @property
+    def n_states(self) -> int:
+        """States of the model."""
+        return self._compiled.n_states
+
+    @property
+    def n_samples(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Samples that count."""
+        return self.rows.n_samples
+
+    @property
+    @override
+    def n_steps(self) -> int:
+        return max(self.n_samples - 1, 0) * self.rows.steps
+
+    def append(self, t: Array, u: Array, y: Array) -> None:
+        """Take in samples: times (m,), inputs (m, n) and outputs (m, q), NaN where missing."""
+        self.rows.append(t, u, y)
+
+    def append_sample(self, sample: Sequence[float]) -> None:
+        """Take in one sample: time, inputs and outputs, NaN where missing."""
+        self.rows.append_sample(sample)
+
+    def finish(self) -> None:
+        """Have the last ``lookahead`` samples count: the input beyond them is held."""
+        self.rows.finish()
+
+    def emptied(self) -> StreamEstimate:
+        """Return the same without samples, compiled already."""
+        history = History(self.history.n_inputs, self.history.n_outputs)
+        rows = GrowingRows(self._compiled.inputs, history, self.rows.lookahead)
+        return StreamEstimate(self._compiled, rows).with_state_particles(self.state_particles)
+
+    @override
+    def with_look_ahead(self, look_ahead: bool) -> Self:
+        """Copy as it is: a stream has nothing to look ahead to."""
+        return self
+
+    @override
+    def start(self, values: Array) -> Array:
+        """State before the first sample, (k, N); zero while there is no sample."""
+        if self.n_samples == 0:
+            return np.zeros((self.state_size, len(values)))
+        return super().start(values)
+
+    @property
+    @override
+    def _first_rows(self) -> Rows:
+        return self.rows.at(0)[1]
+
+    @override
+    def _pieces(self, a: int, b: int) -> Iterator[Piece]:
+        for chunk, rows, first, last in self.rows.chunks(a, b):
+            yield Piece(rows, first, last, chunk.begin, chunk.begin * self.rows.steps)
+
+    def run_last(
         self, values: Array, keys: Keys, state: Array | None, samples: Array
     ) -> tuple[Array, Array]:
-        """State (N, k) after a sample, and log increments (N,) of the estimate.
+        """State (N, k) after the last of two samples, and log increments (N,), of no history.
 
         Parameters
         ----------
-        values : ndarray, (N, d)
         keys : ndarray of uint64, (N, 1)
             New for every sample.
         state : ndarray, (N, k), or None
@@ -96,24 +180,218 @@ class ParticleStream:
         samples : ndarray, (2, 1 + n + q), or (1, 1 + n + q) at the first one
             Time, inputs and outputs of the sample before and of this one.
         """
-        inputs, recent = self._inputs, RecentSamples(self._template, samples)
-        rows, _ = inputs.rows(recent, 0, len(samples), inputs.memory)
-        here = len(samples) - 1
-        piece = Piece(replace(rows, start=inputs.start(recent)), here, here + 1, 0, 0)
-        constants = np.broadcast_to(self._constants, (len(values), len(self._constants)))
-        state, increments, _ = self._filters.run(
-            np.hstack([values, constants]), keys, piece, self.state_particles,
-            fresh=state is None, look_ahead=False,
-            state=None if state is None else state.copy(), threads=self._threads,
-        )  # fmt: skip
-        return state, increments[0]
+        n = 1 + self.history.n_inputs
+        rows = GrowingRows(
+            self._compiled.inputs, History(n - 1, self.history.n_outputs, intervals=2)
+        )
+        rows.append(samples[:, 0], samples[:, 1:n], samples[:, n:])
+        _, known, here = rows.at(len(samples) - 1)
+        held = None if state is None else state.copy()
+        after, increments, _ = self.run(values, keys, Piece(known, here, here + 1, 0, 0), held)
+        return after, increments[0]
 
-    def moments(self, state: Array) -> tuple[Array, Array]:
-        """Means and variances (n, N) of the states that filters (N, k) hold."""
-        particles = state[:, :-1].reshape(len(state), -1, self.state_particles)
-        log_weights = particles[:, -1]
-        weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
-        weights /= weights.sum(axis=1, keepdims=True)
-        mean = np.einsum("nip,np->in", particles[:, :-1], weights)
-        away = particles[:, :-1] - mean.T[:, :, None]
-        return mean, np.einsum("nip,np->in", np.square(away), weights)
+    def columns(self, values: Array) -> Array:
+        """Parameters as `update` and `moments` take them."""
+        return values
+
+    def update(self, columns: Array, sample: int, keys: Keys) -> EstimateUpdate:
+        """Kernel that assimilates a sample, and those after it that have keys, one by one."""
+        return EstimateUpdate(self, columns, keys)
+
+    def moments(self, columns: Array, state: Array, sample: int) -> Array:
+        """Moments (m, N) of outputs and states given the samples so far, from the filters there."""
+        _, rows, local = self.rows.at(sample)
+        return self._moments(columns, state, rows, local)
+
+    def state_moments(self, state: Array) -> tuple[Array, Array]:
+        """Means and variances (n, N) of the states of the model, of filters (k, N)."""
+        held, weights = self._weighted(state)
+        return _mixture(held, 0.0, weights)
+
+    def measured(self, sample: int) -> Array:
+        """Outputs of a sample, (q,), NaN where missing."""
+        chunk, local = self.history.place(sample)
+        return chunk.samples[local, -self.history.n_outputs :]
+
+    def assimilated(
+        self, values: Array, keys: Keys, state: Array, sample: int
+    ) -> tuple[Array, Array, Array]:
+        """State after a sample, its log increments, (N,), and what it was expected to be, (m, N).
+
+        Filters take the steps to the sample once: first it is missing, which leaves the moments
+        given the samples before, then its outputs are there, no step later. State and increments
+        are those of `advance`, to the byte.
+        """
+        unseen, seen = self._unseen_and_seen(sample)
+        filters, held = self._of_size(state), np.ascontiguousarray(state.T).copy()
+        log_sum = held[:, -1].copy()
+        held, _, _ = filters.run(values, keys, unseen, held, urgent=True)
+        moments = self._moments(values, held.T, unseen.rows, unseen.first)
+        # The sum of the weights as it was, which was rounded otherwise.
+        held[:, -1] = log_sum
+        held, increments, _ = filters.run(values, keys, seen, held, urgent=True)
+        return held.T, increments[0], moments
+
+    def moments_ahead(
+        self,
+        values: Array,
+        state: Array,
+        n: int,
+        t: Array,
+        u: Array,
+        block: int,
+        keys: Keys = NO_KEYS,
+    ) -> Iterator[Array]:
+        """Moments at samples to come, (m, N) of each; arguments as of `GrowingLikelihood`.
+
+        Keys that are not known yet are drawn, the same ones in every call.
+        """
+        more = max(self.n_keys(n + len(t)) - keys.shape[1], 0)
+        drawn = np.random.default_rng(n).integers(0, 1 << 64, (len(values), more), dtype=np.uint64)
+        keys, filters = np.hstack([keys, drawn]), self._of_size(state)
+        held, before = np.ascontiguousarray(state.T).copy(), n - 1
+        for rows, first, last in self.rows.ahead(n, t, u, block):
+            parts = []
+            for k in range(first, last):
+                piece = Piece(rows, k, k + 1, before, before * self.rows.steps)
+                held, _, _ = filters.run(values, keys, piece, held, urgent=True)
+                parts.append(self._moments(values, held.T, rows, k))
+            before += last - first
+            yield np.stack(parts)
+
+    def _unseen_and_seen(self, sample: int) -> tuple[Piece, Piece]:
+        """A sample with its outputs missing, at the end of an interval; and itself, without one."""
+        chunk, rows, local = self.rows.at(sample)
+        begin, steps = max(local - 1, 0), self.rows.steps
+        samples, inputs = rows.samples[begin : local + 1], rows.inputs
+        missing = samples.copy()
+        missing[-1, -self.history.n_outputs :] = np.nan
+        if inputs is not None:
+            inputs = inputs[begin * steps : local * steps]
+        unseen = replace(rows, inputs=inputs, samples=missing)
+        none = np.zeros(local - begin, dtype=np.int64)
+        nothing = None if inputs is None else inputs[:0]
+        seen = replace(unseen, inputs=nothing, samples=samples, counts=none)
+        first, overall = local - begin, chunk.begin + begin
+        place = (first, first + 1, overall, overall * steps)
+        return Piece(unseen, *place), Piece(seen, *place)
+
+    def _of_size(self, state: Array) -> Self:
+        """The filters with as many particles as a state (k, N) has."""
+        return self.with_state_particles((len(state) - 1) // (self.n_states + 1))
+
+    def _weighted(self, state: Array) -> tuple[Array, Array]:
+        """State particles (n, particles, N) of filters (k, N), and their weights."""
+        held = state[:-1].reshape(self.n_states + 1, -1, state.shape[1])
+        log_weights = held[self.n_states]
+        with np.errstate(invalid="ignore"):
+            weights = np.exp(log_weights - log_weights.max(axis=0))
+            weights /= weights.sum(axis=0)
+        return held[: self.n_states], weights
+
+    def _moments(self, values: Array, state: Array, rows: Rows, local: int) -> Array:
+        """Means and variances of the outputs, then those of the states, (2 q + 2 n, N).
+
+        Parameters
+        ----------
+        state : ndarray, (k, N)
+            At sample ``local`` of the rows.
+        """
+        held, weights = self._weighted(state)
+        kernel, size = self._compiled.outputs, held.shape[1]
+        lanes = np.ascontiguousarray(held.reshape(self.n_states, -1))
+        columns = kernel.columns(np.tile(values.T, (1, size)))
+        found = kernel.moments_at(columns, lanes, rows, local)
+        outputs = found.reshape(2, self._compiled.n_outputs, size, -1)
+        mean, variance = _mixture(outputs[0], outputs[1], weights)
+        return np.concatenate([mean, variance, *_mixture(held, 0.0, weights)])
+
+
+def _mixture(means: Array, variances: Array | float, weights: Array) -> tuple[Array, Array]:
+    """Mean and variance (m, N) of mixtures of so many parts, means (m, parts, N)."""
+    mean = np.einsum("mpn,pn->mn", means, weights)
+    spread = np.square(means - mean[:, None]) + variances
+    return mean, np.einsum("mpn,pn->mn", spread, weights)
+
+
+class EstimatedPopulation(NamedTuple):
+    """Weighted particles with their filters, as `smcpn.codegen.stream_step.Population`."""
+
+    state: Array
+    log_weights: Array
+    log_likelihood: Array
+    summary: tuple[float, float]
+    innovation: Array
+    prediction: Array
+
+
+class EstimateUpdate:
+    """The samples of a stream, assimilated one by one by the filters of some parameters.
+
+    As `smcpn.codegen.stream_step.Update`, which is that of lane kernels.
+
+    Attributes
+    ----------
+    samples : range
+        Those whose keys are known.
+    moments : ndarray
+        None are kept.
+    latest : None
+    """
+
+    moments = np.empty((0, 0))
+    latest: EstimatedPopulation | None = None
+
+    def __init__(self, likelihood: StreamEstimate, values: Array, keys: Keys) -> None:
+        self._likelihood, self._values, self._keys = likelihood, values, keys
+        self.samples = range(KEY_SAMPLES * keys.shape[1])
+
+    def population(
+        self, state: Array, log_weights: Array, log_likelihood: Array
+    ) -> EstimatedPopulation:
+        """Return a population; see `Update.population`."""
+        innovation, *prediction = np.full((3, self._likelihood.history.n_outputs), np.nan)
+        return EstimatedPopulation(
+            state, log_weights, log_likelihood, _summary(log_weights), innovation,
+            np.array(prediction),
+        )  # fmt: skip
+
+    def __call__(self, before: EstimatedPopulation, sample: int) -> EstimatedPopulation:
+        """Assimilate a sample."""
+        measured = self._likelihood.measured(sample)
+        state, increments, moments = self._likelihood.assimilated(
+            self._values, self._keys, before.state, sample
+        )
+        increments = np.where(np.isfinite(increments), increments, -np.inf)
+        log_weights = before.log_weights + increments
+        mean, sd = prediction = _prediction(len(measured), moments, before.log_weights)
+        return EstimatedPopulation(
+            state,
+            log_weights,
+            before.log_likelihood + increments,
+            _summary(log_weights),
+            (measured - mean) / sd,
+            prediction,
+        )
+
+
+def _prediction(q: int, moments: Array, log_weights: Array) -> Array:
+    """Mean and standard deviation of q outputs, (2, q).
+
+    Parameters
+    ----------
+    moments : ndarray, (m, N)
+        Means and variances of the outputs, then others.
+    """
+    weights = np.exp(log_weights - log_weights.max())
+    # A diverged particle has no weight, but nan times zero is nan.
+    mean, variance = np.where(weights > 0.0, moments[: 2 * q].reshape(2, q, -1), 0.0)
+    weights /= weights.sum()
+    expected = mean @ weights
+    spread = (np.square(mean - expected[:, None]) + variance) @ weights
+    return np.stack([expected, np.sqrt(spread)])
+
+
+def _summary(log_weights: Array) -> tuple[float, float]:
+    ess, log_mean = weigh(log_weights[None])
+    return float(ess[0]), float(log_mean[0])

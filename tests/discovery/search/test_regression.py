@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.linalg import solve_triangular
 from scipy.special import comb, logsumexp
 
-from smcpn.discovery.search.gauss_newton import orthonormal
+from smcpn.discovery.search.path_regression import orthonormal
 from smcpn.discovery.search.regression import BetaBinomial, SpikeAndSlab
 from smcpn.discovery.search.selection import best_support, flipped, most_probable, sampled_inclusion
 

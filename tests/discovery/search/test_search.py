@@ -13,13 +13,13 @@ from scipy.signal import lfilter
 
 import smcpn
 from smcpn.discovery.equations.system import CandidateSystem
-from smcpn.discovery.search.gauss_newton import GaussNewton, _correlation_time
 from smcpn.discovery.search.linearisation import LibraryRate
+from smcpn.discovery.search.path_regression import PathRegression, _correlation_time
 from smcpn.discovery.search.paths import LibraryPaths
 from smcpn.discovery.search.search import search
 from smcpn.errors import InputError
-from smcpn.estimate.lifted.linearisation import Intervals
-from smcpn.estimate.lifted.smoothing import smoothed
+from smcpn.estimate.path_search.linearisation import Intervals
+from smcpn.estimate.path_search.smoothing import smoothed
 from smcpn.estimate.smoothed_outputs import (
     _smoothing_spline,
     first_path,
@@ -155,16 +155,16 @@ def test_steps_are_not_refined_to_where_solutions_grow_without_bounds():
     t = np.arange(3) * 2.0
     record, rate = smcpn.Record(y=np.ones((3, 1)), t=t), LibraryRate(polynomials(2, "x"))
     paths = LibraryPaths([record], rate, np.eye(1), np.ones((3, 1)))
-    path, theta = np.ones((3, 1)), np.array([0.0, 1.0])
+    path, theta = np.ones((1, 3, 1)), np.array([[0.0, 1.0]])
     paths.refine(path, theta, np.array([1e-6]))
-    assert np.isfinite(paths.square(path, theta, np.ones(1), np.ones((3, 1))))
+    assert np.isfinite(paths.cost(path, theta, np.ones((1, 1)), np.ones((3, 1))))
 
 
 def test_what_is_not_finite_is_told_in_one_sentence(monkeypatch):
     def diverges(*_):
         raise ValueError("the linear model has numbers that are not finite")
 
-    monkeypatch.setattr(GaussNewton, "linearised", diverges)
+    monkeypatch.setattr(PathRegression, "linearised", diverges)
     record = smcpn.Record(y=np.random.default_rng(0).normal(size=(20, 1)), dt=0.1)
     with pytest.raises(InputError, match=r"no equation of these terms .* leave out terms"):
         search([record], polynomials(2, "x"))
@@ -280,7 +280,7 @@ def test_regression_is_the_likelihood_of_dense_covariances():
     observe, variances = np.array([[1.0, 0.5]]), np.array([0.04])
     paths = LibraryPaths([smcpn.Record(y=y, t=t)], rate, observe, np.zeros((4, 2)))
     error = np.tile([0.01, 0.02], (4, 1))
-    linear = paths.linear(path, theta, variances)
+    (linear,) = paths.linear(path[None], theta[None], variances[None])
     found = smoothed(linear, error)
     covariance, blocks = np.zeros((8, 8)), np.eye(8)
     for k in range(1, 4):

@@ -11,6 +11,7 @@ from smcpn.discovery.shrinkage.joint_prior import JointPrior
 from smcpn.discovery.shrinkage.mixture_moves import LinearGibbs, MixtureMoves, Normals
 from smcpn.discovery.shrinkage.priors import HorseshoePrior, LaplacePrior
 from smcpn.discovery.shrinkage.quadratic import QuadraticLikelihood
+from smcpn.likelihood.contract import Likelihood
 from smcpn.smc.sampler import Settings
 from smcpn.smc.tempering import Tempering
 
@@ -61,7 +62,7 @@ def test_sweeps_without_data_leave_the_prior_and_are_reversible(prior, step):
 
 
 @dataclass(frozen=True)
-class Bent:
+class Bent(Likelihood):
     """A `Likelihood`: a regression, and a penalty that bends it."""
 
     linear: QuadraticLikelihood
@@ -70,7 +71,7 @@ class Bent:
     def start(self, values):
         return np.empty((0, len(values)))
 
-    def evaluate(self, values, b):
+    def evaluate(self, values, b, *keys):
         penalty = 40.0 * (values[:, 0] * values[:, 1] - 0.5) ** 2
         return self.start(values), self.linear.total(values) - penalty
 

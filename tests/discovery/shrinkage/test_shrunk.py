@@ -118,7 +118,7 @@ def test_discover_takes_a_shrinkage_prior():
     assert found.models[0].initial[0, 0] == pytest.approx(2.0, abs=0.05)
     text = str(found)
     assert "none is zero" in text
-    assert "evidence  log " in text
+    assert "log-evidence     " in text
     assert "other term" not in text or ", level" in text
     with pytest.raises(InputError, match="laplace"):
         smcpn.discover(record, library=smcpn.polynomials(2), prior="laplac")

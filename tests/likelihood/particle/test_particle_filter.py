@@ -15,7 +15,7 @@ from scipy.special import logsumexp
 import smcpn
 from smcpn.codegen.kernel import KernelArgumentError
 from smcpn.errors import InputError
-from smcpn.likelihood.contract import EstimatedLikelihood
+from smcpn.likelihood.contract import is_estimated
 from smcpn.likelihood.particle.likelihood import Bootstrap, Particle, ParticleLikelihood
 from smcpn.likelihood.registry import build_estimate
 from smcpn.model.process_noise import step_factor
@@ -103,11 +103,11 @@ def test_as_in_numpy(guided):
     increments, resampled, defensive = particle_filter(model, keys[0], 64, guided)
     assert resampled > (2 if guided else 10)
     assert defensive == (71 if guided else 0)
-    estimate = likelihood.estimate(VALUES[None], keys, 90)
+    estimate = likelihood.evaluate(VALUES[None], 90, keys)[1]
     np.testing.assert_allclose(estimate, increments.sum(), rtol=1e-9)
     if not guided:
         state = likelihood.start(VALUES[None])
-        _, found = likelihood.advance_keyed(VALUES[None], keys, state, 0, 90)
+        _, found = likelihood.advance(VALUES[None], state, 0, 90, keys)
         np.testing.assert_allclose(found[:, 0], increments, rtol=1e-8, atol=1e-9)
 
 
@@ -135,7 +135,7 @@ def kalman(model: Model) -> float:
 def test_twisted_filter_of_a_linear_model_is_the_kalman_filter():
     likelihood = likelihood_of(state_particles=32)
     exact = kalman(reference_of(problem_of(), 0.0, 2))
-    found = likelihood.estimate(np.tile(VALUES, (3, 1)), keys_of(3), 40)
+    found = likelihood.evaluate(np.tile(VALUES, (3, 1)), 40, keys_of(3))[1]
     np.testing.assert_allclose(found, exact, rtol=1e-12)
 
 
@@ -152,7 +152,7 @@ def test_bootstrap_filter_is_unbiased():
     model = reference_of(problem_of(), 0.0, 2)
     exact = kalman(replace(model, y=model.y[:12]))
     likelihood = likelihood_of(Bootstrap, state_particles=256)
-    unbiased(likelihood.estimate(np.tile(VALUES, (1000, 1)), keys_of(1000), 12), exact)
+    unbiased(likelihood.evaluate(np.tile(VALUES, (1000, 1)), 12, keys_of(1000))[1], exact)
 
 
 @smcpn.ode
@@ -218,7 +218,7 @@ def test_filters_that_look_ahead_are_unbiased_where_the_state_may_be_in_either_o
     problem = two_wells()
     likelihood = Particle.build(problem, smcpn.RK4(steps=10), 1, state_particles=particles)
     exact = by_grid(problem.records[0].y[:, 0], 10)
-    estimates = likelihood.estimate(np.tile(WELL, (400, 1)), keys_of(400), 60)
+    estimates = likelihood.evaluate(np.tile(WELL, (400, 1)), 60, keys_of(400))[1]
     unbiased(estimates, exact)
     # A log-normal estimate of mean one: its logarithm lacks half its variance.
     missing = exact - estimates.mean()
@@ -281,8 +281,8 @@ def test_twisted_and_bootstrap_filters_estimate_the_same(name):
     problem, values = OTHERS[name]()
     likelihood = Particle.build(problem, smcpn.RK4(steps=2), 1, state_particles=128)
     values, keys = np.tile(values, (400, 1)), keys_of(400)
-    twisted = likelihood.estimate(values, keys, likelihood.n_samples)
-    bootstrap = likelihood.with_look_ahead(False).estimate(values, keys, likelihood.n_samples)
+    twisted = likelihood.evaluate(values, likelihood.n_samples, keys)[1]
+    bootstrap = likelihood.with_look_ahead(False).evaluate(values, likelihood.n_samples, keys)[1]
     assert likelihood.guided(values, likelihood.n_samples).all()
     assert not likelihood.with_look_ahead(False).guided(values, likelihood.n_samples).any()
     assert twisted.var() < bootstrap.var() / 4
@@ -307,26 +307,26 @@ def test_the_same_bytes_in_any_company_and_on_any_threads():
     likelihood = likelihood_of(cubic=1.0, state_particles=32)
     values = VALUES * np.random.default_rng(1).uniform(0.8, 1.2, (21, 3))
     keys = keys_of(21)
-    whole = likelihood.estimate(values, keys, 40)
-    backward = likelihood.estimate(values[::-1].copy(), keys[::-1].copy(), 40)[::-1]
+    whole = likelihood.evaluate(values, 40, keys)[1]
+    backward = likelihood.evaluate(values[::-1].copy(), 40, keys[::-1].copy())[1][::-1]
     np.testing.assert_array_equal(backward, whole)
-    np.testing.assert_array_equal(likelihood.estimate(values[4:5], keys[4:5], 40), whole[4:5])
+    np.testing.assert_array_equal(likelihood.evaluate(values[4:5], 40, keys[4:5])[1], whole[4:5])
     threads = Particle.build(problem_of(cubic=1.0), smcpn.RK4(steps=2), 2, state_particles=32)
-    np.testing.assert_array_equal(threads.estimate(values, keys, 40), whole)
+    np.testing.assert_array_equal(threads.evaluate(values, 40, keys)[1], whole)
 
 
 def test_samples_in_blocks():
     likelihood = likelihood_of(cubic=1.0, state_particles=64)
     values, keys = np.tile(VALUES, (3, 1)), keys_of(3)
-    whole, increments = likelihood.advance_keyed(values, keys, likelihood.start(values), 0, 40)
+    whole, increments = likelihood.advance(values, likelihood.start(values), 0, 40, keys)
     state, parts = likelihood.start(values), []
     for a, b in ((0, 1), (1, 2), (2, 17), (17, 40)):
-        state, part = likelihood.advance_keyed(values, keys, state, a, b)
+        state, part = likelihood.advance(values, state, a, b, keys)
         parts.append(part)
     np.testing.assert_array_equal(np.concatenate(parts), increments)
     np.testing.assert_array_equal(state, whole)
     np.testing.assert_allclose(
-        likelihood.with_look_ahead(False).estimate(values, keys, 40),
+        likelihood.with_look_ahead(False).evaluate(values, 40, keys)[1],
         increments.sum(axis=0),
         rtol=1e-12,
     )
@@ -339,9 +339,9 @@ def test_a_key_moves_its_own_block_of_samples():
     values, keys = VALUES[None], keys_of(1, blocks=3)
     assert likelihood.n_keys(150) == 3
     state = likelihood.start(values)
-    _, before = likelihood.advance_keyed(values, keys, state, 0, 150)
+    _, before = likelihood.advance(values, state, 0, 150, keys)
     keys[0, 1] += np.uint64(1)
-    _, after = likelihood.advance_keyed(values, keys, state, 0, 150)
+    _, after = likelihood.advance(values, state, 0, 150, keys)
     np.testing.assert_array_equal(before[:64], after[:64])
     assert (before[64:] != after[64:]).all()
 
@@ -350,14 +350,14 @@ def test_several_records():
     records = [record_of(), record_of(30, seed=1)]
     likelihood = Particle.build(problem_of(records), smcpn.RK4(steps=2), 1, state_particles=32)
     exact = sum(kalman(reference_of(problem_of(record), 0.0, 2)) for record in records)
-    found = likelihood.estimate(VALUES[None], keys_of(1), 70)
+    found = likelihood.evaluate(VALUES[None], 70, keys_of(1))[1]
     np.testing.assert_allclose(found, exact, rtol=1e-12)
     bootstrap = likelihood.with_look_ahead(False).with_state_particles(64)
-    _, increments = bootstrap.advance_keyed(
-        VALUES[None], keys_of(1), bootstrap.start(VALUES[None]), 0, 70
+    _, increments = bootstrap.advance(
+        VALUES[None], bootstrap.start(VALUES[None]), 0, 70, keys_of(1)
     )
     np.testing.assert_allclose(
-        increments.sum(axis=0), bootstrap.estimate(VALUES[None], keys_of(1), 70), rtol=1e-12
+        increments.sum(axis=0), bootstrap.evaluate(VALUES[None], 70, keys_of(1))[1], rtol=1e-12
     )
 
 
@@ -369,8 +369,8 @@ def test_where_the_guide_is_no_number_the_filter_is_a_bootstrap_filter():
     values = np.column_stack([np.tile(VALUES, (2, 1)), [0.5, 4e3]])
     guided = likelihood.guided(values, 40)
     np.testing.assert_array_equal(guided, [True, False])
-    found = likelihood.estimate(values, keys_of(2), 40)
-    bootstrap = likelihood.with_look_ahead(False).estimate(values, keys_of(2), 40)
+    found = likelihood.evaluate(values, 40, keys_of(2))[1]
+    bootstrap = likelihood.with_look_ahead(False).evaluate(values, 40, keys_of(2))[1]
     assert found[0] != bootstrap[0]
     np.testing.assert_array_equal(found[1], bootstrap[1])
 
@@ -381,7 +381,10 @@ def test_steps_far_too_coarse_have_no_guide():
     k = np.geomspace(1.0, 1e6, 64)
     values = np.column_stack([np.full(64, 0.4), k, np.full(64, 0.01)])
     kalman = smcpn.LogLikelihood(problem_of(), "kalman", likelihood.solver, 1)(values)
-    estimates, guided = likelihood.estimate(values, keys_of(64), 40), likelihood.guided(values, 40)
+    estimates, guided = (
+        likelihood.evaluate(values, 40, keys_of(64))[1],
+        likelihood.guided(values, 40),
+    )
     assert guided[0]
     assert not guided[-1]
     np.testing.assert_allclose(estimates[guided], kalman[guided], rtol=1e-6)
@@ -390,7 +393,7 @@ def test_steps_far_too_coarse_have_no_guide():
 
 def test_a_diverged_filter_excludes_its_theta():
     values = np.array([[-1e6, 1.0, 0.5], VALUES])
-    found = likelihood_of(cubic=1.0, state_particles=32).estimate(values, keys_of(2), 40)
+    found = likelihood_of(cubic=1.0, state_particles=32).evaluate(values, 40, keys_of(2))[1]
     assert not np.isfinite(found[0])
     assert not found[0] > 0
     assert np.isfinite(found[1])
@@ -404,7 +407,7 @@ def test_history(guided):
     assert history.states.shape == (40, 2, 64)
     assert (history.ancestors == np.arange(64)).all() == guided
     np.testing.assert_allclose(
-        history.log_evidence, likelihood.estimate(VALUES[None], keys_of(1), 40)[0], rtol=1e-12
+        history.log_evidence, likelihood.evaluate(VALUES[None], 40, keys_of(1))[1][0], rtol=1e-12
     )
 
 
@@ -496,13 +499,13 @@ def test_arrays_that_do_not_fit_are_not_read():
     likelihood, values = likelihood_of(), VALUES[None]
     for keys in (keys_of(1, blocks=0), keys_of(2), keys_of(1).astype(np.int64), keys_of(1)[0]):
         with pytest.raises(KernelArgumentError):
-            likelihood.estimate(values, keys, 40)
+            likelihood.evaluate(values, 40, keys)[1]
     state = likelihood.start(values)
     with pytest.raises(KernelArgumentError):
-        likelihood.advance_keyed(values, keys_of(1), state[:-1], 0, 40)
+        likelihood.advance(values, state[:-1], 0, 40, keys_of(1))
     with pytest.raises(KernelArgumentError):
-        likelihood.estimate(values[:, :2], keys_of(1), 40)
+        likelihood.evaluate(values[:, :2], 40, keys_of(1))[1]
 
 
 def test_protocol():
-    assert isinstance(likelihood_of(), EstimatedLikelihood)
+    assert is_estimated(likelihood_of())

@@ -1,26 +1,32 @@
-"""The start of a run near the posterior: checked, and what to say of it at the end."""
+"""The posterior of a run, with how it was reached and what a user should know of it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
-from smcpn.distributed.workers import Workers
-from smcpn.errors import InputError, listed, shown
-from smcpn.estimate.laplace import laplace
-from smcpn.estimate.linearise import is_of
 from smcpn.estimate.maximise import more_starts
 from smcpn.estimate.multistart import SEARCHES
 from smcpn.functions.linearised_network import LinearisedNetwork
-from smcpn.model.problem import Problem
+from smcpn.likelihood.contract import is_estimated
+from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.scaled_columns import learned_scales
-from smcpn.results.laplace import Laplace
+from smcpn.results.draws import Timing
+from smcpn.results.method import MethodRecord
+from smcpn.results.posterior import Posterior
+from smcpn.run.judge import bridges, judged
 from smcpn.run.run import Run
-from smcpn.settings import AUTO, Settings
+from smcpn.settings import AUTO
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import Populations
+from smcpn.smc.sampler import Sampler
 from smcpn.smc.start import Modes, extreme_spreads
 
+WITNESSES = 100
+"""Particles, about, that tell how many filters look ahead."""
 NARROWER, WIDER = 2.0, 3.0
 """Ratios of the spreads of start and particles along a direction that are warned of. A posterior
 that is twice as wide as the Gaussian at its mode is skewed and nothing else; a start as wide as
@@ -29,62 +35,111 @@ HIGHER = 1.0
 """Nats above the highest end of the searches from which a particle is on another hill."""
 
 
-def approximation_of(start: Laplace | str | None, problem: Problem) -> Laplace | None:
-    """Return the Laplace approximation that a run is given to start from; None without one.
+def posterior_of(run: Run, further_warnings: tuple[str, ...] = ()) -> Posterior:
+    """Return the posterior of a run, at its end or of the samples assimilated so far."""
+    outcome = run.outcome or judged(run)
+    populations, shift = outcome.populations, outcome.shift
+    walled = () if outcome.wall is None else outcome.wall.warnings
+    found = run.problem.warnings + populations.warnings + walled
+    found += _warnings_of_steps(run, shift) + further_warnings
+    if run.outcome is not None:
+        found += _warnings_of_start(run, populations)
+        found += () if outcome.departure is None else outcome.departure.warnings
+    return Posterior(
+        problem=run.problem,
+        solver=run.solver,
+        likelihood=run.settings.likelihood,
+        shift=shift,
+        timing=Timing(wall=0.0, compile=0.0, kernel=0.0, theta_steps=0),
+        seed=run.settings.seed,
+        method=_method_record(run),
+        **vars(replace(populations, warnings=found)),
+    )
 
-    Raises
-    ------
-    InputError
-        For what is none, or is one in other coordinates than those of the problem.
+
+def _warnings_of_steps(run: Run, shift: DiscretisationShift | None) -> tuple[str, ...]:
+    """Return a warning if the steps shift the posterior, or if that could not be measured."""
+    if shift is not None:
+        return shift.warnings
+    if run.outcome is None:
+        return ()
+    if not run.settings.solver.automatic:
+        return ()
+    return (
+        f"{run.solver.resolution} is as fine as the automatic choice goes: how far finer steps "
+        "would shift the posterior is not known",
+    )
+
+
+def _method_record(run: Run) -> MethodRecord:
+    """Return what a run, finished or not, has done so far."""
+    plan, modes = run.plan, run.plan.modes
+    weighing = run.likelihood.n_steps * run.settings.particles * run.settings.replicates
+    pareto_k = [run.state.refused_k] if run.state.refused_k is not None else []
+    if run.start is not None and not run.state.widened:
+        pareto_k = [sampler.state.pareto_k for sampler in run.samplers]
+    return MethodRecord(
+        asked=run.settings.method,
+        used=plan.method,
+        remarks=tuple(
+            f"{name} {one.function.remark}"
+            for name, one in run.problem.ode.functions.items()
+            if one.function.remark
+        ),
+        searches=0 if modes is None else modes.searches,
+        modes=0 if modes is None else len(modes),
+        ends=() if modes is None else tuple(modes.ends.tolist()),
+        pareto_k=max(pareto_k, default=float("nan")),
+        width=1.0 if run.start is None else run.start.width,
+        fallback=_fallback(run),
+        weighings=run.state.work / weighing,
+        search_weighings=plan.work / weighing,
+        **_of_estimate(run),
+    )
+
+
+def _of_estimate(run: Run) -> dict[str, Any]:
+    """Fields on an estimated likelihood, as far as a run has come to it."""
+    begun = [sampler for sampler in run.samplers if sampler.state.state_particles]
+    if not begun:
+        return {}
+    made = [[r for r in sampler.rejuvenations if r.state_particles] for sampler in begun]
+    return {
+        "state_particles": max(sampler.state.state_particles for sampler in begun),
+        "bridges": max(map(bridges, begun)),
+        "acceptance": made[-1][-1].acceptance if made[-1] else float("nan"),
+        "estimate_variance": max(sampler.state.estimate_variance for sampler in begun),
+        "guided": float(np.mean([_guided(run, sampler) for sampler in begun])),
+    }
+
+
+def _guided(run: Run, sampler: Sampler) -> float:
+    """Share of a population whose filters look ahead, by evenly chosen particles.
+
+    None do that follow the samples.
     """
-    if start is None or (isinstance(start, str) and start == AUTO):
-        return None
-    if not isinstance(start, Laplace):
-        raise InputError(
-            f"start is {shown(start)}: give smcpn.laplace(problem) or 'auto'", argument="start"
-        )
-    if start.names != problem.names or start.problem.prior.maps != problem.prior.maps:
-        raise InputError(
-            f"start is a Laplace approximation over {listed(start.names)}, and the problem has "
-            f"{listed(problem.names)}, or priors with other bounds: make it of the same problem",
-            argument="start",
-        )
-    return start
+    some = slice(None, None, max(1, len(sampler.system) // WITNESSES))
+    estimate, system = sampler.in_force, sampler.system.take(some)
+    follows_samples = isinstance(sampler, Ibis) and np.isnan(sampler.state.log_floor)
+    if follows_samples or not is_estimated(estimate):
+        return 0.0
+    looks = estimate.guided(run.problem.prior.natural(system.theta), estimate.n_samples)
+    # The sum of all weights is 1 up to rounding.
+    return float(np.average(looks, weights=system.weights))
 
 
-def approximation_of_networks(
-    start: Laplace | str | None,
-    problem: Problem,
-    settings: Settings,
-    workers: Workers | None = None,
-) -> Laplace:
-    """Return the approximation of a problem with networks that are linear in their weights.
-
-    Raises
-    ------
-    InputError
-        As `approximation_of` and `laplace`, and where there is no mode to begin at.
-    """
-    if isinstance(start, Laplace):
-        if not is_of(start, problem):
-            raise InputError(
-                "start is a Laplace approximation of another problem: make it of this one",
-                argument="start",
-            )
-        return start
-    approximation_of(start, problem)
-    found = laplace(
-        problem, settings.likelihood, solver=settings.solver, seed=settings.seed or 0,
-        threads=settings.threads, executor=workers,
-    )  # fmt: skip
-    if not found.modes:
-        raise InputError(f"no search found weights of the network to begin with: {found.reason}")
-    return found
+def _fallback(run: Run) -> str:
+    plan = run.plan
+    if plan.reason:
+        return plan.reason
+    if run.state.refused_k is not None and not run.state.widened:
+        return "the start misses a part of the posterior"
+    return "no search found a mode" if plan.modes is not None and not len(plan.modes) else ""
 
 
-def warnings_of_start(run: Run, populations: Populations) -> tuple[str, ...]:
+def _warnings_of_start(run: Run, populations: Populations) -> tuple[str, ...]:
     """Return what a user should know of the start of a finished run, one sentence each."""
-    modes = None if run.plan is None else run.plan.modes
+    modes = run.plan.modes
     functions = run.problem.ode.functions.values()
     if modes is None:
         return ()
@@ -118,8 +173,7 @@ def _surpassed(run: Run, modes: Modes, populations: Populations) -> tuple[str, .
     Where scales are learned searches climb another density, and of a record that has become longer
     they have climbed that of its beginning.
     """
-    assert run.plan is not None
-    same = run.plan.solver == run.solver and run.settings.likelihood == run.exact
+    same = run.plan.solver == run.solver and run.settings.likelihood == run.likelihoods.first
     longer = any(isinstance(sampler, Ibis) for sampler in run.samplers)
     if not same or longer or not len(modes.ends) or learned_scales(run.problem) is not None:
         return ()

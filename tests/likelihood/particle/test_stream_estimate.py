@@ -9,8 +9,8 @@ import pytest
 import smcpn
 from smcpn.codegen.threads import thread_pool
 from smcpn.likelihood.history import History
-from smcpn.likelihood.particle.growing import GrowingEstimate, growing_estimate
 from smcpn.likelihood.particle.likelihood import Bootstrap
+from smcpn.likelihood.particle.stream import StreamEstimate, stream_estimate
 from tests.likelihood.particle.test_particle_filter import VALUES, keys_of, problem_of, record_of
 
 SAMPLES = 80
@@ -26,10 +26,10 @@ def record_as(hold: str, irregular: bool) -> smcpn.Record:
 
 def growing(
     problem: smcpn.Problem, intervals: int, samples: int, threads: int = 1
-) -> GrowingEstimate:
+) -> StreamEstimate:
     """The estimate of a stream whose chunks are small, after so many samples."""
     history = History(1, 2, intervals=intervals, kept=2)
-    likelihood = growing_estimate(problem, smcpn.RK4(2), history, threads)
+    likelihood = stream_estimate(problem, smcpn.RK4(2), history, threads)
     record = problem.records[0]
     likelihood.append(record.t[:50], record.u[:50], record.y[:50])
     for t, u, y in zip(record.t[50:samples], record.u[50:], record.y[50:], strict=False):
@@ -46,14 +46,16 @@ def test_a_stream_has_the_estimates_of_its_record(hold, irregular):
     assert stream.n_samples == SAMPLES
     assert stream.n_steps == whole.n_steps
     values, keys = np.tile(VALUES, (3, 1)), keys_of(3)
-    state, increments = whole.advance_keyed(values, keys, whole.start(values), 0, SAMPLES)
+    state, increments = whole.advance(values, whole.start(values), 0, SAMPLES, keys)
     found, parts = stream.start(values), []
     for a, b in ((0, 1), (1, 20), (20, 64), (64, SAMPLES)):
-        found, part = stream.advance_keyed(values, keys, found, a, b)
+        found, part = stream.advance(values, found, a, b, keys)
         parts.append(part)
     np.testing.assert_array_equal(np.concatenate(parts), increments)
     np.testing.assert_array_equal(found, state)
-    np.testing.assert_array_equal(stream.estimate(values, keys, SAMPLES), np.add.reduce(increments))
+    np.testing.assert_array_equal(
+        stream.accumulate(values, None, 0, SAMPLES, keys)[1], np.add.reduce(increments)
+    )
 
 
 def test_others_share_the_samples_and_an_emptied_one_has_none():
@@ -73,9 +75,9 @@ def test_what_a_sample_is_expected_to_be(irregular):
     problem, missed = problem_of(record_as("zoh", irregular)), 48
     stream = growing(problem, 16, SAMPLES).with_state_particles(64)
     values, keys = np.tile(VALUES, (2, 1)), keys_of(2)
-    state, _ = stream.advance_keyed(values, keys, stream.start(values), 0, missed)
-    following, increments, found = stream.keyed(keys).assimilated(values, state, missed)
-    seen = stream.advance_keyed(values, keys, state, missed, missed + 1)
+    state, _ = stream.advance(values, stream.start(values), 0, missed, keys)
+    following, increments, found = stream.assimilated(values, keys, state, missed)
+    seen = stream.advance(values, state, missed, missed + 1, keys)
     np.testing.assert_array_equal(following, seen[0])
     np.testing.assert_array_equal(increments, seen[1][0])
     record = problem.records[0]
@@ -85,7 +87,7 @@ def test_what_a_sample_is_expected_to_be(irregular):
     if not irregular:
         unseen = smcpn.Record(u=record.u, y=y, dt=0.2, hold="zoh")
     other = growing(problem_of(unseen), 16, SAMPLES).with_state_particles(64)
-    after, _ = other.advance_keyed(values, keys, state, missed, missed + 1)
+    after, _ = other.advance(values, state, missed, missed + 1, keys)
     particles = after[:-1].reshape(3, 64, 2)
     weights = np.exp(particles[2] - particles[2].max(axis=0))
     weights /= weights.sum(axis=0)
@@ -102,15 +104,14 @@ def test_samples_ahead_are_those_that_a_stream_without_outputs_has():
     record, keys = problem.records[0], keys_of(2)
     stream = growing(problem, 16, n)
     values = np.tile(VALUES, (2, 1))
-    state, _ = stream.advance_keyed(values, keys, stream.start(values), 0, n)
-    keyed = stream.keyed(keys)
-    blocks = list(keyed.moments_ahead(values, state, n, record.t[n:], record.u[n:], 8))
+    state, _ = stream.advance(values, stream.start(values), 0, n, keys)
+    blocks = list(stream.moments_ahead(values, state, n, record.t[n:], record.u[n:], 8, keys))
     found = np.concatenate(blocks)
     assert found.shape == (SAMPLES - n, 8, 2)
     missing = np.full((SAMPLES - n, 2), np.nan)
     stream.append(record.t[n:], record.u[n:], missing)
     for k in range(n, SAMPLES):
-        state, _, expected = keyed.assimilated(values, state, k)
+        state, _, expected = stream.assimilated(values, keys, state, k)
         np.testing.assert_allclose(found[k - n], expected, rtol=1e-12)
 
 
@@ -120,7 +121,7 @@ def test_an_update_does_not_wait_for_a_rejuvenation():
     state = stream.start(values)
     at_work = [thread_pool(2, os.getpid()).submit(end.wait, 60.0) for _ in range(2)]
     try:
-        stream.keyed(keys).assimilated(values, state, 0)
+        stream.assimilated(values, keys, state, 0)
         assert not any(task.done() for task in at_work)
     finally:
         end.set()

@@ -29,11 +29,11 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.estimate.lifted.linearisation import Field
-from smcpn.estimate.lifted.measurements import difference_variances
-from smcpn.estimate.lifted.records import PathProblem
-from smcpn.estimate.lifted.smoothing import Linear, smoothed
 from smcpn.estimate.log_density import LogDensity
+from smcpn.estimate.path_search.linearisation import Field
+from smcpn.estimate.path_search.measurements import difference_variances
+from smcpn.estimate.path_search.paths import ProblemPaths
+from smcpn.estimate.path_search.smoothing import Linear, smoothed
 from smcpn.likelihood.gauss_newton import HALVINGS, halved
 from smcpn.model.prior_expansion import prior_expansion
 from smcpn.model.problem import Problem
@@ -120,7 +120,7 @@ class Homotopy:
     def __init__(self, density: LogDensity, problem: Problem) -> None:
         model = problem.model.with_numbers()
         self._density, self._model = density, model
-        self._records = PathProblem(problem, density.centre)
+        self._paths = ProblemPaths(problem, density.centre)
         self._shown, spread = difference_variances(problem.records)
         self._log_variance = Field(model, ca.log(model.noise_variance))
         self._learned = model.density is None and ca.depends_on(model.noise_variance, model.theta)
@@ -158,13 +158,13 @@ class Homotopy:
 
         Only where small changes grow, as in chaos, is that less than ``share``, the last one.
         """
-        growth = self._records.growth(searches.path, searches.theta)
+        growth = self._paths.growth(searches.path, searches.theta)
         growth = np.where(np.isfinite(growth), growth, 1.0)
         noise = AT_THE_END * self._relative_noise
         error = noise * self._spread(searches) / growth[:, None]
         last = max(noise / max(growth[np.argmin(searches.cost)], 1.0), ROUNDED)
         if share > last:
-            self._records.refine(searches.path, searches.theta, error)
+            self._paths.refine(searches.path, searches.theta, error)
         while share > last:
             share = max(share * FACTOR**2, last)
             self._settle(searches, share, ITERATIONS)
@@ -178,7 +178,7 @@ class Homotopy:
     def _begun(self, starts: Array) -> Searches:
         return Searches(
             theta=starts.copy(),
-            path=self._records.start(starts),
+            path=self._paths.start(starts),
             variances=self._noise(starts),
             cost=np.full(len(starts), np.inf),
             of_start=np.arange(len(starts)),
@@ -193,13 +193,13 @@ class Homotopy:
     def _settle(self, searches: Searches, share: float, iterations: int) -> None:
         """Minimise the cost with one model error, as a share of the spread of the states."""
         scale = share * self._spread(searches)
-        self._records.refine(searches.path, searches.theta, INTEGRATION * scale)
+        self._paths.refine(searches.path, searches.theta, INTEGRATION * scale)
         error = scale**2
         active = np.arange(len(searches.theta))
         for _ in range(iterations):
             part = searches.at(active, searches.of_start)
             if self._learned and share < LEARNED_BELOW * self._relative_noise:
-                told = self._records.mean_squares(part.path, part.theta)
+                told = self._paths.mean_squares(part.path, part.theta)
                 part.variances = np.maximum(told, LEARNED_BELOW**2 * self._shown)
             part.cost = self._cost(part.path, part.theta, part.variances, error[active])
             before = part.cost.copy()
@@ -212,13 +212,13 @@ class Homotopy:
     def _spread(self, searches: Searches) -> Array:
         """Spread of each state, (S, n): over time, or at least in an interval."""
         over_time = searches.path.std(axis=1)
-        gaps = self._records.gaps(searches.path, searches.theta)
+        gaps = self._paths.gaps(searches.path, searches.theta)
         left = np.sqrt(np.mean(np.where(np.isfinite(gaps), gaps, 0.0) ** 2, axis=1))
         spread = np.maximum(over_time, left)
         return np.where(spread > 0.0, spread, 1.0)
 
     def _cost(self, path: Array, theta: Array, variances: Array, error: Array) -> Array:
-        cost = self._records.cost(path, theta, variances, error)
+        cost = self._paths.cost(path, theta, variances, error[:, None])
         if self._density.target == POSTERIOR:
             cost = cost - self._density.prior.log_density(theta)
         return np.where(np.isfinite(cost), cost, np.inf)
@@ -227,9 +227,9 @@ class Homotopy:
         """Take a Gauss-Newton step, halved until the cost falls; without one where it does not."""
         move = [np.zeros_like(searches.path), np.zeros_like(searches.theta)]
         pull, curvature = self._normal_equations(searches.theta, searches.variances)
-        linears = self._records.linear(searches.path, searches.theta, searches.variances)
+        linears = self._paths.linear(searches.path, searches.theta, searches.variances)
         for k, linear in enumerate(linears):
-            found = self._gauss_newton(linear, error[k], pull[k], curvature[k])
+            found = self._solution(linear, error[k], pull[k], curvature[k])
             if found is not None:
                 move[0][k], move[1][k] = found
 
@@ -246,7 +246,7 @@ class Homotopy:
 
         halved(accepted, len(searches.theta), HALVINGS)
 
-    def _gauss_newton(
+    def _solution(
         self, linear: Linear, error: Array, pull: Array, curvature: Array
     ) -> tuple[Array, Array] | None:
         """Move of the path (T, n) and of theta (d,); None where it is not determined."""

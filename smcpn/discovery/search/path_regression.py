@@ -1,9 +1,9 @@
-"""Gauss-Newton on path and coefficients together, with a support that is selected or given."""
+"""Regression of path and coefficients together, with a support that is selected or given."""
 
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from scipy.linalg import solve_triangular
 from smcpn.discovery.search.paths import LibraryPaths
 from smcpn.discovery.search.regression import BetaBinomial, SpikeAndSlab, Support
 from smcpn.discovery.search.selection import best_support
-from smcpn.estimate.lifted.smoothing import Linear, smoothed
+from smcpn.estimate.path_search.smoothing import Linear, smoothed
 from smcpn.estimate.smoothed_outputs import Start
 from smcpn.likelihood.gauss_newton import halved
 
@@ -65,7 +65,7 @@ class LinearPoint:
     log_determinant: float
 
 
-class GaussNewton:
+class PathRegression:
     """Steps of path and coefficients.
 
     Parameters
@@ -113,7 +113,7 @@ class GaussNewton:
         self.count = int(paths.counts.sum())
         self.share, self.independent = 0.0, 1.0
 
-    def restricted(self, columns: NDArray[np.intp]) -> GaussNewton:
+    def restricted(self, columns: NDArray[np.intp]) -> PathRegression:
         """Return the same search with these coefficients only, by their columns."""
         result = copy(self)
         result.paths = self.paths.restricted(columns)
@@ -150,7 +150,7 @@ class GaussNewton:
     def refine(self, point: Point, share: float) -> None:
         """Take as many Runge-Kutta steps as a model error of this share of the noise asks for."""
         error = INTEGRATION * max(share, SHARPEST) * self._start.deviation
-        self.paths.refine(point.path, point.theta, error)
+        self.paths.refine(point.path[None], point.theta[None], error)
 
     def linearised(self, point: Point, share: float) -> LinearPoint:
         """Linearise at a point, with a model error of this share of the noise.
@@ -160,8 +160,11 @@ class GaussNewton:
         numpy.linalg.LinAlgError, ValueError
             If the path is not determined, or not finite.
         """
-        linear = self.paths.linear(point.path, point.theta, self.variances)
-        return self._regression(linear, point, self._error(point, share))
+        return self._regression(self._linear(point), point, self._error(point, share))
+
+    def _linear(self, point: Point) -> Linear:
+        path, theta, variances = point.path[None], point.theta[None], self.variances[None]
+        return self.paths.linear(path, theta, variances)[0]
 
     def _regression(self, linear: Linear, point: Point, error: Array) -> LinearPoint:
         """Smooth a linear model, with a model error (T, n)."""
@@ -216,9 +219,10 @@ class GaussNewton:
             If the path is not determined, or not finite.
         """
         columns = np.flatnonzero(point.support)
-        paths = self.paths.restricted(columns)
-        linear = paths.linear(point.path, point.theta[columns], self.variances)
-        return smoothed(_with_rates(linear, paths, added), self._error(point, self.share)).residuals
+        part = self.restricted(columns)
+        linear = part._linear(replace(point, theta=point.theta[columns]))
+        linear = _with_rates(linear, self.paths, added)
+        return smoothed(linear, self._error(point, self.share)).residuals
 
     def extended(
         self, point: Point, added: Array, basis: Array, prior: BetaBinomial
@@ -239,13 +243,12 @@ class GaussNewton:
         numpy.linalg.LinAlgError, ValueError
             If the path is not determined, or not finite.
         """
-        linear = self.paths.linear(point.path, point.theta, self.variances)
+        linear = _with_rates(self._linear(point), self.paths, added)
         more, result = np.zeros(added.shape[2], dtype=np.int64), copy(self)
         result.signs, result.prior = np.append(self.signs, more), prior
         result._set_basis(basis)
         theta = np.append(point.theta, np.zeros(len(more)))
         point = Point(point.path, theta, np.append(point.support, more > 0))
-        linear = _with_rates(linear, self.paths, added)
         return result._regression(linear, point, self._error(point, self.share)).regression
 
     def evidence(self, linear: LinearPoint) -> float:
@@ -267,8 +270,7 @@ class GaussNewton:
         if share >= 1.0:
             self._told = True
             error = self._error(point, share)
-            linear = self.paths.linear(point.path, point.theta, self.variances)
-            errors = smoothed(linear, error).residuals[-point.path.size :, 0]
+            errors = smoothed(self._linear(point), error).residuals[-point.path.size :, 0]
             self.independent = 1.0 / _correlation_time(errors.reshape(point.path.shape))
 
     def _error(self, point: Point, share: float) -> Array:
@@ -281,9 +283,10 @@ class GaussNewton:
         return np.isfinite(self._square(point, np.ones_like(point.path)))
 
     def _square(self, point: Point, error: Array) -> float:
-        return self.paths.square(point.path, point.theta, self.variances, error)
+        path, theta, variances = point.path[None], point.theta[None], self.variances[None]
+        return 2.0 * float(self.paths.cost(path, theta, variances, error)[0])
 
-    def with_noise_of(self, point: Point) -> GaussNewton:
+    def with_noise_of(self, point: Point) -> PathRegression:
         """Copy with the noise, if it is not told, that the residuals of a path have."""
         if self._told:
             return self

@@ -1,4 +1,4 @@
-"""Ends of lifted searches from given starts, on as much of the records as is quickly done."""
+"""Ends of path searches from given starts, on as much of the records as is quickly done."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
-from smcpn.estimate.lifted.homotopy import Homotopy
 from smcpn.estimate.log_density import LogDensity
+from smcpn.estimate.path_search.homotopy import Homotopy
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 

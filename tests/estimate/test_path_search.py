@@ -14,12 +14,12 @@ from scipy.linalg import expm
 import smcpn
 from smcpn import RK4
 from smcpn.errors import InputError
-from smcpn.estimate.lifted.homotopy import Homotopy
-from smcpn.estimate.lifted.linearisation import Field, Intervals
-from smcpn.estimate.lifted.measurements import difference_variances, state_outputs
-from smcpn.estimate.lifted.smoothing import Linear, smoothed
-from smcpn.estimate.lifted.starts import beginning, lifted_ends
 from smcpn.estimate.log_density import LogDensity
+from smcpn.estimate.path_search.homotopy import Homotopy
+from smcpn.estimate.path_search.linearisation import Field, Intervals
+from smcpn.estimate.path_search.measurements import difference_variances, state_outputs
+from smcpn.estimate.path_search.smoothing import Linear, smoothed
+from smcpn.estimate.path_search.starts import beginning, lifted_ends
 
 
 @smcpn.ode

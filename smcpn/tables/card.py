@@ -9,13 +9,15 @@ from __future__ import annotations
 import base64
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from smcpn.columns import align
 from smcpn.errors import InputError, visible
+from smcpn.tables.html import table_html_styled
+from smcpn.tables.table import Table
+from smcpn.tables.text import table_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,58 +37,48 @@ class Card:
 
     Attributes
     ----------
-    heading : str
-        What the object is, in a line.
-    table : sequence of sequence of str
-        Rows of cells, the first one the head; may be empty.
-    lines : sequence of str
-        Warnings and hints below the table.
+    table : Table
+        Its title is the heading, and its notes are the lines below it.
     verdict : sequence of str
         The last lines, which stand however many others there are.
     """
 
-    heading: str
-    table: Sequence[Sequence[str]] = ()
-    lines: Sequence[str] = ()
+    table: Table
     verdict: Sequence[str] = ()
 
     @property
     def text(self) -> str:
         """Less than 25 lines of text."""
-        rows = [[_cut(cell, CELL) for cell in row] for row in self._rows]
-        table = align(rows, left=(0,)).splitlines() if rows else []
-        lines = [_cut(visible(line), WIDTH) for line in self._lines]
-        verdict = [visible(line) for line in self.verdict]
-        parts = [_cut(visible(self.heading), WIDTH), *table, *self._left_out, *lines, *verdict]
+        cells = [[_cut(cell, CELL) for cell in row] for row in self._shown.cells]
+        parts = [
+            _cut(visible(self.table.title), WIDTH),
+            *table_text(replace(self._shown, rows=cells)).splitlines(),
+            *(_cut(visible(line), WIDTH) for line in self._notes),
+            *map(visible, self.verdict),
+        ]
         return _cut("\n".join(_cut(line, 2 * WIDTH) for line in parts), LONGEST)
 
     @property
     def html(self) -> str:
         """A heading, a table, and lines, as HTML."""
-        return "".join(self._html())
-
-    def _html(self) -> Iterator[str]:
-        yield f"<p><b>{escape(_cut(self.heading, 2 * WIDTH))}</b></p>"
-        if self._rows:
-            head, *rows = self._rows
-            yield "<table><thead>" + _row("th", head) + "</thead><tbody>"
-            yield from (_row("td", row) for row in rows)
-            yield "</tbody></table>"
-        lines = [*self._left_out, *self._lines, *self.verdict]
-        yield "".join(f"<div>{escape(_cut(line, 4 * WIDTH))}</div>" for line in lines)
+        lines = (escape(_cut(line, 4 * WIDTH)) for line in [*self._notes, *self.verdict])
+        return "".join([
+            f"<p><b>{escape(_cut(self.table.title, 2 * WIDTH))}</b></p>",
+            *([table_html_styled(self._shown)] if self.table.rows else []),
+            *(f"<div>{line}</div>" for line in lines),
+        ])  # fmt: skip
 
     @property
-    def _rows(self) -> Sequence[Sequence[str]]:
-        return self.table[: ROWS + 1]
+    def _shown(self) -> Table:
+        """The first rows, without the notes."""
+        columns = self.table.columns if self.table.rows else ()
+        return replace(self.table, columns=columns, rows=self.table.rows[:ROWS], notes=())
 
     @property
-    def _lines(self) -> Sequence[str]:
-        return self.lines[: LINES - len(self.verdict)]
-
-    @property
-    def _left_out(self) -> list[str]:
-        rest = len(self.table) - len(self._rows)
-        return [f"... and {rest} more"] if rest else []
+    def _notes(self) -> list[str]:
+        rest = len(self.table.rows) - ROWS
+        left_out = [f"... and {rest} more"] if rest > 0 else []
+        return [*left_out, *self.table.notes[: LINES - len(self.verdict)]]
 
 
 class WithCard(ABC):
@@ -118,12 +110,6 @@ def _image(figure: Figure) -> str:
     figure.savefig(buffer, format="png", dpi=DPI)
     source = base64.b64encode(buffer.getvalue()).decode()
     return f'<img style="max-width:100%" src="data:image/png;base64,{source}">'
-
-
-def _row(tag: str, cells: Sequence[Any]) -> str:
-    first, *others = cells
-    rest = "".join(f'<{tag} style="text-align:right">{escape(str(one))}</{tag}>' for one in others)
-    return f'<tr><{tag} style="text-align:left">{escape(str(first))}</{tag}>{rest}</tr>'
 
 
 def _cut(text: str, length: int) -> str:

@@ -1,1 +1,0 @@
-"""Search over states and parameters together: `lifted.search` says how."""

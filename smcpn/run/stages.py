@@ -1,0 +1,109 @@
+"""The stages of a run, in their order: plan, search, sample, carry over, judge.
+
+`advance` computes the next part of a run by the stage that is due, and has the run go on as that
+says; `identified` does so to the end.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+
+from smcpn.checkpoint.writer import CheckpointWriter
+from smcpn.codegen.clock import CLOCK
+from smcpn.codegen.threads import one_blas_thread
+from smcpn.results.draws import Timing
+from smcpn.results.posterior import Posterior
+from smcpn.run.carry_over import begin_to_carry_over, carry_over
+from smcpn.run.judge import judge
+from smcpn.run.plan import planned
+from smcpn.run.posterior import posterior_of
+from smcpn.run.progress import progress_line
+from smcpn.run.restore import InMemory
+from smcpn.run.run import Begin, CarryOver, Outcome, Run, Step
+from smcpn.run.sample import sample
+from smcpn.smc.diagnosis import SamplerWarning
+from smcpn.smc.sampler import Progress
+
+_log = logging.getLogger(__name__)
+
+
+def advance(run: Run) -> None:
+    """Compute the next part of a run.
+
+    That is the search of a run that needs one, a block of samples, a rejuvenation, or the check
+    of the steps.
+    """
+    if run.state.plan is None:
+        run.begin(Begin(plan=planned(run.problem, run.settings, run.threads, run.workers)))
+        return
+    begun = CLOCK.theta_steps
+    step = _next_step(run)
+    if isinstance(step, Begin):
+        run.begin(step)
+    elif isinstance(step, CarryOver):
+        begin_to_carry_over(run, step)
+    elif isinstance(step, Outcome):
+        run.outcome = step
+    run.change(work=run.state.work + CLOCK.theta_steps - begun)
+
+
+def _next_step(run: Run) -> Step | None:
+    """Compute by the stage that is due; None where the run goes on as it did."""
+    last = run.likelihood.n_samples
+    carried = [k for k, sampler in enumerate(run.samplers) if sampler.finer is not None]
+    behind = [k for k, sampler in enumerate(run.samplers) if sampler.sample < last]
+    if carried:
+        return carry_over(run, carried[0])
+    if behind:
+        return sample(run, behind[0])
+    if len(run.samplers) < run.settings.replicates:
+        run.add_population()
+        return None
+    return judge(run)
+
+
+def identified(
+    begin: Callable[[], Run],
+    progress: bool | Callable[[Progress], None] | None,
+    kept: CheckpointWriter | InMemory,
+) -> Posterior:
+    """Advance a run to its end and return its posterior.
+
+    Parameters
+    ----------
+    begin : callable
+        Makes the run; what it compiles is counted.
+    progress
+        As of `identify`.
+    kept : CheckpointWriter or InMemory
+        Receives a snapshot after every part.
+    """
+    began, before = time.perf_counter(), replace(CLOCK)
+    with progress_line(progress) as report, kept, one_blas_thread():
+        run = begin()
+        if run.state.plan is None:
+            kept.offer(run.snapshot())
+        while run.outcome is None:
+            advance(run)
+            kept.offer(run.snapshot())
+            state = run.progress()
+            if report is not None and state is not None:
+                report(state)
+    posterior = posterior_of(run, kept.warnings)
+    work = CLOCK.since(before)
+    timing = Timing(
+        wall=time.perf_counter() - began - work.compile_seconds,
+        compile=work.compile_seconds,
+        kernel=work.run_seconds,
+        theta_steps=work.theta_steps,
+    )
+    for warning in posterior.warnings:
+        warnings.warn(warning, SamplerWarning, stacklevel=3)
+    posterior = replace(posterior, timing=timing)
+    if _log.isEnabledFor(logging.INFO):
+        _log.info("how it was computed:\n%s", posterior.computation)
+    return posterior
