@@ -17,33 +17,31 @@ from pathlib import Path
 from benchmarks.rows import Row, at_most
 from benchmarks.study import Study, command, study
 
-TURNS = (
-    ("kernel", "gradients", "likelihoods", "files", "report", "scaling", "papers.dalton",
-     "papers.differential_programming"),
-    ("sampler", "solvers"),
-    ("case_studies", "papers.fenrir"),
-    ("process_noise",),
-    ("trust",),
-    ("closures",),
-    ("discovery",),
-    ("seconds",),
-    ("online", "live"),
-    ("scale_out", "side_by_side"),
+COMMANDS = (
+    "architecture", "bytes", "kernel", "gradients", "sampler", "trust", "seconds", "process_noise",
+    "closures", "discovery", "attack", "files", "likelihoods", "solvers", "case_studies",
+    "checkpoints", "online", "report", "live", "scaling", "scale_out", "side_by_side",
+    "papers.fenrir", "papers.dalton", "papers.differential_programming", "models", "newcomer",
 )  # fmt: skip
-"""Commands that CI runs together, in some three minutes; `benchmarks.turn` takes the next ones."""
-ALWAYS = ("architecture", "bytes", "attack", "checkpoints", "newcomer")
-"""Commands of which CI runs something every time."""
 QUICK_SECONDS = 900.0
 
 
 def rows_of(name: str, quick: bool) -> Iterator[Row]:
-    """Yield the rows of a command, and its processor time, which no other work lengthens."""
+    """Yield the rows of a command, and its processor time, which no other work lengthens.
+
+    Parameters
+    ----------
+    name : str
+        Of the command; studies after it, if not all are meant.
+    quick : bool
+    """
+    module, *studies = name.split()
     before = _used()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rows.json"
-        arguments = ["--json", str(file), *(["--quick"] if quick else [])]
+        arguments = [*studies, "--json", str(file), *(["--quick"] if quick else [])]
         done = subprocess.run(
-            [sys.executable, "-m", f"benchmarks.{name}", *arguments],
+            [sys.executable, "-m", f"benchmarks.{module}", *arguments],
             stdout=subprocess.DEVNULL, check=False,
         )  # fmt: skip
         if done.returncode:
@@ -59,10 +57,7 @@ def _used() -> float:
     return used.ru_utime + used.ru_stime
 
 
-STUDIES = [
-    Study(name, partial(rows_of, name))
-    for name in (*ALWAYS, *(name for together in TURNS for name in together))
-]
+STUDIES = [Study(name, partial(rows_of, name)) for name in COMMANDS]
 
 
 @study("processor seconds", full=float("inf"), quick=QUICK_SECONDS)

@@ -23,6 +23,7 @@ from scipy import stats
 
 import smcpn
 from benchmarks.bytes.digest import of_posterior
+from benchmarks.clock import seconds
 from benchmarks.killing import killed_runs
 from benchmarks.rows import Row, absent, at_most, told, unjudged
 from benchmarks.study import command, study
@@ -134,11 +135,11 @@ def writing(quick: bool) -> Iterator[Row]:
         path = Path(folder) / "run.h5"
         smcpn.identify(problem, checkpoint=path, **options)
         stored = read_run(path)
-        seconds = [_write_seconds(path, stored, problem.prior) for _ in range(50)]
+        times = [_write_time(path, stored, problem.prior) for _ in range(50)]
         pairs = [
             (
-                _seconds(lambda: smcpn.identify(problem, **options)),
-                _seconds(
+                seconds(lambda: smcpn.identify(problem, **options)),
+                seconds(
                     lambda: smcpn.identify(
                         problem, checkpoint=path, existing="overwrite", **options
                     )
@@ -148,7 +149,7 @@ def writing(quick: bool) -> Iterator[Row]:
         ]
         blocked = _blocked_share(path, problem)
     plain, kept = np.array(pairs).T
-    yield at_most("median write, ms", 1e3 * float(np.median(seconds)), 5.0)
+    yield at_most("median write, ms", 1e3 * float(np.median(times)), 5.0)
     share = at_most("share of the run", blocked, 0.02)
     yield unjudged(share, "the run takes a tenth of the time") if quick else share
     figures = {
@@ -158,9 +159,9 @@ def writing(quick: bool) -> Iterator[Row]:
     yield from told(figures)
 
 
-def _write_seconds(path: Path, stored: StoredRun, prior: smcpn.Prior) -> float:
+def _write_time(path: Path, stored: StoredRun, prior: smcpn.Prior) -> float:
     header = header_image(stored.header)
-    return _seconds(
+    return seconds(
         lambda: publish(path, run_image(stored.state, stored.version.status, header, prior))
     )
 
@@ -258,12 +259,6 @@ def _silent() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
-
-
-def _seconds(function: Callable[[], Any]) -> float:
-    begin = time.perf_counter()
-    function()
-    return time.perf_counter() - begin
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ same run where it is installed (it needs a folder of its own: it wants JAX).
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from benchmarks.clock import best
 from benchmarks.likelihood_peers import VARIANCE, rodeo_likelihood
 from benchmarks.rows import Row, absent, at_least, told
 from benchmarks.study import command, study
@@ -134,14 +134,7 @@ def _kernel_milliseconds(function: LogLikelihood, repeats: int) -> float:
 
 
 def _milliseconds(call: Callable[[], Any], repeats: int) -> float:
-    """Best of several: what the machine can do while others leave it alone."""
-    call()
-    taken = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        call()
-        taken.append(time.perf_counter() - begin)
-    return 1e3 * min(taken)
+    return 1e3 * best(call, repeats)
 
 
 if __name__ == "__main__":

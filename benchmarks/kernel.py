@@ -11,8 +11,7 @@ reassociate a few away, so that the share of the floor can come out a little abo
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import casadi as ca
@@ -20,6 +19,7 @@ import numpy as np
 from numba import njit
 from scipy import stats
 
+from benchmarks.clock import best, in_turns
 from benchmarks.rows import Row, at_least, at_most, told
 from benchmarks.study import command, study
 from smcpn import EKF0, Problem, Record
@@ -45,17 +45,6 @@ def problem() -> Problem:
         name: stats.lognorm(0.02, scale=scale) for name, scale in scales.items()
     }
     return Problem(duffing, record, observe="x", noise=1e-3, prior=prior)
-
-
-def seconds(function: Callable[[], object]) -> list[float]:
-    """Times of repeated calls, after one that does not count."""
-    function()
-    times = []
-    for _ in range(REPEATS):
-        begin = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - begin)
-    return times
 
 
 @njit(fastmath=FAST, error_model="numpy", cache=True)
@@ -175,11 +164,13 @@ def kernel(quick: bool) -> Iterator[Row]:
     _, lanes = likelihood.evaluate(values, SAMPLES)
     difference = np.abs(lanes / scalar() - 1).max()
     work = PARTICLES * (SAMPLES - 1) * STEPS
-    ns = float(np.median(seconds(lambda: likelihood.evaluate(values, SAMPLES)))) / work * 1e9
-    scalar_ns = float(np.median(seconds(scalar))) / work * 1e9
+    calls = {"ours": lambda: likelihood.evaluate(values, SAMPLES), "scalar": scalar}
+    taken = in_turns(calls, REPEATS)
+    ns = float(np.median(taken["ours"])) / work * 1e9
+    scalar_ns = float(np.median(taken["scalar"])) / work * 1e9
     chains, rounds = np.ones(512), 20_000
     # The best time, not the median: a floor is what the core can do undisturbed.
-    fma = min(seconds(lambda: multiply_adds(chains, 0.999, 1e-3, rounds))) / (512 * 8 * rounds)
+    fma = best(lambda: multiply_adds(chains, 0.999, 1e-3, rounds), REPEATS) / (512 * 8 * rounds)
     operations = operations_per_step(recursion)
     floor = operations * fma * 1e9
     yield Row("ns per step", ns)

@@ -9,16 +9,11 @@ import numpy as np
 from scipy import stats
 
 import smcpn
-from smcpn import Poisson, Problem, Record
+from smcpn import Problem, Record
 from tests.models import (
-    FITZHUGH_NAGUMO_START,
     exact_solution,
-    fitzhugh_nagumo,
-    fitzhugh_nagumo_solution,
 )
 
-COUNTS_EXACT = -119.345731
-"""Log-likelihood of `counts_problem` at the true parameters under the exact solution."""
 LORENZ = {"alpha": 10.0, "rho": 28.0, "beta": 8.0 / 3.0}
 PENDULUM_VARIANCE = 0.1
 LORENZ_VARIANCE = 0.005
@@ -34,27 +29,6 @@ def pendulum(angle, rate, *, length):
 def lorenz63(x, y, z, *, alpha, rho, beta):
     """Convection, chaotic."""
     return alpha * (y - x), x * (rho - z) - y, x * y - beta * z
-
-
-def counts_problem() -> Problem:
-    """Poisson counts about both states of FitzHugh-Nagumo, log rate .1 + .5 x."""
-
-    def of_v(V):
-        return 0.1 + 0.5 * V
-
-    def of_r(R):
-        return 0.1 + 0.5 * R
-
-    rates = np.exp(0.1 + 0.5 * fitzhugh_nagumo_solution())
-    counts = np.random.default_rng(0).poisson(rates).astype(float)
-    return Problem(
-        fitzhugh_nagumo,
-        Record(y=counts, dt=1.0),
-        observe=[of_v, of_r],
-        noise=Poisson(),
-        prior=_log_normal("abc", 1.0),
-        initial=FITZHUGH_NAGUMO_START,
-    )
 
 
 def pendulum_problem(seed: int, samples: int = 1001) -> Problem:

@@ -172,11 +172,11 @@ class Curve:
             if self.expected is not None:
                 target = f"{self.expected:g} +- {TOLERANCE:g} of processor time"
                 met = abs(self.processor_slope - self.expected) <= TOLERANCE
-            yield Row(f"{self.name}, slope", self.slope, target, met, note)
+            yield Row(f"{self.title}, slope", self.slope, target, met, note)
         for size, taken in zip(self.sizes, self.taken, strict=True):
             seconds = taken.processor_seconds
             note = f"of processors {seconds:.4g}, evaluations {taken.evaluations:.3g} N T"
-            yield Row(f"{self.name}, {size}, s", taken.seconds, note=note)
+            yield Row(f"{self.title}, {size}, s", taken.seconds, note=note)
 
 
 def _slope(sizes: Sequence[float], times: Sequence[float]) -> float:

@@ -21,7 +21,17 @@ def normal_prior(name: str, d: int, scale: float) -> Prior:
     return Prior(distributions)
 
 
-class LogisticRegression(Likelihood):
+class SampleDensities(Likelihood):
+    """A likelihood without a state, by the log densities of its samples in `advance`."""
+
+    n_samples = 1
+
+    def start(self, values: Array) -> Array:
+        """See `Likelihood.start`."""
+        return np.empty((0, len(values)))
+
+
+class LogisticRegression(SampleDensities):
     """P(y = 1) = 1 / (1 + exp(-x'theta)), theta ~ N(0, 25 I).
 
     Samples are evaluated by chunks, whose factors 1 + exp(-|z|) share one logarithm.
@@ -37,10 +47,6 @@ class LogisticRegression(Likelihood):
         y = rng.random(n) < 1.0 / (1.0 + np.exp(-x @ truth))
         self.signed = np.where(y, 1.0, -1.0)[:, None] * x
         self.prior = normal_prior("theta", d, 5.0)
-
-    def start(self, values: Array) -> Array:
-        """See `Likelihood.start`."""
-        return np.empty((0, len(values)))
 
     def advance(
         self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
@@ -64,24 +70,19 @@ class LogisticRegression(Likelihood):
         return self.start(values), total
 
 
-class CurvedModes(Likelihood):
+class CurvedModes(SampleDensities):
     """Two curved modes in two dimensions, of known weights and evidence one.
 
     In each mode x0 is normal and x1 bends with its square. A single sample: the bridge does all.
     Separation and bend are such that a Gaussian proposal is accepted at about .12.
     """
 
-    n_samples = 1
     WEIGHTS = np.array([0.3, 0.7])
     CENTRES = np.array([[-4.0, -2.0], [4.0, 2.0]])
     BEND, SPREAD, WIDTH = 0.4, 0.7, 0.2
 
     def __init__(self) -> None:
         self.prior = normal_prior("x", 2, 5.0)
-
-    def start(self, values: Array) -> Array:
-        """See `Likelihood.start`."""
-        return np.empty((0, len(values)))
 
     def advance(
         self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
@@ -96,22 +97,15 @@ class CurvedModes(Likelihood):
                 + stats.norm.logpdf(along, scale=self.SPREAD)
                 + stats.norm.logpdf(across, scale=self.WIDTH)
             )
-        target = logsumexp(parts, axis=0)
+        target = np.asarray(logsumexp(parts, axis=0))
         return state, (target - self.prior.log_density(values))[None, :]
-
-    def evaluate(self, values: Array, b: int, keys: Keys = NO_KEYS) -> tuple[Array, Array]:
-        """See `Likelihood.evaluate`."""
-        state = self.start(values)
-        if b == 0:
-            return state, np.zeros(len(values))
-        return state, self.advance(values, state, 0, b)[1][0]
 
     def mode_weight(self, theta: Array, weights: Array) -> float:
         """Estimated weight of the first mode."""
         return float(weights[theta[:, 0] < 0].sum())
 
 
-class GappedOscillator(Likelihood):
+class GappedOscillator(SampleDensities):
     """x'' = -k x - c x', x and x' measured 60 times but for a gap of 20: k, c, both noises, x0, v0.
 
     The solution is in closed form. At small exponents the signal passes for noise.
@@ -145,10 +139,6 @@ class GappedOscillator(Likelihood):
         v = decay * (v0 * even - (k * x0 + damping * v0) * odd)
         return x, v
 
-    def start(self, values: Array) -> Array:
-        """See `Likelihood.start`."""
-        return np.empty((0, len(values)))
-
     def advance(
         self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
     ) -> tuple[Array, Array]:
@@ -160,13 +150,8 @@ class GappedOscillator(Likelihood):
         density = -0.5 * square - np.log(2 * np.pi * s1 * s2)
         return state, np.where(self.measured, density, 0.0)[a:b]
 
-    def evaluate(self, values: Array, b: int, keys: Keys = NO_KEYS) -> tuple[Array, Array]:
-        """See `Likelihood.evaluate`."""
-        state, densities = self.advance(values, self.start(values), 0, b)
-        return state, densities.sum(axis=0)
 
-
-class NoisyRegression(Likelihood):
+class NoisyRegression(SampleDensities):
     """y = X b + s e, b ~ N(0, I) of 24 coefficients and s ~ LogNormal(0, 1): a funnel.
 
     Evidence, and mean and standard deviation of s, come from a quadrature over s.
@@ -183,10 +168,6 @@ class NoisyRegression(Likelihood):
         distributions["s"] = stats.lognorm(1.0)
         self.prior = Prior(distributions)
 
-    def start(self, values: Array) -> Array:
-        """See `Likelihood.start`."""
-        return np.empty((0, len(values)))
-
     def advance(
         self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
     ) -> tuple[Array, Array]:
@@ -194,11 +175,6 @@ class NoisyRegression(Likelihood):
         s = values[:, -1]
         residual = (self.y[a:b, None] - self.x[a:b] @ values[:, :-1].T) / s
         return state, -0.5 * np.square(residual) - np.log(s * np.sqrt(2 * np.pi))
-
-    def evaluate(self, values: Array, b: int, keys: Keys = NO_KEYS) -> tuple[Array, Array]:
-        """See `Likelihood.evaluate`."""
-        state, densities = self.advance(values, self.start(values), 0, b)
-        return state, densities.sum(axis=0)
 
     def exact(self) -> tuple[float, float, float]:
         """Log-evidence, and mean and standard deviation of s."""

@@ -1,16 +1,44 @@
 """The benchmarks whose turn it is at this commit, by which CI runs all of them in a round.
 
-One of the groups of `benchmarks.all.TURNS`, by the number of commits before this one.
+One of the groups of `TURNS`, by the number of commits before this one.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 
-from benchmarks.all import STUDIES, TURNS
+from benchmarks.all import rows_of
 from benchmarks.commits import ROOT
 from benchmarks.study import Study, run
+
+TURNS = (
+    ("kernel", "gradients", "likelihoods", "files", "report", "scaling", "papers.dalton",
+     "papers.differential_programming"),
+    ("sampler", "solvers"),
+    ("case_studies", "papers.fenrir"),
+    ("process_noise",),
+    ("closures",),
+    ("seconds",),
+    ("online", "models"),
+    ("live",),
+    ("scale_out", "side_by_side"),
+    ("trust steps-bias steps-warned steps-coverage van-der-pol monod moves-oscillator "
+     "moves-oscillator-by-ibis moves-25 moves-25-and-noise laplace-at-a-kink verdicts chaos "
+     "units",),
+    ("trust robust-tenths robust-bands robust-envelope coloured cancellation-evidence two-modes "
+     "ridge pk-short pk-short-ranks flip-flop aliasing aliased-steps boundary hyperbola "
+     "laplace-at-the-boundary stiff-wall",),
+    ("trust double-well sir duffing oral-short enzyme logistic vibration-short sequel-glycolysis "
+     "cost noise-too-small wrong-unit at-the-bound modes-printed right-models known-structure",),
+    ("discovery seeds glycolysis sequel lorenz grids offset clean calibration",),
+    ("discovery no-signal wrong-library reliability lynx-hare hidden-pendulum forced-duffing "
+     "shrinkage shrinkage-pairs shim-systems shim-loose shim-suite shim-scripts",),
+)  # fmt: skip
+"""Commands, or some of the studies of one, that together take some minutes in their quick form."""
+ALWAYS = ("architecture", "bytes", "attack", "checkpoints", "newcomer")
+"""Commands of which CI runs something every time."""
 
 
 def commits() -> int:
@@ -20,8 +48,10 @@ def commits() -> int:
 
 
 def turn(count: int) -> list[Study]:
-    """Return the studies whose turn it is after so many commits."""
-    return [one for one in STUDIES if one.name in TURNS[count % len(TURNS)]]
+    """Return what is to be run after so many commits, as studies by the name of their command."""
+    return [
+        Study(text.partition(" ")[0], partial(rows_of, text)) for text in TURNS[count % len(TURNS)]
+    ]
 
 
 if __name__ == "__main__":

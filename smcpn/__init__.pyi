@@ -20,12 +20,13 @@ from .functions.spline import spline
 from .io.read import read_record, read_records
 from .likelihood.gradient import LogLikelihood
 from .model.gaussian_noise import AR1
-from .model.noise import Bernoulli, LogNormal, Poisson, StudentT
+from .model.noise import Bernoulli, LogNormal, NegativeBinomial, Normal, Poisson, StudentT
 from .model.ode import ODE, ode
 from .model.prior import Prior
 from .model.problem import Problem
 from .model.record import Record
 from .model.sde import sde
+from .model.steady_state import SteadyState
 from .online import NestedFilter, Online
 from .pn.solution import Solution
 from .pn.solve import solve
@@ -79,7 +80,9 @@ __all__ = [
     "MeasuredMoves",
     "ModelComparison",
     "MoveSettings",
+    "NegativeBinomial",
     "NestedFilter",
+    "Normal",
     "NutsPosterior",
     "Online",
     "Poisson",
@@ -98,6 +101,7 @@ __all__ = [
     "StateFilter",
     "StateSpace",
     "States",
+    "SteadyState",
     "StudentT",
     "Validation",
     "WasteFree",

@@ -55,7 +55,7 @@ class StreamState(Stored):
         Sample at which a population after an alarm begins, while there is none.
     spawned : int
         Random generators that were made so far.
-    t, u, y : ndarray, (m,), (m, n), (m, q)
+    t, u, y : ndarray, (m,), (m, n), (m, w)
         Samples of the window.
     held : ndarray, (n,)
         The last input.
@@ -78,7 +78,7 @@ class StreamState(Stored):
     spawned: Annotated[int, Field(ge=0, lt=1 << 32)]
     t: Annotated[Array, finite("T", rising=True)]
     u: Annotated[Array, finite("T", "n")]
-    y: Annotated[Array, finite("T", "q", missing=True)]
+    y: Annotated[Array, finite("T", "m", missing=True)]
     held: Annotated[Array, finite("n")]
     innovation: Annotated[Array, any_number("q")]
     prediction: Annotated[Array, any_number(2, "q")]

@@ -269,7 +269,7 @@ class Target:
 
 CONTRACTS = frozenset(
     [
-        "AR1.check", "AR1.correlation", "AR1.variance", "AdaptiveEKF1.in_words",
+        "AR1.check", "AR1.correlation", "AdaptiveEKF1.in_words",
         "Bernoulli.log_density", "EKF0.in_words", "EKF1.in_words", "RK4.in_words",
         "Rosenbrock.in_words",
         "Bernoulli.misfit", "HamiltonianMonteCarlo.document", "HamiltonianMonteCarlo.of",
@@ -279,7 +279,10 @@ CONTRACTS = frozenset(
         "LangevinMetropolis.document", "LangevinMetropolis.of", "LangevinMetropolis.check",
         "LangevinMetropolis.rejuvenate", "MeasuredMoves.check", "MeasuredMoves.document",
         "MeasuredMoves.of", "MeasuredMoves.rejuvenate", "RandomWalkMetropolis.check",
-        "WasteFree.check", "LogNormal.log_density", "LogNormal.misfit",
+        "WasteFree.check", "LogNormal.log_density", "LogNormal.misfit", "LogNormal.log_probability",
+        "NegativeBinomial.log_density", "NegativeBinomial.misfit", "Normal.log_density",
+        "Normal.log_probability", "Normal.misfit", "Normal.variance", "SteadyState.inputs",
+        "SteadyState.of",
         "Poisson.log_density", "Poisson.misfit",
         "RK4.step", "RandomWalkMetropolis.document",
         "RandomWalkMetropolis.of", "RandomWalkMetropolis.rejuvenate", "StudentT.log_density",
@@ -336,7 +339,7 @@ def world() -> dict[str, Any]:
         decay, live, smcpn.Poisson(), posterior, problem.prior, problem, rk4,
         smcpn.simulate(problem, draws=40, steps=1),
         smcpn.RandomWalkMetropolis(), record, robust, posterior.simulate(record, steps=1),
-        smcpn.Rosenbrock(),
+        smcpn.Rosenbrock(), smcpn.NegativeBinomial(1.0), smcpn.Normal("y_sd"), smcpn.SteadyState(),
         smcpn.solve(decay, record, {"rate": 1.0}, solver=smcpn.EKF1(order=2, steps=1)),
         smcpn.StateFilter(0.1, (0.1,), (0.1,)), smcpn.StudentT(0.1), validation, smcpn.WasteFree(),
         nested, filtered.states(parameters=5), found, chained, posterior.linearise(draws=2),

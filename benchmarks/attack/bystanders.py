@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import re
@@ -17,13 +16,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import h5py
-
 import smcpn
 from benchmarks.attack.child import ended
+from benchmarks.attack.code import edited
 from benchmarks.rows import Row, at_least, at_most
 from benchmarks.study import study
-from smcpn.checkpoint.container import HEADER_BYTES
 from smcpn.config.new import write_new
 from tests.models import oscillator_problem, oscillator_record
 
@@ -251,13 +248,10 @@ def renamed(most: int | None) -> Iterator[Row]:
 
 def _with_records(content: bytes, name: str) -> bytes:
     """Return a run whose header names another file, with a right checksum."""
-    kind = content.split(b"\n")[0].decode()
-    buffer = io.BytesIO(content)
-    with h5py.File(buffer, "r+") as file:
-        stored: Any = file["header/fields"]
-        header = json.loads(stored.asstr()[()])
+
+    def edit(file: Any) -> None:
+        header = json.loads(file["header/fields"].asstr()[()])
         del file["header/fields"]
         file["header/fields"] = json.dumps(header | {"data_file": name})
-    body = buffer.getvalue()[HEADER_BYTES:]
-    begin = f"{kind}\nsha256 {hashlib.sha256(body).hexdigest()}\nbytes {len(body)}\n"
-    return begin.encode().ljust(HEADER_BYTES, b"\0") + body
+
+    return edited(content, edit)

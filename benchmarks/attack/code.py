@@ -82,7 +82,11 @@ def edited(content: bytes, edit: Edit) -> bytes:
     kind, buffer = content.split(b"\n")[0].decode(), io.BytesIO(content)
     with h5py.File(buffer, "r+") as file:
         edit(file)
-    body = buffer.getvalue()[HEADER_BYTES:]
+    return with_header(kind, buffer.getvalue()[HEADER_BYTES:])
+
+
+def with_header(kind: str, body: bytes) -> bytes:
+    """Return a file of ours of a kind, with the checksum of its body."""
     begin = f"{kind}\nsha256 {hashlib.sha256(body).hexdigest()}\nbytes {len(body)}\n"
     return begin.encode().ljust(HEADER_BYTES, b"\0") + body
 

@@ -7,7 +7,6 @@ are few enough to be verified.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
@@ -26,6 +25,7 @@ import numpy as np
 
 import smcpn
 from benchmarks.attack.child import SECONDS, Ended, ended
+from benchmarks.attack.code import with_header
 from benchmarks.bytes.digest import digest
 from benchmarks.rows import Row, at_least, at_most
 from benchmarks.study import study
@@ -415,7 +415,7 @@ def mutated(rng: np.random.Generator, seed: Seed) -> tuple[bytes, str]:
             except Exception as error:
                 # h5py refuses some of them, in its own words.
                 what.append(f"{change.__name__} failed: {error}")
-    return _with_header(seed.kind, body.getvalue()), "; ".join(what)
+    return with_header(seed.kind, body.getvalue()), "; ".join(what)
 
 
 def _raw(rng: np.random.Generator, seed: Seed) -> tuple[bytes, str]:
@@ -428,21 +428,15 @@ def _raw(rng: np.random.Generator, seed: Seed) -> tuple[bytes, str]:
         places = rng.integers(len(body), size=_pick(rng, [1, 4, 16]))
         for place in places:
             body[place] = _pick(rng, [0, 255, int(rng.integers(256))])
-        return _with_header(seed.kind, bytes(body)), f"bytes {places[:4]}"
+        return with_header(seed.kind, bytes(body)), f"bytes {places[:4]}"
     if kind == "cut":
         end = int(rng.integers(len(body)))
-        return _with_header(seed.kind, bytes(body[:end])), f"cut at {end}"
+        return with_header(seed.kind, bytes(body[:end])), f"cut at {end}"
     if kind == "kind":
         other = _pick(rng, [*KINDS, "smcpn", ""])
-        return _with_header(other, bytes(body)), f"kind {other}"
-    content = _with_header(seed.kind, bytes(body))
+        return with_header(other, bytes(body)), f"kind {other}"
+    content = with_header(seed.kind, bytes(body))
     return content.replace(f"bytes {len(body)}".encode(), b"bytes 999999999999"), "size"
-
-
-def _with_header(kind: str, body: bytes) -> bytes:
-    checksum = hashlib.sha256(body).hexdigest()
-    text = f"{kind}\nsha256 {checksum}\nbytes {len(body)}\n"
-    return text.encode().ljust(HEADER_BYTES, b"\0") + body
 
 
 def _forge(folder: Path) -> None:
@@ -464,7 +458,7 @@ def _forge(folder: Path) -> None:
     with h5py.File(body, "r+", libver="earliest") as file:
         del file[f"header/{TEXT}"]
         file[f"header/{TEXT}"] = np.bytes_(json.dumps(header).encode())
-    path.write_bytes(_with_header(KINDS[0], body.getvalue()))
+    path.write_bytes(with_header(KINDS[0], body.getvalue()))
 
 
 # Opening

@@ -1,4 +1,4 @@
-"""Runs and streams killed by SIGKILL at random moments: what their files lead to afterwards."""
+"""Streams killed by SIGKILL at random moments: what their files lead to afterwards."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +14,6 @@ from typing import Any
 import numpy as np
 
 import smcpn
-from benchmarks.killing import killed_runs
 from benchmarks.rows import Row, at_most
 from benchmarks.study import study
 from smcpn.checkpoint.container import begun, lock
@@ -28,8 +26,7 @@ from smcpn.io.stream import Checkpoints, Run
 from smcpn.signals import Stop
 from tests.models import oscillator_problem, oscillator_record
 
-RUNS, STREAMS = 200, 100
-QUICK_RUNS, QUICK_STREAMS = 3, 4
+STREAMS, QUICK_STREAMS = 100, 4
 KILLS = 2
 """Of each stream, at most."""
 EVERY = 0.02
@@ -37,15 +34,6 @@ EVERY = 0.02
 OF_THE_CLOCK = ("latency", "projected", "late")
 """Fields of a line that differ from run to run."""
 PROBLEM = oscillator_problem(oscillator_record(samples=100), noise=0.5)
-
-
-@study("kills-runs", full=RUNS, quick=QUICK_RUNS)
-def runs(count: int) -> Iterator[Row]:
-    """Runs of Silverbox, as in `benchmarks.checkpoints`."""
-    outcomes = Counter(killed_runs(count))
-    same = outcomes["same bytes"]
-    note = ", ".join(f"{number} {outcome}" for outcome, number in outcomes.items())
-    yield Row("runs that end in the same bytes", same, f"{count}", same == count, note)
 
 
 def _stream(folder: Path) -> None:

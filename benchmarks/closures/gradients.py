@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import smcpn
+from benchmarks.clock import in_turns
 from benchmarks.rows import Row, absent, at_least, at_most
 from benchmarks.study import command, study
 from smcpn import RK4, LogLikelihood, Problem, Record
@@ -95,7 +96,7 @@ def reverse(quick: bool) -> Iterator[Row]:
         calls |= {name: lambda call=call: call(weights) for name, call in found.items()}
     except ImportError:
         yield absent("JAX / ours", "the package diffrax is not installed")
-    taken = _seconds(calls, repeats)
+    taken = {name: times.min() for name, times in in_turns(calls, repeats).items()}
     ours = taken["ours"] / PARTICLES
     yield Row("value and gradient, ms a particle", 1e3 * ours, note=f"{PARTICLES} at a time")
     yield at_most("value and gradient / value", taken["ours"] / taken["value"], 6)
@@ -114,7 +115,8 @@ def reverse(quick: bool) -> Iterator[Row]:
         return
     names = sorted({min(found, key=lambda name: taken[name]), diffrax})
     alone: dict[str, Callable[[], Any]] = {"ours": lambda: function.value_and_gradient(weights[:1])}
-    single = _seconds(alone | {n: lambda n=n: found[n](weights[:1]) for n in names}, repeats)
+    alone |= {n: lambda n=n: found[n](weights[:1]) for n in names}
+    single = {name: times.min() for name, times in in_turns(alone, repeats).items()}
     for name in names:
         yield Row(f"one particle: {name} / ours", single[name] / single["ours"])
 
@@ -172,18 +174,6 @@ def _rate(state: list[Any], weights: list[Any]) -> list[Any]:
             sums = [total + weight * one for total, weight in zip(sums, column, strict=True)]
         value = [mpmath.tanh(one) for one in sums] if width > 1 else sums
     return [state[1], value[0] - mpmath.mpf(0.2) * state[1]]
-
-
-def _seconds(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Best time of each, one after the other in every round, so that all meet the same machine."""
-    taken = dict.fromkeys(calls, np.inf)
-    for repeat in range(repeats + 1):
-        for name, call in calls.items():
-            begin = time.perf_counter()
-            call()
-            if repeat:
-                taken[name] = min(taken[name], time.perf_counter() - begin)
-    return taken
 
 
 if __name__ == "__main__":

@@ -29,7 +29,8 @@ import smcpn
 from benchmarks.executors import each
 from benchmarks.rows import Row, at_most
 from benchmarks.study import study
-from smcpn.likelihood.contract import NO_KEYS, Keys, Likelihood
+from benchmarks.targets import SampleDensities
+from smcpn.likelihood.contract import NO_KEYS, Keys
 from smcpn.model.prior import Prior
 from smcpn.run.identify import Settings as Options
 from smcpn.run.run import Run
@@ -54,19 +55,13 @@ class Exact:
     log_evidence: float
 
 
-class GaussianTarget(Likelihood):
+class GaussianTarget(SampleDensities):
     """A likelihood of one sample, exp(-(x - m)^T P (x - m) / 2 + c), and the prior N(0, I)."""
-
-    n_samples = 1
 
     def __init__(self, precision: Array, centre: Array, constant: float = 0.0) -> None:
         self.precision, self.centre, self.constant = precision, centre, constant
         distributions: dict[str, Any] = {f"x{j}": stats.norm() for j in range(len(centre))}
         self.prior = Prior(distributions)
-
-    def start(self, values: Array) -> Array:
-        """See `Likelihood.start`."""
-        return np.empty((0, len(values)))
 
     def advance(
         self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
@@ -75,11 +70,6 @@ class GaussianTarget(Likelihood):
         deviation = values - self.centre
         square = (deviation * self.product(deviation)).sum(axis=1)
         return state, (self.constant - 0.5 * square)[None]
-
-    def evaluate(self, values: Array, b: int, keys: Keys = NO_KEYS) -> tuple[Array, Array]:
-        """See `Likelihood.evaluate`."""
-        state = self.start(values)
-        return state, self.advance(values, state, 0, 1)[1][0] if b else np.zeros(len(values))
 
     gradient_cost = 3.0
 

@@ -7,13 +7,15 @@ It is given the mode and the covariance, and needs neither search nor tuning.
 from __future__ import annotations
 
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import blackjax
 import diffrax
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from benchmarks.side_by_side.diffrax_likelihood import RungeKutta4
 
 jax.config.update("jax_enable_x64", True)
 
@@ -28,22 +30,6 @@ class Data(NamedTuple):
     interval: float
     noise: np.ndarray
     start: np.ndarray
-
-
-class RungeKutta4(diffrax.AbstractERK):
-    """Not among the solvers of diffrax; its tableau is."""
-
-    tableau: ClassVar = diffrax.ButcherTableau(
-        c=np.array([0.5, 0.5, 1.0]),
-        b_sol=np.array([1.0, 2.0, 2.0, 1.0]) / 6.0,
-        b_error=np.zeros(4),
-        a_lower=(np.array([0.5]), np.array([0.0, 0.5]), np.array([0.0, 0.0, 1.0])),
-    )
-    interpolation_cls: ClassVar = diffrax.ThirdOrderHermitePolynomialInterpolation.from_k
-
-    def order(self, terms):
-        """Order of convergence."""
-        return 4
 
 
 def residuals(theta, data, steps):

@@ -11,7 +11,7 @@ from benchmarks.executors import local
 from benchmarks.study import command
 
 PARTS = (
-    "seeds", "lorenz", "grids", "offset", "clean", "calibration", "doubts", "reliability",
+    "seeds", "grids", "offset", "clean", "calibration", "doubts", "reliability",
     "records", "shrinkage", "shim", "samples",
 )  # fmt: skip
 

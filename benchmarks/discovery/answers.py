@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,3 +66,13 @@ def difference(found: frozenset[str], truth: Iterable[str]) -> str:
         [f"+{name}" for name in sorted(found - wanted)]
         + [f"-{name}" for name in sorted(wanted - found)]
     )
+
+
+def wrong(answers: Sequence[Answer], truth: frozenset[str]) -> str:
+    """The most frequent of the wrong supports by what they have too many and too few."""
+    misses = Counter(difference(one.best, truth) for one in answers if one.best != truth)
+    if not misses:
+        return ""
+    second = sum(one.rank(truth) in (2, 3) for one in answers)
+    common = ", ".join(f"{text} ({count})" for text, count in misses.most_common(3))
+    return f"; wrong: {common}; truth second or third: {second}"

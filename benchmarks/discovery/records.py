@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
 import smcpn
-from benchmarks.discovery.answers import Answer, answer
-from benchmarks.discovery.lorenz import wrong
+from benchmarks.discovery.answers import Answer, answer, wrong
 from benchmarks.discovery.systems import FIRST_SEED
 from benchmarks.executors import each
 from benchmarks.rows import Row, at_least, at_most

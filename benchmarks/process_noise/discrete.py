@@ -10,9 +10,9 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
-from scipy.linalg import expm
 
 import smcpn
+from benchmarks.process_noise.linear import exact_transition
 from benchmarks.rows import Row, at_least, at_most
 from benchmarks.study import study
 from smcpn.model.ode import ODE
@@ -60,10 +60,8 @@ def covariance(of: smcpn.Problem, h: float, q: float) -> Array:
 
 
 def exact_covariance(A: Array, G: Array, h: float) -> Array:
-    """By one matrix exponential (Van Loan 1978)."""
-    n = len(A)
-    whole: Array = np.asarray(expm(h * np.block([[-A, G @ G.T], [np.zeros((n, n)), A.T]])), float)
-    return whole[n:, n:].T @ whole[:n, n:]
+    """What a step adds."""
+    return exact_transition(A, G @ G.T, h)[1]
 
 
 @study("noise_step")

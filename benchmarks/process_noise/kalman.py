@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, stats
-from scipy.linalg import expm
 from scipy.special import logsumexp
 
 import smcpn
+from benchmarks.clock import Call, in_turns
 from benchmarks.executors import each
+from benchmarks.process_noise.linear import Textbook, exact_transition
 from benchmarks.rows import Row, at_least, at_most, share_error, unjudged
 from benchmarks.study import study
 from smcpn import RK4
@@ -89,28 +90,11 @@ class Linear:
 
     def log_likelihood(self, values: Array) -> Array:
         """The textbook filter with exact transitions, (N,) for values (N, 2)."""
-        record, n = self.problem.records[0], len(self.initial)
-        step = record.t[1] - record.t[0]
+        record = self.problem.records[0]
         slopes = np.array([self.rate(one) for one in values])
         noise = np.array([self.noise(one) for one in values])
-        whole = np.zeros((len(values), 2 * n, 2 * n))
-        whole[:, :n, :n], whole[:, :n, n:] = -slopes, noise
-        whole[:, n:, n:] = slopes.transpose(0, 2, 1)
-        power = expm(whole * step)
-        transition = power[:, n:, n:].transpose(0, 2, 1)
-        added = transition @ power[:, :n, n:]
-        mean = np.tile(self.initial, (len(values), 1))
-        covariance, total = np.zeros_like(slopes), np.zeros(len(values))
-        for k, y in enumerate(record.y[:, 0]):
-            if k:
-                mean = (transition @ mean[:, :, None])[:, :, 0]
-                covariance = transition @ covariance @ transition.transpose(0, 2, 1) + added
-            spread, z = covariance[:, 0, 0] + self.variance, y - mean[:, 0]
-            total -= 0.5 * (np.log(2 * np.pi * spread) + z**2 / spread)
-            gain = covariance[:, :, 0] / spread[:, None]
-            mean = mean + gain * z[:, None]
-            covariance = covariance - gain[:, :, None] * covariance[:, 0][:, None]
-        return total
+        moved = exact_transition(slopes, noise, record.t[1] - record.t[0])
+        return Textbook(*moved, self.initial, self.variance).run(record.y[:, 0])[0]
 
     def exact(self, points: int = 81) -> tuple[Array, float]:
         """Posterior mean of theta, (2,), and log-evidence, by the rectangle rule."""
@@ -325,20 +309,18 @@ def cost(repeats: int) -> Iterator[Row]:
             prior={n: d for n, d in problem.prior.distributions.items() if n != "sigma_x"},
         )  # fmt: skip
         for steps in (1, 5):
-            seconds: dict[str, list[float]] = {"kalman": [], "classical": []}
-            runs = {}
+            calls: dict[str, Call] = {}
+            solver_steps = 0
             for kind, one in (("kalman", problem), ("classical", still)):
                 centre = one.prior.natural(np.zeros((1, len(one.names))))
                 truth = [FHN_TRUTH.get(n, LV_TRUTH.get(n, 0.0)) for n in one.names]
                 values = np.tile(truth, (particles, 1)) + 0.0 * centre
-                runs[kind] = build_likelihood(one, RK4(steps), 1, kind), values
-            for _ in range(repeats):
-                for kind, (likelihood, values) in runs.items():
-                    begin = time.perf_counter()
-                    likelihood.evaluate(values, likelihood.n_samples)
-                    seconds[kind].append(time.perf_counter() - begin)
-            work = particles * runs["kalman"][0].n_steps
-            nano = {kind: 1e9 * np.min(times) / work for kind, times in seconds.items()}
+                likelihood = build_likelihood(one, RK4(steps), 1, kind)
+                calls[kind] = partial(likelihood.evaluate, values, likelihood.n_samples)
+                solver_steps = likelihood.n_steps
+            work = particles * solver_steps
+            taken = in_turns(calls, repeats)
+            nano = {kind: 1e9 * times.min() / work for kind, times in taken.items()}
             yield Row(f"{name}, {steps} steps a sample, ns per theta step", nano["kalman"])
             yield Row(f"{name}, {steps} steps a sample, over classical",
                       nano["kalman"] / nano["classical"])  # fmt: skip

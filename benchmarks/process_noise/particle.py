@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import smcpn
+from benchmarks.clock import best
 from benchmarks.rows import Row, absent, at_least, at_most
 from benchmarks.study import study
 from smcpn.likelihood.particle.likelihood import Bootstrap, Particle, ParticleLikelihood
@@ -139,16 +139,6 @@ def unbiased(quick: bool) -> Iterator[Row]:
     yield at_most("particle, |log Z - log p(y)| at most", float(np.abs(runs - exact).max()), 1e-9)
 
 
-def fastest(run: Callable[[], Any], repeats: int) -> float:
-    """Least time of some runs, in seconds."""
-    times: list[float] = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - begin)
-    return min(times)
-
-
 @study("particle filter, speed")
 def speed(quick: bool) -> Iterator[Row]:
     """State-particle steps per second of a thread, 256 of them, and of a peer in the same run."""
@@ -159,7 +149,7 @@ def speed(quick: bool) -> Iterator[Row]:
         for steps in (1, 5):
             case = Case(60 // steps, 0.1, steps, k=1.0, k3=1.0, noise=0.1, q=0.5)
             likelihood = case.filters(kind)
-            seconds = fastest(lambda: estimates(likelihood, case, thetas, 2, 256), repeats)  # noqa: B023
+            seconds = best(lambda: estimates(likelihood, case, thetas, 2, 256), repeats)  # noqa: B023
             done = likelihood.n_steps * thetas * 256
             rates[f"{kind.name}, {steps} steps in an interval"] = done / seconds
     for name, rate in rates.items():
@@ -171,7 +161,7 @@ def speed(quick: bool) -> Iterator[Row]:
         yield absent("times the plain filter of particles", str(error))
         return
     peer = plain_filter(MODERATE, 40, 256)
-    rate = 39 * 256 / fastest(peer, 20 if quick else 100)
+    rate = 39 * 256 / best(peer, 20 if quick else 100)
     yield Row("plain filter of particles, steps per second", rate)
     yield at_least(
         "twisted, times the plain filter of particles",

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, stats
+from scipy import stats
 
 import smcpn
 from benchmarks.bytes.digest import of_posterior
 from benchmarks.executors import each
 from benchmarks.killing import killed_runs
+from benchmarks.process_noise.linear import Textbook, exact_transition
 from benchmarks.rows import Row, absent, at_least, at_most
 from benchmarks.study import study
 from smcpn.likelihood.registry import build_estimate, build_likelihood
@@ -85,15 +86,9 @@ class Linear:
 
     def transition(self, values: Array) -> tuple[Array, Array]:
         """Factor of the state over a sampling interval, and covariance of what is added."""
-        n = len(self.ode.states)
-        disturbed = np.zeros((n, n))
+        disturbed = np.zeros((len(self.ode.states),) * 2)
         disturbed[-1, -1] = values[1] ** 2
-        a = self.matrix(values[0])
-        # Van Loan (1978): both in one matrix exponential.
-        moved: Any = linalg.expm(np.block([[a, disturbed], [np.zeros((n, n)), -a.T]]) * self.h)
-        whole = np.asarray(moved)
-        factor = whole[:n, :n]
-        return factor, np.asarray(whole[:n, n:] @ factor.T)
+        return exact_transition(self.matrix(values[0]), disturbed, self.h)
 
     @cached_property
     def y(self) -> Array:
@@ -121,16 +116,8 @@ class Linear:
 
     def log_likelihood(self, values: Array) -> float:
         """Textbook Kalman filter with the exact transition."""
-        factor, covariance = self.transition(values)
-        mean, spread, total = np.zeros(len(factor)), np.zeros_like(factor), 0.0
-        for y in self.y:
-            variance = spread[0, 0] + self.noise**2
-            total += -0.5 * ((y - mean[0]) ** 2 / variance + np.log(2 * np.pi * variance))
-            gain = spread[:, 0] / variance
-            mean = mean + gain * (y - mean[0])
-            spread = spread - np.outer(gain, spread[0])
-            mean, spread = factor @ mean, factor @ spread @ factor.T + covariance
-        return total
+        start = np.zeros(len(self.ode.states))
+        return float(Textbook(*self.transition(values), start, self.noise**2).run(self.y)[0])
 
     @cached_property
     def exact(self) -> tuple[float, Array, Array]:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
-from scipy.linalg import expm
 
 import smcpn
 from benchmarks.executors import each
 from benchmarks.process_noise.kalman import simulated
+from benchmarks.process_noise.linear import Textbook, exact_transition
 from benchmarks.rows import Row, at_least, at_most, between
 from benchmarks.study import study
 from smcpn import RK4
@@ -60,7 +60,8 @@ def problem_of(
 
 def oscillator_path(T: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """States (T, 2) by the exact transition, and measurements (T,)."""
-    F, Q = exact_transition()
+    exact = oscillator_filter()
+    F, Q = exact.transition, exact.added
     x, root = np.empty((T, 2)), np.linalg.cholesky(Q)
     x[0] = 0.5, 0.0
     for k in range(1, T):
@@ -68,35 +69,11 @@ def oscillator_path(T: int, rng: np.random.Generator) -> tuple[Array, Array]:
     return x, x[:, 0] + SENSOR * rng.standard_normal(T)
 
 
-def exact_transition() -> tuple[Array, Array]:
-    """Transition over a sample and covariance of its noise (Van Loan 1978)."""
+def oscillator_filter() -> Textbook:
+    """Textbook filter of the oscillator at its true parameters."""
     A = np.array([[0.0, 1.0], [-2.0, -OF_OSCILLATOR["c"]]])
-    both = np.zeros((4, 4))
-    both[:2, :2], both[2:, 2:] = -A, A.T
-    both[1, 3] = OF_OSCILLATOR["q"] ** 2
-    blocks = np.asarray(expm(both * DT), dtype=float)
-    F = blocks[2:, 2:].T
-    return F, F @ blocks[:2, 2:]
-
-
-def textbook(y: Array) -> tuple[Array, Array]:
-    """Smoothed means and standard deviations by Rauch, Tung and Striebel, (T, 2) each."""
-    F, Q = exact_transition()
-    m, P, run = np.array([0.5, 0.0]), np.zeros((2, 2)), []
-    for k, value in enumerate(y):
-        before = (m, P) if k == 0 else (F @ m, F @ P @ F.T + Q)
-        m, P = before
-        gain = P[:, 0] / (P[0, 0] + SENSOR**2)
-        m, P = m + gain * (value - m[0]), P - np.outer(gain, P[0])
-        run.append((*before, m, P))
-    means, covariances = [m], [P]
-    for k in range(len(y) - 2, -1, -1):
-        m, P = run[k][2:]
-        G = P @ F.T @ np.linalg.inv(run[k + 1][1])
-        means.append(m + G @ (means[-1] - run[k + 1][0]))
-        covariances.append(P + G @ (covariances[-1] - run[k + 1][1]) @ G.T)
-    sd = np.sqrt(np.maximum(np.diagonal(covariances, axis1=1, axis2=2), 0.0))
-    return np.array(means)[::-1], sd[::-1]
+    noise = np.diag([0.0, OF_OSCILLATOR["q"] ** 2])
+    return Textbook(*exact_transition(A, noise, DT), np.array([0.5, 0.0]), SENSOR**2)
 
 
 def at_truth(problem: smcpn.Problem, likelihood: str, steps: int, vectors: int, **more) -> States:
@@ -114,7 +91,7 @@ def exact(size: tuple[int, int]) -> Iterator[Row]:
     T, filters = size
     _, y = oscillator_path(T, np.random.default_rng(1))
     problem = problem_of(oscillator, y, OF_OSCILLATOR)
-    mean, sd = textbook(y)
+    mean, sd = oscillator_filter().smoothed(y)
     found = at_truth(problem, "kalman", 64, 1)
     error = max(np.abs(found.mean - mean).max(), np.abs(found.sd - sd).max())
     yield at_most("smoother against the textbook, largest difference", error, 1e-9)

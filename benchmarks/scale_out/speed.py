@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import smcpn
+from benchmarks.clock import seconds
 from benchmarks.rows import Row, absent, at_least, at_most
 from benchmarks.scale_out.cases import oscillation
 from benchmarks.scale_out.clusters import dask_cluster, lacks_dask
@@ -27,13 +28,6 @@ PARTICLES = 1000
 def drawn(problem: smcpn.Problem, number: int) -> Any:
     """Parameters of a prior."""
     return problem.prior.natural(problem.prior.sample(np.random.default_rng(0), number))
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """Time of a call."""
-    begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin
 
 
 @dataclass(frozen=True)

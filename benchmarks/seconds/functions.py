@@ -15,6 +15,7 @@ from llvmlite import ir
 from scipy import stats
 
 import smcpn
+from benchmarks.clock import in_turns
 from benchmarks.rows import Row, at_least, at_most
 from benchmarks.study import study
 from smcpn.codegen.elementary import apply
@@ -100,15 +101,8 @@ def functions(quick: bool) -> Iterator[Row]:
 
 def _medians(calls: list[Callable[[], object]], repeats: int) -> list[float]:
     """Median processor seconds of each call, which take turns."""
-    taken = np.empty((repeats, len(calls)))
-    for call in calls:
-        call()
-    for row in taken:
-        for k, call in enumerate(calls):
-            begin = time.process_time()
-            call()
-            row[k] = time.process_time() - begin
-    return np.median(taken, axis=0).tolist()
+    taken = in_turns({str(k): call for k, call in enumerate(calls)}, repeats, time.process_time)
+    return [float(np.median(times)) for times in taken.values()]
 
 
 @smcpn.ode

@@ -1,8 +1,6 @@
 """Published problems of parameter estimation, as the benchmark collection of PEtab has them.
 
-The equations are written by hand, the tables are read from ``SMCPN_DATA/petab``. Where every value
-has a standard deviation of its own, outputs are divided by it: an input holds its inverse at the
-samples, and the logarithms are added to the log-likelihood.
+The equations are written by hand, the tables are read from ``SMCPN_DATA/petab``.
 """
 
 from __future__ import annotations
@@ -35,17 +33,15 @@ class Published:
         Nominal values of the collection, by the names of the problem.
     log_likelihood : float
         At the optimum, by the collection.
-    constant : float
-        What is added to the log-likelihood of the problem.
     """
 
     problem: smcpn.Problem
     optimum: Array
     log_likelihood: float
-    constant: float = 0.0
 
 
-def _table(name: str, kind: str) -> list[dict[str, str]]:
+def read_table(name: str, kind: str) -> list[dict[str, str]]:
+    """Rows of a table of a problem, by the names of its columns."""
     path = require_file(f"petab/{name}", f"{kind}_{name}.tsv", f"from {SOURCE}")
     with path.open(newline="") as file:
         return list(csv.DictReader(file, delimiter="\t"))
@@ -53,7 +49,7 @@ def _table(name: str, kind: str) -> list[dict[str, str]]:
 
 def _parameters(name: str) -> tuple[dict[str, float], dict[str, Any]]:
     """Nominal values and log-uniform priors in the box of the parameters to be estimated."""
-    rows = [row for row in _table(name, "parameters") if row["estimate"] == "1"]
+    rows = [row for row in read_table(name, "parameters") if row["estimate"] == "1"]
     nominal = {row["parameterId"]: float(row["nominalValue"]) for row in rows}
     prior = {
         row["parameterId"]: stats.loguniform(float(row["lowerBound"]), float(row["upperBound"]))
@@ -63,10 +59,10 @@ def _parameters(name: str) -> tuple[dict[str, float], dict[str, Any]]:
 
 
 def _published(
-    problem: smcpn.Problem, nominal: dict[str, float], log_likelihood: float, constant: float = 0.0
+    problem: smcpn.Problem, nominal: dict[str, float], log_likelihood: float
 ) -> Published:
     optimum = np.array([nominal[name] for name in problem.names])
-    return Published(problem, optimum, log_likelihood, constant)
+    return Published(problem, optimum, log_likelihood)
 
 
 @dataclass(frozen=True)
@@ -77,20 +73,11 @@ class Values:
     y: Array
     sd: Array
 
-    @property
-    def constant(self) -> float:
-        """What dividing the values by their standard deviation adds to the log-likelihood."""
-        return -float(np.log(self.sd[np.isfinite(self.y)]).sum())
-
-    def record(self) -> smcpn.Record:
-        """Values over standard deviations, whose inverses are the inputs."""
-        return smcpn.Record(t=self.t, y=self.y / self.sd, u=1.0 / self.sd, hold="zoh")
-
 
 def _values(name: str, observables: Sequence[str], condition: str | None = None) -> Values:
     """Values with a standard deviation each, from time zero."""
     rows = [
-        row for row in _table(name, "measurementData")
+        row for row in read_table(name, "measurementData")
         if condition in (None, row["simulationConditionId"])
     ]  # fmt: skip
     t = np.array(sorted({0.0} | {float(row["time"]) for row in rows}))
@@ -167,7 +154,7 @@ def boehm_problem() -> Published:
 
 @smcpn.ode
 def crauste(
-    N, E, L, M, P, w0, w1, w2, w3,
+    N, E, L, M, P,
     *, delta_EL, delta_LM, delta_NE, mu_EE, mu_LE, mu_LL, mu_N, mu_P, mu_PE, mu_PL, rho_E, rho_P,
 ):  # fmt: skip
     """T cells that a pathogen calls, their effectors and the memory that is left."""
@@ -187,18 +174,15 @@ def crauste_problem() -> Published:
     kinds = ("Naive", "EarlyEffector", "LateEffector", "Memory")
     values = _values(name, [f"observable_{kind}" for kind in kinds])
     problem = smcpn.Problem(
-        crauste, values.record(), noise=1.0, prior=prior, initial={"N": 8090.0, "P": 1.0},
-        observe=[
-            lambda N, w0: N * w0, lambda E, w1: E * w1, lambda L, w2: L * w2, lambda M, w3: M * w3,
-        ],
+        crauste, smcpn.Record(t=values.t, y=values.y, y_sd=values.sd), prior=prior,
+        observe=["N", "E", "L", "M"], initial={"N": 8090.0, "P": 1.0},
     )  # fmt: skip
-    return _published(problem, nominal, -190.965, values.constant)
+    return _published(problem, nominal, -190.965)
 
 
 @smcpn.ode
 def bruno(
-    bcar, bcry, b10, bio, ohb10, ohbio, zea,
-    w0, w1, w2, w3, w4, on5, on1, on2, onc1, onc2, onc4, other,
+    bcar, bcry, b10, bio, ohb10, ohbio, zea, on5, on1, on2, onc1, onc2, onc4, other,
     *, k5, kb1, kb2, kc1, kc2, kc4, szea,
 ):  # fmt: skip
     """Carotenoids that an enzyme cuts, in assays of which two have another activity."""
@@ -226,22 +210,118 @@ def bruno_problem() -> Published:
     name = "Bruno_JExpBot2016"
     nominal, prior = _parameters(name)
     observables = ("ob10", "obcar", "obcry", "oohb10", "ozea")
-    records, initial, constant = [], [], 0.0
+    records, initial = [], []
     for number, (substrate, parameter, runs, other) in enumerate(ASSAYS, start=1):
         values = _values(name, observables, f"model1_data{number}")
-        assay = np.broadcast_to([*runs, other], (len(values.t), 7))
-        u = np.column_stack([1.0 / values.sd, assay])
-        records.append(smcpn.Record(t=values.t, y=values.y / values.sd, u=u, hold="zoh"))
+        u = np.tile([*runs, float(other)], (len(values.t), 1))
+        records.append(smcpn.Record(t=values.t, y=values.y, y_sd=values.sd, u=u, hold="zoh"))
         initial.append({substrate: parameter})
-        constant += values.constant
     problem = smcpn.Problem(
-        bruno, records, noise=1.0, prior=prior, initial=initial,
-        observe=[
-            lambda b10, w0: b10 * w0, lambda bcar, w1: bcar * w1, lambda bcry, w2: bcry * w2,
-            lambda ohb10, w3: ohb10 * w3, lambda zea, w4: zea * w4,
-        ],
+        bruno, records, prior=prior, initial=initial,
+        observe=["b10", "bcar", "bcry", "ohb10", "zea"],
     )  # fmt: skip
-    return _published(problem, nominal, 46.688, constant)
+    return _published(problem, nominal, 46.688)
 
 
-PUBLISHED = {"Boehm": boehm_problem, "Crauste": crauste_problem, "Bruno": bruno_problem}
+@smcpn.ode
+def elowitz(
+    X, Y, Z, GFP, mX, mY, mZ, mGFP,
+    *, KM, eff, eff_GFP, n_Hill, tau_mRNA, tau_mRNA_GFP, tau_prot, tau_prot_GFP, tps_active,
+    tps_repr,
+):  # fmt: skip
+    """Repressilator of three genes, and a fluorescent protein beside it."""
+
+    def transcribed(repressor):
+        """Rate by the amount of the repressor."""
+        bound = KM**n_Hill / (KM**n_Hill + repressor**n_Hill)
+        return 60 * (tps_repr - bound * (tps_repr - tps_active))
+
+    lost, degraded = np.log(2) / tau_mRNA, np.log(2) / tau_prot
+    translated = eff / tau_mRNA
+    return (
+        translated * mX - degraded * X,
+        translated * mY - degraded * Y,
+        translated * mZ - degraded * Z,
+        eff_GFP / tau_mRNA_GFP * mGFP + transcribed(X) - np.log(2) / tau_prot_GFP * GFP,
+        transcribed(Z) - lost * mX,
+        transcribed(X) - lost * mY,
+        transcribed(Y) - lost * mZ,
+        -np.log(2) / tau_mRNA_GFP * mGFP,
+    )
+
+
+def elowitz_problem() -> Published:
+    """Elowitz et al. (2000): 8 states, 21 parameters, 58 values with log10-normal noise."""
+    name = "Elowitz_Nature2000"
+    nominal, prior = _parameters(name)
+    values = _values(name, ["fluorescence"])
+    starts = {"X": "X_protein", "Y": "Y_protein", "Z": "Z_protein", "GFP": "GFP"}
+    starts |= {f"m{gene}": f"{gene}_mRNA" for gene in ("X", "Y", "Z", "GFP")}
+    problem = smcpn.Problem(
+        elowitz, smcpn.Record(t=values.t, y=values.y, t_unit="min"),
+        observe=lambda GFP, *, background, scale: background + scale * GFP,
+        noise=smcpn.LogNormal("sigma", base=10), prior=prior,
+        initial={state: f"init_{one}" for state, one in starts.items()},
+    )  # fmt: skip
+    return _published(problem, nominal, 63.203)
+
+
+@smcpn.ode
+def borghans(
+    Z, Y, A,
+    *, K2, K_par, Ka, Kd, Kf, Kp, Ky, Kz, Vd, Vm2, Vm3, Vp, beta_par, epsilon_par, n_par, v0, v1,
+):  # fmt: skip
+    """Calcium of a cell, in its stores, and the messenger that releases it."""
+    stored = Vm2 * Z**2 / (K2**2 + Z**2)
+    released = Vm3 * A**4 / (Ka**4 + A**4) * Y**2 / (Ky**2 + Y**2) * Z**4 / (Kz**4 + Z**4)
+    broken = Vd * A**2 / (Kp**2 + A**2) * Z**n_par / (Kd**n_par + Z**n_par)
+    return (
+        v0 + v1 * beta_par - stored + released + Kf * Y - K_par * Z,
+        stored - released - Kf * Y,
+        Vp * beta_par - broken - epsilon_par * A,
+    )
+
+
+def borghans_problem() -> Published:
+    """Borghans et al. (1997): 3 states, 23 parameters, 111 values with log10-normal noise."""
+    name = "Borghans_BiophysChem1997"
+    nominal, prior = _parameters(name)
+    prior |= {f"init_{state}_state": stats.uniform() for state in "ZYA"}
+    values = _values(name, ["Ca"])
+    problem = smcpn.Problem(
+        borghans, smcpn.Record(t=values.t, y=values.y),
+        observe=lambda Z, *, offset, scale: offset + scale * Z,
+        noise=smcpn.LogNormal("sigma", base=10), prior=prior,
+        initial={state: f"init_{state}_state" for state in "ZYA"},
+    )  # fmt: skip
+    return _published(problem, nominal, 83.324)
+
+
+@smcpn.ode
+def perelson(infected, V, Vin, Vni, *, NN, T0, c, delta, K0):
+    """Virus in the blood under a drug after which new virus does not infect."""
+    made = delta * NN * infected
+    return K0 * T0 * Vin - delta * infected, made - c * V, -c * Vin, made - c * Vni
+
+
+def perelson_problem() -> Published:
+    """Perelson et al. (1996): 4 states, 3 parameters, 16 values with log10-normal noise."""
+    name = "Perelson_Science1996"
+    nominal, prior = _parameters(name)
+    known = {
+        row["parameterId"]: float(row["nominalValue"])
+        for row in read_table(name, "parameters") if row["parameterId"] not in prior
+    }  # fmt: skip
+    values = _values(name, ["task0_model0_perelson1_V"])
+    problem = smcpn.Problem(
+        perelson, smcpn.Record(t=values.t, y=values.y, t_unit="day"), observe="V",
+        noise=smcpn.LogNormal("sd_task0_model0_perelson1_V", base=10), prior=known | prior,
+        initial={"infected": 15061.32075, "V": 1.86e6, "Vin": 1.86e6},
+    )  # fmt: skip
+    return _published(problem, nominal, -432.04)
+
+
+PUBLISHED = {
+    "Boehm": boehm_problem, "Crauste": crauste_problem, "Bruno": bruno_problem,
+    "Elowitz": elowitz_problem, "Borghans": borghans_problem, "Perelson": perelson_problem,
+}  # fmt: skip

@@ -1,6 +1,7 @@
-"""DALTON and Fenrir where two large filters nearly agree: 80 digits, and an evidence.
+"""An evidence by Fenrir where two large filters nearly agree.
 
-Lotka-Volterra of the Fenrir paper, 21 samples of both states, IWP(5), EKF1.
+Lotka-Volterra of the Fenrir paper, 21 samples of both states, IWP(5), EKF1. That likelihoods agree
+with 80 digits there is tested in `tests/likelihood/test_cancellation.py`.
 """
 
 from __future__ import annotations
@@ -12,32 +13,9 @@ import numpy as np
 from scipy import stats
 
 import smcpn
-from benchmarks.rows import Row, at_most, near
+from benchmarks.rows import Row, near
 from benchmarks.study import study
-from smcpn.likelihood.registry import build_likelihood
-from tests.models import PREDATOR_PREY, predator_prey_problem
-
-GOLDEN = {10: 43.7102050618496, 20: 43.71020506041817}
-"""By steps per sample (h .01 and .005), for both likelihoods and all diffusions from .03 to 1e4:
-``python -m tests.reference.many_digits KIND STEPS DIFFUSION``."""
-DIFFUSIONS = (0.03, 1.0, 10.0, 100.0, 1e4)
-
-
-@study("cancellation")
-def digits(quick: bool) -> Iterator[Row]:
-    """Largest error of each likelihood, and how far a parameter moved by 1e-9 moves it."""
-    values = PREDATOR_PREY * np.array([[1.0, 1.0, 1.0, 1.0], [1.0 + 1e-9, 1.0, 1.0, 1.0]])
-    for name in ("fenrir", "dalton"):
-        for steps, golden in GOLDEN.items():
-            solver = smcpn.EKF1(5, steps, diffusion=1.0)
-            likelihood: Any = build_likelihood(predator_prey_problem(), solver, likelihood=name)
-            found = np.array(
-                [likelihood.at_diffusion(sd).evaluate(values, 21)[1] for sd in DIFFUSIONS]
-            )
-            case = f"{name} h {0.1 / steps:g}"
-            yield at_most(f"{case} error", np.abs(found[:, 0] - golden).max(), 1e-7)
-            moved = np.abs(found[:, 1] - found[:, 0]).max()
-            yield at_most(f"{case} moved by 1e-9 in a parameter", moved, 1e-5)
+from tests.models import predator_prey_problem
 
 
 @study("cancellation-evidence")

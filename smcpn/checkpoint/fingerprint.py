@@ -18,7 +18,7 @@ from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.delay import Delay, inputs_before
 from smcpn.model.distribution import Distribution
 from smcpn.model.problem import Problem
-from smcpn.model.record import CONTEXT, Record
+from smcpn.model.record import BESIDE, CONTEXT, Record
 from smcpn.model.signal import RecordSamples
 
 
@@ -92,6 +92,9 @@ def _add_record(digest: _Digest, number: int, record: Record, used: int) -> None
     digest.array("u", u)
     digest.array("y", record.y[:used])
     digest.array("t", record.t[:used])
+    for name in BESIDE:
+        if getattr(record, name) is not None:
+            digest.array(name, getattr(record, name)[:used])
 
 
 def _identity(name: str, distribution: Distribution) -> dict[str, Any]:

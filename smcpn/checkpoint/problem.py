@@ -454,6 +454,9 @@ class StoredRecord(Stored):
     u_before: AnyArray | None = None
     u_after: AnyArray | None = None
     t_unit: Line = "s"
+    y_sd: AnyArray | None = None
+    y_lower: AnyArray | None = None
+    y_upper: AnyArray | None = None
 
     @classmethod
     def of(cls, record: Record) -> Self:

@@ -105,6 +105,7 @@ def _stream_of(file: Group) -> StoredStream:
     problem = decoded(file, "problem", StoredProblem).restored([record])
     n, q, states = len(problem.ode.inputs), len(problem.observe), len(problem.ode.states)
     sizes = {"N": header.settings.particles, "n": n, "q": q, "states": states}
+    sizes["m"] = problem.model.measured
     state = decoded(file, "stream", StreamState, sizes)
     require_population(state.population)
     _require_place(state, header.options.forget is not None, states)

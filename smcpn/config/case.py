@@ -9,18 +9,20 @@ from types import ModuleType
 from typing import Any
 
 from smcpn.cases.case import Case
-from smcpn.config.distributions import coordinate_of, noise_of, prior_of
+from smcpn.config.distributions import coordinate_of, formula, noise_of, prior_of
 from smcpn.config.document import ConfigurationError, Document, KeyPath, Section, text
 from smcpn.config.records import OF_FILES, Channel, Channels, Reader
 from smcpn.config.script import blaming_user_code, only, run_file, user_place
-from smcpn.errors import InputError, nearest, whole_number
+from smcpn.errors import InputError, nearest, shown, whole_number
 from smcpn.likelihood.registry import likelihood_name
 from smcpn.likelihood.solver_choice import default_solver, solver_named
 from smcpn.model.entries import part_name, spanned, whole_of
+from smcpn.model.measured import Y_SD
 from smcpn.model.observed import scalar_outputs
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
-from smcpn.model.record import trained_on
+from smcpn.model.record import BESIDE, trained_on
+from smcpn.model.steady_state import STEADY
 from smcpn.model.units_and_times import told_unit
 from smcpn.settings import PartialSettings, solver_with
 from smcpn.solver import CALIBRATED, SOLVERS, Solver, solver_options
@@ -82,7 +84,7 @@ def configured_case(document: Document, hold: str | None = None) -> Case:
     priors = _priors(root.section("prior"), ode)
     channels = _channels(root, ode, module)
     noise = [_noise(channel, module) for channel in channels.outputs]
-    initial = _initial(root, ode)
+    initial = _initial(root, ode, module)
     reader = Reader(root.section("data"), channels, hold)
     train, tests = reader.records("train"), reader.records("test")
     told_unit(list(train.values()), reader.states_unit)
@@ -222,7 +224,7 @@ def _outputs(section: Section, name: str, ode: ODE, module: ModuleType) -> list[
         entries = scalar_outputs(name, ode)
     if entries == [name]:
         _observed(name, ode, module, section)
-        return [Channel.of(section, name, known)]
+        return [Channel.of(section, name, (*known, *BESIDE))]
     return Channel.of_vector(section, name, entries, known)
 
 
@@ -243,6 +245,8 @@ def _observed(name: str, ode: ODE, module: ModuleType, section: Section | None =
 
 
 def _noise(channel: Channel, module: ModuleType) -> Any:
+    if "noise" not in channel.section and "y_sd" in dict(channel.beside):
+        return Y_SD
     if "noise" not in channel.section or channel.name == "noise":
         raise channel.section.error(
             None if channel.section.path[-1] == channel.name else channel.name,
@@ -300,17 +304,31 @@ def _coordinates(section: Section, ode: ODE) -> dict[str, str]:
     return {name: coordinate for name, coordinate in named.items() if coordinate is not None}
 
 
-def _initial(root: Section, ode: ODE) -> Any:
-    """``"rest"``, a table of states, or a list with one of these for each record."""
+def _initial(root: Section, ode: ODE, module: ModuleType) -> Any:
+    """A text, a table of states, or a list with one of these for each record."""
     value = root.table.get("initial", "rest")
-    if value == "rest":
-        return value
+    if isinstance(value, str):
+        return _named_start(root, value, module)
     if not isinstance(value, list):
-        return _initial_state(root.section("initial"), ode)
+        return _initial_state(root.section("initial"), ode, module)
     return [
-        "rest" if entry == "rest" else _initial_state(_entry(root, number, entry), ode)
+        _named_start(root, entry, module)
+        if isinstance(entry, str)
+        else _initial_state(_entry(root, number, entry), ode, module)
         for number, entry in enumerate(value)
     ]
+
+
+def _named_start(root: Section, value: str, module: ModuleType) -> Any:
+    """``"rest"``, ``"steady state"``, or the function of the model file that returns the states."""
+    found = formula(value, module)
+    if found is value and value not in ("rest", STEADY):
+        raise root.error(
+            "initial",
+            f"it is {shown(value)}: give 'rest', '{STEADY}', a function of the model file or a "
+            "table of states",
+        )
+    return found
 
 
 def _entry(root: Section, number: int, entry: Any) -> Section:
@@ -320,9 +338,11 @@ def _entry(root: Section, number: int, entry: Any) -> Section:
     return Section(root.document, path, entry)
 
 
-def _initial_state(section: Section, ode: ODE) -> dict[str, Any]:
+def _initial_state(section: Section, ode: ODE, module: ModuleType) -> dict[str, Any]:
     return {
-        state: at.table[key] if isinstance(at.table[key], str) else prior_of(at, key)
+        state: formula(at.table[key], module)
+        if isinstance(at.table[key], str)
+        else prior_of(at, key)
         for state, (at, key) in _by_scalar(section, ode).items()
     }
 

@@ -15,7 +15,7 @@ from smcpn.config.document import Section, text
 from smcpn.errors import InputError, nearest, real_number, shown
 from smcpn.model.distribution import Distribution
 from smcpn.model.gaussian_noise import AR1
-from smcpn.model.noise import Bernoulli, LogNormal, Poisson, StudentT
+from smcpn.model.noise import Bernoulli, LogNormal, NegativeBinomial, Normal, Poisson, StudentT
 
 FAMILY, COORDINATE = "dist", "coordinate"
 
@@ -75,13 +75,15 @@ FORMS = {
 }
 """Priors by name; ``{dist = "..."}`` takes any continuous family of `scipy.stats`."""
 NOISES: dict[str, type[Any]] = {
+    "normal": Normal,
     "poisson": Poisson,
+    "negativebinomial": NegativeBinomial,
     "bernoulli": Bernoulli,
     "studentt": StudentT,
     "lognormal": LogNormal,
     "ar1": AR1,
 }
-"""Noise that is not Gaussian, or not white, by name."""
+"""Noise that is more than a standard deviation, by name."""
 _PRIOR_REMEDY = (
     "give a number to fix it, or a distribution as {lognormal = {median = 1.0, spread = 2.0}} or "
     '{dist = "lognorm", s = 0.7, scale = 1.0}'
@@ -127,7 +129,8 @@ def noise_of(section: Section, key: str, functions: ModuleType) -> Any:
 
     A number is a standard deviation, a text the name of a parameter or of a log density in the
     model file, a table names another noise: ``{studentt = {scale = 0.02}}``,
-    ``{ar1 = {sd = "sigma", rho = "rho"}}``.
+    ``{ar1 = {sd = "sigma", rho = "rho"}}``, ``{normal = {sd = "spread"}}``. In it a text may name
+    a function of the model file, which is a formula.
 
     Raises
     ------
@@ -149,9 +152,15 @@ def noise_of(section: Section, key: str, functions: ModuleType) -> Any:
     arguments.refuse_others(NOISES[name].__dataclass_fields__)
     with arguments.blame(None):
         try:
-            return NOISES[name](**arguments.table)
+            return NOISES[name](**{k: formula(v, functions) for k, v in arguments.table.items()})
         except TypeError as error:
             raise InputError(f"{name} {shown(dict(arguments.table))}: {error}") from error
+
+
+def formula(value: Any, functions: ModuleType) -> Any:
+    """Return the function of the model file that a text names, and any other value as it is."""
+    named = getattr(functions, value, None) if isinstance(value, str) else None
+    return named if callable(named) else value
 
 
 def _noise(key: str, value: Any) -> float | str:

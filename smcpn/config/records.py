@@ -23,8 +23,9 @@ from smcpn.io.files import ColumnError, Columns, Layout, read_columns
 from smcpn.io.parse import StreamFormat
 from smcpn.io.read import chosen, matching
 from smcpn.model.entries import spanned
-from smcpn.model.record import HOLDS, Record
+from smcpn.model.record import BESIDE, HOLDS, Record
 from smcpn.model.units_and_times import (
+    BesideColumns,
     converted,
     dates_as_seconds,
     stated_unit,
@@ -59,6 +60,8 @@ class Channel:
         Of the column, where the configuration states it.
     to : str
         Unit to convert it to; none where "".
+    beside : tuple of (str, str)
+        Which of y_sd, y_lower and y_upper there are of an output, and their columns.
     """
 
     name: str
@@ -66,6 +69,7 @@ class Channel:
     column: str
     unit: str = ""
     to: str = ""
+    beside: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, parent: Section, name: str, known: tuple[str, ...]) -> Channel:
@@ -75,12 +79,9 @@ class Channel:
             return cls(name, parent, parent.read(name, text, name))
         section = parent.section(name)
         section.refuse_others(known)
-        return cls(
-            name,
-            section,
-            section.read("column", text, name),
-            *(section.optional(one, text) or "" for one in OF_UNIT),
-        )
+        unit, to = (section.optional(one, text) or "" for one in OF_UNIT)
+        beside = tuple((one, section.read(one, text)) for one in BESIDE if one in section)
+        return cls(name, section, section.read("column", text, name), unit, to, beside)
 
     @classmethod
     def of_vector(
@@ -247,6 +248,7 @@ class Reader:
         for path in paths:
             with entry.blame("file"):
                 found = self._columns(path, layout, time, (*inputs, *outputs))
+            beside, q = _beside(outputs), len(outputs)
             with entry.blame("experiments"):
                 found = chosen(path, found, labels)
             name = _name(entry, file if len(paths) == 1 else path.name, path, len(paths) > 1)
@@ -255,11 +257,13 @@ class Reader:
                 self.noted.update(one.units)
                 u, _ = _converted(inputs, one.u, one.units)
                 y, units = _converted(outputs, one.y, one.units)
+                pairs = [(c.unit_of(one.units.get(c.column, "")), c.to) for c in outputs]
                 measured = {
                     "u": u,
                     "y": y,
                     **self._axis(entry, one, clock, time),
                     "y_unit": units,
+                    **beside.values(one.y[:, q:], pairs),
                     "name": f"{name} [{one.label}]" if several else name,
                 }
                 records.append(self._record(entry, measured))
@@ -294,8 +298,11 @@ class Reader:
             if time is not None and error.argument == time.column:
                 section, key = time.blamed()
             else:
-                channel = next(one for one in channels if one.column == error.argument)
-                section, key = channel.blamed()
+                named = {one.column: one.blamed() for one in channels}
+                named |= {
+                    column: (one.section, key) for one in channels for key, column in one.beside
+                }
+                section, key = named[str(error.argument)]
             raise section.error(key, str(error)) from error
 
     def _layout(
@@ -311,10 +318,11 @@ class Reader:
             if channel.column in [other.column for other in columns[:number]]:
                 section, key = channel.blamed()
                 raise section.error(key, f"column '{channel.column}' is used twice")
+        measured = (channel.column for channel in outputs)
         return Layout(
             time=None if time is None else time.column,
             inputs=tuple(channel.column for channel in inputs),
-            outputs=tuple(channel.column for channel in outputs),
+            outputs=(*measured, *_beside(outputs).columns),
             header=None if header is None else tuple(header),
             delimiter=self._of(entry, "delimiter").optional("delimiter", _mark),
             decimal=self._of(entry, "decimal").optional("decimal", choice(*DECIMALS)),
@@ -332,6 +340,7 @@ class Reader:
                 column=columns.read(one.name, text),
                 unit=one.unit,
                 to=one.to,
+                beside=one.beside,
             )
             if one.name in columns
             else one
@@ -399,6 +408,13 @@ def _converted(
     if not both:
         return measured, []
     return np.stack([values for values, _ in both], axis=1), [unit for _, unit in both]
+
+
+def _beside(outputs: tuple[Channel, ...]) -> BesideColumns:
+    """Columns of what is known beside the outputs."""
+    known = [dict(one.beside) for one in outputs]
+    names = [name for name in BESIDE if any(name in one for one in known)]
+    return BesideColumns({name: tuple(one.get(name, "") for one in known) for name in names})
 
 
 def _above_zero(key: str, value: Any) -> float:

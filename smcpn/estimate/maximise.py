@@ -46,6 +46,7 @@ from smcpn.estimate.search import (
 from smcpn.estimate.shift import finer_for_all, following, judged
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.information import uninformed
+from smcpn.likelihood.registry import require_exact
 from smcpn.likelihood.solver_choice import (
     LEFT_OUT,
     choose_solver,
@@ -429,6 +430,7 @@ def _log_likelihood(
             )
         return likelihood, False
     chosen = choose_solver(problem, solver, likelihood)
+    require_exact(chosen.likelihood)
     function = LogLikelihood(problem, chosen.likelihood, chosen.solver, threads)
     return function, chosen.solver.automatic
 

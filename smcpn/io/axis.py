@@ -34,7 +34,7 @@ from pydantic import AfterValidator
 from smcpn.arguments import NUMBERS, Kind
 from smcpn.errors import InputError, real_number, shown, whole_number
 from smcpn.model.problem import Problem
-from smcpn.model.record import Record
+from smcpn.model.record import BESIDE, Record, faults_beside
 from smcpn.stored import Number, Stored, Whole
 
 Array = NDArray[np.float64]
@@ -251,18 +251,18 @@ class Arrivals:
     def __init__(self, problem: Problem) -> None:
         self._record = problem.records[0]
         self.axis = TimeAxis(self._record)
-        self._n_outputs = len(problem.observe)
+        self._n_outputs, self._width = len(problem.observe), problem.model.measured
         self.last_input: Sequence[float] = [0.0] * self._record.n_inputs
 
-    def take(self, u: Any, y: Any, t: float | None) -> Arrival:
-        """Check a sample and place it.
+    def take(self, u: Any, outputs: Sequence[float], t: float | None) -> Arrival:
+        """Check a sample and place it; ``outputs`` are of `measured`.
 
         Raises
         ------
         InputError
             As of `Online.update`.
         """
-        inputs, outputs = self._inputs(u), self._outputs(y)
+        inputs = self._inputs(u)
         if t is not None:
             t = real_number("t", t, "give a time")
         status = self.axis.status(t)
@@ -282,7 +282,7 @@ class Arrivals:
         if self._record.hold == "zoh":
             shares = np.zeros((m, 1))
         between = before + (inputs - before) * shares
-        return np.column_stack([times[:-1], between, np.full((m, self._n_outputs), np.nan)])
+        return np.column_stack([times[:-1], between, np.full((m, self._width), np.nan)])
 
     def coming(self, u: Any, t: Any) -> tuple[Array, Array]:
         """Return times (m,) and inputs (m, n) of samples to come, which are not taken in.
@@ -314,6 +314,40 @@ class Arrivals:
                 f"u is {shown(u)}: an input must be known at every sample (only y may be missing)"
             )
         return inputs
+
+    def measured(self, y: Any, *beside: Any) -> list[float]:
+        """Outputs of a sample as a row has them, checked, see `smcpn.model.measured.measured_rows`.
+
+        Parameters
+        ----------
+        y, *beside
+            y, y_sd, y_lower and y_upper as of `Online.update`.
+
+        Raises
+        ------
+        InputError
+            If they are no numbers, or none that go together.
+        """
+        outputs = self._outputs(y)
+        given: dict[str, Any] = dict(zip(BESIDE, beside, strict=True))
+        known = [name for name in BESIDE if getattr(self._record, name) is not None]
+        for name, one in given.items():
+            if one is not None and name not in known:
+                raise InputError(
+                    f"{name} is given, which the problem's record has not: give it a column {name}",
+                    argument=name,
+                )
+        if self._width == self._n_outputs:
+            return outputs
+        missing = [math.nan] * self._n_outputs
+        columns = [
+            missing if one is None else _floats(name, one, self._n_outputs)
+            for name, one in given.items()
+        ]
+        for name, where, why in faults_beside(np.array(outputs), *map(np.array, columns)):
+            if name in known and where.any():
+                raise InputError(f"{name} is {shown(given[name])}: {why}", argument=name)
+        return [number for column in (*columns, outputs) for number in column]
 
     def _outputs(self, y: Any) -> list[float]:
         if y is None:

@@ -29,9 +29,13 @@ def records_of(
     to: Mapping[str, str] | None,
     name: str,
     experiment: str | None,
+    y_sd: Names,
+    y_lower: Names,
+    y_upper: Names,
 ) -> Record | list[Record]:
     """Return the record of some columns of a dataframe, as `smcpn.Record.from_dataframe` says."""
-    wanted = RecordColumns.of(outputs, inputs, time, dt, t_unit, hold, to)
+    beside = {"y_sd": y_sd, "y_lower": y_lower, "y_upper": y_upper}
+    wanted = RecordColumns.of(outputs, inputs, time, dt, t_unit, hold, to, beside)
     every, experiments = Columns(df).measured(wanted, experiment)
     found = [
         wanted.record("df", f"{name} [{label}]" if label else name, every.of(rows))
@@ -91,7 +95,7 @@ class Columns:
         InputError
             If a column is not there, or does not hold numbers, times or labels.
         """
-        u, y = self._matrix(wanted.inputs, "inputs"), self._matrix(wanted.outputs, "outputs")
+        u, y = self._matrix(wanted.inputs, "inputs"), self._matrix(wanted.measured, "outputs")
         t, units = None, dict(self._units)
         if wanted.time is not None:
             t, dated = self._times(wanted.time)

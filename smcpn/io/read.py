@@ -85,6 +85,9 @@ def read_record(
     t_unit: str | None = None,
     hold: str = "foh",
     to: Mapping[str, str] | None = None,
+    y_sd: Names = (),
+    y_lower: Names = (),
+    y_upper: Names = (),
     name: str | None = None,
     header: Sequence[str] | None = None,
     delimiter: str | None = None,
@@ -115,6 +118,9 @@ def read_record(
     to : mapping of str to str, optional
         Units that columns are converted to, from that which the file states: ``{"x": "m"}``, or
         ``{"date": "day"}`` for a model that counts days. Nothing else is converted.
+    y_sd, y_lower, y_upper : str or sequence of str
+        Columns of what `Record` has beside y, in the unit of their output; one for each, "" where
+        there is none.
     name : str, optional
         That of the file by default.
     header : sequence of str, optional
@@ -135,7 +141,8 @@ def read_record(
     >>> record = smcpn.read_record(  # doctest: +SKIP
     ...     "rig.csv", time="t", inputs="force", outputs="position", to={"position": "m"})
     """
-    wanted = RecordColumns.of(outputs, inputs, time, dt, t_unit, hold, to)
+    beside = {"y_sd": y_sd, "y_lower": y_lower, "y_upper": y_upper}
+    wanted = RecordColumns.of(outputs, inputs, time, dt, t_unit, hold, to, beside)
     options = _Options.of(wanted, header, delimiter, decimal)
     found = options.records(Path(path), name or Path(path).name, None)
     if len(found) > 1:
@@ -159,6 +166,9 @@ def read_records(
     t_unit: str | None = None,
     hold: str = "foh",
     to: Mapping[str, str] | None = None,
+    y_sd: Names = (),
+    y_lower: Names = (),
+    y_upper: Names = (),
     header: Sequence[str] | None = None,
     delimiter: str | None = None,
     decimal: str | None = None,
@@ -175,7 +185,7 @@ def read_records(
         experiment in each member. Cells of arrays hold one experiment in each without it.
     experiments : sequence of str or int, optional
         Labels of those that are read, all by default.
-    outputs, inputs, time, dt, t_unit, hold, to, header, delimiter, decimal
+    outputs, inputs, time, dt, t_unit, hold, to, y_sd, y_lower, y_upper, header, delimiter, decimal
         See `read_record`.
 
     Raises
@@ -188,7 +198,8 @@ def read_records(
     >>> records = smcpn.read_records(  # doctest: +SKIP
     ...     "all.csv", experiment="run", time="t", inputs="force", outputs="position")
     """
-    wanted = RecordColumns.of(outputs, inputs, time, dt, t_unit, hold, to)
+    beside = {"y_sd": y_sd, "y_lower": y_lower, "y_upper": y_upper}
+    wanted = RecordColumns.of(outputs, inputs, time, dt, t_unit, hold, to, beside)
     options = _Options.of(wanted, header, delimiter, decimal, experiment)
     labels = None if experiments is None else [str(label) for label in experiments]
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
@@ -224,7 +235,7 @@ class _Options:
         """
         check_marks(delimiter, decimal)
         names = None if header is None else tuple(header)
-        columns = (wanted.time, wanted.inputs, wanted.outputs)
+        columns = (wanted.time, wanted.inputs, wanted.measured)
         return cls(Layout(*columns, names, delimiter, decimal, experiment), wanted)
 
     def records(self, path: Path, name: str, labels: Sequence[str] | None) -> list[Record]:

@@ -105,6 +105,7 @@ class Adaptive(Recursion):
     """
 
     name = "adaptive"
+    varying_noise = True
 
     def __init__(self, problem: Problem, solver: AdaptiveEKF1, grid: Grid) -> None:
         self.model, self.order = problem.model, solver.order
@@ -288,11 +289,12 @@ class Adaptive(Recursion):
         known = ca.if_else(self.clock.left > 0.0, ca.SX(np.nan), 0.0)
         outputs = ca.substitute(here, model.x, states) + known
         covariance = output_covariance(self.layout, f.factors, f.output_slopes(h, here))
-        return ExpectedOutputs.with_white_noise(model, outputs, covariance, states)
+        return ExpectedOutputs.with_white_noise(self.sample, outputs, covariance, states)
 
     def log_density(self) -> ca.SX:
         """Log N(y; g(mu), J Sigma J' + R), (1, 1)."""
-        expected, noise = self.expected(), self.model.noise_variance
+        expected = self.expected()
+        noise = expected.noise_variance
         present, covariance = self.sample.present, expected.covariance + ca.diag(noise)
         innovation = self.sample.y - expected.outputs
         log_density = gaussian_log_density(innovation, covariance, present)

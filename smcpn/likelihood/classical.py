@@ -117,6 +117,8 @@ class Classical(Recursion):
     coloured_noise = True
     gaussian = True
     takes_delay = True
+    _input: ca.SX | None = None
+    """Inputs at a sample, where they are delayed."""
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
         self.model, self.sample = problem.model, SampleSymbols.of(problem.model)
@@ -126,6 +128,8 @@ class Classical(Recursion):
         self.local_order = self.step.error_order
         self.outputs = outputs_at(self.model, self.model.x, self.sample, self.line)
         self.noise = NoiseFilter.of(self.model)
+        if self.line is not None:
+            self._input = self.line.at_sample(self.sample.u)
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
@@ -152,19 +156,17 @@ class Classical(Recursion):
         if density is None:
             innovation = sample.y - self.outputs - self.noise.mean
             return gaussian_log_density(innovation, ca.diag(self.noise.variance), sample.present)
-        # In place of a missing value one that every density has.
-        y = ca.if_else(sample.present, sample.y, 1.0)
-        each = ca.substitute(
-            density.log_density, ca.vertcat(density.y, density.output), ca.vertcat(y, self.outputs)
-        )
+        each = sample.of_density(density.log_density, self.outputs, self._input)
         # A missing sample may be where a density is not finite, as log-normal noise of nothing is.
         return ca.sum1(ca.if_else(sample.present, each, 0.0))
 
     def expected(self) -> ExpectedOutputs:
         """Outputs and states of the solver, without a covariance."""
         q = self.outputs.numel()
-        noise = self.noise
-        return ExpectedOutputs(self.outputs, ca.SX(q, q), self.model.x, noise.mean, noise.variance)
+        noise, variance = self.noise, self.noise.variance
+        if self.model.density is not None:
+            variance = self.sample.noise_variance(self.outputs, self._input)
+        return ExpectedOutputs(self.outputs, ca.SX(q, q), self.model.x, noise.mean, variance)
 
     @override
     def local_error(self) -> ca.SX:
@@ -199,7 +201,7 @@ def step_signal(model: Model, grid: Grid, line: DelayLine | None = None) -> Sign
     """Input at the begin, middle and end of a step, as `runge_kutta_program` takes it."""
     return Signal(
         model.u.numel(),
-        model.outputs.numel(),
+        model.measured,
         grid.smooth,
         not grid.rescales,
         places=PLACES,

@@ -123,7 +123,7 @@ class GainPass:
         if symbols.grid.rescales:
             lengths = np.diff(columns[:, 0]) / self._steps
         following = np.append(lengths[1:], lengths[-1])
-        present = np.isfinite(columns[1:, 1 + samples.template.n_inputs :])
+        present = np.isfinite(columns[1:, -symbols.model.outputs.numel() :])
         rows = np.column_stack([present, following, lengths])
         scales = symbols.diffusion.scales(lengths[1:], self._length, symbols.order)
         by_step = np.repeat(scales, self._steps)[:, None]
@@ -219,7 +219,7 @@ class Conditioned(Recursion):
         self.shared = shared_covariances(self.symbols, self.step, self.update, self.interval)
         self.signal = Signal(
             model.u.numel(),
-            model.outputs.numel(),
+            model.measured,
             grid.smooth,
             not grid.rescales,
             places=(1.0,),
@@ -341,7 +341,7 @@ class Conditioned(Recursion):
         f, predicted = self.symbols.conditioned, self.predicted
         states = f.states(f.mean, self.symbols.h_before)
         outputs = ca.vertcat(*predicted.mean)
-        return ExpectedOutputs.with_white_noise(self.model, outputs, predicted.covariance, states)
+        return ExpectedOutputs.with_white_noise(self.sample, outputs, predicted.covariance, states)
 
     def local_error(self) -> ca.SX:
         """Change of each state by the residual of a step, (n, 1)."""

@@ -410,7 +410,7 @@ def condition_on_outputs(symbols: ConditionedSymbols, predicted: PredictedOutput
         for (k, i), slope in slopes[j].items():
             expected += slope * (mean[k][i] - f.mean[k][i])
         present = {entry: slope * sample.present[j] for entry, slope in slopes[j].items()}
-        value = measurement(symbols.model, j, expected, sample.y[j], sample.present[j])
+        value = measurement(sample, j, expected)
         factors, gain = condition_on_output(f.layout, factors, present, value.noise)
         if data_free is not None:
             learned = data_free.condition_on_output(learned, gain)

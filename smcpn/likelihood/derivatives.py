@@ -18,7 +18,7 @@ from smcpn.codegen.kernel import CompiledKernel, LaneKernel, Rows
 from smcpn.codegen.sweep import CompiledSweep, SweepKernel
 from smcpn.likelihood.batches import Arrays, Batch, Batchable
 from smcpn.likelihood.expansion import products
-from smcpn.likelihood.lanes import CHUNK, CompiledLikelihood, LaneLikelihood
+from smcpn.likelihood.lanes import CHUNK, CompiledLikelihood
 
 Array = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ MOST_BYTES = 2**26
 """Memory of the directions of a block of points, and of what a block of samples emits for them."""
 
 
-class CompiledTangents(Batchable):
+class Tangents(Batchable):
     """Value and derivatives of the sum of what a kernel emits first, by a tangent kernel.
 
     Parameters
@@ -40,6 +40,10 @@ class CompiledTangents(Batchable):
     def __init__(self, likelihood: CompiledLikelihood) -> None:
         self.likelihood, self.lanes = likelihood, likelihood.lanes
         self.n_samples = likelihood.n_samples
+
+    @override
+    def detached(self) -> Tangents:
+        return Tangents(self.likelihood.detached())
 
     @override
     def unit(self, batch: Batch) -> int:
@@ -90,16 +94,6 @@ class CompiledTangents(Batchable):
         return total, slope.T, information.transpose(1, 2, 0)
 
 
-class Tangents(CompiledTangents):
-    """Derivatives by tangents, of a kernel together with its likelihood."""
-
-    likelihood: LaneLikelihood
-
-    def detached(self) -> CompiledTangents:
-        """Copy on one thread, of machine code and rows only, which can be pickled."""
-        return CompiledTangents(self.likelihood.detached())
-
-
 class CompiledSweeps(Batchable):
     """The pass back over the samples of records, as machine code and rows.
 
@@ -143,6 +137,7 @@ class Sweeps(CompiledSweeps):
         super().__init__(kernel, sweep.compiled, rows)
         self._whole = sweep
 
+    @override
     def detached(self) -> CompiledSweeps:
         """The pass alone, on one thread, of machine code and rows only: it can be pickled."""
         return CompiledSweeps(self._kernel.detached(), self._sweep, self._rows)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import Count, Numbers, Positive, Probability, checked
+from smcpn.arguments import Count, Index, Numbers, Positive, Probability, checked
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.derivatives import Sweeps, Tangents, at_home
 from smcpn.likelihood.expansion import expansion_program, tangent_program
@@ -25,8 +25,8 @@ from smcpn.likelihood.lanes import TANGENT_LANES, Grid, LaneLikelihood
 from smcpn.likelihood.registry import (
     LIKELIHOODS,
     Recursion,
-    build_likelihood,
     require_exact,
+    suitable_likelihood,
 )
 from smcpn.likelihood.solver_choice import choose_solver, solver_from_prior
 from smcpn.model.coordinates import Coordinate
@@ -47,6 +47,8 @@ NEAR_BOUND = 1e-2
 FORWARD = 20
 """Parameters up to which a gradient is made of tangents. A reverse pass takes the time of two to
 four values and a tangent that of two, but `expansion` and `hessian` have compiled the tangents."""
+COPIES = 32
+"""Filters whose estimates at a point are averaged."""
 TANGENT_COST = 2.0
 """Values that take as long as one tangent."""
 
@@ -62,7 +64,8 @@ class LogLikelihood:
     ----------
     problem : Problem
     likelihood : str, optional
-        By default the one of the solver, see `identify`.
+        By default the one of the solver, see `identify`. ``"particle"``, an estimate by random
+        numbers, has values and `estimate`, with standard errors, and no gradient.
     solver : EKF0, EKF1, AdaptiveEKF1, RK4, Rosenbrock or "auto", optional
         By default ``"auto"``: what goes with ``likelihood`` and the problem, see `identify`.
         Steps ``"auto"`` are chosen from the prior; elsewhere they may be too few, and a solution
@@ -70,6 +73,8 @@ class LogLikelihood:
         their ``solver``.
     threads : int, optional
         Threads of the kernels; all processors by default. Results do not depend on it.
+    state_particles : int, optional
+        Of each filter, where the likelihood is an estimate; see `identify`.
 
     Attributes
     ----------
@@ -100,16 +105,24 @@ class LogLikelihood:
         likelihood: str | None = None,
         solver: Solver | str | None = None,
         threads: Count | None = None,
+        state_particles: Count | None = None,
     ) -> None:
         check_problem(problem)
         chosen = choose_solver(problem, solver, likelihood)
         self.likelihood = chosen.likelihood
-        require_exact(self.likelihood)
         self.problem, self.names = problem, problem.names
         self.solver = solver_from_prior(problem, chosen.solver, self.likelihood)
         self._threads = threads
         self.where: Callable[[Any], Any] = at_home
-        self._value = build_likelihood(problem, self.solver, threads, self.likelihood)
+        given = {} if state_particles is None else {"state_particles": state_particles}
+        kind = suitable_likelihood(problem, self.solver, self.likelihood)
+        if given and not kind.estimated:
+            raise InputError(
+                f"state_particles is {state_particles}: the {kind.name} likelihood is no estimate, "
+                "leave it out",
+                argument="state_particles",
+            )
+        self._value: Any = kind.build(problem, self.solver, threads, **given)
 
     def __repr__(self) -> str:
         names = listed(self.names)
@@ -133,6 +146,7 @@ class LogLikelihood:
         InputError
             If their times or holds differ, or they do not fit the problem.
         """
+        require_exact(self.likelihood)
         problem = self.problem.with_records(records)
         same = len(records) == len(self.problem.records) and all(
             np.array_equal(new.t, old.t) and new.hold == old.hold
@@ -204,10 +218,43 @@ class LogLikelihood:
         InputError
             If values are not numbers of shape (N, d), as in all methods.
         """
+        if LIKELIHOODS[self.likelihood].estimated:
+            return self.estimate(values)[0]
         values = self._checked("values", values)
         with np.errstate(all="ignore"):
             total = self._values.total(values)[0]
         return np.where(np.isfinite(total), total, -np.inf)
+
+    def estimate(
+        self, values: Numbers, copies: Count = COPIES, seed: Index = 0
+    ) -> tuple[Array, Array]:
+        """Log-likelihood and its standard error, (N,) both, at parameter values (N, d).
+
+        Where the likelihood is an estimate, the logarithm of the mean of independent ones, which
+        are unbiased; the standard error is theirs, by the delta method. Else it is exact.
+
+        Parameters
+        ----------
+        values : array_like, (N, d)
+        copies : int
+            Filters at each point, at least 2.
+        seed : int
+        """
+        if not LIKELIHOODS[self.likelihood].estimated:
+            return self(values), np.zeros(len(values))
+        if copies < 2:
+            raise InputError(f"copies is {copies}: give at least 2", argument="copies")
+        values, samples = self._checked("values", values), self._value.n_samples
+        rng, size = np.random.default_rng(seed), (copies * len(values), self._value.n_keys(samples))
+        keys = rng.integers(0, 1 << 64, size, dtype=np.uint64)
+        with np.errstate(all="ignore"):
+            _, found = self._value.evaluate(np.tile(values, (copies, 1)), samples, keys)
+            found = np.where(np.isfinite(found), found, -np.inf).reshape(copies, -1)
+            top = found.max(axis=0)
+            # Where every filter fails there is nothing to be relative to.
+            parts = np.exp(found - np.where(np.isfinite(top), top, 0.0))
+            mean, spread = parts.mean(axis=0), parts.std(axis=0, ddof=1)
+            return top + np.log(mean), spread / (np.sqrt(copies) * mean)
 
     def derivative(self, values: Numbers, directions: Numbers) -> tuple[Array, Array]:
         """Log-likelihood (N,) and its derivative (N,) along one direction each, (N, d).
@@ -272,6 +319,7 @@ class LogLikelihood:
     @cached_property
     def reverses(self) -> bool:
         """True if `value_and_gradient` is a reverse pass."""
+        require_exact(self.likelihood)
         return len(self.names) > FORWARD and self._value.in_step
 
     @property
@@ -285,6 +333,7 @@ class LogLikelihood:
 
         Where `expands`, the samples emit `information_rows` after these.
         """
+        require_exact(self.likelihood)
         write = expansion_program if self.expands else tangent_program
         return self._value.running(
             self._recursion.kernel(self.solver, self._threads, write, TANGENT_LANES)
@@ -293,7 +342,8 @@ class LogLikelihood:
     @property
     def expands(self) -> bool:
         """True if the samples are Gaussian, so that first derivatives give their information."""
-        return LIKELIHOODS[self.likelihood].gaussian and self.problem.model.density is None
+        density = self.problem.model.density
+        return LIKELIHOODS[self.likelihood].gaussian and (density is None or density.gaussian)
 
     def expansion(self, values: Numbers, share: Probability = 1.0) -> tuple[Array, Array, Array]:
         """Log-likelihood (N,), gradient (N, d) and information (N, d, d), in one pass.

@@ -294,6 +294,11 @@ class GrowingLikelihood(GrowingRows, Likelihood):
         self._compiled, self.kernel = compiled, compiled.kernel
 
     @property
+    def n_outputs(self) -> int:
+        """Outputs of the model."""
+        return self._compiled.recursion.model.outputs.numel()
+
+    @property
     def n_states(self) -> int:
         """States of the model."""
         return self._compiled.recursion.model.x.numel()

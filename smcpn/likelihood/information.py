@@ -44,7 +44,8 @@ def fisher_information(function: LogLikelihood, values: Array) -> Array:
     That of the scores where measurements scatter otherwise than Gaussian.
     """
     problem = function.problem
-    if problem.model.density is not None:
+    density = problem.model.density
+    if density is not None and not density.gaussian:
         return score_information(function, values)
     if function.expands:
         return function.expansion(values[None, :])[2][0]

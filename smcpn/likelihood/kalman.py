@@ -228,9 +228,11 @@ class Kalman(Recursion):
     @property
     def exact(self) -> bool:
         """True if steps and outputs are linear and the noise is Gaussian."""
-        graphs = (self.transition.jacobian, self.slopes, self.transition.factor)
+        density, noise = self.model.density, self.sample.noise_variance(self.outputs)
+        graphs = (self.transition.jacobian, self.slopes, self.transition.factor, noise)
         slopes = ca.vertcat(*[ca.vec(ca.densify(graph)) for graph in graphs])
-        return self.model.density is None and not ca.depends_on(slopes, self.model.x)
+        gaussian = density is None or density.gaussian
+        return gaussian and not ca.depends_on(slopes, self.model.x)
 
     @property
     def filtered(self) -> Gaussian:
@@ -280,7 +282,7 @@ class Kalman(Recursion):
     def expected(self) -> ExpectedOutputs:
         """Outputs and states given the samples before."""
         covariance = self.slopes @ self.predicted.covariance @ self.slopes.T
-        return ExpectedOutputs.with_white_noise(self.model, self.outputs, covariance, self.model.x)
+        return ExpectedOutputs.with_white_noise(self.sample, self.outputs, covariance, self.model.x)
 
     @override
     def states(self) -> tuple[ca.SX, ca.SX]:
@@ -359,9 +361,8 @@ def corrected(
     determinant, total = ca.SX(1), ca.SX(0)
     for j in range(outputs.numel()):
         expected = outputs[j] + slopes[j, :] @ (mean - gaussian.mean)
-        y, present = sample.y[j], sample.present[j]
-        value = measurement(model, j, expected, y, present, None if about is None else about[j])
-        sensitivity = ca.horzsplit(ca.densify(slopes[j, :] * present))
+        value = measurement(sample, j, expected, None if about is None else about[j])
+        sensitivity = ca.horzsplit(ca.densify(slopes[j, :] * sample.present[j]))
         factor, gain, variance, spread = downdate(factor, sensitivity, value.noise)
         mean = mean + ca.vertcat(*gain) * value.innovation
         log_density, pivot = value.log_density(OutputGain({}, variance, spread))

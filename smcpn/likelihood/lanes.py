@@ -19,6 +19,7 @@ from smcpn.likelihood.batches import Batchable
 from smcpn.likelihood.contract import NO_KEYS, Derivatives, Keys, Likelihood
 from smcpn.likelihood.inputs import CHUNK, KernelInputs, RecordRows
 from smcpn.model.delay import Delay
+from smcpn.model.measured import Beside
 from smcpn.model.problem import Model
 from smcpn.model.record import Record
 from smcpn.solver import Solver
@@ -60,28 +61,80 @@ class Grid:
 
 @dataclass(frozen=True)
 class SampleSymbols:
-    """Shared values at a sample: input, time, output, which outputs are present."""
+    """Shared values at a sample: input, time, what was measured, and what of it is known.
+
+    Attributes
+    ----------
+    u, t : casadi.SX
+    measured, known : casadi.SX, (m, 1)
+        Of every number of `measured_rows` itself, 0 where it is missing, and whether it is known.
+    model : Model
+    """
 
     u: ca.SX
     t: ca.SX
-    y: ca.SX
-    present: ca.SX
+    measured: ca.SX
+    known: ca.SX
+    model: Model
 
     @classmethod
     def of(cls, model: Model) -> SampleSymbols:
         """Make fresh symbols of the model's sizes."""
-        q = model.outputs.numel()
+        m = model.measured
         return cls(
             ca.SX.sym("u", model.u.numel(), 1),
             ca.SX.sym("t"),
-            ca.SX.sym("y", q, 1),
-            ca.SX.sym("present", q, 1),
+            ca.SX.sym("y", m, 1),
+            ca.SX.sym("present", m, 1),
+            model,
         )
 
     @property
     def row(self) -> ca.SX:
         """The symbols in the order of `smcpn.model.signal.Signal.sample`."""
-        return ca.vertcat(self.u, self.t, self.y, self.present)
+        return ca.vertcat(self.u, self.t, self.measured, self.known)
+
+    @property
+    def y(self) -> ca.SX:
+        """Measured values, (q, 1)."""
+        return self.measured[-self.model.outputs.numel() :]
+
+    @property
+    def present(self) -> ca.SX:
+        """1 where something is known of an output, its value or a limit, (q, 1)."""
+        q = self.model.outputs.numel()
+        measured = self.known[-q:]
+        return measured if q == self.known.numel() else ca.fmax(measured, self._beside.limited)
+
+    @property
+    def _beside(self) -> Beside:
+        """Symbols of what is known of the outputs beside their values."""
+        if self.measured.numel() == self.model.outputs.numel():
+            return Beside.of(0)
+        sd, *limits = ca.vertsplit(self.measured, self.model.outputs.numel())[:-1]
+        return Beside(sd, *limits, *ca.vertsplit(self.known, self.model.outputs.numel())[1:-1])
+
+    def of_density(self, graph: ca.SX, outputs: ca.SX, u: ca.SX | None = None) -> ca.SX:
+        """A graph of the model's density at the sample, for outputs (q, 1).
+
+        Parameters
+        ----------
+        u : casadi.SX, optional
+            Inputs, where dead times make them others than those of the sample.
+        """
+        density, model, q = self.model.density, self.model, self.model.outputs.numel()
+        assert density is not None
+        # In place of a missing value one that every density has.
+        value = ca.if_else(self.known[-q:], self.y, 1.0)
+        known = ca.vertcat(model.u, model.t), ca.vertcat(self.u if u is None else u, self.t)
+        return density.at(graph, value, outputs, self._beside.column, known)
+
+    def noise_variance(self, outputs: ca.SX, u: ca.SX | None = None) -> ca.SX:
+        """Variance of the noise at the sample for outputs (q, 1); infinite where not Gaussian."""
+        density = self.model.density
+        if density is None or not density.variance.numel():
+            return self.model.noise_variance
+        return self.of_density(density.variance, outputs, u)
 
 
 @dataclass(frozen=True)
@@ -269,8 +322,8 @@ class LaneLikelihood(CompiledLikelihood):
         other._take(other._written(records))
         return other
 
+    @override
     def detached(self) -> CompiledLikelihood:
-        """Copy on one thread, of machine code and rows only, which can be pickled."""
         return CompiledLikelihood(self._kernel.detached(), self._rows)
 
     @property

@@ -81,6 +81,7 @@ class Marginal(Recursion):
 
     name = "marginal"
     divides = True
+    varying_noise = True
     coloured_noise = True
     gaussian = True
     takes_delay = True
@@ -103,7 +104,7 @@ class Marginal(Recursion):
         self.scales = ca.SX.sym("scales", 0 if self.line is None else self.line.parts)
         self.signal = Signal(
             self.model.u.numel(),
-            self.model.outputs.numel(),
+            self.model.measured,
             grid.smooth,
             not grid.rescales,
             places=(1.0,),
@@ -157,7 +158,10 @@ class Marginal(Recursion):
         outputs, numerical = ca.substitute(
             [model.outputs, numerical], [model.x, model.u, model.t], [states, u, self.sample.t]
         )
-        return ExpectedOutputs(outputs, numerical, states, self.noise.mean, self.noise.variance)
+        variance = self.noise.variance
+        if model.density is not None:
+            variance = self.sample.noise_variance(outputs, u)
+        return ExpectedOutputs(outputs, numerical, states, self.noise.mean, variance)
 
     def log_density(self) -> ca.SX:
         """Log N(y; g(mu), J Gamma Sigma J' + R), (1, 1) (eqs. 20-21); not finite if impossible."""

@@ -9,7 +9,7 @@ import casadi as ca
 from typing_extensions import override
 
 from smcpn.likelihood.covariance import OutputGain
-from smcpn.model.problem import Model
+from smcpn.likelihood.lanes import SampleSymbols
 
 
 def gaussian_log_density(innovation: ca.SX, covariance: ca.SX, present: ca.SX) -> ca.SX:
@@ -164,13 +164,12 @@ class LaplaceMeasurement:
         log p(y) = log p(y | g*) - v d^2 / (2 (1 + w v)^2) - log(1 + w v) / 2.
     """
 
-    def __init__(self, expected: ca.SX, y: ca.SX, present: ca.SX, model: Model, j: int) -> None:
-        density = model.density
+    def __init__(self, sample: SampleSymbols, j: int, expected: ca.SX) -> None:
+        density = sample.model.density
         assert density is not None
-        self._density, self._j = density, j
-        # In place of a missing value one that every density has.
-        self._value = ca.if_else(present, y, 1.0)
-        self._expected, self._present = expected, present
+        self._density, self._j, self._sample = density, j, sample
+        self._expected, self._present = expected, sample.present[j]
+        present = self._present
         gradient = self._at(density.expansion()[0][j], expected)
         information = self._at(density.information()[j], expected)
         self._gradient = gradient * present
@@ -187,9 +186,9 @@ class LaplaceMeasurement:
 
     def _at(self, expression: ca.SX, output: ca.SX) -> ca.SX:
         """Expression of the density at the measured value and an output."""
-        density, j = self._density, self._j
-        symbols = ca.vertcat(density.y[j], density.output[j])
-        return ca.substitute(expression, symbols, ca.vertcat(self._value, output))
+        outputs = ca.SX(self._density.output)
+        outputs[self._j] = output
+        return self._sample.of_density(expression, outputs)
 
 
 class IteratedMeasurement(LaplaceMeasurement):
@@ -202,11 +201,9 @@ class IteratedMeasurement(LaplaceMeasurement):
     with k = 1 + w v is Laplace's approximation where g* is the mean given y too.
     """
 
-    def __init__(
-        self, expected: ca.SX, y: ca.SX, present: ca.SX, model: Model, j: int, about: ca.SX
-    ) -> None:
-        super().__init__(about, y, present, model, j)
-        self._shift = (about - expected) * present
+    def __init__(self, sample: SampleSymbols, j: int, expected: ca.SX, about: ca.SX) -> None:
+        super().__init__(sample, j, about)
+        self._shift = (about - expected) * self._present
         self.innovation += self._shift
 
     @override
@@ -219,17 +216,25 @@ class IteratedMeasurement(LaplaceMeasurement):
 
 
 def measurement(
-    model: Model, j: int, expected: ca.SX, y: ca.SX, present: ca.SX, about: ca.SX | None = None
+    sample: SampleSymbols, j: int, expected: ca.SX, about: ca.SX | None = None
 ) -> Measurement:
-    """Measured value y of the j-th output, whose predicted value is ``expected``.
+    """Measured value of the j-th output, whose predicted value is ``expected``.
 
     Parameters
     ----------
     about : casadi.SX, optional
-        Output about which a density is expanded, by default ``expected``.
+        Output about which a density is expanded, by default ``expected``; at which the variance of
+        Gaussian noise is taken.
     """
-    if model.density is None:
-        return GaussianMeasurement(expected, y, present, model.noise_variance[j])
-    if about is None:
-        return LaplaceMeasurement(expected, y, present, model, j)
-    return IteratedMeasurement(expected, y, present, model, j, about)
+    model, point = sample.model, expected if about is None else about
+    variance = model.noise_variance[j]
+    if model.density is not None:
+        outputs = ca.SX(model.density.output)
+        outputs[j] = point
+        own = model.density.own_variance(j)
+        if own is None and about is None:
+            return LaplaceMeasurement(sample, j, expected)
+        if own is None:
+            return IteratedMeasurement(sample, j, expected, point)
+        variance = sample.of_density(own, outputs)
+    return GaussianMeasurement(expected, sample.y[j], sample.present[j], variance)

@@ -213,7 +213,7 @@ def interval_signal(model: Model, grid: Grid, rates: int = 0) -> Signal:
     """Input over an interval as a polynomial, with so many derivatives at its beginning."""
     return Signal(
         model.u.numel(),
-        model.outputs.numel(),
+        model.measured,
         grid.smooth,
         not grid.rescales,
         degree=DEGREE,

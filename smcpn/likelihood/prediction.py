@@ -45,11 +45,16 @@ class Averages(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Consecutive samples: measured outputs (m, q), their mean (m, q) and covariance (m, q, q)."""
+    """Consecutive samples: measured outputs (m, q), their mean (m, q) and covariance (m, q, q).
+
+    ``begin`` is the number of the first one in its record.
+    """
 
     y: Array
     mean: Array
     covariance: Array
+    record: Record
+    begin: int
 
 
 class CompiledPrediction:
@@ -135,7 +140,7 @@ class Prediction:
         for emitted in self._emitted(values, steps):
             mean, covariance, *_ = self._parts(emitted)
             y = self.record.y[begin : begin + len(mean)]
-            yield Stretch(y, mean, covariance.reshape(-1, q, q))
+            yield Stretch(y, mean, covariance.reshape(-1, q, q), self.record, begin)
             begin += len(mean)
 
     def moments(self, values: Array, steps: int) -> tuple[Array, Array]:

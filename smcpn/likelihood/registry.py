@@ -54,11 +54,11 @@ class ExpectedOutputs:
 
     @classmethod
     def with_white_noise(
-        cls, model: Model, outputs: ca.SX, covariance: ca.SX, states: ca.SX
+        cls, sample: SampleSymbols, outputs: ca.SX, covariance: ca.SX, states: ca.SX
     ) -> ExpectedOutputs:
         """Copy of which the noise is white: the samples before tell nothing of it."""
         nothing = ca.SX.zeros(outputs.numel(), 1)
-        return cls(outputs, covariance, states, nothing, model.noise_variance)
+        return cls(outputs, covariance, states, nothing, sample.noise_variance(outputs))
 
 
 class Recursion(ABC):
@@ -82,6 +82,8 @@ class Recursion(ABC):
         Whether it needs a diffusion that is a number or a parameter.
     any_density : bool
         Whether measurements may scatter otherwise than Gaussian.
+    varying_noise : bool
+        Whether Gaussian noise may have another variance at every sample, that of `expected`.
     coloured_noise : bool
         Whether the noise may be correlated from sample to sample.
     takes_process_noise : bool
@@ -108,6 +110,7 @@ class Recursion(ABC):
     name: ClassVar[str]
     known_diffusion: ClassVar[bool] = False
     any_density: ClassVar[bool] = False
+    varying_noise: ClassVar[bool] = False
     coloured_noise: ClassVar[bool] = False
     takes_process_noise: ClassVar[bool] = False
     takes_delay: ClassVar[bool] = False
@@ -175,6 +178,8 @@ class Recursion(ABC):
     def takes_noise(cls, model: Model) -> bool:
         """True if it can be computed with the noises of a model."""
         gaussian, white = model.density is None, not model.coloured
+        if model.density is not None:
+            gaussian = cls.varying_noise and model.density.gaussian
         takes_noise = (gaussian or cls.any_density) and (white or cls.coloured_noise)
         return takes_noise and cls.takes_process_noise == (model.process_noise is not None)
 

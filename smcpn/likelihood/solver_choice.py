@@ -157,7 +157,8 @@ def default_solver(problem: Problem, likelihood: str | None) -> Solver:
     """
     if likelihood is None:
         fitting = with_process_noise() if problem.model.process_noise is not None else []
-        if not fitting and problem.model.density is not None:
+        density = problem.model.density
+        if not fitting and density is not None and not density.gaussian:
             fitting = ["classical"]
         return LIKELIHOODS[fitting[0]].default_solver(problem) if fitting else EKF0()
     check_likelihood(likelihood)

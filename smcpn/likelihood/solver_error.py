@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.likelihood.inputs import LONG
 from smcpn.likelihood.measurement import LEAST_INFORMATION
 from smcpn.likelihood.prediction import Averages, Prediction, Stretch, predictions
+from smcpn.model.measured import SampleNumbers
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.solver import MAX_STEPS, Solver
@@ -69,7 +69,8 @@ def error_budget(
     for parts in _stretches(found, values, (steps, compared)):
         y = np.concatenate([part.y for part, _ in parts])
         own, other = zip(*parts, strict=True)
-        noise = _noise(problem, np.asarray(values, dtype=float), y, _joined(own)[0])
+        at = np.asarray(values, dtype=float)
+        noise = np.concatenate([_noise(problem, at, one) for one in own])
         shares = _shares(own, other, noise, filtered)
         for j, seen in enumerate(np.isfinite(y).T):
             totals[:, j] += [share[seen, j].sum() for share in shares]
@@ -113,24 +114,30 @@ def _shares(
         return variance / noise, change / noise
 
 
-def _noise(problem: Problem, values: Array, y: Array, outputs: Array) -> Array:
+def _noise(problem: Problem, values: Array, part: Stretch) -> Array:
     """Variance of the noise, (T, q); where it is not Gaussian, the inverse information of a value.
 
     The information is that of the measured y (T, q) about the output, at the outputs (T, q).
     """
-    model = problem.model.with_numbers()
+    model, outputs = problem.model, part.mean
     if model.density is None:
         return np.broadcast_to(model.noise_variances(values[None, :])[:, 0], outputs.shape)
-    return effective_variance(model, np.nan_to_num(y, nan=1.0).T, outputs.T, values).T
+    piece = part.record[part.begin : part.begin + len(outputs)]
+    y, samples = np.nan_to_num(part.y, nan=1.0), model.sample_numbers(piece)
+    return effective_variance(model, y, outputs, values, samples)
 
 
-def effective_variance(model: Model, y: Array, outputs: Array, theta: Array) -> Array:
-    """Inverse information of values (q, K) about outputs (q, K); theta is (d,) or (d, K)."""
-    density = model.density
-    assert density is not None
-    symbols = [density.y, density.output, model.theta]
-    function = ca.Function("information", symbols, [density.information()])
-    return 1.0 / np.maximum(function(y, outputs, theta).full(), LEAST_INFORMATION)
+def effective_variance(
+    model: Model, y: Array, outputs: Array, values: Array, samples: SampleNumbers
+) -> Array:
+    """Variance of Gaussian noise, or inverse information of values about outputs, (K, q) all.
+
+    Parameters are (d,) or (K, d), and there are K samples.
+    """
+    function = model.density_function(lambda one: [one.information(), one.variances])
+    information, variance = function(y, outputs, values, samples)
+    inverse = 1.0 / np.maximum(information, LEAST_INFORMATION)
+    return np.where(np.isfinite(variance), variance, inverse)
 
 
 def without_data(
@@ -174,14 +181,15 @@ def _averages(found: list[Prediction], values: Array, steps: int) -> Averages:
 
 def _relative_noise(problem: Problem, averages: Averages, values: Array) -> Array:
     """Standard deviation of the noise over that of the output, of the clearest output, (N,)."""
-    model = problem.model.with_numbers()
+    model = problem.model
     y = np.concatenate([record.y[:LONG] for record in problem.records])
     if model.density is None:
         noise, spread = model.noise_variances(values), np.nanstd(y, axis=0)[:, None]
     else:
         n = values.shape[0]
-        means = np.repeat(np.nanmean(y, axis=0)[:, None], n, axis=1)
-        noise = effective_variance(model, means, averages.outputs, values.T)
+        means = np.nan_to_num(np.repeat(np.nanmean(y, axis=0)[None], n, axis=0), nan=1.0)
+        samples = model.sample_numbers(problem.records[0]).without_limits().mean().repeated(n)
+        noise = effective_variance(model, means, averages.outputs.T, values, samples).T
         spread = _spread(averages.outputs, averages.output_squares)
     # NaN of a solution that diverges.
     return np.fmin.reduce(np.sqrt(noise) / spread, axis=0)

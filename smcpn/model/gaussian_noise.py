@@ -10,84 +10,20 @@ so that variance and correlation say all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import casadi as ca
 
 from smcpn.errors import InputError, real_number, shown
 from smcpn.model.distribution import Distribution, support
-from smcpn.model.noise import Symbols, as_density
+from smcpn.model.noise import Normal, Symbols, as_density
 from smcpn.model.record import Record
 from smcpn.units import duration
 
 SAME_INTERVAL = 1e-6
 """Relative difference up to which two sampling intervals count as the same."""
-
-
-@runtime_checkable
-class GaussianNoise(Protocol):
-    """Protocol of the Gaussian noise of one output."""
-
-    @property
-    def sd(self) -> float | str:
-        """Standard deviation, or the name of the parameter that holds it."""
-        ...
-
-    def variance(self, symbols: Symbols, label: str) -> ca.SX:
-        """Variance of a sample's noise, (1, 1); ``label`` names a standard deviation."""
-        ...
-
-    def correlation(self, gap: ca.SX, interval: float, symbols: Symbols) -> ca.SX:
-        """Correlation with the noise a time ``gap`` earlier, (1, 1); 0 for white noise.
-
-        Parameters
-        ----------
-        interval : float
-            Sampling interval of the problem's first record.
-        """
-        ...
-
-    def check(
-        self,
-        records: Iterable[Record],
-        interval: float,
-        fixed: Mapping[str, float],
-        free: Mapping[str, Distribution],
-    ) -> None:
-        """Refuse parameters that it cannot have, by their numbers or priors.
-
-        Raises
-        ------
-        InputError
-            With the bounds that a parameter may have.
-        """
-        ...
-
-
-@dataclass(frozen=True)
-class White:
-    """Noise that is independent from sample to sample."""
-
-    sd: float | str
-
-    def variance(self, symbols: Symbols, label: str) -> ca.SX:
-        """Variance of a sample's noise, (1, 1); ``label`` names a standard deviation."""
-        return symbols.number(self.sd, label) ** 2
-
-    def correlation(self, gap: ca.SX, interval: float, symbols: Symbols) -> ca.SX:
-        """Correlation with the noise a time ``gap`` earlier, (1, 1); 0 for white noise."""
-        return ca.SX(0.0)
-
-    def check(
-        self,
-        records: Iterable[Record],
-        interval: float,
-        fixed: Mapping[str, float],
-        free: Mapping[str, Distribution],
-    ) -> None:
-        """Check nothing: any white noise is one."""
 
 
 @dataclass(frozen=True)
@@ -147,10 +83,6 @@ class AR1:
                 sentence = f"interval of AR1 is {shown(self.interval)}: {remedy}"
                 raise InputError(sentence, argument="noise")
 
-    def variance(self, symbols: Symbols, label: str) -> ca.SX:
-        """Stationary variance, (1, 1); ``label`` names a standard deviation."""
-        return symbols.number(self.sd, label) ** 2
-
     def correlation(self, gap: ca.SX, interval: float, symbols: Symbols) -> ca.SX:
         """Correlation with the noise a time ``gap`` earlier, rho^(gap / interval), (1, 1)."""
         rho = symbols.number(self.rho, f"rho={self.rho!r}")
@@ -202,7 +134,7 @@ class AR1:
         return value, value, f"rho of AR1, '{self.rho}', is fixed to {value:g}"
 
 
-def as_gaussian(value: Any) -> GaussianNoise | None:
+def as_gaussian(value: Any) -> Normal | AR1 | None:
     """The Gaussian noise that an entry of ``noise`` is or names; None for any other density.
 
     Raises
@@ -212,16 +144,16 @@ def as_gaussian(value: Any) -> GaussianNoise | None:
     """
     if as_density(value) is not None:
         return None
-    if isinstance(value, GaussianNoise) and not isinstance(value, type):
+    if isinstance(value, (Normal, AR1)):
         return value
     if isinstance(value, str):
-        return White(value)
+        return Normal(value)
     remedy = (
         "give a positive standard deviation, a parameter's name, smcpn.AR1, or a density such as "
         "smcpn.Poisson()"
     )
     if (sd := real_number("noise", value, remedy)) > 0.0:
-        return White(sd)
+        return Normal(sd)
     raise InputError(f"noise is {shown(value)}: {remedy}", argument="noise")
 
 
@@ -244,24 +176,25 @@ class NoiseGraphs:
 
 
 def noise_graphs(
-    noise: list[GaussianNoise | None], interval: float, symbols: Symbols
+    noise: Sequence[Normal | AR1 | None], interval: float, symbols: Symbols
 ) -> NoiseGraphs:
     """Put the noise of all outputs together.
 
     Parameters
     ----------
-    noise : list of GaussianNoise or None
+    noise : sequence of Normal, AR1 or None
         None where a density takes its place.
     interval : float
         Sampling interval of the first record.
     """
     gap = ca.SX.sym("gap")
     variances = [
-        ca.SX(float("inf")) if one is None else one.variance(symbols, f"noise[{number}]")
+        ca.SX(float("inf")) if one is None else symbols.number(one.sd, f"noise[{number}]") ** 2
         for number, one in enumerate(noise)
     ]
     correlations = [
-        ca.SX(0.0) if one is None else one.correlation(gap, interval, symbols) for one in noise
+        one.correlation(gap, interval, symbols) if isinstance(one, AR1) else ca.SX(0.0)
+        for one in noise
     ]
     return NoiseGraphs(ca.vertcat(*variances), ca.vertcat(*correlations), gap)
 

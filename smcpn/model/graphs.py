@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import casadi as ca
 import numpy as np
@@ -20,11 +20,17 @@ from smcpn.model.disturbance import Disturbance, ProcessNoise
 from smcpn.model.expression import ExpressionTable
 from smcpn.model.function_call import FunctionCalls
 from smcpn.model.gaussian_noise import as_gaussian, noise_graphs
-from smcpn.model.initial import initial_states
-from smcpn.model.noise import OutputDensity, Symbols, as_density, output_density
+from smcpn.model.initial import FirstSample, initial_states
+from smcpn.model.measured import BESIDE_PARTS, SampleNumbers
+from smcpn.model.noise import Density, Normal, OutputDensity, Symbols, as_density, output_density
 from smcpn.model.ode import ODE, TIME
+from smcpn.model.record import BESIDE, Record
 from smcpn.model.symbol_array import SymbolArray
 from smcpn.model.trace import argument_names, check_same, function_name, trace
+
+Array = NDArray[np.float64]
+SampleFunction = Callable[[Array, Array, Array, SampleNumbers], list[Array]]
+"""Of values (T, q), outputs (T, q), parameters (T, d) or (d,) and samples: numbers (T, q) each."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,13 @@ class Model:
         )
 
     @property
+    def measured(self) -> int:
+        """Numbers of a sample's outputs in a row: the values, and what is known beside them."""
+        q = self.outputs.numel()
+        beside = self.density is not None and self.density.beside.numel()
+        return q * (1 + len(BESIDE)) if beside else q
+
+    @property
     def noise(self) -> ca.SX:
         """Variance of the noise of each output, or the log density that takes its place."""
         return self.noise_variance if self.density is None else self.density.log_density
@@ -109,7 +122,11 @@ class Model:
             initial=tuple(numbers(state) for state in self.initial),
             diffusion=None if self.diffusion is None else numbers(self.diffusion),
             density=self.density
-            and replace(self.density, log_density=numbers(self.density.log_density)),
+            and replace(
+                self.density,
+                log_density=numbers(self.density.log_density),
+                variance=numbers(self.density.variance),
+            ),
             process_noise=self.process_noise
             and replace(self.process_noise, columns=numbers(self.process_noise.columns)),
             constants=ca.SX(0, 1),
@@ -120,7 +137,9 @@ class Model:
     def _graphs(self) -> list[ca.SX]:
         """All graphs, absent ones as empty."""
         nothing = ca.SX(0, 1)
-        density = nothing if self.density is None else self.density.log_density
+        density = nothing
+        if self.density is not None:
+            density = ca.vertcat(self.density.log_density, self.density.variance)
         diffusion = nothing if self.diffusion is None else self.diffusion
         columns = nothing if self.process_noise is None else ca.vec(self.process_noise.columns)
         noise = [self.noise_variance, self.noise_correlation]
@@ -148,7 +167,7 @@ class Model:
         density = self.density or OutputDensity(nothing, nothing, nothing)
         symbols = [self.x, self.u, self.t, self.gap, self.theta, self.constants]
         results = [ca.densify(graph) for graph in self._graphs]
-        arguments = [*symbols, density.y, density.output]
+        arguments = [*symbols, ca.vertcat(density.y, density.beside), density.output]
         return ExpressionTable.of(ca.Function("model", arguments, results))
 
     @classmethod
@@ -170,12 +189,15 @@ class Model:
         (x, u, t, gap, theta, constants, y, output), results = table.graphs()
         rhs, outputs, noise_variance, noise_correlation, diffusion, log_density = results[:6]
         columns, *initial = results[6:]
+        q = outputs.numel()
         return cls(
             x=x, u=u, t=t, theta=theta, rhs=rhs, outputs=outputs, noise_variance=noise_variance,
             noise_correlation=noise_correlation, gap=gap,
             initial=tuple(initial), constants=constants, constant_values=tuple(constant_values),
             diffusion=diffusion if diffusion.numel() else None,
-            density=OutputDensity(y, output, log_density) if y.numel() else None,
+            density=OutputDensity(
+                y[:q], output, log_density[:q], ca.vec(y[q:]), ca.vec(log_density[q:])
+            ) if y.numel() else None,
             process_noise=_process_noise(columns, x),
             delay=delay,
         )  # fmt: skip
@@ -199,40 +221,76 @@ class Model:
         function = ca.Function("variance", [self.theta], [variance])
         return np.array(function(values.T))
 
+    def density_function(self, graphs: Callable[[OutputDensity], list[ca.SX]]) -> SampleFunction:
+        """Return graphs of the density, with numbers for the constants, as a function of samples.
+
+        Parameters
+        ----------
+        graphs : callable
+            From the density to graphs over its symbols, the inputs, the time, and theta.
+        """
+        model = self.with_numbers()
+        density = model.density
+        assert density is not None
+        symbols = [density.y, density.output, model.theta, density.beside, model.u, model.t]
+        function = ca.Function("of_density", symbols, graphs(density))
+
+        def called(y: Array, outputs: Array, values: Array, samples: SampleNumbers) -> list[Array]:
+            each = np.broadcast_to(values, (len(y), values.shape[-1]))
+            columns = (y, outputs, each, *samples)
+            with np.errstate(all="ignore"):
+                found = function.call([ca.DM(column.T) for column in columns])
+            return [np.array(one).T for one in found]
+
+        return called
+
+    def sample_numbers(self, record: Record) -> SampleNumbers:
+        """Numbers that the density may depend on at the samples of a record beside the outputs."""
+        assert self.density is not None
+        return SampleNumbers.of(record, self.density.beside.numel())
+
     def density_scatter(
-        self, values: NDArray[np.float64], outputs: NDArray[np.float64], y: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        self, values: Array, outputs: Array, y: Array, samples: SampleNumbers
+    ) -> tuple[Array, Array]:
         """Variance of the noise about the outputs where it has a density, and residuals, (T, q).
 
-        The variance is the reciprocal of a sample's information; the residuals are those of the
-        deviance, with the sign of y - output, which for Gaussian noise and its logarithm are
-        standard normal (McCullagh and Nelder 1989, section 2.4.3). NaN where a density is not
-        largest at an output that is y, as of counts whose output is the logarithm of their mean.
+        Those of Gaussian noise are its variance, and residuals over the standard deviation. Of
+        other noise the variance is the reciprocal of a sample's information; the residuals are
+        those of the deviance, with the sign of y - output, which for the logarithm of Gaussian
+        noise are standard normal (McCullagh and Nelder 1989, section 2.4.3). NaN where a density is
+        not largest at an output that is y, as of counts whose output is the logarithm of their
+        mean.
 
         Parameters
         ----------
         values : ndarray, (d,) or (T, d)
             Parameters, of all samples or of each.
         outputs, y : ndarray, (T, q)
+            A y that is NaN has no residual.
+        samples : SampleNumbers
+            Of the T samples; limits do not count.
         """
-        density = self.with_numbers().density
-        assert density is not None
-        at, own = ca.substitute, (density.y, density.output)
-        gradient, information = density.expansion()[0], density.information()
-        graphs = [
-            at(information, *own),
-            at(gradient, *own),
-            2.0 * (at(density.log_density, *reversed(own)) - density.log_density),
-        ]
-        function = ca.Function("scatter", [*own, self.theta], graphs)
+
+        def graphs(density: OutputDensity) -> list[ca.SX]:
+            at, own = ca.substitute, (density.y, density.output)
+            gradient, information = density.expansion()[0], density.information()
+            deviance = 2.0 * (at(density.log_density, *reversed(own)) - density.log_density)
+            return [at(information, *own), at(gradient, *own), deviance, density.variances]
+
+        measured = samples.without_limits()
+        found = self.density_function(graphs)(y, outputs, values, measured)
+        curvature, slope, deviance, known = found
         with np.errstate(all="ignore"):
-            each = np.broadcast_to(values, (len(y), values.shape[-1]))
-            found = function(y.T, outputs.T, each.T)
-            curvature, slope, deviance = (np.array(one).T for one in found)
             variance = 1.0 / curvature
             residual = np.sign(y - outputs) * np.sqrt(np.maximum(deviance, 0.0))
             central = np.abs(slope) <= 1e-6 * np.sqrt(curvature)
-        return np.where(central, variance, np.nan), np.where(central, residual, np.nan)
+            variance = np.where(central, variance, np.nan)
+            residual = np.where(central, residual, np.nan)
+            gaussian = np.isfinite(known)
+            return (
+                np.where(gaussian, known, variance),
+                np.where(gaussian, (y - outputs) / np.sqrt(known), residual),
+            )
 
     def natural_means(self) -> ca.Function | None:
         """Return the mean of measured values and its slope by the output, None where none differs.
@@ -253,7 +311,8 @@ class Model:
         gradient, curvature = (ca.vertsplit(one) for one in density.expansion())
         y, g = ca.vertsplit(density.y), ca.vertsplit(density.output)
         natural = [
-            ca.jacobian(one, own).is_one() and not ca.depends_on(one, self.theta)
+            ca.jacobian(one, own).is_one()
+            and not ca.depends_on(one, ca.vertcat(self.theta, self.u, self.t, density.beside))
             for one, own in zip(gradient, y, strict=True)
         ]
         if not any(natural):
@@ -281,8 +340,9 @@ def _describes_model(table: ExpressionTable, n_constants: int) -> bool:
         and n_symbols == n_constants
         and outputs == variances == correlations
         and diffusion in (0, 1)
-        and n_measured == n_expected == densities
-        and densities in (0, outputs)
+        and n_measured in (n_expected, (1 + BESIDE_PARTS) * n_expected)
+        and densities in (n_expected, 2 * n_expected)
+        and n_expected in (0, outputs)
         and columns % n == 0
         and all(size == n for size in [rates, *initial])
     )
@@ -498,7 +558,7 @@ def make_model(
     observe: list[Any],
     noise: list[Any],
     initial: Any,
-    n_records: int,
+    firsts: Sequence[FirstSample],
     free: list[str],
     fixed: Mapping[str, float],
     lacking: str = LACKING,
@@ -506,11 +566,14 @@ def make_model(
     interval: float = 1.0,
     disturbance: Disturbance | None = None,
     delay: Delay | None = None,
+    limited: bool = False,
 ) -> tuple[Model, dict[str, Distribution], list[str]]:
     """Trace everything over one set of symbols.
 
     Parameters
     ----------
+    firsts : sequence of FirstSample
+        Of each record.
     free : list of str
         Parameters that become symbols, in this order.
     fixed : mapping of str to float
@@ -525,6 +588,8 @@ def make_model(
         Process noise of an ODE that has none of its own.
     delay : Delay, optional
         Of the inputs.
+    limited : bool
+        Whether values may be known by their limits alone.
 
     Returns
     -------
@@ -549,9 +614,14 @@ def make_model(
     sds = [one.sd for one in gaussian if one is not None]
     _require_positive([*(("noise", sd) for sd in sds), ("diffusion", diffusion)], fixed)
     graphs = noise_graphs(gaussian, interval, of_noise)
-    density = output_density([as_density(entry) for entry in noise], graphs.variance, of_noise)
+    known = {name: u[i] for i, name in enumerate(ode.inputs)} | {TIME: t}
+    densities = [
+        cast("Density", as_density(entry) if one is None else Normal(one.sd))
+        for one, entry in zip(gaussian, noise, strict=True)
+    ]
+    density = output_density(densities, limited, replace(of_noise, known=known))
     spread = None if diffusion is None else parameter(diffusion)
-    initials, added = initial_states(ode, initial, n_records, parameter, constants.symbol)
+    initials, added = initial_states(ode, initial, firsts, parameter, constants.symbol)
     model = Model(
         x=x,
         u=u,

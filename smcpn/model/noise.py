@@ -1,30 +1,42 @@
-"""Noise densities that are not Gaussian: log p(y | output) as expression graphs.
+"""Noise densities: log p(y | output) of a measured value as expression graphs.
 
 A density is given in ``noise=`` in place of a standard deviation: log p(y | g) of a measured
 value y given an output g of the model, which ``observe`` has named; a function of y, g
-and keyword-only parameters, traced once, does the same for any other density.
+and keyword-only parameters, traced once, does the same for any other density. Gaussian noise is a
+density too where its standard deviation is another at every sample, or where a value may be known
+by its limits alone.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
-from math import pi
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from math import e, log, pi
+from typing import Any, Protocol, cast, runtime_checkable
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.errors import InputError, real_number, shown
+from smcpn.errors import InputError, listed, real_number, shown
+from smcpn.model.measured import Y_SD, Beside
+from smcpn.model.special_functions import (
+    log_gamma,
+    log_gamma_ratio,
+    log_normal_cdf,
+    log_normal_interval,
+)
 from smcpn.model.trace import argument_names, function_name, trace
 
 Array = NDArray[np.float64]
 
-STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
-STIRLING_FROM = 8
-"""Argument from which the terms above are exact to 1e-14."""
+Scale = float | str | Callable[..., Any]
+"""A number, the name of a parameter or ``"y_sd"``, or a formula of the output."""
+LEAST = 1e-300
+"""Limits of a positive value that are no more than this are none."""
+_REMEDY = "give a positive number, a parameter's name, or a function of the output"
 
 
 @dataclass(frozen=True)
@@ -37,14 +49,64 @@ class Symbols:
         Symbol of a parameter by its name; a second argument is its default.
     constant : callable
         Symbol of a known number, with a label.
+    output : casadi.SX, optional
+        Output that a formula is one of.
+    known : mapping of str to casadi.SX
+        Inputs and time by name, and ``"y_sd"``, which a formula may depend on.
     """
 
     parameter: Callable[..., ca.SX]
     constant: Callable[[float, str], ca.SX]
+    output: ca.SX | None = None
+    known: Mapping[str, ca.SX] = field(default_factory=dict[str, ca.SX])
 
-    def number(self, value: float | str, label: str) -> ca.SX:
-        """Symbol of a number, or of the parameter of this name."""
+    def number(self, value: Scale, label: str) -> ca.SX:
+        """Symbol of a number, or of the parameter of this name; or the graph of a formula."""
+        if callable(value):
+            return self.formula(value)
+        if value == Y_SD and Y_SD in self.known:
+            return self.known[Y_SD]
         return self.parameter(value) if isinstance(value, str) else self.constant(value, label)
+
+    def formula(self, function: Callable[..., Any]) -> ca.SX:
+        """Graph of a function of the output, of what is known by name, and of parameters.
+
+        Raises
+        ------
+        InputError
+            If it takes something else, or does not return one value.
+        """
+        name, (positional, _) = function_name(function), argument_names(function)
+        for one in positional[1:]:
+            if one not in self.known:
+                raise InputError(
+                    f"noise function '{name}' takes '{one}': write the output, of "
+                    f"{listed(self.known)} what it needs, and parameters behind a star",
+                    argument="noise",
+                )
+        return self.traced(function, [self.output, *(self.known[one] for one in positional[1:])])
+
+    def traced(self, function: Callable[..., Any], positional: list[Any]) -> ca.SX:
+        """Graph of a function of ``positional`` and of keyword-only parameters, (1, 1)."""
+        name, (places, keyword) = function_name(function), argument_names(function)
+        values = {one: self.parameter(one, _default(one, d)) for one, d in keyword.items()}
+        returned = trace(function, positional[: len(places)], values)
+        if len(returned) != 1:
+            raise InputError(
+                f"noise function '{name}' returns {len(returned)} values: return one",
+                argument="noise",
+            )
+        return returned[0]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Symbols of the limits between which a value lies, and which of them there are, (1, 1)."""
+
+    lower: ca.SX
+    upper: ca.SX
+    has_lower: ca.SX
+    has_upper: ca.SX
 
 
 @runtime_checkable
@@ -58,6 +120,82 @@ class Density(Protocol):
     def misfit(self, y: Array) -> str | None:
         """Return why measured values cannot have this density, or None if they can."""
         ...
+
+
+class FormulaNames:
+    """Text of a density, in which a formula has the name of its function."""
+
+    def __repr__(self) -> str:
+        shown_fields = [(one, getattr(self, one.name)) for one in fields(cast(Any, self))]
+        texts = [
+            f"{one.name}={function_name(value) if callable(value) else repr(value)}"
+            for one, value in shown_fields
+            if one.repr or value != one.default
+        ]
+        return f"{type(self).__name__}({', '.join(texts)})"
+
+
+@runtime_checkable
+class LimitedDensity(Density, Protocol):
+    """Protocol of a density by which a value may be known by its limits alone."""
+
+    def log_probability(self, limits: Limits, output: ca.SX, symbols: Symbols) -> ca.SX:
+        """Log probability that a value lies between its limits, (1, 1)."""
+        ...
+
+
+@dataclass(frozen=True, repr=False)
+class Normal(FormulaNames):
+    """Gaussian noise whose standard deviation is a formula, or known for every sample.
+
+    Parameters
+    ----------
+    sd : float, str or callable
+        In the unit of the output: a number, the name of the parameter that holds it, ``"y_sd"`` for
+        that of `Record`, or a function of the output and, by their names, of inputs, time ``t`` and
+        ``y_sd``, with keyword-only parameters (a default holds unless a prior names one).
+
+    Raises
+    ------
+    InputError
+        If a number is not positive.
+
+    Notes
+    -----
+    Where the solver's error or the disturbed states have a variance, the formula is taken at the
+    mean of the output.
+
+    Examples
+    --------
+    >>> noise = Normal(sd=lambda y, *, a, b: a + b * y)
+    """
+
+    sd: Scale
+
+    def __post_init__(self) -> None:
+        _positive("sd", self.sd)
+
+    @property
+    def varies(self) -> bool:
+        """True if the standard deviation is another at every sample."""
+        return callable(self.sd) or self.sd == Y_SD
+
+    def variance(self, symbols: Symbols) -> ca.SX:
+        """Variance of the noise, (1, 1)."""
+        return symbols.number(self.sd, f"sd={self.sd!r}") ** 2
+
+    def log_density(self, y: ca.SX, output: ca.SX, symbols: Symbols) -> ca.SX:
+        """Log density or probability of y, (1, 1)."""
+        return gaussian(y - output, self.variance(symbols))
+
+    def log_probability(self, limits: Limits, output: ca.SX, symbols: Symbols) -> ca.SX:
+        """Log probability that a value lies between its limits, (1, 1)."""
+        sd = ca.sqrt(self.variance(symbols))
+        return log_probability(limits, lambda limit: (limit - output) / sd)
+
+    def misfit(self, y: Array) -> str | None:
+        """Return why measured values cannot have this density, or None if they can."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -103,15 +241,15 @@ class Bernoulli:
         return "values must be 0 or 1" if ((y != 0) & (y != 1)).any() else None
 
 
-@dataclass(frozen=True)
-class StudentT:
+@dataclass(frozen=True, repr=False)
+class StudentT(FormulaNames):
     """Noise with heavy tails, for outliers: y = output + scale t, with t of Student's distribution.
 
     Parameters
     ----------
-    scale : float or str
-        In the unit of the output, or the name of the parameter that holds it.
-    degrees : float or str
+    scale : float, str or callable
+        In the unit of the output, as ``sd`` of `Normal`.
+    degrees : float, str or callable
         Degrees of freedom.
 
     Raises
@@ -120,8 +258,8 @@ class StudentT:
         If a number is not positive.
     """
 
-    scale: float | str
-    degrees: float | str = 4.0
+    scale: Scale
+    degrees: Scale = 4.0
 
     def __post_init__(self) -> None:
         _positive("scale", self.scale)
@@ -141,14 +279,16 @@ class StudentT:
         return None
 
 
-@dataclass(frozen=True)
-class LogNormal:
-    """Positive values with a relative error; the output of the model is their median.
+@dataclass(frozen=True, repr=False)
+class NegativeBinomial(FormulaNames):
+    """Counts that scatter more than `Poisson`; the output of the model is their mean m.
+
+    The variance is m + m^2 / size, so that a large ``size`` is near Poisson's.
 
     Parameters
     ----------
-    sd : float or str
-        Standard deviation of log y, or the name of the parameter that holds it.
+    size : float, str or callable
+        As ``sd`` of `Normal`.
 
     Raises
     ------
@@ -156,15 +296,65 @@ class LogNormal:
         If a number is not positive.
     """
 
-    sd: float | str
+    size: Scale
 
     def __post_init__(self) -> None:
-        _positive("sd", self.sd)
+        _positive("size", self.size)
 
     def log_density(self, y: ca.SX, output: ca.SX, symbols: Symbols) -> ca.SX:
         """Log density or probability of y, (1, 1)."""
+        size = symbols.number(self.size, f"size={self.size!r}")
+        ways = log_gamma_ratio(size, y) - log_gamma(y + 1.0)
+        # A mean below 0 is none; one of 0 makes no counts, and its logarithm does not matter then.
+        mean = output / ca.if_else(output < 0.0, 0.0, 1.0)
+        rate = ca.log(ca.if_else(y > 0.0, mean / (size + mean), 1.0))
+        return ways + y * rate - size * ca.log1p(mean / size)
+
+    def misfit(self, y: Array) -> str | None:
+        """Return why measured values cannot have this density, or None if they can."""
+        return Poisson().misfit(y)
+
+
+@dataclass(frozen=True, repr=False)
+class LogNormal(FormulaNames):
+    """Positive values with a relative error; the output of the model is their median.
+
+    Parameters
+    ----------
+    sd : float, str or callable
+        Standard deviation of the logarithm of y, as ``sd`` of `Normal`.
+    base : float
+        Base of that logarithm, e by default; the density is that of y, whatever the base.
+
+    Raises
+    ------
+    InputError
+        If a number is not positive, or the base not above 1.
+    """
+
+    sd: Scale
+    base: float = field(default=e, repr=False)
+
+    def __post_init__(self) -> None:
+        _positive("sd", self.sd)
+        if not real_number("base", self.base, "give a number above 1", argument="base") > 1.0:
+            raise InputError(f"base is {shown(self.base)}: give a number above 1", argument="base")
+
+    def log_density(self, y: ca.SX, output: ca.SX, symbols: Symbols) -> ca.SX:
+        """Log density or probability of y, (1, 1)."""
+        return gaussian(ca.log(y) - ca.log(output), self._variance(symbols)) - ca.log(y)
+
+    def log_probability(self, limits: Limits, output: ca.SX, symbols: Symbols) -> ca.SX:
+        """Log probability that a value lies between its limits, (1, 1)."""
+        sd = ca.sqrt(self._variance(symbols))
+        return log_probability(
+            limits, lambda limit: (ca.log(ca.fmax(limit, LEAST)) - ca.log(output)) / sd
+        )
+
+    def _variance(self, symbols: Symbols) -> ca.SX:
+        """Variance of the natural logarithm, (1, 1)."""
         variance = symbols.number(self.sd, f"sd={self.sd!r}") ** 2
-        return gaussian(ca.log(y) - ca.log(output), variance) - ca.log(y)
+        return variance if self.base == e else variance * log(self.base) ** 2
 
     def misfit(self, y: Array) -> str | None:
         """Return why measured values cannot have this density, or None if they can."""
@@ -188,31 +378,17 @@ class UserDensity:
 
     def log_density(self, y: ca.SX, output: ca.SX, symbols: Symbols) -> ca.SX:
         """Log density or probability of y, (1, 1)."""
-        name = function_name(self.function)
-        _, keyword = argument_names(self.function)
-        values = {
-            parameter: symbols.parameter(parameter, self._default(parameter, default))
-            for parameter, default in keyword.items()
-        }
-        returned = trace(self.function, [y, output], values)
-        if len(returned) != 1:
-            raise InputError(
-                f"noise function '{name}' returns {len(returned)} values: return one",
-                argument="noise",
-            )
-        return returned[0]
+        return symbols.traced(self.function, [y, output])
 
     def misfit(self, y: Array) -> str | None:
         """Return why measured values cannot have this density, or None if they can."""
         return None
 
-    @staticmethod
-    def _default(name: str, value: Any) -> float | None:
-        if value is inspect.Parameter.empty:
-            return None
-        return real_number(
-            f"noise function: default of parameter '{name}'", value, argument="noise"
-        )
+
+def _default(name: str, value: Any) -> float | None:
+    if value is inspect.Parameter.empty:
+        return None
+    return real_number(f"noise function: default of parameter '{name}'", value, argument="noise")
 
 
 @dataclass(frozen=True)
@@ -224,12 +400,43 @@ class OutputDensity:
     y, output : casadi.SX, (q, 1)
         Symbols of measured values and of outputs.
     log_density : casadi.SX, (q, 1)
-        Entry j is a function of ``y[j]``, ``output[j]`` and theta at most.
+        Entry j is a function of ``y[j]``, ``output[j]``, theta, and of ``beside``, inputs and time.
+    beside : casadi.SX, (5 q, 1)
+        Symbols of what is known of a sample beside its value, `Beside.column`; empty where no
+        output depends on it.
+    variance : casadi.SX, (q, 1)
+        Variance of the noise of each output that is Gaussian, a function as of ``log_density``;
+        infinite for the others, and empty where none is.
     """
 
     y: ca.SX
     output: ca.SX
     log_density: ca.SX
+    beside: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
+    variance: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
+
+    @property
+    def variances(self) -> ca.SX:
+        """`variance`, infinite where no output is Gaussian."""
+        return self.variance if self.variance.numel() else ca.SX.inf(self.y.numel(), 1)
+
+    @property
+    def normal(self) -> bool:
+        """True if the noise of every output is Gaussian."""
+        variances = ca.vertsplit(self.variance) if self.variance.numel() else []
+        return bool(variances) and not any(map(_infinite, variances))
+
+    @cached_property
+    def gaussian(self) -> bool:
+        """True if the noise of every output is Gaussian, and every value is measured itself."""
+        return self.normal and not ca.depends_on(self.log_density, Beside.split(self.beside).flags)
+
+    def own_variance(self, j: int) -> ca.SX | None:
+        """Variance of the noise of the j-th output, None if it is not Gaussian or has limits."""
+        if not self.variance.numel() or _infinite(self.variance[j]):
+            return None
+        limits = Beside.split(self.beside).flags
+        return None if ca.depends_on(self.log_density[j], limits) else self.variance[j]
 
     def expansion(self) -> tuple[ca.SX, ca.SX]:
         """Gradient and curvature of each log density by its output, (q, 1) both."""
@@ -240,6 +447,19 @@ class OutputDensity:
             )
         ]
         return ca.vertcat(*[g for g, _ in parts]), ca.vertcat(*[h for _, h in parts])
+
+    def at(
+        self, graph: ca.SX, y: ca.SX, output: ca.SX, beside: ca.SX, known: tuple[ca.SX, ca.SX]
+    ) -> ca.SX:
+        """A graph of the density at other values and outputs, and what is known of a sample.
+
+        Parameters
+        ----------
+        known : tuple of casadi.SX
+            Symbols of inputs and time, and what takes their place.
+        """
+        symbols = ca.vertcat(self.y, self.output, self.beside, known[0])
+        return ca.substitute(graph, symbols, ca.vertcat(y, output, beside, known[1]))
 
     def information(self) -> ca.SX:
         """Information of each measured value about its output, (q, 1), never negative.
@@ -253,35 +473,72 @@ class OutputDensity:
 
 
 def as_density(value: Any) -> Density | None:
-    """The density that an entry of ``noise`` is; None for Gaussian noise."""
+    """The density that an entry of ``noise`` is; None for Gaussian noise of one variance."""
     if isinstance(value, type):
         raise InputError(f"noise is the class {value.__name__}: give an instance", argument="noise")
+    if isinstance(value, Normal):
+        return value if value.varies else None
     if isinstance(value, Density):
         return value
+    if isinstance(value, str) and value == Y_SD:
+        return Normal(value)
     return UserDensity(value) if callable(value) else None
 
 
 def output_density(
-    densities: list[Density | None], variances: ca.SX, symbols: Symbols
+    densities: list[Density], limited: bool, symbols: Symbols
 ) -> OutputDensity | None:
-    """Put the densities of all outputs together; None where all are Gaussian.
+    """Put the densities of all outputs together; None where all are of constant variance.
 
     Parameters
     ----------
-    densities : list of Density or None
-        None for a Gaussian output, of which ``variances`` (q, 1) has the entry.
+    densities : list of Density
+        Of every output.
+    limited : bool
+        Whether values may be known by their limits, where a density takes them.
+    symbols : Symbols
+        With the inputs and the time by name.
     """
-    if not any(densities):
+    constant = (isinstance(one, Normal) and not one.varies for one in densities)
+    if all(constant) and not limited:
         return None
     q = len(densities)
-    y, output = ca.SX.sym("y", q, 1), ca.SX.sym("output", q, 1)
-    logs = [
-        gaussian(y[j] - output[j], variances[j])
-        if density is None
-        else density.log_density(y[j], output[j], symbols)
-        for j, density in enumerate(densities)
-    ]
-    return OutputDensity(y, output, ca.vertcat(*logs))
+    y, output, beside = ca.SX.sym("y", q, 1), ca.SX.sym("output", q, 1), Beside.of(q)
+    logs: list[ca.SX] = []
+    variances: list[ca.SX] = []
+    for j, density in enumerate(densities):
+        known = {**symbols.known, Y_SD: beside.sd[j]}
+        own = replace(symbols, output=output[j], known=known)
+        value = density.log_density(y[j], output[j], own)
+        if limited and isinstance(density, LimitedDensity):
+            limits = Limits(*(getattr(beside, one.name)[j] for one in fields(Limits)))
+            between = density.log_probability(limits, output[j], own)
+            value = ca.if_else(beside.limited[j], between, value)
+        logs.append(value)
+        normal = isinstance(density, Normal)
+        variances.append(density.variance(own) if normal else ca.SX(float("inf")))
+    log_density, variance = ca.vertcat(*logs), ca.vertcat(*variances)
+    used = ca.depends_on(ca.vertcat(log_density, variance), beside.column)
+    return OutputDensity(
+        y,
+        output,
+        log_density,
+        beside.column if used else ca.SX(0, 1),
+        variance if any(isinstance(one, Normal) for one in densities) else ca.SX(0, 1),
+    )
+
+
+def log_probability(limits: Limits, standardised: Callable[[ca.SX], ca.SX]) -> ca.SX:
+    """Log probability of the limits of a value, of which ``standardised`` is standard normal."""
+    both = limits.has_lower * limits.has_upper
+    lower, upper = standardised(limits.lower), standardised(limits.upper)
+    between = log_normal_interval(ca.if_else(both, lower, -1.0), ca.if_else(both, upper, 1.0))
+    one = log_normal_cdf(ca.if_else(limits.has_upper, upper, -lower))
+    return ca.if_else(both, between, one)
+
+
+def _infinite(graph: ca.SX) -> bool:
+    return graph.is_constant() and np.isinf(float(graph))
 
 
 def gaussian(residual: ca.SX, variance: ca.SX) -> ca.SX:
@@ -289,22 +546,8 @@ def gaussian(residual: ca.SX, variance: ca.SX) -> ca.SX:
     return -0.5 * (residual**2 / variance + ca.log(2.0 * pi * variance))
 
 
-def log_gamma(x: ca.SX) -> ca.SX:
-    """Logarithm of the gamma function for positive arguments, in arithmetic that compiles.
-
-    By Stirling's series, after the recurrence has raised the argument.
-    """
-    product = ca.SX(1.0)
-    for k in range(STIRLING_FROM):
-        product *= x + k
-    z = x + STIRLING_FROM
-    series = sum((c / z ** (2 * k + 1) for k, c in enumerate(STIRLING)), ca.SX(0.0))
-    return (z - 0.5) * ca.log(z) - z + 0.5 * np.log(2.0 * pi) + series - ca.log(product)
-
-
-def _positive(name: str, value: float | str) -> None:
-    if isinstance(value, str):
+def _positive(name: str, value: Scale) -> None:
+    if isinstance(value, str) or (callable(value) and not isinstance(value, type)):
         return
-    if not real_number(name, value, "give a positive number or a parameter's name") > 0.0:
-        sentence = f"{name} is {shown(value)}: give a positive number or a parameter's name"
-        raise InputError(sentence, argument=name)
+    if not real_number(name, value, _REMEDY) > 0.0:
+        raise InputError(f"{name} is {shown(value)}: {_REMEDY}", argument=name)

@@ -21,10 +21,11 @@ from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution, describe
 from smcpn.model.disturbance import Disturbance
 from smcpn.model.entries import ByName, by_scalar, is_name
-from smcpn.model.gaussian_noise import as_gaussian
+from smcpn.model.gaussian_noise import AR1, as_gaussian
 from smcpn.model.graphs import Model, make_model, observed_outputs, one_per_output
-from smcpn.model.initial import scalar_initial
-from smcpn.model.noise import Density, as_density
+from smcpn.model.initial import FirstSample, scalar_initial
+from smcpn.model.measured import Y_SD, Beside
+from smcpn.model.noise import Density, LimitedDensity, as_density
 from smcpn.model.observed import scalar_outputs
 from smcpn.model.ode import ODE
 from smcpn.model.prior import Prior
@@ -74,8 +75,9 @@ class Problem(WithCard):
         names the parameter). ``"x"`` of a vector is an output for each entry, ``"x[3]"`` for one.
     noise : float, str, AR1, density, function, or sequence of these
         Standard deviation of the measurement noise of each output, in its unit, or the name of
-        the parameter that holds it; `AR1` where it is correlated from sample to sample. Where
-        measurements are not Gaussian: `Poisson`, `Bernoulli`,
+        the parameter that holds it; `Normal` where it is a formula, ``"y_sd"`` where records have
+        one for every value (the default); `AR1` where it is correlated from sample to sample. Where
+        measurements are not Gaussian: `Poisson`, `NegativeBinomial`, `Bernoulli`,
         `StudentT`, `LogNormal`, or a log density as a function of the measured value, the output
         and keyword-only parameters.
     prior : mapping of str to distribution or float
@@ -83,11 +85,13 @@ class Problem(WithCard):
         That of a vector holds for each entry, independent of the others; a list or an array has
         one for each, and ``"k[3]"`` gives one entry another. Parameters of an unknown function
         have priors by default; ``{"friction": {"scale": distribution}}`` gives another.
-    initial : "rest", mapping, or sequence
+    initial : "rest", "steady state", SteadyState, mapping, function, or sequence
         State at the first sample: ``"rest"`` (all zero, the default), one value per state, or a
-        mapping from state to value. A value is a number, the name of a parameter, or a
-        distribution (a new parameter ``"x(0)"``); a vector has one for all entries or a list of
-        them. A list of such, one per record, is accepted.
+        mapping from state to value. A value is a number, the name of a parameter, a function of
+        keyword-only parameters, or a distribution (a new parameter ``"x(0)"``); a vector has one
+        for all entries or a list of them. A function may also return the values of all states.
+        ``"steady state"`` is the equilibrium at the inputs of the first sample, `SteadyState` at
+        other ones. A list of such, one per record, is accepted.
     coordinates : mapping of str to str, optional
         See `Prior`.
     diffusion : str, optional
@@ -146,7 +150,7 @@ class Problem(WithCard):
         records: Record | Sequence[Record],
         *,
         observe: str | Callable[..., Any] | Sequence[str | Callable[..., Any]],
-        noise: Any,
+        noise: Any = Y_SD,
         prior: Mapping[str, Distribution | float | Mapping[str, Any]],
         initial: Any = "rest",
         coordinates: Mapping[str, str] | None = None,
@@ -185,16 +189,18 @@ class Problem(WithCard):
             observe=given_outputs,
             noise=given_noise,
             initial=initial,
-            n_records=len(self.records),
+            firsts=list(map(FirstSample.of, self.records)),
             free=list(free),
             fixed=fixed,
             diffusion=diffusion,
             interval=interval,
             disturbance=disturbance,
             delay=Delay.of(delay, ode, free, fixed),
+            limited=any(record.limits for record in self.records),
         )
         _check_delay(self)
         _check_model(self.model, unused, ode)
+        _check_beside(self)
         if isinstance(coordinates, Mapping):
             # Entries of a vector that are fixed have none.
             named = by_scalar(coordinates, ode, "coordinates").items()
@@ -336,7 +342,7 @@ class Problem(WithCard):
 
         Parameters of an unknown function do not count: its prior holds where there are no samples.
         """
-        measured = sum(int(np.isfinite(record.y).sum()) for record in self.records)
+        measured = sum(int(record.told.sum()) for record in self.records)
         learned = sum(name not in self.ode.priors for name in self.names)
         if measured > learned:
             return ()
@@ -376,14 +382,24 @@ class Problem(WithCard):
             if density is None:
                 continue
             for record in self.records:
-                y = record.y[:, j]
-                misfit = density.misfit(y[np.isfinite(y)])
-                if misfit is not None:
-                    raise InputError(
-                        f"{record.name}: y of output {j} ({shown(self.observe[j])}) does not fit "
-                        f"its noise {self.noise[j]}: {misfit}",
-                        argument="noise",
-                    )
+                self._check_fit(density, record, j)
+
+    def _check_fit(self, density: Density, record: Record, j: int) -> None:
+        y = record.y[:, j]
+        if record.limited[:, j].any() and not isinstance(density, LimitedDensity):
+            raise InputError(
+                f"{record.name}: output {j} ({shown(self.observe[j])}) has y_lower or y_upper, "
+                f"which its noise {self.noise[j]} does not take: give a standard deviation, "
+                "smcpn.Normal or smcpn.LogNormal",
+                argument="noise",
+            )
+        misfit = density.misfit(y[np.isfinite(y)])
+        if misfit is not None:
+            raise InputError(
+                f"{record.name}: y of output {j} ({shown(self.observe[j])}) does not fit "
+                f"its noise {self.noise[j]}: {misfit}",
+                argument="noise",
+            )
 
 
 def _words(given: Any) -> str:
@@ -495,16 +511,38 @@ def _check_noise(
 ) -> None:
     """Refuse Gaussian noise whose parameters it cannot have."""
     for one in map(as_gaussian, noise):
-        if one is not None:
+        if isinstance(one, AR1):
             one.check(records, interval, fixed, free)
+
+
+def _check_beside(problem: Problem) -> None:
+    """Refuse records without the y_sd that the noise takes, or with one that it does not."""
+    density = problem.model.density
+    sd = ca.SX(0, 1) if density is None else Beside.split(density.beside).sd
+    graphs = ca.SX(0, 1) if density is None else density.log_density
+    taken = ca.depends_on(graphs, sd)
+    for record in problem.records:
+        if taken and record.y_sd is None:
+            raise InputError(
+                f"noise takes y_sd, which {record.name} has not: give it to smcpn.Record, or a "
+                "standard deviation or the name of a parameter as noise",
+                argument="noise",
+            )
+        if record.y_sd is not None and not taken:
+            raise InputError(
+                f"{record.name} has y_sd, which the noise does not take: give noise='y_sd', or a "
+                "function of it such as smcpn.Normal(lambda y, y_sd, *, s: s * y_sd), or leave "
+                "y_sd out",
+                argument="noise",
+            )
 
 
 def _check_model(model: Model, unused: Sequence[str], ode: ODE) -> None:
     """Refuse a density beside coloured noise, and priors of names that the model does not have."""
     if model.coloured and model.density is not None:
         raise InputError(
-            "noise has a density beside coloured noise: give standard deviations or smcpn.AR1 "
-            "for every output, or no AR1",
+            "noise has a density, a formula or limits beside coloured noise: give standard "
+            "deviations or smcpn.AR1 for every output, or no AR1",
             argument="noise",
         )
     if unused:
@@ -535,11 +573,11 @@ def _as_list(value: Any) -> list[Any]:
 def _check_records(problem: Problem) -> None:
     for record in problem.records:
         check_record(record, problem.ode, len(problem.observe))
-        if record.n_outputs == 0 or np.isnan(record.y).all():
+        if not record.told.any():
             raise InputError(f"{record.name}: every y is NaN: there is nothing to learn from")
     for j, what in enumerate(problem.observe):
         # An output may be missing from some records, but not from all.
-        if all(np.isnan(record.y[:, j]).all() for record in problem.records):
+        if not any(record.told[:, j].any() for record in problem.records):
             raise InputError(
                 f"{problem.records[0].name}: every y of output {j} ({shown(what)}) is NaN: "
                 "leave this column out of y and its entry out of observe and noise",
@@ -579,4 +617,5 @@ def assembled(
     problem.process_noise = dict(process_noise)
     _check_records(problem)
     _check_delay(problem)
+    _check_beside(problem)
     return problem

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from mmap import mmap
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, overload
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 InputFunction = Callable[[Array], ArrayLike]
 
+BESIDE = ("y_sd", "y_lower", "y_upper")
+"""What may be known of every value of y, each an array of its shape."""
 HOLDS = ("zoh", "foh", "bandlimited")
 _DT_REMEDY = "give a positive number, in the unit of time"
 MOST = 100_000
@@ -55,6 +57,13 @@ class Record(WithCard):
         None for a system without input.
     y : array_like, shape (T,) or (T, n_outputs), optional
         Output samples; NaN marks a missing one. None where there is nothing to compare with.
+    y_sd : array_like, shape of ``y``, optional
+        Standard deviation of each value, where it is known: ``noise="y_sd"`` of `smcpn.Problem`
+        takes it, and a formula of the noise may have it as an argument.
+    y_lower, y_upper : array_like, shape of ``y``, optional
+        Limits of a value that was not measured itself, and is NaN in ``y``: below a detection limit
+        it has an ``y_upper``, of a sensor that saturates an ``y_lower``, and both in an interval;
+        NaN elsewhere. For a stream whose samples may have them, give columns of NaN.
     dt : float, optional
         Sampling interval, in ``t_unit``. Give either ``dt`` or ``t``.
     t : array_like, shape (T,), optional
@@ -98,6 +107,9 @@ class Record(WithCard):
     y_unit: str | Sequence[str] = ""
     t_unit: str = "s"
     name: str = "record"
+    y_sd: Any = None
+    y_lower: Any = None
+    y_upper: Any = None
     u_function: InputFunction | None = None
     u_before: Array | None = None
     u_after: Array | None = None
@@ -146,9 +158,13 @@ class Record(WithCard):
                 raise InputError(
                     f"{self.name}: {name} has {length} samples but the time axis has {len(self.t)}"
                 )
+        for name in BESIDE:
+            if getattr(self, name) is not None:
+                put(name, self._checked_beside(name))
         self._check_values()
+        self._check_beside()
         # A record is not changed by what its user does to the arrays afterwards, nor by us.
-        for values in (self.t, self.u, self.y):
+        for values in (self.t, self.u, self.y, *self._of_y().values()):
             np.asarray(values).setflags(write=False)
 
     @overload
@@ -166,6 +182,9 @@ class Record(WithCard):
         to: Mapping[str, str] | None = None,
         name: str = "record",
         experiment: None = None,
+        y_sd: str | Sequence[str] = (),
+        y_lower: str | Sequence[str] = (),
+        y_upper: str | Sequence[str] = (),
     ) -> Record: ...
     @overload
     @classmethod
@@ -182,6 +201,9 @@ class Record(WithCard):
         to: Mapping[str, str] | None = None,
         name: str = "record",
         experiment: str,
+        y_sd: str | Sequence[str] = (),
+        y_lower: str | Sequence[str] = (),
+        y_upper: str | Sequence[str] = (),
     ) -> list[Record]: ...
     @classmethod
     @late_bound
@@ -198,6 +220,9 @@ class Record(WithCard):
         to: Mapping[str, str] | None = None,
         name: str = "record",
         experiment: str | None = None,
+        y_sd: str | Sequence[str] = (),
+        y_lower: str | Sequence[str] = (),
+        y_upper: str | Sequence[str] = (),
     ) -> Record | list[Record]:
         """Return the record of some columns of a dataframe, or one of each experiment in it.
 
@@ -222,6 +247,9 @@ class Record(WithCard):
         experiment : str, optional
             Column that tells experiments apart: a list with the record of each comes back, in the
             order in which they begin.
+        y_sd, y_lower, y_upper : str or sequence of str
+            Columns of what a record has beside y, in the unit of their output; one for each, ""
+            where there is none.
 
         Raises
         ------
@@ -280,6 +308,45 @@ class Record(WithCard):
                 "choose 'foh', or resample the record",
                 argument="hold",
             )
+
+    def _checked_beside(self, name: str) -> Array:
+        """Return y_sd, y_lower or y_upper as an array of the shape of y."""
+        given = _columns(getattr(self, name), name, self.name)
+        if given.shape != self.y.shape:
+            raise InputError(
+                f"{self.name}: {name} has shape {given.shape} and y {self.y.shape}: give one "
+                "number for each value of y, NaN where there is none",
+                argument=name,
+            )
+        return given
+
+    def _check_beside(self) -> None:
+        """Refuse deviations and limits that a value cannot have."""
+        for name, where, why in faults_beside(self.y, *(beside(self, name) for name in BESIDE)):
+            if where.any() and getattr(self, name) is not None:
+                place = tuple(np.argwhere(where)[0])
+                given = f"{name} is {getattr(self, name)[place]:g} at sample {place[0]}"
+                raise InputError(f"{self.name}: {given}: {why}", argument=name)
+
+    def _of_y(self) -> dict[str, Array]:
+        """Arrays of the outputs by the names of fields: y, and those given beside it."""
+        given = {name: getattr(self, name) for name in ("y", *BESIDE)}
+        return {name: values for name, values in given.items() if values is not None}
+
+    @property
+    def limits(self) -> bool:
+        """True if values may be known by limits, whether or not one is."""
+        return self.y_lower is not None or self.y_upper is not None
+
+    @property
+    def limited(self) -> NDArray[np.bool_]:
+        """True where limits are known in place of a value, (T, n_outputs)."""
+        return np.isfinite(beside(self, "y_lower")) | np.isfinite(beside(self, "y_upper"))
+
+    @property
+    def told(self) -> NDArray[np.bool_]:
+        """True where something is known of an output, its value or a limit, (T, n_outputs)."""
+        return np.isfinite(self.y) | self.limited
 
     def __len__(self) -> int:
         return len(self.t)
@@ -367,7 +434,7 @@ class Record(WithCard):
         return self._with(
             cut=Cut(whole, first + a),
             u=self.u[a:b],
-            y=self.y[a:b] if self.n_outputs else None,
+            **({name: one[a:b] for name, one in self._of_y().items()} | self._no_outputs),
             t=self.t[a:b],
             start=float(self.t[a]),
             periodic=self.periodic and b - a == len(self),
@@ -388,20 +455,21 @@ class Record(WithCard):
 
     def hide(self, a: int, b: int) -> Record:
         """Mark the outputs ``[a, b)`` as missing: simulated through, but not compared."""
-        y = self.y.copy()
-        y[a:b] = np.nan
-        y.setflags(write=False)
-        return self._with(y=y)
+        hidden = {name: one.copy() for name, one in self._of_y().items()}
+        for one in hidden.values():
+            one[a:b] = np.nan
+            one.setflags(write=False)
+        return self._with(**hidden)
 
     def unmeasured(self, n_outputs: Annotated[int, whole(0, MOST)]) -> Record:
         """Return the record with ``n_outputs`` outputs of which no sample is known."""
         y = np.full((len(self), n_outputs), np.nan)
         y.setflags(write=False)
-        return self._with(y=y)
+        return self.with_outputs(y)
 
     def with_outputs(self, y: Any) -> Record:
         """Return the record with other outputs, (T,) or (T, n_outputs); NaN is a missing sample."""
-        return self._with(y=y)
+        return self._with(**dict.fromkeys(BESIDE), y=y)
 
     def with_hold(self, hold: str) -> Record:
         """Return the record with another input between samples."""
@@ -418,7 +486,7 @@ class Record(WithCard):
         return self._with(
             cut=None,
             u=np.tile(self.u, (times, 1)),
-            y=np.tile(self.y, (times, 1)) if self.n_outputs else None,
+            **({n: np.tile(one, (times, 1)) for n, one in self._of_y().items()} | self._no_outputs),
         )
 
     def followed_by(self, more: Record) -> Record:
@@ -438,16 +506,26 @@ class Record(WithCard):
         return self._with(
             cut=None,
             u=np.concatenate([self.u, more.u]),
-            y=np.concatenate([self.y, more.y]),
+            **{
+                name: np.concatenate([one, getattr(more, name)])
+                for name, one in self._of_y().items()
+            },
             t=np.concatenate([self.t, more.t]),
             u_after=more.u_after,
         )
+
+    @property
+    def _no_outputs(self) -> dict[str, None]:
+        """The argument y of a record without outputs."""
+        return {} if self.n_outputs else {"y": None}
 
     def _not_continued_by(self, more: Record) -> str:
         if self.periodic or self.u_function is not None or more.u_function is not None:
             return "it is periodic" if self.periodic else "the input is a function of time"
         if (self.n_inputs, self.n_outputs) != (more.n_inputs, more.n_outputs):
             return "it has other inputs or outputs"
+        if self._of_y().keys() != more._of_y().keys():
+            return "only one of them has y_sd, y_lower or y_upper"
         if self.t_unit != more.t_unit:
             return f"its time is in {more.t_unit}, not {self.t_unit}"
         if (self.dt is None) != (more.dt is None) or self.dt != more.dt:
@@ -540,6 +618,25 @@ def as_records(records: Record | Sequence[Record]) -> tuple[Record, ...]:
                 f"{several[0].t_unit} and {record.t_unit}: convert one of them (t_unit)"
             )
     return several
+
+
+def beside(record: Record, name: str) -> Array:
+    """One of y_sd, y_lower and y_upper of a record, of the shape of y; NaN where not given."""
+    given = getattr(record, name)
+    return np.full(record.y.shape, np.nan) if given is None else given
+
+
+def faults_beside(
+    y: Array, sd: Array, lower: Array, upper: Array
+) -> Iterator[tuple[str, NDArray[np.bool_], str]]:
+    """Yield what y_sd, y_lower and y_upper may not be: the name, where it is, and the remedy."""
+    measured = np.isfinite(y)
+    positive = "give a positive standard deviation for every value of y"
+    yield "y_sd", (sd <= 0.0) | (measured & ~np.isfinite(sd)), positive
+    twice = "y is measured there: give NaN in y for a value known by its limits"
+    yield "y_lower", measured & np.isfinite(lower), twice
+    yield "y_upper", measured & np.isfinite(upper), twice
+    yield "y_upper", lower >= upper, "give a limit above y_lower"
 
 
 def _columns(values: Any, name: str, record: str) -> Array:

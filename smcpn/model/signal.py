@@ -21,6 +21,7 @@ from typing_extensions import override
 
 from smcpn.model.delay import inputs_before
 from smcpn.model.expression import applied
+from smcpn.model.measured import measured_rows
 from smcpn.model.record import CONTEXT, Record
 
 Array = NDArray[np.float64]
@@ -152,10 +153,9 @@ class RecordSamples(Samples):
     @override
     def _known(self, a: int, b: int) -> Array:
         record, n = self.template, 1 + self.template.n_inputs
-        columns = np.full((b - a, n + self.n_outputs), np.nan)
+        columns = np.empty((b - a, n + self.n_outputs))
         columns[:, 0], columns[:, 1:n] = record.t[a:b], record.u[a:b]
-        if record.n_outputs:
-            columns[:, n:] = record.y[a:b]
+        columns[:, n:] = measured_rows(record, self.n_outputs)[a:b]
         return columns
 
     @override

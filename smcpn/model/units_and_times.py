@@ -66,6 +66,7 @@ class RecordColumns:
     time : str or None
         Column of times; there is ``dt`` without.
     inputs, outputs : tuple of str
+    beside : Beside
     dt, t_unit, hold, to
         See `smcpn.read_record`.
     """
@@ -73,6 +74,7 @@ class RecordColumns:
     time: str | None
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    beside: BesideColumns
     dt: float | None
     t_unit: str | None
     hold: str
@@ -88,6 +90,7 @@ class RecordColumns:
         t_unit: str | None,
         hold: str,
         to: Mapping[str, str] | None,
+        beside: Mapping[str, Names],
     ) -> RecordColumns:
         """Check arguments.
 
@@ -102,8 +105,10 @@ class RecordColumns:
                 "or dt, the sampling interval",
                 argument="time",
             )
-        u, y = ((one,) if isinstance(one, str) else tuple(one) for one in (inputs, outputs))
-        wanted = cls(time, u, y, dt, t_unit, hold, to or {})
+        u, y = map(_as_tuple, (inputs, outputs))
+        around = BesideColumns({name: _as_tuple(one) for name, one in beside.items() if one})
+        around.check(len(y))
+        wanted = cls(time, u, y, around, dt, t_unit, hold, to or {})
         if not (u or y):
             raise InputError("outputs and inputs are empty: name columns", argument="outputs")
         for number, column in enumerate(wanted.columns):
@@ -121,7 +126,12 @@ class RecordColumns:
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns of numbers that are wanted."""
-        return (*(() if self.time is None else (self.time,)), *self.inputs, *self.outputs)
+        return (*(() if self.time is None else (self.time,)), *self.inputs, *self.measured)
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """Columns of outputs, and of what is known beside them."""
+        return (*self.outputs, *self.beside.columns)
 
     @property
     def states_unit(self) -> bool:
@@ -146,9 +156,14 @@ class RecordColumns:
             with naming(source, self.time):
                 axis = time_axis(t, unit, self.to.get(self.time) or self.t_unit)
         u = self._converted(source, self.inputs, measured.u, measured.units)
-        y = self._converted(source, self.outputs, measured.y, measured.units)
-        units = [self.to.get(one, measured.units.get(one, "")) for one in self.outputs]
-        return told_gaps(Record(u=u, y=y, **axis, hold=self.hold, y_unit=units, name=name))
+        q, noted = len(self.outputs), measured.units
+        y = self._converted(source, self.outputs, measured.y[:, :q], noted)
+        units = [self.to.get(one, noted.get(one, "")) for one in self.outputs]
+        pairs = [(noted.get(one, ""), self.to.get(one, "")) for one in self.outputs]
+        beside = self.beside.values(measured.y[:, q:], pairs)
+        return told_gaps(
+            Record(u=u, y=y, **axis, hold=self.hold, y_unit=units, name=name, **beside)
+        )
 
     def _converted(
         self, source: str, columns: Sequence[str], values: Array, noted: Mapping[str, str]
@@ -169,6 +184,54 @@ class RecordColumns:
             with naming(source, column):
                 found[j] = converted(found[j], noted[column], to)
         return np.column_stack(found)
+
+
+@dataclass(frozen=True)
+class BesideColumns:
+    """Columns of y_sd, y_lower and y_upper, by these names: one for each output, "" for none."""
+
+    by_name: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+    def check(self, n_outputs: int) -> None:
+        """Refuse another number of columns than there are outputs."""
+        for name, columns in self.by_name.items():
+            if len(columns) != n_outputs:
+                raise InputError(
+                    f"{name} has {counted(len(columns), 'column')} for "
+                    f"{counted(n_outputs, 'output')}: name one for each, '' where there is none",
+                    argument=name,
+                )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All of them, in the order in which `values` takes them."""
+        return tuple(one for columns in self.by_name.values() for one in columns if one)
+
+    def values(self, measured: Array, units: Sequence[tuple[str, str]]) -> dict[str, Any]:
+        """Arguments of `Record` from columns (T, .), which are in the unit of their output.
+
+        Parameters
+        ----------
+        units : sequence of (str, str)
+            Unit of each output in the source, and that to convert it to; either may be "".
+        """
+        found, left = dict[str, Array](), iter(measured.T)
+        for name, columns in self.by_name.items():
+            found[name] = np.full((len(measured), len(columns)), np.nan)
+            for j, (unit, to) in enumerate(units):
+                if not columns[j]:
+                    continue
+                values = next(left)
+                if unit and to:
+                    # A deviation has no zero: that of a temperature is not moved.
+                    offset = converted(np.zeros(1), unit, to) if name == "y_sd" else 0.0
+                    values = converted(values, unit, to) - offset
+                found[name][:, j] = values
+        return found
+
+
+def _as_tuple(names: Names) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 @contextmanager

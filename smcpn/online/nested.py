@@ -190,7 +190,7 @@ class NestedFilter:
             theta=problem.prior.sample(rng, number),
             log_weights=np.zeros(number),
             filters=np.empty((0, self._filters.state_size)),
-            last=np.empty((0, 1 + problem.records[0].n_inputs + len(problem.observe))),
+            last=np.empty((0, 1 + problem.records[0].n_inputs + problem.model.measured)),
             held=np.array(self._arrivals.last_input, dtype=float),
         )
 
@@ -229,7 +229,16 @@ class NestedFilter:
         self._filters = filters.with_state_particles(state_particles)
         self._arrivals = Arrivals(problem)
 
-    def update(self, u: Any, y: Any, t: float | None = None) -> NestedState:
+    def update(
+        self,
+        u: Any,
+        y: Any,
+        t: float | None = None,
+        *,
+        y_sd: Any = None,
+        y_lower: Any = None,
+        y_upper: Any = None,
+    ) -> NestedState:
         """Take in a sample and return what is known after it; arguments as of `Online.update`.
 
         Raises
@@ -241,7 +250,8 @@ class NestedFilter:
         begin = time.perf_counter()
         before, axis, held = self._state, self.axis.state, self._arrivals.last_input
         random = self._rng.bit_generator.state
-        arrival = self._arrivals.take(u, y, t)
+        outputs = self._arrivals.measured(y, y_sd, y_lower, y_upper)
+        arrival = self._arrivals.take(u, outputs, t)
         try:
             if arrival.status == "new":
                 for row in [*arrival.gap, np.array(arrival.sample, dtype=float)]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections.abc import Sequence
 from os import PathLike
 from typing import Annotated, Any
 
@@ -218,7 +219,7 @@ class Online:
     def _empty(self, problem: Problem, threads: int | None, folder: str | None) -> StreamLikelihood:
         """Return the likelihood of a stream without samples, compiled."""
         kept = -(-self.options["memory"] // CHUNK) + 1
-        history = History(problem.records[0].n_inputs, len(problem.observe), folder, kept)
+        history = History(problem.records[0].n_inputs, problem.model.measured, folder, kept)
         estimated = LIKELIHOODS[self.settings.likelihood].estimated
         growing = stream_estimate if estimated else growing_likelihood
         return growing(
@@ -245,7 +246,16 @@ class Online:
             searches.prepare()
         return searches
 
-    def update(self, u: Any, y: Any, t: float | None = None) -> State:
+    def update(
+        self,
+        u: Any,
+        y: Any,
+        t: float | None = None,
+        *,
+        y_sd: Any = None,
+        y_lower: Any = None,
+        y_upper: Any = None,
+    ) -> State:
         """Take in a sample and return what is known after it.
 
         Parameters
@@ -256,6 +266,8 @@ class Online:
             Outputs, NaN where missing; None where all are.
         t : float, optional
             Time of the sample, s.
+        y_sd, y_lower, y_upper : float or sequence, optional
+            As of `Record`, where the noise takes y_sd, and where the problem's record has limits.
 
         Raises
         ------
@@ -264,18 +276,19 @@ class Online:
             time that does not do. The sample is then not taken in.
         """
         begin = time.perf_counter()
+        outputs = self._arrivals.measured(y, y_sd, y_lower, y_upper)
         if self.budget is None:
-            return self._updated(u, y, t, begin)
+            return self._updated(u, outputs, t, begin)
         # Python's own interval, three samples at 610 Hz, is for threads that have time.
         interval = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_INTERVAL)
         try:
-            return self._updated(u, y, t, begin)
+            return self._updated(u, outputs, t, begin)
         finally:
             sys.setswitchinterval(interval)
 
-    def _updated(self, u: Any, y: Any, t: float | None, begin: float) -> State:
-        arrival, windows = self._arrivals.take(u, y, t), self._windows
+    def _updated(self, u: Any, outputs: Sequence[float], t: float | None, begin: float) -> State:
+        arrival, windows = self._arrivals.take(u, outputs, t), self._windows
         windows.alarm = None
         if arrival.status != "new":
             return self._state(arrival.status, 0, begin)

@@ -99,7 +99,7 @@ class HiddenStates(NamedTuple):
     @classmethod
     def of(cls, likelihood: StreamLikelihood, moments: Array, weights: Array) -> HiddenStates:
         """The states among the moments of a likelihood's kernel, (m, N)."""
-        first = 2 * likelihood.history.n_outputs
+        first = 2 * likelihood.n_outputs
         last = first + likelihood.n_states
         return cls(moments[first:last], moments[last:], weights)
 

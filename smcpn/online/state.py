@@ -17,6 +17,7 @@ from smcpn.likelihood.registry import build_likelihood
 from smcpn.likelihood.shift import DiscretisationShift, shift_of_particles
 from smcpn.likelihood.solver_choice import finer_solver
 from smcpn.likelihood.wall import wall_of
+from smcpn.model.measured import outputs_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.online.change import Alarm
@@ -282,7 +283,7 @@ def predicted(
     t, u : ndarray, (m,), (m, n)
         Times and inputs to come.
     """
-    parts, alive, q = [], weights > 0, likelihood.history.n_outputs
+    parts, alive, q = [], weights > 0, likelihood.n_outputs
     for emitted in likelihood.moments_ahead(values, state, sample, t, u, BLOCK, keys):
         emitted = np.where(alive, emitted, 0.0)
         mean = emitted[:, :q] @ weights
@@ -358,12 +359,12 @@ def _shift(
 def stream_record(problem: Problem, history: History, samples: int) -> Record:
     """Return the first samples of a stream as a record, sampled as the problem's first one is."""
     template = problem.records[0]
-    t, u, y = history.samples(0, samples)
+    t, u, measured = history.samples(0, samples)
     known = template.u_function if template.u_function is not None else u
     uniform = template.dt is not None
     return Record(
         u=known if template.n_inputs else None,
-        y=y,
+        **outputs_of(template, measured),
         dt=template.dt,
         t=None if uniform else t,
         start=float(t[0]) if uniform else 0.0,

@@ -88,7 +88,7 @@ class FreeStart:
     def __init__(self, problem: Problem) -> None:
         model, prior, self._states = problem.model, problem.prior, problem.ode.states
         diffusion = [] if model.diffusion is None else [model.diffusion]
-        noise = [model.noise_variance, model.noise_correlation]
+        noise = [model.noise, model.noise_correlation]
         if model.process_noise is not None:
             noise.append(ca.vec(model.process_noise.columns))
         graph = ca.vertcat(model.rhs, model.outputs, *noise, *diffusion)

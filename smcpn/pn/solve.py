@@ -11,11 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from smcpn.errors import InputError, listed, real_number, shown, whole_number
 from smcpn.model.entries import by_scalar
-from smcpn.model.initial import named_values, scalar_initial
+from smcpn.model.initial import is_formula, named_values, scalar_initial
 from smcpn.model.ode import ODE
 from smcpn.model.problem import check_ode, check_record
 from smcpn.model.record import Record
 from smcpn.model.signal import substep_times
+from smcpn.model.trace import argument_names
 from smcpn.pn.integration import Integration, Settings
 from smcpn.pn.solution import Solution
 from smcpn.solver import CALIBRATED, EKF1, ProbabilisticSolver
@@ -216,6 +217,10 @@ def _initial(ode: ODE, initial: Any, values: dict[str, float]) -> tuple[Array, s
     """State at the first time, and the parameters that it names."""
     x0, used = np.empty(len(ode.states)), set[str]()
     for k, (state, value) in enumerate(named_values(ode, scalar_initial(initial, ode))):
+        if is_formula(value):
+            names = list(argument_names(value)[1])
+            used.update(names)
+            value = value(**{name: values[name] for name in names if name in values})
         if isinstance(value, str):
             if value not in values:
                 raise InputError(

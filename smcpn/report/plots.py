@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.discovery.results.discovery import Discovery
-from smcpn.model.record import Record
+from smcpn.model.record import BESIDE, Record, beside
 from smcpn.report.page import Gallery, Picture
 from smcpn.report.style import as_points, with_unit
 from smcpn.report.trajectories import states_figure as static_states
@@ -162,7 +162,9 @@ def simulation_figure(
     mean = simulation.mean[:, output]
     half = TWO_SIDED_95 * simulation.sd[:, output]
     step = float(np.median(half)) / FINE
-    arrays = {"mean": RoundedArray(mean, step), "half": RoundedArray(half, step)}
+    arrays: dict[str, Array | RoundedArray] = {
+        "mean": RoundedArray(mean, step), "half": RoundedArray(half, step)
+    }  # fmt: skip
     unit = record.unit_of(output)
     label = with_unit(simulation.names_of_outputs[output], unit)
     model = Curve("simulated", "model", ((1, "mean"),))
@@ -180,8 +182,13 @@ def simulation_figure(
     points = as_points(y)
     error = Curve("error", "model", ((1, "y"), (-1, "mean")), points)
     part = record.t[worst_window(np.abs(y - mean))]
+    limits = {name: beside(record, name)[:, output] for name in BESIDE[1:]}
+    limits = {name: one for name, one in limits.items() if np.isfinite(one).any()}
+    words = {"y_lower": "above a limit", "y_upper": "below a limit"}
+    drawn = [Curve(words[name], "second", ((1, name),), True) for name in limits]
+    arrays |= limits
     panels = [
-        Panel(label, (Curve("measured", "data", ((1, "y"),), points), model), band),
+        Panel(label, (Curve("measured", "data", ((1, "y"),), points), model, *drawn), band),
         Panel(with_unit("error", unit), (error,), (((-1, "half"),), ((1, "half"),))),
     ]
     mark = ("largest error", float(part[0]), float(part[-1]))

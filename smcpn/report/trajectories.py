@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from smcpn.errors import whole_number
 from smcpn.pn.solution import Solution
+from smcpn.report.record import plot_limits
 from smcpn.report.style import (
     ACCENT,
     DARK,
@@ -92,6 +93,7 @@ def _output_figure(simulation: Simulation, output: int) -> Figure:
     whole, below = panels["w"], panels["e"]
     below.sharex(whole)
     _plot_curves(whole, t, y, mean, half, label)
+    plot_limits(whole, record, output)
     _plot_error(below, t, y - mean, half, error)
     for axes in (whole, below):
         _shade(axes, t, learned)
@@ -142,6 +144,8 @@ def outputs_figure(simulation: Simulation) -> Figure:
         label = with_unit(plain(names[j]), units[j])
         _plot_curves(curves, t, y[:, j] if measured[j] else None, mean[:, j], half, label)
         _shade(curves, t, learned)
+        if record.n_outputs:
+            plot_limits(curves, record, j)
         if measured[j]:
             scored = f": fit {fit[j]:.2f} %" if np.isfinite(fit[j]) else ""
             curves.set_title(plain(names[j]) + scored)
@@ -186,6 +190,8 @@ def prior_figure(prediction: PriorPrediction, output: int | None) -> Figure:
     for j, own, row in zip(shown, ranges, grid, strict=True):
         for axes in row:
             _plot_prior(axes, t, y[:, j], band[:, :, j], prediction.paths[:, :, j])
+            if record.n_outputs:
+                plot_limits(axes, record, j)
             axes.set(ylabel=with_unit(plain(names[j]), record.unit_of(j)), xlabel=over_time(record))
             axes.yaxis.set_major_locator(MaxNLocator(5))
             axes.tick_params(labelbottom=True)

@@ -221,7 +221,7 @@ class WeightedDraws(WithCard, WithTable, Populations, WithFunctions, WithVerdict
             "all of it: print(posterior.summary())",
         ]  # fmt: skip
         table = self.table().as_table(self.problem.ode).select(*FIGURES)
-        return Card(replace(table, title=self.title, notes=notes), self.verdict.lines)
+        return Card(replace(table, title=self._title, notes=notes), self.verdict.lines)
 
     def summary(self) -> str:
         """The parameter table, the figures of the run, and the verdict, as text.

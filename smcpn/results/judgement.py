@@ -44,7 +44,7 @@ class WithVerdict(ABC):
         """Return the parameter table."""
 
     @property
-    def title(self) -> str:
+    def _title(self) -> str:
         """Kind of result, model and sizes in a line."""
         problem = self.problem
         return (

@@ -432,7 +432,7 @@ class Laplace(WithCard, Analyses, WithFunctions):
         ]  # fmt: skip
         table = self._flagged(self.table().as_table(self.problem.ode, mode=self._mode_by_name))
         return Card(
-            replace(table.select(*FIGURES), title=self.title, notes=notes), self.verdict.lines
+            replace(table.select(*FIGURES), title=self._title, notes=notes), self.verdict.lines
         )
 
     @property

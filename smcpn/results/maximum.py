@@ -223,7 +223,7 @@ class Maximum(WithCard, Analyses):
             *warned(self.warnings), "all of it: print(maximum.summary())",
         ]  # fmt: skip
         table = self._parameters(self.names).select("parameter", self._kind)
-        return Card(replace(table, title=self.title, notes=notes), self.verdict.lines)
+        return Card(replace(table, title=self._title, notes=notes), self.verdict.lines)
 
     def _parameters(self, names: Sequence[str]) -> Table:
         columns = words("parameter"), words("prior", long=True), Column(self._kind, ".6g")

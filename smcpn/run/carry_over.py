@@ -11,7 +11,7 @@ def begin_to_carry_over(run: Run, step: CarryOver) -> None:
     """Put the solver of the step in force, and begin to carry its populations over to it."""
     if step.to_estimate:
         for k in step.numbers:
-            run.samplers[k].begin_estimate(run.likelihoods.estimate(step.solver))
+            run.samplers[k].begin_estimate(run.likelihoods.estimated(step.solver))
         return
     if step.solver != run.solver:
         run.take(step.solver)

@@ -157,7 +157,7 @@ def _shift_by_filters(run: Run, finer: Solver) -> DiscretisationShift:
     sampler, names = run.samplers[0], run.problem.names
     estimate = sampler.in_force
     assert is_estimated(estimate)
-    fine = run.likelihoods.estimate(finer).with_state_particles(estimate.state_particles)
+    fine = run.likelihoods.estimated(finer).with_state_particles(estimate.state_particles)
     both = estimate, fine.with_look_ahead(estimate.look_ahead)
     theta = sampler.system.theta[spread_out(sampler.system, max(JUDGES, 20 * len(names)))]
     rng = run.settings.generator(run.settings.replicates)

@@ -122,11 +122,11 @@ class Likelihoods:
         self.first = exact_likelihood(problem, settings)
         self._exact: dict[tuple[str, Solver], LaneLikelihood] = {}
         self._estimates: dict[Solver, EstimatedLikelihood] = {}
-        self._gradients: dict[tuple[str | None, Solver], LogLikelihood] = {}
+        self._gradients: dict[tuple[str, Solver], LogLikelihood] = {}
 
     def at(self, solver: Solver) -> LaneLikelihood | EstimatedLikelihood:
         """Return the likelihood that populations have first."""
-        return self.estimate(solver) if self.first is None else self.exact(self.first, solver)
+        return self.estimated(solver) if self.first is None else self.exact(self.first, solver)
 
     def exact(self, name: str, solver: Solver) -> LaneLikelihood:
         """Return an exact likelihood; with its gradient, where moves follow it."""
@@ -134,11 +134,11 @@ class Likelihoods:
             built = build_likelihood(self._problem, solver, self._threads, name)
             found = distributed(built, self._workers)
             if self._settings.follows_gradient:
-                found = found.with_derivatives(partial(self._gradient, name, solver))
+                found = found.with_derivatives(partial(self.gradient, name, solver))
             self._exact[name, solver] = found
         return self._exact[name, solver]
 
-    def estimate(self, solver: Solver) -> EstimatedLikelihood:
+    def estimated(self, solver: Solver) -> EstimatedLikelihood:
         """Return the estimated likelihood of the run."""
         if solver not in self._estimates:
             name = self._settings.likelihood
@@ -146,11 +146,8 @@ class Likelihoods:
             self._estimates[solver] = distributed(built, self._workers)
         return self._estimates[solver]
 
-    def gradient(self, solver: Solver) -> LogLikelihood:
-        """Return the likelihood that populations have first with its gradient, for searches."""
-        return self._gradient(self.first, solver)
-
-    def _gradient(self, name: str | None, solver: Solver) -> LogLikelihood:
+    def gradient(self, name: str, solver: Solver) -> LogLikelihood:
+        """Return an exact likelihood with its gradient."""
         if (name, solver) not in self._gradients:
             function = LogLikelihood(self._problem, name, solver, self._threads)
             self._gradients[name, solver] = function.evaluated(evaluated_by(self._workers))
@@ -268,9 +265,10 @@ class Run:
     def let_search(self, number: int) -> None:
         """Have a population that assimilates samples look for what it loses; see `smc.looks`."""
         sampler, solver = self.samplers[number], self.state.solvers[number]
-        if isinstance(sampler, Ibis) and self.likelihoods.first is not None:
+        name = self.likelihoods.first
+        if isinstance(sampler, Ibis) and name is not None:
             sampler.searches = SearchesOfFirstSamples(
-                partial(self.likelihoods.gradient, solver),
+                partial(self.likelihoods.gradient, name, solver),
                 partial(first_samples, self.problem.records),
             )
 
@@ -343,7 +341,7 @@ class Run:
             if not estimates:
                 yield one, (self.likelihoods.at(solver), self.likelihood)
                 continue
-            estimate = self.likelihoods.estimate(solver).with_state_particles(one.state_particles)
+            estimate = self.likelihoods.estimated(solver).with_state_particles(one.state_particles)
             estimate = estimate.with_look_ahead(one.look_ahead)
             yield one, (self.likelihoods.at(solver) if one.refining else estimate, estimate)
 

@@ -92,7 +92,7 @@ def disturbed_kernel(model: Model) -> tuple[LaneKernel, int]:
     """
     sample, transition = SampleSymbols.of(model), Transition.of(model, RK4())
     outputs, factor = outputs_at(model, model.x, sample), transition.factor
-    signal = Signal(model.u.numel(), model.outputs.numel())
+    signal = Signal(model.u.numel(), model.measured)
     program = runge_kutta_program(model, signal, sample, outputs, transition.step)
     normals, number = ca.SX.sym("normals", factor.shape[1], STEPS), ca.SX.sym("number")
     own = sum(

@@ -24,7 +24,7 @@ def explicit_rows(record: Record, model: Model, steps: int) -> Rows:
     Those of a step are inputs at its begin, middle and end, its time and its length; those of a
     sample are inputs, time, outputs (0 where missing), and whether each is present.
     """
-    n, q, m = record.n_inputs, model.outputs.numel(), len(record)
+    n, q, m = record.n_inputs, model.measured, len(record)
     samples, signal = RecordSamples(record, q), Signal(n, q, smooth=True, places=PLACES)
     columns = samples.columns(0, m)
     spacing = np.full(m - 1, record.interval) if record.uniform else np.diff(record.t)

@@ -318,13 +318,13 @@ def _band(
 ) -> tuple[Array, Array]:
     """Quantiles of what would be measured, (3, T, q), and the outputs of some draws, (k, T, q)."""
     model, q = simulator.model, simulator.model.outputs.numel()
-    noise = _Noise(model, values[finite])
+    noise = _Noise(model, values[finite], simulator.record)
     band = np.empty((3, len(simulator.record), q))
     paths = np.empty((min(PATHS, int(finite.sum())), *band.shape[1:]))
     # One error for each draw, whatever the sample: the band is that of each sample by itself.
     normal = rng.standard_normal((q, int(finite.sum())))
     for a, b, outputs in simulator(np.ascontiguousarray(values.T)):
-        mean, sd = noise(np.ascontiguousarray(outputs[:, :, finite]))
+        mean, sd = noise(np.ascontiguousarray(outputs[:, :, finite]), a)
         band[[0, 2], a:b] = np.quantile(mean + sd * normal, [0.025, 0.975], axis=2)
         band[1, a:b] = np.median(mean, axis=2)
         paths[:, a:b] = np.moveaxis(mean[:, :, : len(paths)], -1, 0)
@@ -337,26 +337,31 @@ class _Noise:
     Parameters
     ----------
     values : ndarray, (N, d)
+    record : Record
+        That is simulated.
     """
 
-    def __init__(self, model: Model, values: Array) -> None:
+    def __init__(self, model: Model, values: Array, record: Record) -> None:
         self._model, self._values, self._natural = model, values, model.natural_means()
+        self._record = record
 
-    def __call__(self, outputs: Array) -> tuple[Array, Array]:
-        """Return both for outputs (T, q, N)."""
-        mean, variance = outputs, self._variance(outputs)
+    def __call__(self, outputs: Array, begin: int) -> tuple[Array, Array]:
+        """Return both for outputs (T, q, N) from a sample on."""
+        mean, variance = outputs, self._variance(outputs, begin)
         if self._natural is not None:
             mean, slope = (by_column(self._natural, outputs, which) for which in (0, 1))
             natural = np.array(self._natural(0)[2]) == 1.0
             variance = np.where(natural, slope, variance)
         return mean, np.sqrt(np.nan_to_num(variance, posinf=0.0))
 
-    def _variance(self, outputs: Array) -> Array:
+    def _variance(self, outputs: Array, begin: int) -> Array:
         if self._model.density is None:
             return self._model.noise_variances(self._values)
         rows = np.moveaxis(outputs, 1, 2).reshape(-1, outputs.shape[1])
         values = np.tile(self._values, (len(outputs), 1))
-        found = self._model.density_scatter(values, rows, rows)[0]
+        samples = self._model.sample_numbers(self._record[begin : begin + len(outputs)])
+        samples = samples.repeated(outputs.shape[2])
+        found = self._model.density_scatter(values, rows, rows, samples)[0]
         return np.moveaxis(found.reshape(len(outputs), outputs.shape[2], -1), 2, 1)
 
 

@@ -13,7 +13,7 @@ from smcpn.model.delay import Delay
 from smcpn.model.disturbance import Disturbance
 from smcpn.model.entries import by_scalar
 from smcpn.model.graphs import Model, make_model
-from smcpn.model.initial import scalar_initial
+from smcpn.model.initial import FirstSample, scalar_initial
 from smcpn.model.observed import scalar_outputs
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem, check_ode, check_record
@@ -168,7 +168,7 @@ def _known_path(
     # Its outputs are not used: they may be other ones than are simulated.
     record = record.unmeasured(len(what))
     check_record(record, ode, len(what))
-    model, values = known_model(ode, parameters, what, initial, process_noise, delay)
+    model, values = known_model(ode, parameters, what, initial, process_noise, delay, record)
     return _path(model, record, values[:, None], steps, seed)
 
 
@@ -179,6 +179,7 @@ def known_model(
     initial: Any,
     process_noise: Mapping[Any, float | str] | None,
     delay: Mapping[str, float | str] | None = None,
+    record: Record | None = None,
 ) -> tuple[Model, Array]:
     """Trace an ODE whose parameters are all known, and return it with their values (p,).
 
@@ -195,12 +196,14 @@ def known_model(
     disturbance = Disturbance.of(process_noise, ode)
     if disturbance is not None:
         disturbance.check({}, values)
+    nowhere = FirstSample(np.zeros(len(ode.inputs)), 0.0)
+    first = nowhere if record is None else FirstSample.of(record)
     model, added, unused = make_model(
         ode,
         observe=observe,
         noise=[1.0],
         initial=scalar_initial(initial, ode),
-        n_records=1,
+        firsts=[first],
         free=list(values),
         fixed={},
         disturbance=disturbance,

@@ -335,7 +335,8 @@ def _noise_variance(model: Model, values: Array, moments: _Moments) -> Array:
         return np.nan_to_num(model.noise_variances(values), posinf=0.0) @ moments.weights
     centre = moments.weights @ values
     # That of a density whose output is not in the unit of y is left out of the band.
-    return np.nan_to_num(model.density_scatter(centre, moments.mean, moments.mean)[0])
+    samples = model.sample_numbers(moments.record)
+    return np.nan_to_num(model.density_scatter(centre, moments.mean, moments.mean, samples)[0])
 
 
 class Means:
@@ -460,7 +461,7 @@ class _Moments:
         shape = (len(record), n_outputs)
         self.weights, self.diverged = weights, np.zeros(len(weights), bool)
         self.measured = np.isfinite(record.y) if record.n_outputs else np.zeros(shape, bool)
-        self._record = record
+        self.record = record
         self.mean, self.spread = np.empty(shape), np.empty(shape)
         self._squares = np.zeros((n_outputs, len(weights)))
 
@@ -489,9 +490,9 @@ class _Moments:
 
     def _reference(self, a: int, b: int) -> Array:
         """Measured values at samples [a, b), 0 where there is none: errors are small beside it."""
-        if not self._record.n_outputs:
+        if not self.record.n_outputs:
             return np.zeros((b - a, self.mean.shape[1]))
-        return np.where(self.measured[a:b], self._record.y[a:b], 0.0)
+        return np.where(self.measured[a:b], self.record.y[a:b], 0.0)
 
     def _add(self, a: int, b: int, error: Array, known: NDArray[np.bool_]) -> None:
         if known.any():

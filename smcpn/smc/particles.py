@@ -181,31 +181,17 @@ class ParticleSystem(Stored):
 
     def take(self, index: Any) -> ParticleSystem:
         """Select particles by index, slice or mask, in that order."""
+        columns = vars(self).items()
         return ParticleSystem(
-            theta=self.theta[index],
-            log_weights=self.log_weights[index],
-            log_prior=self.log_prior[index],
-            log_likelihood=self.log_likelihood[index],
-            log_increment=self.log_increment[index],
-            state=self.state[:, index],
-            ancestor=self.ancestor[index],
-            lineage=self.lineage[index],
-            keys=self.keys[index],
+            **{name: of[:, index] if name == "state" else of[index] for name, of in columns}
         )
 
     @staticmethod
     def concatenate(systems: Sequence[ParticleSystem]) -> ParticleSystem:
         """All particles of several systems, in order."""
+        columns = {name: [vars(one)[name] for one in systems] for name in vars(systems[0])}
         return ParticleSystem(
-            theta=np.concatenate([s.theta for s in systems]),
-            log_weights=np.concatenate([s.log_weights for s in systems]),
-            log_prior=np.concatenate([s.log_prior for s in systems]),
-            log_likelihood=np.concatenate([s.log_likelihood for s in systems]),
-            log_increment=np.concatenate([s.log_increment for s in systems]),
-            state=np.concatenate([s.state for s in systems], axis=1),
-            ancestor=np.concatenate([s.ancestor for s in systems]),
-            lineage=np.concatenate([s.lineage for s in systems]),
-            keys=np.concatenate([s.keys for s in systems]),
+            **{name: np.concatenate(of, axis=int(name == "state")) for name, of in columns.items()}
         )
 
     def where(self, mask: NDArray[np.bool_], other: ParticleSystem) -> ParticleSystem:

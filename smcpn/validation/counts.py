@@ -18,6 +18,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
+from scipy.special import ndtri_exp
 
 Array = NDArray[np.float64]
 
@@ -48,6 +49,21 @@ class CountResiduals(NamedTuple):
     variance: Array
     of_output: Array
     normalised: Array
+
+
+def quantiles_between(lower: Array, upper: Array, rng: np.random.Generator) -> Array:
+    """Return standard normal numbers, drawn between limits, NaN where there is none."""
+    known = np.isfinite(lower) | np.isfinite(upper)
+    below = np.where(np.isfinite(lower), lower, -np.inf)
+    above = np.where(np.isfinite(upper), upper, np.where(known, np.inf, 0.0))
+    # In the lower tail a probability has all its digits.
+    mirrored = below + above > 0.0
+    first, last = np.where(mirrored, -above, below), np.where(mirrored, -below, above)
+    drawn = rng.random(lower.shape)
+    with np.errstate(all="ignore"):
+        ends = stats.norm.logcdf(first), stats.norm.logcdf(last)
+        drawn = ndtri_exp(ends[1] + np.log(drawn + (1.0 - drawn) * np.exp(ends[0] - ends[1])))
+    return np.where(known, np.where(mirrored, -drawn, drawn), np.nan)
 
 
 def count_residuals(

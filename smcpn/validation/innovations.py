@@ -36,9 +36,15 @@ from scipy import special, stats
 from smcpn.errors import InputError
 from smcpn.likelihood.prediction import Prediction, predictions
 from smcpn.model.problem import Problem
-from smcpn.model.record import Record
+from smcpn.model.record import Record, beside
 from smcpn.solver import Solver
-from smcpn.validation.counts import CountResiduals, count_residuals, natural_moments, points
+from smcpn.validation.counts import (
+    CountResiduals,
+    count_residuals,
+    natural_moments,
+    points,
+    quantiles_between,
+)
 
 Array = NDArray[np.float64]
 
@@ -371,7 +377,8 @@ def innovations(
         chosen = own or [(0, record)]
     found = predictions(problem, solver, chosen, likelihood)
     disturbed = problem.model.process_noise is not None
-    if problem.model.density is not None:
+    density = problem.model.density
+    if density is not None and not density.gaussian:
         rng = np.random.default_rng(0)
         return tuple(_residuals(one, problem, values, int(solver.steps), rng) for one in found)
     return tuple(_normalised(one, values, int(solver.steps), disturbed) for one in found)
@@ -383,10 +390,18 @@ def _residuals(
     """Innovations of noise with a density: residuals of the deviance, `Model.density_scatter`.
 
     They are less by the share of the solver or of the disturbed states in their variance. Of counts
-    they are randomised quantiles, which count that share in the distribution.
+    they are randomised quantiles, which count that share in the distribution; of values known by
+    their limits too, so that none is missing because of its size.
     """
     record, (mean, covariance), model = one.record, one.moments(values, steps), problem.model
-    noise, residual = model.density_scatter(values, mean, record.y)
+    samples = model.sample_numbers(record)
+    noise, residual = model.density_scatter(values, mean, record.y, samples)
+    if record.limits:
+        lower, upper = (
+            model.density_scatter(values, mean, beside(record, name), samples)[1]
+            for name in ("y_lower", "y_upper")
+        )
+        residual = np.where(record.limited, quantiles_between(lower, upper, rng), residual)
     states = np.diagonal(covariance, axis1=1, axis2=2).copy()
     variance = states + noise
     normalised = residual * np.sqrt(_share(noise, variance))
@@ -402,7 +417,7 @@ def _residuals(
         variance=variance,
         solver_variance=nothing if disturbed else states,
         process_variance=states if disturbed else nothing,
-        normalised=np.where(np.isfinite(record.y), normalised, np.nan),
+        normalised=np.where(record.told, normalised, np.nan),
         counts=tuple(counts),
     )
 

@@ -245,6 +245,7 @@ def validate(
     shares = np.concatenate([part.solver_share for part in parts])
     process = np.concatenate([part.process_share for part in parts])
     inputs = [part.record.u for part in parts]
+    density = problem.model.density
     return Validation(
         model=problem.ode.name,
         innovations=parts,
@@ -252,7 +253,7 @@ def validate(
             whiteness(
                 [part.normalised[:, j] for part in parts],
                 inputs,
-                normal=problem.model.density is None,
+                normal=density is None or density.normal,
             )
             for j in range(len(problem.observe))
         ),

@@ -16,7 +16,8 @@ def test_what_security_names_exists():
     assert all("`" in cell for cell in cells)
     named = [name for cell in cells for name in re.findall("`([^`]+)`", cell)]
     assert len(named) > 20
-    found = studies_of(*(f"benchmarks.attack.{part}" for part in attack.PARTS))
+    modules = (f"benchmarks.attack.{part}" for part in attack.PARTS)
+    found = studies_of("benchmarks.checkpoints", *modules)
     studies = {one.name for one in found}
     unknown = {one for one in named if not one.startswith("tests/")} - studies
     assert not unknown

@@ -13,8 +13,7 @@ import pytest
 
 import smcpn
 from benchmarks import executors
-from benchmarks.all import ALWAYS, TURNS
-from benchmarks.all import STUDIES as STUDIES_OF_ALL
+from benchmarks.all import COMMANDS
 from benchmarks.executors import each, executing
 from benchmarks.rows import Row, absent, at_least, at_most, between, near, share_error
 from benchmarks.scaling import Curve, Taken, chain, markdown
@@ -23,7 +22,7 @@ from benchmarks.side_by_side.data import Data
 from benchmarks.side_by_side.reference import Reference
 from benchmarks.study import Passage, Study, run, studies_of
 from benchmarks.study import study as named
-from benchmarks.turn import turn
+from benchmarks.turn import ALWAYS, TURNS, turn
 from smcpn.cases.silverbox import DUFFING_PRIOR
 from smcpn.datasets.models import duffing
 from smcpn.likelihood.registry import build_likelihood
@@ -296,7 +295,13 @@ def test_masses_in_a_row():
     np.testing.assert_allclose(rate, [0.0, 1.0, 1.5 - 0.5, 3.0 - 1.5 - 1.0])
 
 
-def test_every_command_has_its_turn():
-    turns = [{one.name for one in turn(1000 + k)} for k in range(len(TURNS))]
-    assert set.union(*turns) == {one.name for one in STUDIES_OF_ALL} - set(ALWAYS)
-    assert sum(map(len, turns)) == len(set.union(*turns))
+def test_every_command_and_study_has_its_turn():
+    named = [text.split() for group in TURNS for text in group]
+    assert {command for command, *_ in named} | set(ALWAYS) == set(COMMANDS)
+    for package in ("trust", "discovery"):
+        parts = import_module(f"benchmarks.{package}.__main__").PARTS
+        found = studies_of(*(f"benchmarks.{package}.{part}" for part in parts))
+        chosen = [name for command, *names in named if command == package for name in names]
+        assert sorted(chosen) == sorted(one.name for one in found if one.quick is not None)
+    rounds = [turn(700 + k)[0].name for k in range(len(TURNS))]
+    assert rounds == [group[0].split()[0] for group in TURNS[700 % len(TURNS) :]]

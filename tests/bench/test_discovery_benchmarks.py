@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import solve_ivp
 from scipy.stats import norm
 
-from benchmarks.discovery import grids, lorenz, planar, reliability
+from benchmarks.discovery import grids, planar, reliability
 from benchmarks.discovery.answers import Answer, difference
 from benchmarks.discovery.peers import _as_ours, _names
 from benchmarks.discovery.records import HIDDEN
@@ -57,12 +57,12 @@ def test_rows_of_a_cell_count_exact_supports_and_name_wrong_ones():
     right = Answer((TRUTH,), (1.0,), TRUTH, 1.0)
     wrong = Answer((TRUTH | {"x'[1]"}, TRUTH), (0.7, 0.3), TRUTH, 5.0)
     theirs = [{"a": True, "b": False}, {"a": False, "b": True}, {"a": True, "b": False}]
-    rows = list(lorenz.rows(lorenz.CELLS[0], [right, wrong, right], theirs))
+    rows = list(grids.rows(grids.E_SINDY[0], [right, wrong, right], theirs))
     assert [row.value for row in rows] == pytest.approx([2 / 3, 1.0, 2 / 3])
     assert [row.met for row in rows] == [False, True, None]
     assert "+x'[1] (1); truth second or third: 1" in rows[0].note
     assert "by inclusion > .5: 1.00" in rows[0].note
-    found = list(grids.rows(grids.CELLS[0], [right, wrong, right], theirs))
+    found = list(grids.rows(grids.ODR_BINDY[0], [right, wrong, right], theirs))
     assert found[0].met
     assert found[0].target == ">= 0.666667"
 

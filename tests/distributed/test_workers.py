@@ -91,6 +91,9 @@ def test_a_likelihood_is_the_same(executor, solver, n):
         *(each.advance(values, state, 20, 25) for each in (away, home)), strict=True
     ):
         assert np.array_equal(one, other, equal_nan=True)
+    for begin in (None, state):
+        ours, theirs = (one.accumulate(values, begin, 0, 25) for one in (away, home))
+        assert all(map(np.array_equal, ours, theirs, [True, True]))
     assert (away.n_samples, away.n_steps) == (home.n_samples, home.n_steps)
     assert len(executor.tasks) >= 2
 
@@ -127,6 +130,8 @@ def test_an_estimate_is_the_same(executor):
     ours = away.advance(values, home.start(values), 0, 30, keys)
     theirs = home.advance(values, home.start(values), 0, 30, keys)
     assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    ours, theirs = (one.accumulate(values, None, 0, 30, keys) for one in (away, home))
+    assert all(map(np.array_equal, ours, theirs))
     assert away.suited(values[0]).look_ahead == home.suited(values[0]).look_ahead
 
 

@@ -303,7 +303,7 @@ REFUSED = {
         lambda: problem_of(
             record_of(n_outputs=2), [AR1(0.1, 0.5), smcpn.StudentT(0.1)], ["x", "x"], PRIOR
         ),
-        "a density beside coloured noise",
+        "beside coloured noise",
     ),
 }
 

@@ -121,7 +121,7 @@ class Wrong(IndependentKernel):
             log_density = staticmethod(target.log_density)
 
             @staticmethod
-            def evaluate(theta, keys):
+            def particles(theta, keys):
                 best = target.particles(theta, keys)
                 for _ in range(2):
                     other = target.particles(theta, fresh_keys(rng, *keys.shape))

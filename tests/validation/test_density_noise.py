@@ -32,10 +32,16 @@ def _measured(seed=0, correlation=0.0):
     return 3.0 * np.exp(-0.5 * T) * np.exp(0.2 * z)
 
 
+def _samples(problem):
+    return problem.model.sample_numbers(problem.records[0])
+
+
 def test_log_normal_noise_has_residuals_of_the_logarithm():
     problem = _problem(_measured(), smcpn.LogNormal(0.2))
     y, output = problem.records[0].y, np.linspace(0.5, 3.0, len(T))[:, None]
-    variance, residual = problem.model.density_scatter(np.array([0.5]), output, y)
+    variance, residual = problem.model.density_scatter(
+        np.array([0.5]), output, y, _samples(problem)
+    )
     np.testing.assert_allclose(variance, (0.2 * output) ** 2, rtol=1e-12)
     np.testing.assert_allclose(residual, np.log(y / output) / 0.2, rtol=1e-9, atol=1e-7)
 
@@ -43,7 +49,9 @@ def test_log_normal_noise_has_residuals_of_the_logarithm():
 def test_residuals_of_students_t_are_those_of_its_deviance():
     problem = _problem(_measured(), smcpn.StudentT(0.2, 4.0))
     y, output = problem.records[0].y, np.linspace(0.5, 3.0, len(T))[:, None]
-    variance, residual = problem.model.density_scatter(np.array([0.5]), output, y)
+    variance, residual = problem.model.density_scatter(
+        np.array([0.5]), output, y, _samples(problem)
+    )
     z = (y - output) / 0.2
     np.testing.assert_allclose(variance, 0.2**2 * 4 / 5 * np.ones_like(y), rtol=1e-12)
     np.testing.assert_allclose(residual, np.sign(z) * np.sqrt(5 * np.log1p(z**2 / 4)), rtol=1e-8)
@@ -52,7 +60,9 @@ def test_residuals_of_students_t_are_those_of_its_deviance():
 def test_counts_are_not_about_the_logarithm_of_their_mean():
     problem = _problem(np.ones(len(T)), smcpn.Poisson())
     ones = np.ones((len(T), 1))
-    assert np.isnan(problem.model.density_scatter(np.array([0.5]), ones, ones)).all()
+    assert np.isnan(
+        problem.model.density_scatter(np.array([0.5]), ones, ones, _samples(problem))
+    ).all()
 
 
 def test_counts_are_simulated_as_counts():

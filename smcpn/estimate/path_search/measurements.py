@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.arrays import ArrayFunction
 from smcpn.model.graphs import Model
-from smcpn.model.noise import OutputDensity
 from smcpn.model.record import Record
 
 Array = NDArray[np.float64]
@@ -72,13 +71,19 @@ class OfDensity:
         Parameter values.
     """
 
-    def __init__(self, y: Array, density: OutputDensity, theta: ca.SX, values: Array) -> None:
-        self._present = np.isfinite(y)
+    def __init__(self, model: Model, records: Sequence[Record], values: Array) -> None:
+        density, y = model.density, np.concatenate([record.y for record in records])
+        assert density is not None
+        limited = np.concatenate([record.limited for record in records])
+        self._present = np.isfinite(y) | limited
         # In place of a missing value one that every density has.
-        self._y = np.where(self._present, y, 1.0)
+        self._y = np.where(np.isfinite(y), y, 1.0)
+        samples = [np.column_stack(model.sample_numbers(record)) for record in records]
+        self._samples = np.concatenate(samples)
         graphs = ca.vertcat(density.log_density, density.expansion()[0], density.information())
-        graphs = ca.substitute(graphs, theta, ca.DM(values))
-        self._function = ArrayFunction(ca.vertcat(density.y, density.output), graphs)
+        graphs = ca.substitute(graphs, model.theta, ca.DM(values))
+        known = ca.vertcat(density.beside, model.u, model.t)
+        self._function = ArrayFunction(ca.vertcat(density.y, density.output, known), graphs)
 
     def cost(self, expected: Array, variances: Array) -> Array:
         """Minus the log density, (S,), but for what no path changes."""
@@ -95,7 +100,7 @@ class OfDensity:
         """Log density, gradient and information, (3, S, T, q)."""
         q = expected.shape[2]
         columns = [self._y[:, j] for j in range(q)] + [expected[..., j] for j in range(q)]
-        found = self._function(columns)
+        found = self._function([*columns, *self._samples.T])
         result = np.empty((3, *expected.shape))
         for k, column in enumerate(found):
             result[k // q, ..., k % q] = column
@@ -111,6 +116,7 @@ def state_outputs(model: Model) -> list[int]:
     if model.density is not None:
         density = model.density
         gradient = ca.substitute(density.expansion()[0], density.output, density.y)
+        gradient = ca.substitute(gradient, density.beside, ca.SX.zeros(density.beside.numel(), 1))
     return [
         j
         for j, output in enumerate(ca.vertsplit(model.outputs))

@@ -166,7 +166,7 @@ class ProblemPaths(Paths):
         measurements = (
             Gaussian(self._y)
             if model.density is None
-            else OfDensity(self._y, model.density, model.theta, self.values(theta[None, :])[0])
+            else OfDensity(model, records, self.values(theta[None, :])[0])
         )
         super().__init__(
             records, Field(model, model.rhs), Field(model, model.outputs), measurements

@@ -310,10 +310,8 @@ class Guide:
             slope, information = residual / variance, 1.0 / variance
         else:
             density = model.density
-            # In place of a missing value one that every density has.
-            y = ca.if_else(sample.present, sample.y, 1.0)
             value, slope, information = (
-                ca.substitute(graph, ca.vertcat(density.y, density.output), ca.vertcat(y, outputs))
+                sample.of_density(graph, outputs)
                 for graph in (density.log_density, density.expansion()[0], density.information())
             )
         here = sample.present

@@ -374,8 +374,8 @@ class ParticleLikelihood(CompiledEstimate):
         """Copy that does not look ahead."""
         return self.with_look_ahead(False)
 
+    @override
     def detached(self) -> CompiledEstimate:
-        """Copy on one thread, of machine code and rows only, which can be pickled."""
         filters = CompiledFilters(self._filters.code, self._filters.sizes)
         return CompiledEstimate(
             filters, self._constants, self._rows, self.state_particles, self.look_ahead, threads=1

@@ -80,7 +80,7 @@ class StreamFilters:
         outputs = outputs_at(model, model.x, sample)
         q = self.n_outputs = outputs.numel()
         self.n_states = model.x.numel()
-        expected = ExpectedOutputs.with_white_noise(model, outputs, ca.SX(q, q), model.x)
+        expected = ExpectedOutputs.with_white_noise(sample, outputs, ca.SX(q, q), model.x)
         program = replace(
             runge_kutta_program(model, recursion.signal, sample, ca.SX.zeros(1), step),
             moments=ca.vertcat(expected.outputs, expected.noise_variance),
@@ -137,6 +137,11 @@ class StreamEstimate(ParticleEstimate):
     def finish(self) -> None:
         """Have the last ``lookahead`` samples count: the input beyond them is held."""
         self.rows.finish()
+
+    @property
+    def n_outputs(self) -> int:
+        """Outputs of the model."""
+        return self._compiled.n_outputs
 
     def emptied(self) -> StreamEstimate:
         """Return the same without samples, compiled already."""
