@@ -19,6 +19,7 @@ TURNS = (
     ("sampler", "solvers"),
     ("case_studies", "papers.fenrir"),
     ("process_noise",),
+    ("stiff",),
     ("closures",),
     ("seconds",),
     ("online", "models"),

@@ -20,8 +20,10 @@ from scipy import stats
 import smcpn
 from benchmarks.executors import each
 from benchmarks.reference.answer import Answer, Region
+from benchmarks.reference.target import Target
 from benchmarks.rows import Row, at_least, at_most, between
 from smcpn import Posterior, Problem
+from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 
@@ -156,6 +158,19 @@ def stream(problem: Problem, seed: int) -> Posterior:
 
 Run = Callable[[Problem, int], Posterior]
 WAYS: Mapping[str, Run] = {"default": default, "ibis": ibis, "Online": stream}
+
+
+def posterior_of(problem: Problem, solver: Solver) -> Target:
+    """Return a posterior for the samplers of `benchmarks.reference`, by the likelihood of a solver.
+
+    For references of problems that have no closed form: nothing but the likelihood is shared.
+    """
+    function = smcpn.LogLikelihood(problem, solver=solver)
+
+    def log_likelihood(values: Mapping[str, Array]) -> Array:
+        return function(np.column_stack([values[name] for name in problem.names]))
+
+    return Target(problem.prior.distributions, log_likelihood)
 
 
 @cache

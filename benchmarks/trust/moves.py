@@ -6,7 +6,7 @@ warning has to say so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from benchmarks.executors import each
+from benchmarks.reference.importance import sample
+from benchmarks.reference.target import Target
 from benchmarks.rows import Row, at_most, between, told
 from benchmarks.study import study
 from benchmarks.targets import GappedOscillator, NoisyRegression
 from smcpn.smc.ibis import Ibis
-from smcpn.smc.particles import Target, ess_and_log_mean, normalise
-from smcpn.smc.proposals import StudentMixture
 from smcpn.smc.replicates import combine
 from smcpn.smc.sampler import Sampler, Settings
 from smcpn.smc.tempering import Tempering
@@ -48,27 +48,17 @@ class Answer:
     sd: Array
 
 
-def reference(case: Case, draws: int) -> Answer:
-    """By importance sampling from a t mixture, fitted to a run with 4000 particles, in blocks."""
-    rng = np.random.default_rng(99)
-    sampler = Tempering(case.prior, case, Settings(4000), rng)
-    sampler.run()
-    proposal = StudentMixture.fit(sampler.system.theta, sampler.system.weights)
-    theta = proposal.sample(rng, draws)
-    log_ratio = np.concatenate([_log_ratio(case, proposal, block) for block in _blocks(theta)])
-    _, log_mean = ess_and_log_mean(log_ratio)
-    values, weights = case.prior.natural(theta), normalise(log_ratio)
-    mean = weights @ values
-    return Answer(float(log_mean), mean, np.sqrt(weights @ np.square(values - mean)))
+def reference(case: GappedOscillator, error: float) -> Answer:
+    """By an importance sample, whose evidence has that standard error."""
 
+    def log_likelihood(values: Mapping[str, Array]) -> Array:
+        return case.evaluate(np.column_stack(list(values.values())), case.n_samples)[1]
 
-def _blocks(theta: Array) -> list[Array]:
-    return np.array_split(theta, max(1, len(theta) // 20_000))
-
-
-def _log_ratio(case: Case, proposal: StudentMixture, theta: Array) -> Array:
-    target = Target(case.prior, case, case.n_samples - 1, 1.0)
-    return target.log_density(target.particles(theta)) - proposal.log_density(theta)
+    target = Target(case.prior.distributions, log_likelihood)
+    truth = dict(zip(case.prior.names, case.TRUTH[0].tolist(), strict=True))
+    found = sample(target, error=error, starts=[truth])
+    mean, sd = (np.array(list(of.values())) for of in (found.mean, found.sd))
+    return Answer(found.log_evidence, mean, sd)
 
 
 def _run(kind: type[Sampler], case: Case, seed: int) -> Sampler:
@@ -106,7 +96,7 @@ def judged(
 def oscillator(quick: bool) -> Iterator[Row]:
     """The oscillator with a gap, tempering with default settings."""
     case = GappedOscillator()
-    answer = reference(case, 50_000 if quick else 400_000)
+    answer = reference(case, 0.01 if quick else 0.004)
     rows = judged(case, answer, QUICK if quick else WHOLE, case.prior.names)
     yield from rows
 
@@ -115,7 +105,7 @@ def oscillator(quick: bool) -> Iterator[Row]:
 def oscillator_by_ibis(quick: bool) -> Iterator[Row]:
     """The same along the data: nothing may become worse there."""
     case = GappedOscillator()
-    answer = reference(case, 50_000 if quick else 400_000)
+    answer = reference(case, 0.01 if quick else 0.004)
     yield from judged(case, answer, QUICK if quick else WHOLE, case.prior.names, Ibis)
 
 

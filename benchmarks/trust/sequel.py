@@ -7,7 +7,7 @@ which shares the likelihood with the package and nothing else.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,9 @@ from benchmarks.papers.differential_programming import (
 from benchmarks.papers.differential_programming_sequel import SEQUELS
 from benchmarks.reference.answer import Answer
 from benchmarks.reference.chains import chains
-from benchmarks.reference.target import Target
 from benchmarks.rows import Row, at_least, at_most
 from benchmarks.study import study
+from benchmarks.trust.known import posterior_of
 
 Array = NDArray[np.float64]
 
@@ -84,15 +84,10 @@ def glycolysis(quick: bool) -> Iterator[Row]:
 def tell(steps: int = STEPS) -> None:
     """Print mean and standard deviation of each parameter, and the means of both halves."""
     problem = sequel_problem(SEQUELS["glycolysis"].drawn(0))
-    function = smcpn.LogLikelihood(problem, solver=HIDDEN_STEPS)
     found = smcpn.laplace(problem, solver=HIDDEN_STEPS, seed=1).to_posterior(4000)
     begin = Answer({name: found[name] for name in found.names}, found.weights)
 
-    def log_likelihood(values: Mapping[str, Array]) -> Array:
-        return function(np.column_stack([values[name] for name in problem.names]))
-
-    target = Target(problem.prior.distributions, log_likelihood)
-    drawn = chains(target, begin, steps=steps)
+    drawn = chains(posterior_of(problem, HIDDEN_STEPS), begin, steps=steps)
     for name, values in drawn.values.items():
         halves = [part.mean() for part in np.array_split(values, 2)]
         print(

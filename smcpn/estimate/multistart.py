@@ -21,9 +21,9 @@ from scipy.spatial import KDTree
 from smcpn.errors import InputError, shown
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.matched import MatchedStarts
-from smcpn.estimate.path_search.measurements import difference_variances
 from smcpn.estimate.path_search.starts import lifted_ends
 from smcpn.estimate.search import AUTOMATIC, DIVERGES, LIMIT, Search, SearchEnd
+from smcpn.estimate.smoothed_outputs import difference_variances, output_variances
 from smcpn.model.problem import Problem
 from smcpn.results.maximum import StartResult
 from smcpn.results.search_summary import TWICE_BELOW, as_high, heights
@@ -435,7 +435,7 @@ def _over_allowed(density: LogDensity, theta: Array, shares: tuple[float, float]
 
 def _allowed(problem: Problem, shares: tuple[float, float]) -> Array:
     """Variance that residuals of each output may have, (q,): twice that of noise, within shares."""
-    noise, spread = difference_variances(problem.records)
+    noise, spread = difference_variances(problem.records), output_variances(problem.records)
     return spread * np.clip(2.0 * noise / spread, *shares)
 
 

@@ -20,6 +20,8 @@ Seen = NDArray[np.bool_]
 
 WINDOW = 7
 """Samples in a row of which a polynomial of degree 5 leaves one number."""
+ENOUGH = 2**18
+"""Samples of a record by which the noise is judged at most."""
 LEAST_NOISE = 1e-6
 """Standard deviation of the noise, as a share of that of the output, at least."""
 LEFT_BY_SPLINE = 0.93
@@ -32,11 +34,29 @@ NEWTON_STEPS = 8
 
 
 def noise_variances(records: Sequence[Record]) -> Array:
+    """Variance of the noise of each output, (q,), by `difference_variances`.
+
+    Raises
+    ------
+    InputError
+        If an output has too few samples.
+    """
+    counts = np.isfinite(np.concatenate([record.y for record in records])).sum(axis=0)
+    for j in np.flatnonzero(counts <= WINDOW).tolist():
+        raise InputError(
+            f"output {j} has {counts[j]} samples, which do not tell its noise: give "
+            f"at least {WINDOW + 1}, or leave it out",
+            argument="records",
+        )
+    return difference_variances(records)
+
+
+def difference_variances(records: Sequence[Record]) -> Array:
     """Variance of the noise of each output, (q,), from sixth differences.
 
     Of seven samples in a row, at any times, the combination of unit length that vanishes for
     every polynomial of degree 5: a divided difference. What it leaves is noise, and what a signal
-    that is sampled too seldom does in between.
+    that is sampled too seldom does in between. Of fewer samples differences are of a lower order.
     """
     shown = [_variance(records, j) for j in range(records[0].n_outputs)]
     return np.maximum(shown, least_variances(records))
@@ -60,31 +80,33 @@ def logarithms(records: Sequence[Record]) -> list[Record]:
     return [record.with_outputs(np.log(record.y)) for record in records]
 
 
+def output_variances(records: Sequence[Record]) -> Array:
+    """Variance of each output, (q,), one where that is zero."""
+    variance = np.nanvar(np.concatenate([record.y for record in records]), axis=0)
+    return np.where(variance > 0.0, variance, 1.0)
+
+
 def least_variances(records: Sequence[Record]) -> Array:
     """Variance of each output's noise that is not gone below, (q,): errors of whoever simulated."""
-    variance = np.nanvar(np.concatenate([record.y for record in records]), axis=0)
-    return LEAST_NOISE**2 * np.where(variance > 0.0, variance, 1.0)
+    return LEAST_NOISE**2 * output_variances(records)
 
 
 def _variance(records: Sequence[Record], j: int) -> float:
-    squares = []
+    squares: list[Array] = []
     for record in records:
-        seen = np.isfinite(record.y[:, j])
+        seen = np.flatnonzero(np.isfinite(record.y[:, j]))[:ENOUGH]
         t, y = record.t[seen], record.y[seen, j]
         window = min(WINDOW, len(t))
         if window > 1:
             t = np.lib.stride_tricks.sliding_window_view(t, window)
             y = np.lib.stride_tricks.sliding_window_view(y, window)
-            apart = (t[:, :, None] - t[:, None, :]) / np.ptp(t, axis=1)[:, None, None]
-            weights = 1.0 / np.prod(apart + np.eye(window), axis=2)
+            length, weights = np.ptp(t, axis=1)[:, None], np.empty(t.shape)
+            for k in range(window):
+                apart = (t[:, k, None] - np.delete(t, k, axis=1)) / length
+                weights[:, k] = 1.0 / np.prod(apart, axis=1)
             squares.append(np.sum(weights * y, axis=1) ** 2 / np.sum(weights**2, axis=1))
-    counted = sum(np.isfinite(record.y[:, j]).sum() for record in records)
-    if not squares or counted <= WINDOW:
-        raise InputError(
-            f"output {j} has {counted} samples, which do not tell its noise: give "
-            f"at least {WINDOW + 1}, or leave it out",
-            argument="records",
-        )
+    if not squares:
+        return float(output_variances(records)[j])
     return float(np.mean(np.concatenate(squares)))
 
 

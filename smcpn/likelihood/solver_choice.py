@@ -79,7 +79,7 @@ NEAR = 8.0
 """Nats by which the log-likelihood at a mode may differ on a first approach: those of a point that
 is four standard deviations off."""
 LASTING, LEFT_OUT = 4, 0.05
-"""Steps of a stream over those that one draw from the prior in two calls for, at most, and the
+"""Steps of particles from the prior over those that one draw in two calls for, at most, and the
 share of draws for which steps may be too few."""
 _MEDIAN_DRAWS = 1001
 _PILOT_DRAWS = 64
@@ -274,16 +274,22 @@ def solver_for_searches(
     return min(tried, key=lambda one: one[1])
 
 
-def solver_for_stream(problem: Problem, solver: Solver, likelihood: str | None = None) -> Solver:
-    """Choose the steps of a stream, which cannot go back to its first samples with finer ones.
+def solver_for_run(problem: Problem, solver: Solver, likelihood: str | None = None) -> Solver:
+    """Choose the steps of particles that begin at the prior, before which nothing was searched.
 
     They are those of `solver_from_prior`, or up to four times as many where the prior calls for
-    them, see `solver_for_searches`. A stream takes as many in every interval.
+    them, see `solver_for_searches`: what these do not resolve no later steps give back.
     """
     chosen = solver_from_prior(problem, solver, likelihood)
     if not solver.automatic or chosen.adaptive:
         return chosen
-    return solver_for_searches(problem, chosen, likelihood, LASTING, 1.0)[0].divided(None)
+    return solver_for_searches(problem, chosen, likelihood, LASTING, 1.0)[0]
+
+
+def solver_for_stream(problem: Problem, solver: Solver, likelihood: str | None = None) -> Solver:
+    """Choose the steps of a stream as of a run, of which it takes as many in every interval."""
+    chosen = solver_for_run(problem, solver, likelihood)
+    return chosen.divided(None) if solver.automatic and not chosen.adaptive else chosen
 
 
 def solver_for_approach(solver: Solver, modes: Array | None, by: LogLikelihoodBy) -> Solver:

@@ -431,7 +431,10 @@ class Signal:
         if self.degree is not None:
             nodes = np.vander(np.linspace(-1.0, 1.0, self.degree + 1), increasing=True)
             points = samples.inputs(a, b, self.degree)
-            made = np.einsum("pq,mqn->mpn", np.linalg.inv(nodes), points)
+            # Added one after the other: a sample of a stream and those of a record round alike.
+            made = np.zeros((m, self.degree + 1, n))
+            for k, column in enumerate(np.linalg.inv(nodes).T):
+                made += column[:, None] * points[:, k, None, :]
             return made.reshape(m, 1, (self.degree + 1) * n)
         # The least common denominator of all places.
         finer = next(k for k in range(1, 100) if all((k * p).is_integer() for p in self.places))

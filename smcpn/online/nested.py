@@ -219,7 +219,7 @@ class NestedFilter:
         threads: int | None,
     ) -> None:
         self.problem, self._rng = problem, rng
-        none = History(problem.records[0].n_inputs, len(problem.observe))
+        none = History(problem.records[0].n_inputs, problem.model.measured)
         filters = stream_estimate(problem, solver, none, threads, likelihood=Particle.name)
         if filters.rows.lookahead:
             raise InputError(

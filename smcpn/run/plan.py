@@ -17,7 +17,7 @@ from smcpn.errors import InputError, listed, shown
 from smcpn.estimate.laplace import laplace
 from smcpn.estimate.linearise import is_of
 from smcpn.likelihood.registry import LIKELIHOODS
-from smcpn.likelihood.solver_choice import solver_from_prior
+from smcpn.likelihood.solver_choice import solver_for_run, solver_from_prior
 from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace
 from smcpn.run_state import Plan
@@ -131,7 +131,8 @@ def planned(
 def _from_prior(
     problem: Problem, settings: RunSettings, method: str, reason: str, modes: Modes | None = None
 ) -> Plan:
-    solver = solver_from_prior(problem, settings.solver, settings.likelihood)
+    choose = solver_for_run if modes is None else solver_from_prior
+    solver = choose(problem, settings.solver, settings.likelihood)
     return Plan(method, solver, modes, reason)
 
 

@@ -203,7 +203,7 @@ def test_passages_make_a_page(tmp_path):
 
 
 def test_every_part_has_studies_of_different_names():
-    for package in ("closures", "discovery", "process_noise", "trust"):
+    for package in ("closures", "discovery", "process_noise", "stiff", "trust"):
         command = import_module(f"benchmarks.{package}.__main__")
         found = studies_of(*(f"benchmarks.{package}.{part}" for part in command.PARTS))
         assert len({one.name for one in found}) == len(found) >= len(command.PARTS)

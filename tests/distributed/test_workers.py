@@ -72,6 +72,7 @@ SOLVERS = [
     smcpn.EKF0(order=2, steps=2),
     smcpn.EKF1(order=2, steps=2),
     smcpn.AdaptiveEKF1(tolerance=1e-5),
+    smcpn.Rosenbrock(tolerance=1e-5),
     smcpn.RK4(steps=2),
 ]
 

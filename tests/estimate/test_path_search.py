@@ -17,9 +17,10 @@ from smcpn.errors import InputError
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.path_search.homotopy import Homotopy
 from smcpn.estimate.path_search.linearisation import Field, Intervals
-from smcpn.estimate.path_search.measurements import difference_variances, state_outputs
+from smcpn.estimate.path_search.measurements import state_outputs
 from smcpn.estimate.path_search.smoothing import Linear, smoothed
 from smcpn.estimate.path_search.starts import beginning, lifted_ends
+from smcpn.estimate.smoothed_outputs import difference_variances, output_variances
 
 
 @smcpn.ode
@@ -152,9 +153,18 @@ def test_noise_by_differences():
     t = np.arange(2000) * 0.02
     y = np.sin(t) + 0.1 * np.random.default_rng(3).normal(size=2000)
     y[::7] = np.nan
-    noise, spread = difference_variances([smcpn.Record(y=y, t=t)])
+    records = [smcpn.Record(y=y, t=t)]
+    noise, spread = difference_variances(records), output_variances(records)
     assert noise[0] == pytest.approx(0.01, rel=0.2)
     assert spread[0] == pytest.approx(0.51, rel=0.1)
+
+
+def test_noise_of_few_samples_a_period_with_gaps():
+    """Differences of what is left as if it were in a row show a hundred times as much."""
+    t = np.arange(2000) * 0.4
+    y = np.sin(t) + 0.01 * np.random.default_rng(3).normal(size=2000)
+    y[::3] = np.nan
+    assert difference_variances([smcpn.Record(y=y, t=t)])[0] == pytest.approx(1e-4, rel=0.3)
 
 
 def test_only_an_output_whose_density_peaks_at_it_tells_the_state():

@@ -213,3 +213,22 @@ def test_residuals_of_limited_values_are_standard_normal_where_the_model_is_righ
     (part,) = posterior.validate().innovations
     assert stats.kstest(part.normalised[:, 0], "norm").pvalue > 0.01
     assert abs(posterior.mean["k"] - 0.7) < 3 * posterior.sd["k"]
+
+
+@pytest.mark.parametrize("kind", ["online", "nested"])
+def test_a_stream_of_a_disturbed_system_takes_limits(kind):
+    given = _limited(X)
+    options = {
+        "observe": "x", "noise": 0.1, "initial": [2.0], "process_noise": {"x": 0.1},
+        "prior": {"k": PRIOR["k"]},
+    }  # fmt: skip
+    problem = smcpn.Problem(decay, smcpn.Record(t=T, **given)[:2], **options)
+    settings = {"particles": 20, "seed": 1, "solver": smcpn.RK4(steps=1)}
+    if kind == "nested":
+        live = smcpn.NestedFilter(problem, **settings)
+    else:
+        live = smcpn.Online(problem, likelihood="particle", **settings)
+    for k in range(6):
+        limits = {name: given[name][k] for name in ("y_lower", "y_upper")}
+        live.update(None, given["y"][k], T[k], **limits)
+    assert live.sample in (5, 6)

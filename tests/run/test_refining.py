@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 import smcpn
+from smcpn.likelihood.solver_choice import solver_from_prior
 from smcpn.run import judge, sample
 from smcpn.run.identify import Settings
 from smcpn.run.run import Run
@@ -27,6 +28,12 @@ def problem():
     prior = {"c": stats.lognorm(1.0), "k": stats.lognorm(1.0)}
     record = smcpn.Record(u=u, y=y, dt=0.6)
     return smcpn.Problem(oscillator, record, observe="x", noise=0.03, prior=prior)
+
+
+@pytest.fixture(autouse=True)
+def few_steps(monkeypatch):
+    """Runs begin with the steps that suit the median draw, which turn out to be too few."""
+    monkeypatch.setattr("smcpn.run.plan.solver_for_run", solver_from_prior)
 
 
 def settings(problem, **changes):

@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.path_search.linearisation import Field
-from smcpn.estimate.path_search.measurements import difference_variances
 from smcpn.estimate.path_search.paths import ProblemPaths
 from smcpn.estimate.path_search.smoothing import Linear, smoothed
+from smcpn.estimate.smoothed_outputs import difference_variances, output_variances
 from smcpn.likelihood.gauss_newton import HALVINGS, halved
 from smcpn.model.prior_expansion import prior_expansion
 from smcpn.model.problem import Problem
@@ -121,12 +121,14 @@ class Homotopy:
         model = problem.model.with_numbers()
         self._density, self._model = density, model
         self._paths = ProblemPaths(problem, density.centre)
-        self._shown, spread = difference_variances(problem.records)
+        self._shown = difference_variances(problem.records)
         self._log_variance = Field(model, ca.log(model.noise_variance))
         self._learned = model.density is None and ca.depends_on(model.noise_variance, model.theta)
         self._counts = np.isfinite(np.concatenate([r.y for r in problem.records])).sum(axis=0)
-        noise = np.minimum(self._noise(density.centre[None, :])[0] / spread, 1.0)
-        self._relative_noise = float(np.sqrt(noise.mean()))
+        noise = np.minimum(
+            self._noise(density.centre[None, :])[0] / output_variances(problem.records), 1.0
+        )
+        self._relative_noise = float(np.sqrt(np.minimum(noise, 1.0).mean()))
         told = [model.rhs, model.outputs, model.noise_variance, *model.initial]
         self._informed = np.array(ca.which_depends(ca.vertcat(*told), model.theta, 1))
 

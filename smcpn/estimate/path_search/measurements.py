@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import comb
 from typing import Protocol
 
 import casadi as ca
@@ -15,13 +14,6 @@ from smcpn.model.graphs import Model
 from smcpn.model.record import Record
 
 Array = NDArray[np.float64]
-
-DIFFERENCES = 6
-"""Order of the differences: a polynomial of degree 5 through seven samples leaves nothing."""
-LEAST_NOISE = 1e-6
-"""Standard deviation of the noise, as a share of that of the output, at least."""
-ENOUGH = 2**18
-"""Values of a record by which the noise is judged at most."""
 
 
 class Measurements(Protocol):
@@ -122,22 +114,3 @@ def state_outputs(model: Model) -> list[int]:
         for j, output in enumerate(ca.vertsplit(model.outputs))
         if not ca.depends_on(output, model.theta) and gradient[j].is_zero()
     ]
-
-
-def difference_variances(records: Sequence[Record]) -> tuple[Array, Array]:
-    """Variance of the noise of each output, by differences of samples, and of the output, (q,).
-
-    A smooth signal has no sixth differences; what those of white noise of unit variance have is
-    binomial(12, 6). Where samples are few or far apart the estimate is too large, by what the
-    signal does between them.
-    """
-    n_outputs = records[0].n_outputs
-    noise, spread = np.ones(n_outputs), np.ones(n_outputs)
-    for j in range(n_outputs):
-        measured = [r.y[np.isfinite(r.y[:, j]), j][:ENOUGH] for r in records]
-        spread[j] = np.var(np.concatenate(measured))
-        order = min(DIFFERENCES, max(len(part) for part in measured) - 1)
-        squares = np.concatenate([np.diff(part, order) ** 2 for part in measured])
-        noise[j] = np.mean(squares) / comb(2 * order, order) if order > 0 else spread[j]
-    spread = np.where(spread > 0.0, spread, 1.0)
-    return np.maximum(noise, LEAST_NOISE**2 * spread), spread

@@ -138,11 +138,6 @@ class StreamEstimate(ParticleEstimate):
         """Have the last ``lookahead`` samples count: the input beyond them is held."""
         self.rows.finish()
 
-    @property
-    def n_outputs(self) -> int:
-        """Outputs of the model."""
-        return self._compiled.n_outputs
-
     def emptied(self) -> StreamEstimate:
         """Return the same without samples, compiled already."""
         history = History(self.history.n_inputs, self.history.n_outputs)
@@ -216,7 +211,7 @@ class StreamEstimate(ParticleEstimate):
     def measured(self, sample: int) -> Array:
         """Outputs of a sample, (q,), NaN where missing."""
         chunk, local = self.history.place(sample)
-        return chunk.samples[local, -self.history.n_outputs :]
+        return chunk.samples[local, -self.n_outputs :]
 
     def assimilated(
         self, values: Array, keys: Keys, state: Array, sample: int
@@ -355,7 +350,7 @@ class EstimateUpdate:
         self, state: Array, log_weights: Array, log_likelihood: Array
     ) -> EstimatedPopulation:
         """Return a population; see `Update.population`."""
-        innovation, *prediction = np.full((3, self._likelihood.history.n_outputs), np.nan)
+        innovation, *prediction = np.full((3, self._likelihood.n_outputs), np.nan)
         return EstimatedPopulation(
             state, log_weights, log_likelihood, _summary(log_weights), innovation,
             np.array(prediction),

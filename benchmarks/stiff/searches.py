@@ -1,0 +1,51 @@
+"""Searches in a box of ten decades, and a posterior where explicit steps are unstable."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+import smcpn
+from benchmarks.rows import Row, at_most
+from benchmarks.stiff.collection import boehm_problem
+from benchmarks.study import study
+from benchmarks.trust.stiff_wall import answer, problem
+from smcpn.codegen.clock import CLOCK
+
+NEAR = 0.5
+"""Nats below the highest log posterior that count as the optimum."""
+
+
+@study("boehm", full=100, quick=20)
+def boehm(starts: int) -> Iterator[Row]:
+    """Processor seconds for each search that ends at the optimum, of starts in the whole box."""
+    published = boehm_problem()
+    solver = smcpn.Rosenbrock(1e-6)
+    best = smcpn.maximise(published.problem, solver=solver, starts=published.optimum[None])
+    smcpn.maximise(published.problem, solver=solver, starts=1, seed=0)
+    began = time.process_time()
+    found = smcpn.maximise(published.problem, solver=solver, starts=starts, seed=1)
+    used = time.process_time() - began
+    highest = max(best.log_density, found.log_density)
+    hits = int(np.sum(np.array(found.ends) > highest - NEAR))
+    yield Row("log-likelihood at the highest log posterior", best.log_likelihood)
+    yield Row("searches that end there", hits, note=f"of {starts}, {len(found.ends)} of which end")
+    yield at_most("processor seconds for each", used / hits if hits else np.inf, 3.0)
+
+
+@study("wall", full=10, quick=3)
+def wall(seeds: int) -> Iterator[Row]:
+    """Posterior of a rate that the data do not bound from above, by all defaults."""
+    exact = answer()
+    errors, warned, used = [], 0, []
+    for seed in range(seeds):
+        began, compiled = time.process_time(), CLOCK.compile_seconds
+        found = smcpn.identify(problem(), seed=seed, progress=False)
+        used.append(time.process_time() - began - (CLOCK.compile_seconds - compiled))
+        errors.append(abs(found.log_evidence - exact.log_evidence))
+        warned += bool(found.warnings)
+    yield at_most("error of the log-evidence, worst", max(errors), 0.1)
+    yield at_most("runs with a warning", warned, 0)
+    yield at_most("processor seconds, median", float(np.median(used)), 1.0, "compilation left out")
