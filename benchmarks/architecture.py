@@ -106,6 +106,25 @@ MECHANISMS = {
             }
         ),
     ),
+    "input between samples": Mechanism(
+        owners=("smcpn.model.signal",),
+        names=frozenset({"RecordSamples", "Signal", "SharedGraphs", "sinc_taps", "KAISER_BETA"}),
+        deleted=frozenset(
+            {"smcpn.model.hold", "smcpn.likelihood.stream_window", "Between", "StreamWindow"}
+            | {"DelayRows", "smooth_derivatives", "padded_input"}
+        ),
+    ),
+    "kernel inputs": Mechanism(
+        owners=("smcpn.likelihood.inputs",),
+        names=frozenset({"KernelInputs", "RecordRows", "SharedPass", "numbers_of_steps"}),
+        deleted=frozenset(
+            {"smcpn.likelihood.rows", "smcpn.codegen.row_code", "RowGraph", "RowCode"}
+            | {"RowWriter", "ClassicalRowWriter", "MarginalRowWriter", "DelayedRowWriter"}
+            | {"AdaptiveRowWriter", "ConditionedRowWriter", "KalmanRowWriter", "ColouredRowWriter"}
+            | {"LongRows", "WindowRows", "RecordWindow", "RecordPiece", "StreamRows", "RowWidths"}
+            | {"rows_by_number", "sample_rows", "row_pieces"}
+        ),
+    ),
     "likelihood contract": Mechanism(
         owners=("smcpn.likelihood.contract",),
         names=frozenset({"Likelihood", "EstimatedLikelihood"}),

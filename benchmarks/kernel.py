@@ -27,6 +27,7 @@ from smcpn.codegen.lower import Level, Statements, Vector, lower
 from smcpn.datasets.models import duffing
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.marginal import Marginal
+from smcpn.model.signal import substep_inputs
 
 PARTICLES, SAMPLES, STEPS, ORDER = 1024, 1500, 8, 3
 REPEATS = 9
@@ -121,11 +122,10 @@ def operations_per_step(symbols: Marginal) -> float:
     program = symbols.program(symbols.log_density())
     theta = Vector(ca.vertcat(program.theta, program.constants), "p", Level.PARTICLE)
     state = Vector(program.state, "m", Level.LANE)
-    shared = [Vector(program.step_row, "r", Level.SHARED)]
-    shared.append(Vector(program.gain_row, "g", Level.SHARED))
-    step = lower(program.step, [theta, state, *shared], "a")
-    sample_rows = Vector(program.sample_row, "s", Level.SHARED)
-    sample = lower(program.emitted, [theta, state, sample_rows], "b")
+    graph, shared = program.raw("step", program.step)
+    step = lower(graph, [theta, state, *shared], "a")
+    graph, shared = program.raw("sample", program.emitted)
+    sample = lower(graph, [theta, state, *shared], "b")
     return _operations(step) + _operations(sample) / STEPS
 
 
@@ -148,15 +148,18 @@ def kernel(quick: bool) -> Iterator[Row]:
     prior = case.prior
     values = prior.natural(prior.sample(np.random.default_rng(1), PARTICLES))
     recursion = Marginal(case, solver, Grid(restarts=False, rescales=False))
-    rows = recursion.writer(case.records[0], STEPS).whole(case.records[0])
+    rows = recursion.inputs(case.records[0], STEPS).whole(case.records[0])
     theta = np.ascontiguousarray(values.T)
-    samples = np.column_stack(
-        [case.records[0].y[:, 0], rows.samples[:, 4] * rows.samples[:, 5], np.full(SAMPLES, 1e-6)]
-    )
+    record = case.records[0]
+    # The variance of a state at unit diffusion, over the number of steps.
+    variance = rows.samples[:, 3] / np.maximum(STEPS * np.arange(SAMPLES), 1)
+    samples = np.column_stack([record.y[:, 0], variance, np.full(SAMPLES, 1e-6)])
+    u = substep_inputs(record, STEPS)[:, 1:, 0].ravel()
+    inputs = np.column_stack([u, np.zeros_like(u), np.full_like(u, record.interval / STEPS)])
     gains, start = np.ascontiguousarray(rows.gains), likelihood.start(values)
 
     def scalar() -> np.ndarray:
-        return scalar_log_likelihood(theta, start, gains, rows.inputs, samples, STEPS)
+        return scalar_log_likelihood(theta, start, gains, inputs, samples, STEPS)
 
     _, lanes = likelihood.evaluate(values, SAMPLES)
     difference = np.abs(lanes / scalar() - 1).max()

@@ -338,7 +338,8 @@ def memory_of(size: int) -> None:
     # What is allocated once per process belongs to no run.
     Ibis(problem.prior, likelihood, Settings(1000), np.random.default_rng(1)).run(last=200)
     rows = likelihood.rows[0]
-    tables = sum(a.nbytes for a in (rows.inputs, rows.gains, rows.samples, rows.intervals))
+    arrays = (rows.inputs, rows.gains, rows.samples, rows.intervals)
+    tables = sum(a.nbytes for a in arrays if a is not None)
     record = problem.records[0]
     give_back()
     before = resident_memory()

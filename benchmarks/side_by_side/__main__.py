@@ -43,7 +43,7 @@ def record_and_prior(samples: int | None = None) -> Data:
     """Data of the paper's case, the input interpolated as this package does."""
     from smcpn.cases import load_case
     from smcpn.cases.silverbox import DUFFING_PRIOR, NOISE
-    from smcpn.model.hold import substep_inputs
+    from smcpn.model.signal import substep_inputs
 
     record = load_case("silverbox").problem.records[0][:samples]
     scales = [(np.log(d.kwds["scale"]), d.args[0]) for d in DUFFING_PRIOR.values()]

@@ -17,9 +17,9 @@ from smcpn.errors import InputError, NotStorableError
 from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.delay import Delay, inputs_before
 from smcpn.model.distribution import Distribution
-from smcpn.model.hold import padded_input
 from smcpn.model.problem import Problem
 from smcpn.model.record import BESIDE, CONTEXT, Record
+from smcpn.model.signal import RecordSamples
 
 
 def model_fingerprint(problem: Problem) -> str:
@@ -87,7 +87,8 @@ def _add_record(digest: _Digest, number: int, record: Record, used: int) -> None
     u = record.u[:used]
     if record.hold == "bandlimited" and not known:
         # The interpolation of whole periods reads all of them.
-        u = record.u if record.periodic else padded_input(record)[: used + 2 * CONTEXT]
+        around = RecordSamples(record).columns(-CONTEXT, used + CONTEXT)
+        u = record.u if record.periodic else around[:, 1 : 1 + record.n_inputs]
     digest.array("u", u)
     digest.array("y", record.y[:used])
     digest.array("t", record.t[:used])

@@ -23,6 +23,7 @@ import casadi as ca
 
 from smcpn.codegen.loops import Plan
 from smcpn.codegen.lower import (
+    SHARED_VECTORS,
     LaneProgram,
     Level,
     Operand,
@@ -50,22 +51,17 @@ def kernel_code(program: LaneProgram, most_lanes: int = MAX_LANES) -> Plan:
     theta = Vector(ca.vertcat(program.theta, program.constants), "p", Level.PARTICLE)
     state = Vector(program.state, "m", Level.LANE)
 
-    def lowered(graph: ca.SX, name: str, rows: dict[str, ca.SX]) -> Statements:
-        shared = [Vector(symbols, row, Level.SHARED) for row, symbols in rows.items()]
-        return lower(graph, [theta, state, *shared], name)
+    def lowered(part: str, graph: ca.SX, name: str, of_theta: Vector = theta) -> Statements:
+        graph, shared = program.raw(part, graph)
+        return lower(graph, [of_theta, state, *shared], name)
 
-    step = lowered(program.step, "a", {"r": program.step_row, "g": program.gain_row})
-    sample = lowered(program.emitted, "b", {"s": program.sample_row})
+    step, sample = lowered("step", program.step, "a"), lowered("sample", program.emitted, "b")
     moments = None
     if program.moments.numel():
         # Asked for once in a sample, if at all: nothing is computed beforehand.
-        vectors = [
-            replace(theta, level=Level.LANE), state, Vector(program.sample_row, "s", Level.SHARED)
-        ]  # fmt: skip
-        moments = lower(program.moments, vectors, "e")
-    interval = None
-    if program.interval is not None:
-        interval = lowered(program.interval, "d", {"q": program.interval_row})
+        by_lane = replace(theta, level=Level.LANE)
+        moments = lowered("sample", program.moments, "e", by_lane)
+    interval = None if program.interval is None else lowered("interval", program.interval, "d")
     # Where every particle takes its own steps, those of a block wait for the slowest one.
     most_lanes = most_lanes if program.left is None else LEAST_LANES
     return _Layout(program, interval, step, sample, moments, most_lanes).plan()
@@ -111,17 +107,19 @@ class _Layout:
             self.program,
             {"start_lane": self._start(), "hoist_lane": hoisted_block(self.hoisted, self.slot)},
         )
-        for name, graph, rows in (
-            ("step", self.step, "rg"),
-            ("sample", self.sample, "s"),
-            ("interval", self.interval, "q"),
+        for name, graph in (
+            ("step", self.step),
+            ("sample", self.sample),
+            ("interval", self.interval),
         ):
             if graph is not None:
-                shared = shared_block(graph, rows)
+                shared = shared_block(graph)
+                if name == "step":
+                    blocks["once_shared"], shared = of_interval(shared)
                 lane = self._sample(shared) if name == "sample" else self._update(graph, shared)
                 blocks |= {f"{name}_shared": shared, f"{name}_lane": lane}
         if self.moments is not None:
-            shared = shared_block(self.moments, "s")
+            shared = shared_block(self.moments)
             blocks |= {"moments_shared": shared, "moments_lane": self._moments(shared)}
         return Plan(
             blocks=blocks,
@@ -137,7 +135,8 @@ class _Layout:
             totals_slot=self.totals_slot,
             moments_slot=self.moments_slot,
             slots=self.slots,
-            widths=row_widths(program),
+            widths=program.widths,
+            window=program.window,
             left=program.left,
             attempts=MOST_ATTEMPTS,
         )
@@ -213,19 +212,9 @@ def hoisted_block(statements: Sequence[Statement], slot: Mapping[Value, int]) ->
     )
 
 
-def row_widths(program: LaneProgram) -> dict[str, int]:
-    """Numbers in a row of each array of rows, by the name of its vector in the statements."""
-    return {
-        "r": program.step_row.numel(),
-        "g": program.gain_row.numel(),
-        "s": program.sample_row.numel(),
-        "q": program.interval_row.numel(),
-    }
-
-
-def shared_block(graph: Statements, rows: str) -> Block:
-    """Statements that run once for all lanes, of the elements of rows that they take."""
-    arguments = elements(graph.read(Level.SHARED, Level.LANE), rows)
+def shared_block(graph: Statements) -> Block:
+    """Statements that run once for all lanes, of the elements of shared vectors they take."""
+    arguments = elements(graph.read(Level.SHARED, Level.LANE), SHARED_VECTORS)
     in_lanes = graph.read(Level.LANE)
     known = [*arguments, *(s.target for s in graph.by_level[Level.SHARED])]
     return Block(
@@ -233,6 +222,28 @@ def shared_block(graph: Statements, rows: str) -> Block:
         statements=tuple(graph.by_level[Level.SHARED]),
         results=tuple(value for value in known if value in in_lanes),
     )
+
+
+def of_interval(shared: Block) -> tuple[Block, Block]:
+    """Shared statements of a step that all steps of an interval have in common, and the rest."""
+    found: dict[bool, list[Statement]] = {False: [], True: []}
+    changing: set[Operand] = {v for v in shared.arguments if v.vector in "rg" or str(v) == "i0"}
+    for statement in shared.statements:
+        changes = not changing.isdisjoint(statement.operands)
+        found[changes].append(statement)
+        if changes:
+            changing.add(statement.target)
+    needed = {o for s in found[True] for o in s.operands} | set(shared.results)
+    known = [*shared.arguments, *(s.target for s in found[False])]
+    fixed = tuple(v for v in known if v not in changing and v in needed)
+    once = Block(
+        arguments=tuple(v for v in shared.arguments if v not in changing),
+        statements=tuple(found[False]),
+        results=fixed,
+    )
+    own = tuple(v for v in shared.arguments if v in changing)
+    step = Block(arguments=(*own, *fixed), statements=tuple(found[True]), results=shared.results)
+    return once, step
 
 
 def elements(read: Iterable[Operand], vectors: str) -> tuple[Value, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.clock import CLOCK, count
 from smcpn.codegen.emit import MAX_LANES, kernel_code
+from smcpn.codegen.loops import ROWS
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.native import Native, native
 from smcpn.codegen.threads import processors, thread_pool
@@ -51,36 +53,48 @@ class KernelArgumentError(ValueError):
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of numbers that all particles of one record share.
+    """Samples of a record, which all particles share, and what these do not tell.
 
     Attributes
     ----------
     start : ndarray, (start_row,)
-    inputs : ndarray, (S, step_row)
-        Of all steps.
-    gains : ndarray, (1 ... S, gain_row)
-        The last row stays in force.
-    samples : ndarray, (T, sample_row)
+    samples : ndarray, (before + T, width)
+        Times, inputs, outputs and other numbers of the samples, as `SharedGraphs` has them.
     steps : int
         Solver steps of the sampling interval that has most.
+    gains : ndarray, (1 ... S, gain_row)
+        Of the steps; the last row stays in force.
     recur : bool
         Whether gains are read from the first row again in every interval.
-    intervals : ndarray, (T - 1, interval_row)
+    record : ndarray, (o,)
+        Numbers of the record.
+    inputs : ndarray, (S, r)
+        Numbers of every step.
+    intervals : ndarray, (T - 1, q)
+        Numbers of every interval.
     counts : ndarray of int, (T - 1,), optional
         Solver steps of every interval, where they are not all ``steps``.
+    before : int
+        Samples before the first one that counts.
+    sample, steps_before : int
+        Number of the first sample in its record, and of the solver steps before it.
     """
 
     start: Array
-    inputs: Array
-    gains: Array
     samples: Array
     steps: int
+    gains: Array = field(default_factory=lambda: np.empty((1, 0)))
     recur: bool = False
-    intervals: Array = field(default_factory=lambda: np.empty((0, 0)))
+    record: Array = field(default_factory=lambda: np.empty(0))
+    inputs: Array | None = None
+    intervals: Array | None = None
     counts: NDArray[np.int64] | None = None
+    before: int = 0
+    sample: int = 0
+    steps_before: int = 0
 
     def __len__(self) -> int:
-        return len(self.samples)
+        return len(self.samples) - self.before
 
     def __reduce__(self) -> tuple[type[Rows], tuple[object, ...]]:
         # Addresses are those of this process.
@@ -90,6 +104,11 @@ class Rows:
     def n_steps(self) -> int:
         """Solver steps of the record."""
         return int(self.begins[-1])
+
+    @property
+    def length(self) -> int:
+        """Sampling intervals that are in memory together: all."""
+        return max(len(self) - 1, 1)
 
     def whole(self) -> Rows:
         """The rows themselves."""
@@ -101,13 +120,13 @@ class Rows:
 
     def first(self, samples: int) -> Rows:
         """Rows of so many samples from the first on."""
-        steps = int(self.begins[samples - 1])
+        inputs, intervals, counts = self.inputs, self.intervals, self.counts
         return replace(
             self,
-            inputs=self.inputs[:steps],
-            samples=self.samples[:samples],
-            intervals=self.intervals[: samples - 1],
-            counts=None if self.counts is None else self.counts[: samples - 1],
+            samples=self.samples[: self.before + samples],
+            inputs=None if inputs is None else inputs[: int(self.begins[samples - 1])],
+            intervals=None if intervals is None else intervals[: samples - 1],
+            counts=None if counts is None else counts[: samples - 1],
         )
 
     @cached_property
@@ -118,11 +137,22 @@ class Rows:
         return np.append(0, np.cumsum(self.counts)).astype(np.int64)
 
     @cached_property
-    def addresses(self) -> tuple[int, ...]:
-        """Addresses of intervals, inputs, gains, samples and begins."""
-        rows = (self.intervals, self.inputs, self.gains, self.samples)
-        begins: int = self.begins.__array_interface__["data"][0]
-        return (*(address(array) for array in rows), begins)
+    def address(self) -> int:
+        """Address of the numbers that `smcpn.codegen.loops.ROWS` names."""
+        return self._numbers.__array_interface__["data"][0]
+
+    @cached_property
+    def _numbers(self) -> NDArray[np.int64]:
+        arrays = {
+            name: 0 if (array := getattr(self, name)) is None else address(array)
+            for name in ("samples", "record", "inputs", "intervals", "gains")
+        }
+        integers = {
+            "begins": self.begins.__array_interface__["data"][0], "n_gains": len(self.gains),
+            "recur": self.recur, "sample": self.sample, "steps": self.steps_before,
+        }  # fmt: skip
+        numbers = arrays | integers
+        return np.array([numbers[name] for name in ROWS], dtype=np.int64)
 
 
 def address(array: Array) -> int:
@@ -145,8 +175,9 @@ class KernelSizes:
     Attributes
     ----------
     theta, state, emitted, moments : int
-    start_row, interval_row, step_row, gain_row, sample_row : int
-        ``interval_row`` is None where intervals have no beginning of their own.
+    start_row, window : int
+    widths : dict of str to int
+        See `LaneProgram`.
     lanes, slots : int
         Particles of a block, and values of each in the work array.
     """
@@ -156,10 +187,8 @@ class KernelSizes:
     emitted: int
     moments: int
     start_row: int
-    interval_row: int | None
-    step_row: int
-    gain_row: int
-    sample_row: int
+    window: int
+    widths: dict[str, int]
     lanes: int
     slots: int
 
@@ -172,10 +201,8 @@ class KernelSizes:
             emitted=program.emitted.numel(),
             moments=program.moments.numel(),
             start_row=program.start_row.numel(),
-            interval_row=None if program.interval is None else program.interval_row.numel(),
-            step_row=program.step_row.numel(),
-            gain_row=program.gain_row.numel(),
-            sample_row=program.sample_row.numel(),
+            window=program.window,
+            widths=program.widths,
             lanes=lanes,
             slots=slots,
         )
@@ -276,8 +303,12 @@ class CompiledKernel:
         self.check_one(columns, state.shape, rows, sample)
         n = columns.shape[1]
         moments, totals = np.empty((self.sizes.moments, n)), np.empty((self.sizes.emitted, n))
-        here = replace(rows, samples=rows.samples[sample : sample + 1])
         arrays = KernelArrays(columns, state, np.empty_like(state), None, moments, totals)
+        here = replace(
+            rows, samples=rows.samples[sample : sample + rows.before + 1], inputs=None,
+            intervals=None, counts=None, sample=rows.sample + sample,
+            steps_before=rows.steps_before + int(rows.begins[sample]),
+        )  # fmt: skip
         self._run(arrays, here, (0, 1), (0, -(-n // self.lanes)))
         return moments
 
@@ -324,10 +355,9 @@ class CompiledKernel:
         # The array is kept until the call ends.
         kept, work = self.work_array()
         theta, state, following, emitted, moments, totals = arrays
-        intervals, inputs, gains, row_samples, begins = rows.addresses
         self.native.advance(
-            address(theta), theta.shape[1], address(state), address(following), intervals, inputs,
-            gains, len(rows.gains), row_samples, begins, rows.recur, *samples,
+            address(theta), theta.shape[1], address(state), address(following), rows.address,
+            *samples,
             0 if emitted is None else address(emitted), 0 if moments is None else address(moments),
             address(totals), *blocks, work,
         )  # fmt: skip
@@ -361,29 +391,16 @@ class CompiledKernel:
             columns.ndim != 2
             or len(columns) != self.sizes.theta + len(self.constant_values)
             or state_shape != (self.sizes.state, columns.shape[1])
-            or not 0 <= sample < len(rows.samples)
+            or not 0 <= sample < len(rows)
         ):
             raise KernelArgumentError(_SHAPES)
         if rows is not self._fitting:
             self._check_rows(rows)
 
     def _check_rows(self, rows: Rows) -> None:
-        sizes, begins = self.sizes, rows.begins
-        intervals = len(rows) - 1
-        fits = (
-            intervals >= 0
-            and begins.shape == (len(rows),)
-            and bool((np.diff(begins, prepend=0) >= 0).all())
-            and rows.start.shape == (sizes.start_row,)
-            and rows.inputs.shape == (begins[-1], sizes.step_row)
-            and rows.gains.ndim == 2
-            and rows.gains.shape[1] == sizes.gain_row
-            and len(rows.gains) > 0
-            and rows.samples.shape == (len(rows), sizes.sample_row)
-        )
-        if sizes.interval_row is not None:
-            fits = fits and rows.intervals.shape == (intervals, sizes.interval_row)
-        if not fits:
+        if rows.start.shape != (self.sizes.start_row,) or not rows_fit(
+            rows, self.sizes.widths, self.sizes.window
+        ):
             raise KernelArgumentError(_SHAPES)
         self._fitting = rows
 
@@ -431,6 +448,27 @@ class LaneKernel(CompiledKernel):
     def detached(self) -> CompiledKernel:
         """Copy on one thread, without the graphs, which can be pickled."""
         return CompiledKernel(self.native, self.sizes, self.constant_values, threads=1)
+
+
+def rows_fit(rows: Rows, widths: Mapping[str, int], window: int) -> bool:
+    """True if compiled code finds all in some rows that it reads, see `LaneProgram.widths`."""
+    begins, n = rows.begins, len(rows)
+    known = {"r": (rows.inputs, begins[-1] if n else 0), "q": (rows.intervals, n - 1)}
+    return (
+        n > 0
+        and rows.before >= window - 2
+        and begins.shape == (n,)
+        and bool((np.diff(begins, prepend=0) >= 0).all())
+        and rows.record.shape == (widths["o"],)
+        and rows.gains.ndim == 2
+        and rows.gains.shape[1] == widths["g"]
+        and len(rows.gains) > 0
+        and rows.samples.shape == (rows.before + n, widths["w"])
+        and all(
+            not widths[vector] or (array is not None and array.shape == (rows_of, widths[vector]))
+            for vector, (array, rows_of) in known.items()
+        )
+    )
 
 
 def block_parts(blocks: int, work: int, threads: int) -> list[tuple[int, int]]:

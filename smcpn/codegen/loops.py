@@ -7,7 +7,7 @@ keeps compilation short.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, fields
@@ -25,10 +25,17 @@ INTEGER = ir.IntType(64)
 NUMBERS, _COUNTS = DOUBLE.as_pointer(), INTEGER.as_pointer()
 _VOID = ir.VoidType()
 
+ROWS = (
+    "samples", "begins", "record", "inputs", "intervals", "gains", "n_gains", "recur", "sample",
+    "steps",
+)  # fmt: skip
+"""Addresses and integers by which compiled code finds what all particles share, in an array.
+
+``sample`` and ``steps`` are the number of the first sample in its record, and of the steps before
+it."""
 ARGUMENTS = {
     "theta": NUMBERS, "particles": INTEGER, "state": NUMBERS, "following": NUMBERS,
-    "intervals": NUMBERS, "inputs": NUMBERS, "gains": NUMBERS, "n_gains": INTEGER,
-    "samples": NUMBERS, "begins": _COUNTS, "recur": INTEGER, "first": INTEGER, "last": INTEGER,
+    "rows": _COUNTS, "first": INTEGER, "last": INTEGER,
     "emitted": NUMBERS, "moments": NUMBERS, "totals": NUMBERS, "first_block": INTEGER,
     "last_block": INTEGER, "work": NUMBERS,
 }  # fmt: skip
@@ -69,7 +76,9 @@ class Plan:
     emit_slot, totals_slot, moments_slot, slots : int
         First slots of what a sample emits, of its sums and of its moments, and the number of all.
     widths : dict of str to int
-        Numbers in a row of each array of rows, by the name of its vector in the statements.
+        See `LaneProgram.widths`.
+    window : int
+        See `LaneProgram.window`.
     left : int, optional
         Slot of what is left of the interval, where lanes take their own steps.
     attempts : int
@@ -89,6 +98,7 @@ class Plan:
     moments_slot: int
     slots: int
     widths: dict[str, int]
+    window: int
     left: int | None
     attempts: int
 
@@ -214,15 +224,127 @@ def copies(module: ir.Module, name: str, lanes: int, into_lanes: bool) -> Callab
     return call
 
 
-class Shared:
-    """Values that a block of shared statements leaves for the lanes."""
+class SharedPlaces:
+    """Places of the shared vectors in memory, at the samples and steps of some rows.
 
-    def __init__(self, function: Function, block: Block, rows: dict[str, Any]) -> None:
-        writer = Writer(function.builder, DOUBLE)
+    Parameters
+    ----------
+    function : Function
+    rows : LLVM pointer
+        To the numbers that `ROWS` names.
+    widths, window
+        See `LaneProgram`.
+    """
+
+    def __init__(
+        self, function: Function, rows: Any, widths: Mapping[str, int], window: int
+    ) -> None:
+        self._function, self._widths, builder = function, widths, function.builder
+        self._given = {
+            name: builder.load(function.at(rows, number(k)), name=name)
+            for k, name in enumerate(ROWS)
+        }
+        self._begins = builder.inttoptr(self._given["begins"], _COUNTS)
+        self._back = int(window > 1)
+
+    def begin(self, sample: Any) -> Any:
+        """Number of the first step after a sample."""
+        return self._function.builder.load(self._function.at(self._begins, sample))
+
+    def steps(self, sample: Any) -> tuple[Any, Any]:
+        """First step of the interval that leads to a sample, and of the next; none to the first."""
+        builder = self._function.builder
+        before = self._function.sum(sample, number(-1))
+        before = builder.select(builder.icmp_signed("<", before, number(0)), number(0), before)
+        return self.begin(before), self.begin(sample)
+
+    def of_sample(self, sample: Any) -> dict[str, Any]:
+        """Places at a sample, by the names of the vectors."""
+        zero = ir.Constant(DOUBLE, 0.0)
+        return self._of(sample, [zero, zero, *self._counted(sample, self.begin(sample))])
+
+    def of_interval(self, sample: Any) -> dict[str, Any]:
+        """Places in the interval that leads to a sample."""
+        begin, end = self.steps(sample)
+        last = self._gains(self._function.sum(end, number(-1)), begin)
+        return self._of_interval(sample, begin, end, ir.Constant(DOUBLE, 0.0)) | {"g": last}
+
+    def of_step(self, sample: Any, step: Any, begin: Any, end: Any) -> dict[str, Any]:
+        """Places at a step of the interval that leads to a sample, which has [begin, end)."""
+        builder = self._function.builder
+        within = builder.sitofp(builder.sub(step, begin), DOUBLE)
+        places = self._of_interval(sample, begin, end, within)
+        return places | {"r": self._row("inputs", "r", step), "g": self._gains(step, begin)}
+
+    def _gains(self, step: Any, begin: Any) -> Any:
+        """Gains of a step of an interval that begins with another one."""
+        function, builder, given = self._function, self._function.builder, self._given
+        since = builder.sub(step, function.times(given["recur"], begin))
+        gain = function.smaller(since, builder.sub(given["n_gains"], number(1)))
+        return self._row("gains", "g", gain)
+
+    def _of_interval(self, sample: Any, begin: Any, end: Any, within: Any) -> dict[str, Any]:
+        builder, before = self._function.builder, self._function.sum(sample, number(-1))
+        count = builder.sitofp(builder.sub(end, begin), DOUBLE)
+        places = self._of(sample, [within, count, *self._counted(before, begin)])
+        return places | {"q": self._row("intervals", "q", before)}
+
+    def _of(self, sample: Any, index: list[Any]) -> dict[str, Any]:
+        first = self._function.sum(sample, number(-self._back))
+        record = self._function.builder.inttoptr(self._given["record"], NUMBERS)
+        return {"w": self._row("samples", "w", first), "i": index, "o": record}
+
+    def _counted(self, sample: Any, steps: Any) -> list[Any]:
+        """Steps before and number of a sample, in its record, as real numbers."""
+        function, given = self._function, self._given
+        return [
+            function.builder.sitofp(function.sum(given[name], value), DOUBLE)
+            for name, value in (("steps", steps), ("sample", sample))
+        ]
+
+    def _row(self, name: str, vector: str, row: Any) -> Any:
+        function = self._function
+        array = function.builder.inttoptr(self._given[name], NUMBERS)
+        return function.at(array, function.times(row, number(self._widths[vector])))
+
+
+def element(function: Function, places: Mapping[str, Any], value: Value) -> Any:
+    """Pointer to an element of a vector at one of these places, or its value."""
+    place = places[value.vector]
+    if isinstance(place, list):
+        return place[value.index]
+    return function.at(place, number(value.index))
+
+
+class Shared:
+    """Values that a block of shared statements leaves for the lanes.
+
+    ``places`` are pointers to vectors by their names, or lists of values; or a function from an
+    element to its pointer or value; ``known`` are values from before. Differences of times are not
+    rearranged, as sums of lanes are.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        block: Block,
+        places: Mapping[str, Any] | Callable[[Value], Any],
+        known: Shared | None = None,
+    ) -> None:
+        builder, writer = function.builder, Writer(function.builder, DOUBLE)
+        if known is not None:
+            writer.values.update(known.values)
         for value in block.arguments:
-            place = function.at(rows[value.vector], number(value.index))
-            writer.values[value] = function.builder.load(place, align=8)
+            if value in writer.values:
+                continue
+            found = places(value) if callable(places) else element(function, places, value)
+            pointed = found.type.is_pointer
+            writer.values[value] = builder.load(found, align=8) if pointed else found
+        before = len(builder.block.instructions)
         writer.run(block.statements)
+        for instruction in builder.block.instructions[before:]:
+            if instruction.opname in _ARITHMETIC and not instruction.flags:
+                instruction.flags = ["contract"]
         self.values = {
             value: writer.value(value) for value in block.results if isinstance(value, Value)
         }
@@ -373,10 +495,11 @@ def _moments(module: ir.Module, plan: Plan) -> Callable[..., None]:
 
     It is a function of its own, so that the arithmetic of the rest does not depend on it.
     """
-    made = Function(module, "moments", {"work": NUMBERS, "row": NUMBERS})
+    made = Function(module, "moments", {"work": NUMBERS, "rows": _COUNTS, "sample": INTEGER})
     made.function.linkage = "internal"
     made.function.attributes.add("noinline")
-    shared = Shared(made, plan.blocks["moments_shared"], {"s": made["row"]})
+    places = SharedPlaces(made, made["rows"], plan.widths, plan.window)
+    shared = Shared(made, plan.blocks["moments_shared"], places.of_sample(made["sample"]))
     run_lanes(made, plan.blocks["moments_lane"], plan.lanes, plan.width, shared)
     made.finish(FAST)
 
@@ -401,9 +524,7 @@ def write_advance(module: ir.Module, plan: Plan) -> ir.Function:
     def lanes_of(name: str, shared: Shared | None = None) -> None:
         run_lanes(made, plan.blocks[name], plan.lanes, plan.width, shared)
 
-    def row(name: str, n: Any, width: int) -> Any:
-        return made.at(made[name], made.times(n, number(width)))
-
+    places = SharedPlaces(made, made["rows"], plan.widths, plan.window)
     with made.loop(made["first_block"], made["last_block"]) as block:
         base = made.times(block, lanes)
         live = made.smaller(lanes, builder.sub(particles, base))
@@ -414,24 +535,18 @@ def write_advance(module: ir.Module, plan: Plan) -> ir.Function:
             builder.store(ir.Constant(DOUBLE, 0.0), made.at(slots(plan.totals_slot), k), align=8)
         lanes_of("hoist_lane")
         with made.loop(made["first"], made["last"]) as sample:
-            before = builder.sub(sample, number(1))
             with made.where(builder.icmp_signed(">", sample, number(0))):
                 if "interval_lane" in plan.blocks:
-                    rows = {"q": row("intervals", before, plan.widths["q"])}
-                    lanes_of("interval_lane", Shared(made, plan.blocks["interval_shared"], rows))
-                begin = builder.load(made.at(made["begins"], before))
-                end = builder.load(made.at(made["begins"], sample))
+                    at = places.of_interval(sample)
+                    lanes_of("interval_lane", Shared(made, plan.blocks["interval_shared"], at))
+                begin, end = places.steps(sample)
+                once = Shared(made, plan.blocks["once_shared"], places.of_interval(sample))
                 with made.loop(begin, end) as n:
-                    since = builder.sub(n, made.times(made["recur"], begin))
-                    gain = made.smaller(since, builder.sub(made["n_gains"], number(1)))
-                    rows = {
-                        "r": row("inputs", n, plan.widths["r"]),
-                        "g": row("gains", gain, plan.widths["g"]),
-                    }
-                    shared = Shared(made, plan.blocks["step_shared"], rows)
+                    at = places.of_step(sample, n, begin, end)
+                    shared = Shared(made, plan.blocks["step_shared"], at, once)
                     _steps(made, plan, lambda shared=shared: lanes_of("step_lane", shared))
-            rows = {"s": row("samples", sample, plan.widths["s"])}
-            lanes_of("sample_lane", Shared(made, plan.blocks["sample_shared"], rows))
+            at = places.of_sample(sample)
+            lanes_of("sample_lane", Shared(made, plan.blocks["sample_shared"], at))
             since_first = builder.sub(sample, made["first"])
 
             def store(name: str, slot: int, n: int, since: Any = since_first) -> None:
@@ -442,7 +557,7 @@ def write_advance(module: ir.Module, plan: Plan) -> ir.Function:
                 store("emitted", plan.emit_slot, plan.n_emitted)
             if moments is not None:
                 with made.given("moments"):
-                    moments(made, slots(0), rows["s"])
+                    moments(made, slots(0), made["rows"], sample)
                     store("moments", plan.moments_slot, plan.n_moments)
         scatter(made, slots(0), made["following"], number(plan.n_state), *place)
         scatter(made, slots(plan.totals_slot), made["totals"], number(plan.n_emitted), *place)

@@ -16,6 +16,7 @@ from typing import ClassVar
 import casadi as ca
 
 from smcpn.model.expression import CONSTANT, INPUT, OUTPUT, applied, instructions
+from smcpn.model.signal import SharedGraphs
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ class LaneProgram:
 
     At the first sample ``start`` makes the state. Before every later sample ``interval`` runs once,
     where there is one, and then ``step`` runs ``steps`` times; at every sample ``emitted`` is
-    evaluated on the state. Everything but ``theta`` and ``state`` is shared by all particles and
-    read from rows of arrays.
+    evaluated on the state. Everything but ``theta`` and ``state`` is shared by all particles:
+    ``shared`` evaluates it once for all lanes; without, it is read from rows of arrays.
 
     A particle that chooses its steps by itself repeats ``step`` until it has reached the sample: as
     long as an entry of its state, the time that is left, is positive. A step must then leave the
@@ -43,8 +44,11 @@ class LaneProgram:
         solver step, one per solver step until they recur or stay, one per sample.
     start : casadi.SX
         State at the first sample, (k, 1), of theta and start_row (and, as all below, constants).
+    shared : SharedGraphs or None
+        What these rows, but for start_row and gain_row, are graphs of.
     interval : casadi.SX or None
-        State at the beginning of an interval, (k, 1), of theta, state and interval_row.
+        State at the beginning of an interval, (k, 1), of theta, state, interval_row and, where
+        rows are graphs, the gain_row of its last step.
     step : casadi.SX
         State after a solver step, (k, 1), of theta, state, step_row and gain_row.
     emitted : casadi.SX
@@ -79,6 +83,7 @@ class LaneProgram:
     n_outputs: int = 0
     interval_row: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
     interval: ca.SX | None = None
+    shared: SharedGraphs | None = None
     left: int | None = None
     control: tuple[int, ...] = ()
 
@@ -95,6 +100,38 @@ class LaneProgram:
     def in_step(self) -> bool:
         """True if all particles take the same steps."""
         return self.left is None and not self.control
+
+    @property
+    def window(self) -> int:
+        """Samples that shared statements look at."""
+        return 1 if self.shared is None else self.shared.window.numel() // self.shared.width
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """Numbers of a sample, step, interval and record in memory, by the name of the vector."""
+        s = self.shared
+        return {
+            "w": self.sample_row.numel() if s is None else s.width,
+            "r": (self.step_row if s is None else s.values).numel(),
+            "q": (self.interval_row if s is None else s.interval_values).numel(),
+            "o": 0 if s is None else s.record.numel(),
+            "g": self.gain_row.numel(),
+        }
+
+    def raw(self, part: str, graph: ca.SX) -> tuple[ca.SX, list[Vector]]:
+        """A graph of a ``step``, ``interval`` or ``sample`` over what is in memory, and vectors."""
+        rows = {"step": self.step_row, "interval": self.interval_row, "sample": self.sample_row}
+        gains = {"g": self.gain_row} if part == "step" else {}
+        if (s := self.shared) is None:
+            known = {{"step": "r", "interval": "q", "sample": "w"}[part]: rows[part]}
+        else:
+            graph = ca.substitute(graph, rows[part], getattr(s, part))
+            known = {"w": s.window, "i": s.index, "o": s.record}
+            gains = {} if part == "sample" else {"g": self.gain_row}
+            own = {"step": {"r": s.values}, "interval": {"q": s.interval_values}}
+            known |= own.get(part, {})
+        vectors = [Vector(of, name, Level.SHARED) for name, of in (known | gains).items()]
+        return graph, vectors
 
 
 class Level(IntFlag):
@@ -130,6 +167,10 @@ class Value:
 
 
 Operand = Value | Literal
+
+SHARED_VECTORS = "wioqrg"
+"""Names of the vectors that all particles share, see `SharedGraphs`: window, index, record,
+values of an interval and of a step; and gains."""
 
 
 @dataclass(frozen=True, slots=True)

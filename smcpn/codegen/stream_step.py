@@ -154,12 +154,10 @@ class Update:
         increments = np.empty(n)
         self._native, self._call, self._begin = kernel.native, self._timed, begin
         self.samples = range(begin + (begin > 0), begin + len(rows))
-        intervals, inputs, gains, samples, begins = rows.addresses
         work, work_address = kernel.work_array()
         numbers = {
-            "theta": address(columns), "particles": n, "intervals": intervals, "inputs": inputs,
-            "gains": gains, "n_gains": len(rows.gains), "samples": samples, "begins": begins,
-            "recur": rows.recur, "blocks": -(-n // kernel.lanes), "work": work_address,
+            "theta": address(columns), "particles": n, "rows": rows.address,
+            "blocks": -(-n // kernel.lanes), "work": work_address,
             "measured": address(measured) + 8 * (measured.shape[1] - n_outputs),
             "measured_width": measured.shape[1], "increments": address(increments),
             "moments": address(self.moments),

@@ -149,11 +149,9 @@ class CompiledSweep:
             work = np.empty(sizes.slots * sizes.lanes + ALIGNED)
             tape = _memory(size + ALIGNED)
             numbers, *others = map(address, arrays)
-            intervals, inputs, gains, row_samples, begins = rows.addresses
             self.native.run(
-                numbers, n, *others, intervals, inputs, gains, len(rows.gains), row_samples,
-                begins, rows.recur, *samples, *part, _aligned(work), _aligned(tape),
-            )  # fmt: skip
+                numbers, n, *others, rows.address, *samples, *part, _aligned(work), _aligned(tape)
+            )
 
         if len(parts) == 1:
             run(parts[0])

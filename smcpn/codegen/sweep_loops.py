@@ -16,7 +16,7 @@ step on a *tape*, then goes back over it:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -30,6 +30,7 @@ from smcpn.codegen.loops import (
     NUMBERS,
     Function,
     Shared,
+    SharedPlaces,
     copies,
     number,
     run_lanes,
@@ -40,9 +41,8 @@ from smcpn.codegen.rolled import Loop
 
 SWEEP_ARGUMENTS = {
     "numbers": NUMBERS, "particles": INTEGER, "state": NUMBERS, "adjoint": NUMBERS,
-    "slopes": NUMBERS, "totals": NUMBERS, "intervals": NUMBERS, "inputs": NUMBERS,
-    "gains": NUMBERS, "n_gains": INTEGER, "samples": NUMBERS, "begins": INTEGER.as_pointer(),
-    "recur": INTEGER, "first": INTEGER, "last": INTEGER, "first_block": INTEGER,
+    "slopes": NUMBERS, "totals": NUMBERS, "rows": INTEGER.as_pointer(), "first": INTEGER,
+    "last": INTEGER, "first_block": INTEGER,
     "last_block": INTEGER, "work": NUMBERS, "tape": NUMBERS,
 }  # fmt: skip
 """What `sweep` is called with."""
@@ -74,7 +74,9 @@ class SweepPlan:
         First slots of the derivatives by state and numbers and of the sum of what is emitted,
         and the number of all.
     widths : dict of str to int
-        Numbers in a row of each array of rows, by the name of its vector in the statements.
+        See `LaneProgram.widths`.
+    window : int
+        See `LaneProgram.window`.
     """
 
     blocks: dict[str, Block]
@@ -90,6 +92,7 @@ class SweepPlan:
     total_slot: int
     slots: int
     widths: dict[str, int]
+    window: int
 
     @property
     def text(self) -> str:
@@ -142,8 +145,8 @@ class _Sweep:
         self._scatter = copies(module, "scatter", plan.lanes, into_lanes=False)
         # The state is at hand at the sample before the first, or at the first of all.
         self._origin = made.sum(self._larger(made["first"], number(1)), number(-1))
-        begin = made.at(made["begins"], self._origin)
-        self._before = made.builder.load(begin)
+        self._places = SharedPlaces(made, made["rows"], plan.widths, plan.window)
+        self._before = self._places.begin(self._origin)
 
     def write(self) -> None:
         """Write all blocks of particles."""
@@ -169,36 +172,33 @@ class _Sweep:
                 self._scatter(made, self._slots(slot), made[name], number(size), *place)
 
     def _forward(self) -> None:
-        made = self._made
+        made, places = self._made, self._places
         with made.loop(made.sum(self._origin, number(1)), made["last"]) as sample:
-            before, begin, end = self._interval(sample)
+            before, (begin, end) = made.sum(sample, number(-1)), places.steps(sample)
             if self._plan.begun:
-                self._run("interval", self._place(before, before), {"q": ("intervals", before)})
+                self._run("interval", self._place(before, before), places.of_interval(sample))
             with made.loop(begin, end) as step:
-                self._run("step", self._place_of_step(before, step), self._step_rows(step, begin))
+                at = places.of_step(sample, step, begin, end)
+                self._run("step", self._place_of_step(before, step), at)
 
     def _back(self) -> None:
-        made, builder = self._made, self._made.builder
+        made, builder, places = self._made, self._made.builder, self._places
         with made.loop(made["first"], made["last"]) as count:
             sample = self._mirrored(count, made["first"], made["last"])
-            self._run("sample_back", self._place(sample, sample), {"s": ("samples", sample)})
+            self._run("sample_back", self._place(sample, sample), places.of_sample(sample))
             with made.where(builder.icmp_signed(">", sample, number(0))):
-                before, begin, end = self._interval(sample)
+                before, (begin, end) = made.sum(sample, number(-1)), places.steps(sample)
                 with made.loop(begin, end) as place:
                     step = self._mirrored(place, begin, end)
-                    here = self._place_of_step(before, step)
-                    self._run("step_back", here, self._step_rows(step, begin))
+                    at = places.of_step(sample, step, begin, end)
+                    self._run("step_back", self._place_of_step(before, step), at)
                 if self._plan.begun:
-                    rows = {"q": ("intervals", before)}
-                    self._run("interval_back", self._place(before, before), rows)
+                    at = places.of_interval(sample)
+                    self._run("interval_back", self._place(before, before), at)
 
-    def _run(self, name: str, state: Any, rows: dict[str, tuple[str, Any]]) -> None:
-        """Write a block on the state at a place of the tape, and rows by array and number."""
+    def _run(self, name: str, state: Any, places: Mapping[str, Any]) -> None:
+        """Write a block on the state at a place of the tape, and shared vectors by their names."""
         made, plan = self._made, self._plan
-        places = {
-            vector: made.at(made[array], made.times(row, number(plan.widths[vector])))
-            for vector, (array, row) in rows.items()
-        }
         size = number(plan.n_kept * plan.lanes)
         here = made.at(made["tape"], made.times(state, size))
         arrays = [made["work"], here, made.at(here, size)]
@@ -210,24 +210,9 @@ class _Sweep:
             else:
                 run_lanes(made, piece, plan.lanes, plan.width, shared.of(piece), arrays)
 
-    def _interval(self, sample: Any) -> tuple[Any, Any, Any]:
-        """Number of the interval before a sample, its first step and the one after its last."""
-        made = self._made
-        before = made.sum(sample, number(-1))
-        begin = made.builder.load(made.at(made["begins"], before))
-        return before, begin, made.builder.load(made.at(made["begins"], sample))
-
-    def _step_rows(self, step: Any, begin: Any) -> dict[str, tuple[str, Any]]:
-        made, builder = self._made, self._made.builder
-        since = builder.sub(step, made.times(made["recur"], begin))
-        gain = made.smaller(since, builder.sub(made["n_gains"], number(1)))
-        return {"r": ("inputs", step), "g": ("gains", gain)}
-
     def _place(self, sample: Any, intervals: Any) -> Any:
         """Place on the tape of the state at a sample, after so many intervals."""
-        made = self._made
-        steps = made.builder.load(made.at(made["begins"], sample))
-        return self._place_after(steps, intervals)
+        return self._place_after(self._places.begin(sample), intervals)
 
     def _place_of_step(self, before: Any, step: Any) -> Any:
         """Place on the tape of the state before a step, after the beginning of its interval."""

@@ -12,7 +12,6 @@ from smcpn.codegen.emit import (
     WORKING_SET,
     hoisted_block,
     only_values,
-    row_widths,
     shared_block,
 )
 from smcpn.codegen.lower import (
@@ -52,21 +51,21 @@ class _Layout:
         self._program = program
         self._adjoint = ca.SX.sym("adjoint", program.state.numel(), 1)
         self._numbers = ca.vertcat(program.theta, program.constants)
-        graphs = {"step": (program.step, {"r": program.step_row, "g": program.gain_row})}
+        graphs = {"step": program.step}
         if program.interval is not None:
-            graphs["interval"] = (program.interval, {"q": program.interval_row})
+            graphs["interval"] = program.interval
         emitted, one = program.emitted[0], ca.SX(1.0)
         sample = ca.vertcat(emitted, self._transposed(emitted, one, keep=True))
         self._forward, self._back = dict[str, Statements](), dict[str, Statements]()
         self._n_taped, none = 0, ca.SX(0, 1)
         moving = ca.vertcat(program.state, program.theta)
-        for name, (graph, rows) in graphs.items():
+        for name, graph in graphs.items():
             back = self._transposed(graph, self._adjoint)
             kept, values, back = taped(graph, back, moving)
             self._n_taped = max(self._n_taped, kept.numel())
-            self._forward[name] = self._lowered(ca.vertcat(graph, values), name, rows, none)
-            self._back[name] = self._lowered(back, f"{name}_back", rows, kept)
-        self._back["sample"] = self._lowered(sample, "sample_back", {"s": program.sample_row}, none)
+            self._forward[name] = self._lowered(ca.vertcat(graph, values), name, "", none)
+            self._back[name] = self._lowered(back, name, "_back", kept)
+        self._back["sample"] = self._lowered(sample, "sample", "_back", none)
         self._assign()
 
     def _transposed(self, graph: ca.SX, weights: ca.SX, keep: bool = False) -> ca.SX:
@@ -75,15 +74,16 @@ class _Layout:
         by_state, by_numbers = transposed(graph, [state, theta], weights)
         return ca.vertcat(by_state + self._adjoint if keep else by_state, by_numbers)
 
-    def _lowered(self, graph: ca.SX, name: str, rows: dict[str, ca.SX], kept: ca.SX) -> Statements:
+    def _lowered(self, graph: ca.SX, part: str, direction: str, kept: ca.SX) -> Statements:
+        graph, shared = self._program.raw(part, graph)
         vectors = [
             Vector(self._numbers, "p", Level.PARTICLE),
             Vector(self._program.state, "m", Level.LANE),
             Vector(self._adjoint, _ADJOINT, Level.LANE),
             Vector(kept, _TAPED, Level.LANE),
-            *(Vector(symbols, row, Level.SHARED) for row, symbols in rows.items()),
+            *shared,
         ]
-        return lower(graph, vectors, f"{name}_")
+        return lower(graph, vectors, f"{part}{direction}_")
 
     def _assign(self) -> None:
         """Give every value that lasts a slot."""
@@ -118,11 +118,11 @@ class _Layout:
             return (rolled if layered else pieces)(block, self._slots)
 
         for name, graph in self._forward.items():
-            blocks[f"{name}_shared"] = shared = shared_block(graph, "rgq")
+            blocks[f"{name}_shared"] = shared = shared_block(graph)
             cut[name], end = parts(self._ahead(graph, shared))
             slots = max(slots, end)
         for name, graph in self._back.items():
-            blocks[f"{name}_back_shared"] = shared = shared_block(graph, "rgqs")
+            blocks[f"{name}_back_shared"] = shared = shared_block(graph)
             lane = self._returning(graph, shared, first=int(name == "sample"))
             cut[f"{name}_back"], end = parts(lane)
             slots = max(slots, end)
@@ -143,7 +143,8 @@ class _Layout:
             slopes_slot=self._slopes_slot,
             total_slot=self._total_slot,
             slots=slots,
-            widths=row_widths(program),
+            widths=program.widths,
+            window=program.window,
         )
 
     def _ahead(self, graph: Statements, shared: Block) -> Block:

@@ -190,8 +190,8 @@ def _write_innovate(module: ir.Module) -> ir.Function:
 
 
 FRAME = (
-    "theta", "particles", "intervals", "inputs", "gains", "n_gains", "samples", "begins", "recur",
-    "blocks", "work", "measured", "measured_width", "increments", "moments",
+    "theta", "particles", "rows", "blocks", "work", "measured", "measured_width", "increments",
+    "moments",
 )  # fmt: skip
 """Addresses and integers that `update` is given in an array."""
 WEIGHT_ROWS = 3

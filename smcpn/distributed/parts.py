@@ -17,9 +17,9 @@ from typing import Any
 
 from smcpn.codegen.kernel import Rows
 from smcpn.codegen.native import Code
-from smcpn.likelihood.rows import LongRows
+from smcpn.likelihood.inputs import RecordRows
 
-PARTS = (Code, Rows, LongRows)
+PARTS = (Code, Rows, RecordRows)
 """Classes of what travels by itself."""
 MOST_BYTES = 2**28
 """Parts that a worker keeps, or as many as came together; those used longest ago are dropped."""

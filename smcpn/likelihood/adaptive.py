@@ -43,11 +43,17 @@ from smcpn.likelihood.covariance import (
     zero_covariance,
 )
 from smcpn.likelihood.gaussian_filter import FilterSymbols, Linearisation, Mean, rescaled_mean
+from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import densest, gaussian_log_density, possible
-from smcpn.likelihood.own_steps import AT_REST, AdaptiveRowWriter, Clock, IntervalSymbols
+from smcpn.likelihood.own_steps import (
+    AT_REST,
+    Clock,
+    IntervalSymbols,
+    interval_signal,
+    own_step_inputs,
+)
 from smcpn.likelihood.registry import ExpectedOutputs, Recursion
-from smcpn.likelihood.rows import RowWriter
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.pn.iwp import pascal
@@ -117,6 +123,8 @@ class Adaptive(Recursion):
         self.clock, self.sample = Clock.of(model), SampleSymbols.of(model)
         self.tolerance = ca.SX.sym("tolerance")
         self.between = IntervalSymbols.of(model)
+        rates = self.order - 1 if self.restarts else 0
+        self.signal = interval_signal(model, grid, rates)
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
@@ -134,7 +142,7 @@ class Adaptive(Recursion):
 
     @override
     def program(self, emitted: ca.SX) -> LaneProgram:
-        model, clock = self.model, self.clock
+        model, clock, signal = self.model, self.clock, self.signal
         derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, self.order)
         start = StartSymbols.of(model, rates)
         held = ca.vertcat(*self.filter.state)
@@ -144,7 +152,12 @@ class Adaptive(Recursion):
             constant_values=self.constant_values(self._solver),
             state=ca.vertcat(clock.symbols, held),
             start_row=ca.vertcat(start.row, self.between.length),
-            interval_row=ca.vertcat(self.sample.u, self.sample.t, *rates, self.between.length),
+            interval_row=ca.vertcat(
+                self.sample.u,
+                self.sample.t,
+                *(rates if self.restarts else []),
+                self.between.length,
+            ),
             step_row=self.between.row,
             gain_row=ca.SX(0, 1),
             sample_row=self.sample.row,
@@ -152,6 +165,11 @@ class Adaptive(Recursion):
             interval=self._interval(derivatives),
             step=self._step(),
             emitted=emitted,
+            shared=signal.graphs(
+                step=self.between.graph(signal),
+                interval=ca.vertcat(signal.u(1), signal.t(1), *signal.rates, signal.spacing),
+                sample=signal.sample(),
+            ),
             left=0,
             control=tuple(range(clock.symbols.numel())),
         )
@@ -287,7 +305,7 @@ class Adaptive(Recursion):
         return self.tolerance * self.clock.sizes
 
     @override
-    def writer(
+    def inputs(
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
-    ) -> RowWriter:
-        return AdaptiveRowWriter(self.model, self.order, record, number)
+    ) -> KernelInputs:
+        return own_step_inputs(self.signal, self.model, self.order - 1, record, number)

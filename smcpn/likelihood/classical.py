@@ -10,7 +10,7 @@ those of `coloured`. Any solver whose `Step` is defined here or elsewhere can ta
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import casadi as ca
@@ -20,30 +20,22 @@ from typing_extensions import override
 
 from smcpn.codegen.kernel import Rows
 from smcpn.codegen.lower import LaneProgram
-from smcpn.codegen.row_code import RowGraph
 from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.delayed import DelayLine
+from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import gaussian_log_density
 from smcpn.likelihood.registry import ExpectedOutputs, Recursion
-from smcpn.likelihood.rows import (
-    Between,
-    RowWriter,
-    Window,
-    WindowRows,
-    numbers_of_steps,
-    rows_by_number,
-    sample_rows,
-    start_row,
-)
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
+from smcpn.model.signal import Signal
 from smcpn.solver import RK4, Solver
 
 Array = NDArray[np.float64]
 
-POINTS = 3
-"""Points of a step at which the input is known: its begin, middle and end."""
+PLACES = (0.0, 0.5, 1.0)
+"""Points of a step at which the input is known, as fractions of it: begin, middle and end."""
+POINTS = len(PLACES)
 
 
 @dataclass(frozen=True)
@@ -131,6 +123,7 @@ class Classical(Recursion):
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
         self.model, self.sample = problem.model, SampleSymbols.of(problem.model)
         self.line = DelayLine.of(self.model, grid.delays, POINTS)
+        self.signal = step_signal(self.model, grid, self.line)
         self.step: Step = step_along(self.line, solver.step, self.model)
         self.local_order = self.step.error_order
         self.outputs = outputs_at(self.model, self.model.x, self.sample, self.line)
@@ -145,17 +138,17 @@ class Classical(Recursion):
 
     @override
     def program(self, emitted: ca.SX) -> LaneProgram:
+        signal, sample = self.signal, self.sample
         return self.with_noise(
-            runge_kutta_program(self.model, self.sample, emitted, self.step, self.line)
+            runge_kutta_program(self.model, signal, sample, emitted, self.step, self.line)
         )
 
     def with_noise(self, program: LaneProgram) -> LaneProgram:
         """Program that follows the noise, too, where that is coloured."""
+        signal, sample = self.signal, self.sample
         no_error = ca.SX.zeros(self.outputs.numel(), 1)
-        residual = self.sample.y - self.outputs
-        return self.noise.join(
-            program, self.noise.following(residual, no_error, self.sample.present)
-        )
+        following = self.noise.following(sample.y - self.outputs, no_error, sample.present)
+        return self.noise.join(program, following, signal.sample(1), signal.spacing)
 
     def log_density(self) -> ca.SX:
         """Log density of a sample; a missing value adds nothing."""
@@ -180,11 +173,10 @@ class Classical(Recursion):
         return self.step.local_error()
 
     @override
-    def writer(
+    def inputs(
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
-    ) -> RowWriter:
-        own = classical_writer(self.line, self.model, record, steps, number, interval)
-        return self.noise.writer(own, record)
+    ) -> KernelInputs:
+        return step_inputs(self.signal, self.model, record, steps, number, interval, self.line)
 
 
 def step_along(line: DelayLine | None, kind: type[Step], model: Model) -> Step:
@@ -205,8 +197,26 @@ def outputs_at(
     )
 
 
+def step_signal(model: Model, grid: Grid, line: DelayLine | None = None) -> Signal:
+    """Input at the begin, middle and end of a step, as `runge_kutta_program` takes it."""
+    return Signal(
+        model.u.numel(),
+        model.measured,
+        grid.smooth,
+        not grid.rescales,
+        places=PLACES,
+        before=0 if line is None else line.memory - 1,
+    )
+
+
+def step_graph(signal: Signal) -> ca.SX:
+    """Inputs at the begin, middle and end of a step, its time, and its length."""
+    return ca.vertcat(*map(signal.input, PLACES), signal.time(0.0), signal.h)
+
+
 def runge_kutta_program(
     model: Model,
+    signal: Signal,
     sample: SampleSymbols,
     emitted: ca.SX,
     step: Step | None = None,
@@ -221,154 +231,59 @@ def runge_kutta_program(
         constant_values=model.constant_values,
         state=model.x,
         start_row=start.row,
-        step_row=ca.vertcat(*step.inputs, step.t) if line is None else line.step_row,
-        gain_row=step.h if line is None else line.share,
+        step_row=ca.vertcat(*step.inputs, step.t, step.h) if line is None else line.step_row,
+        gain_row=ca.SX(0, 1) if line is None else ca.vertcat(line.share, line.gain_row),
         sample_row=sample.row,
         start=start.initial(model),
         step=step.following,
         emitted=emitted,
+        shared=signal.graphs(
+            step=step_graph(signal) if line is None else line.step_graph(signal),
+            sample=signal.sample(),
+        ),
     )
-    return program if line is None else line.join(program)
+    return program if line is None else line.join(program, signal)
 
 
-def line_of(model: Model, record: Record) -> DelayLine | None:
-    """The line of delayed inputs of `runge_kutta_program` for a record."""
-    return DelayLine.of(model, Grid.of([record], model.delay).delays, POINTS)
-
-
-def runge_kutta_rows(record: Record, model: Model, steps: int, number: int = 0) -> Rows:
-    """Rows of `runge_kutta_program` for a record, which starts from the ``number``-th state."""
-    return classical_writer(line_of(model, record), model, record, steps, number).whole(record)
-
-
-def classical_writer(
-    line: DelayLine | None,
+def step_inputs(
+    signal: Signal,
     model: Model,
     record: Record,
     steps: int,
     number: int = 0,
     interval: float | None = None,
-) -> ClassicalRowWriter:
-    """Writer of the rows of `runge_kutta_program`; arguments as of `ClassicalRowWriter`."""
-    if line is None:
-        return ClassicalRowWriter(model, record, steps, number, interval)
-    return DelayedRowWriter(line, model, record, steps, number, interval)
+    line: DelayLine | None = None,
+) -> KernelInputs:
+    """Inputs of `runge_kutta_program` for a record, which starts from the ``number``-th state.
 
-
-class ClassicalRowWriter(RowWriter):
-    """Rows of `runge_kutta_program`: inputs at the begin, middle and end of a step, and its time.
-
-    Parameters
-    ----------
-    model : Model
-    record : Record
-        Tells whether the samples are equally spaced, and how far.
-    steps : int
-    number : int
-        Which of the model's initial states it starts from.
-    interval : float, optional
-        As of `numbers_of_steps`.
+    ``interval`` is that of `numbers_of_steps`. With dead times every part has as many steps.
     """
-
-    def __init__(
-        self,
-        model: Model,
-        record: Record,
-        steps: int,
-        number: int = 0,
-        interval: float | None = None,
-    ) -> None:
-        self._wanted, self._interval = steps, interval
-        steps = int(numbers_of_steps(np.diff(record.t), steps, self._interval).max(initial=1))
-        self.steps, self.n_outputs = steps, model.measured
-        self._number, self._n_initial = number, len(model.initial)
-        self._record = record
-        if record.uniform:
-            self.gains = np.array([[record.interval / steps]])
-
-    @override
-    def start(self, head: Record) -> Array:
-        return start_row(head, self._number, self._n_initial, 1)
-
-    @override
-    def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
-        counts = np.full(len(window.spacing), self.steps, dtype=np.int64)
-        if self.gains is None:
-            counts = numbers_of_steps(window.spacing, self._wanted, self._interval)
-        inputs, varying = rows_by_number(counts, lambda number: self._inputs(window, number))
-        lengths = self.gains
-        if lengths is None:
-            lengths = np.repeat(window.spacing / counts, counts)[:, None]
-        return WindowRows(inputs, lengths, sample_rows(window), counts=varying), memory
-
-    def graph(self) -> RowGraph | None:
-        """Rows as a graph, where all intervals have as many steps."""
-        varying = self.gains is None and self._interval is not None
-        if varying or not Between.is_linear(self._record):
-            return None
-        between, parts = Between(self._record, self.n_outputs), ca.SX.sym("parts", 4)
-        steps, nothing = ca.SX.sym("steps"), ca.SX(0, 1)
-        halves = np.arange(2 * self.steps + 1) / (2 * self.steps)
-        begins = np.arange(self.steps) / self.steps
-        *places, begin = ca.vertsplit(parts)
-        return RowGraph(
-            number=ca.SX.sym("count"),
-            before=between.before,
-            after=between.after,
-            memory=nothing,
-            constants=steps,
-            constant_values=np.array([self.steps], dtype=float),
-            entries=parts,
-            table=np.column_stack([halves[:-1:2], halves[1::2], halves[2::2], begins]),
-            inputs=ca.vertcat(*map(between.inputs, places), between.time(begin)),
-            gains=between.spacing / steps if self.gains is None else nothing,
-            interval=nothing,
-            sample=between.sample_row,
-            following=nothing,
-        )
-
-    def _inputs(self, window: Window, steps: int) -> Array:
-        """Inputs at the begin, middle and end of the steps of all intervals, and times."""
-        n, points = window.u.shape[1], window.inputs(2 * steps)
-        inputs = np.empty((len(points), steps, 3 * n + 1))
-        inputs[:, :, :n] = points[:, :-1:2]
-        inputs[:, :, n : 2 * n] = points[:, 1::2]
-        inputs[:, :, 2 * n : 3 * n] = points[:, 2::2]
-        inputs[:, :, 3 * n] = window.times(steps)[:, :-1]
-        return inputs
+    plain = KernelInputs(
+        signal, record, steps, number=number, n_initial=len(model.initial), interval=interval
+    )
+    if line is None:
+        return plain
+    steps = plain.most_steps
+    points = (np.arange(steps)[:, None] + np.array(PLACES)) / steps
+    share = np.full(steps * line.parts, 1.0 / steps)
+    return replace(
+        plain,
+        steps=steps * line.parts,
+        interval=None,
+        start_more=line.start,
+        gains=np.column_stack([share, line.gains(steps, points)]),
+        recur=True,
+    )
 
 
-class DelayedRowWriter(ClassicalRowWriter):
-    """Rows of `DelayLine`, where inputs are delayed; every part takes as many steps."""
+def signal_of(model: Model, record: Record) -> tuple[Signal, DelayLine | None]:
+    """Signal of `runge_kutta_program` for one record, and its line of delayed inputs."""
+    grid = Grid.of([record], model.delay)
+    line = DelayLine.of(model, grid.delays, POINTS)
+    return step_signal(model, grid, line), line
 
-    def __init__(
-        self,
-        line: DelayLine,
-        model: Model,
-        record: Record,
-        steps: int,
-        number: int = 0,
-        interval: float | None = None,
-    ) -> None:
-        super().__init__(model, record, steps, number, interval)
-        self._line, self._each = line.rows(record), self.steps
-        self._shares = np.array([[1.0 / self.steps]])
-        self.memory, self.gains = self._line.memory, self._shares
-        self.steps *= line.parts
 
-    @override
-    def start(self, head: Record) -> Array:
-        return np.concatenate([super().start(head), self._line.start(head)])
-
-    @override
-    def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
-        halves = np.arange(2 * self._each + 1) / (2 * self._each)
-        points = np.column_stack([halves[:-1:2], halves[1::2], halves[2::2]])
-        inputs = self._line.steps(window, self._each, points)
-        inputs = np.ascontiguousarray(inputs.reshape(-1, inputs.shape[-1]))
-        intervals, memory = self._line.intervals(window, memory)
-        return WindowRows(inputs, self._shares, sample_rows(window), intervals), memory
-
-    def graph(self) -> RowGraph | None:
-        """None: delayed inputs have no graph of their rows."""
-        return None
+def runge_kutta_rows(record: Record, model: Model, steps: int, number: int = 0) -> Rows:
+    """Rows of the whole of a record for `runge_kutta_program`, by `signal_of`."""
+    signal, line = signal_of(model, record)
+    return step_inputs(signal, model, record, steps, number, None, line).whole(record)

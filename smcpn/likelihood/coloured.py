@@ -28,12 +28,9 @@ from dataclasses import dataclass, replace
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import override
 
 from smcpn.codegen.lower import LaneProgram
-from smcpn.likelihood.rows import RowWriter, Window, WindowRows
 from smcpn.model.problem import Model
-from smcpn.model.record import Record
 
 Array = NDArray[np.float64]
 
@@ -97,13 +94,17 @@ class NoiseFilter:
             variances.append(phi**2 * v + self.model.noise_variance[j] * (1.0 - phi**2))
         return ca.vertcat(*means, *variances)
 
-    def join(self, program: LaneProgram, following: ca.SX) -> LaneProgram:
+    def join(
+        self, program: LaneProgram, following: ca.SX, before: ca.SX, gap: ca.SX
+    ) -> LaneProgram:
         """The program of a recursion whose particles hold this filter too.
 
         Parameters
         ----------
         following : casadi.SX, (2 c, 1)
             See `following`, over symbols of the program's state and sample row.
+        before, gap : casadi.SX
+            Graphs of the sample row at the sample before an interval, and of its length.
         """
         coloured = list(self.model.coloured)
         if not coloured:
@@ -113,45 +114,14 @@ class NoiseFilter:
             begun, row = program.state, ca.SX(0, 1)
         stationary = [self.model.noise_variance[j] for j in coloured]
         start = ca.vertcat(program.start, ca.SX.zeros(len(coloured), 1), *stationary)
+        shared = program.shared
+        assert shared is not None
         return replace(
             program,
+            shared=replace(shared, interval=ca.vertcat(shared.interval, before, gap)),
             state=ca.vertcat(program.state, self.state),
             start=start,
             interval=ca.vertcat(begun, following),
             interval_row=ca.vertcat(row, program.sample_row, self.model.gap),
             step=ca.vertcat(program.step, self.state),
         )
-
-    def writer(self, writer: RowWriter, record: Record) -> RowWriter:
-        """Writer of the rows of `join`, by that of the program without the filter."""
-        return ColouredRowWriter(writer, record) if self.model.coloured else writer
-
-
-class ColouredRowWriter(RowWriter):
-    """Rows of `NoiseFilter.join`: an interval brings the sample before it, and its length.
-
-    Parameters
-    ----------
-    writer : RowWriter
-        Of the program without the filter.
-    record : Record
-        Tells whether the samples are equally spaced, and how far.
-    """
-
-    def __init__(self, writer: RowWriter, record: Record) -> None:
-        self._writer = writer
-        self._gap = record.interval if record.uniform else None
-        self.steps, self.n_outputs = writer.steps, writer.n_outputs
-        self.memory, self.gains, self.recur = writer.memory, writer.gains, writer.recur
-
-    @override
-    def start(self, head: Record) -> Array:
-        return self._writer.start(head)
-
-    @override
-    def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
-        rows, memory = self._writer.rows(window, memory)
-        gaps = window.spacing if self._gap is None else np.full(len(window.spacing), self._gap)
-        parts = [rows.intervals] if rows.intervals.size else []
-        intervals = np.column_stack([*parts, rows.samples[:-1], gaps])
-        return rows._replace(intervals=intervals), memory

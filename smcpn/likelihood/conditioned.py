@@ -49,7 +49,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.codegen.kernel import LaneKernel
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError
 from smcpn.likelihood.conditioning import (
@@ -64,115 +64,75 @@ from smcpn.likelihood.conditioning import (
     start_state,
     surplus_after,
 )
-from smcpn.likelihood.covariance import SharedRun
+from smcpn.likelihood.covariance import SharedCovariance, SharedRun
 from smcpn.likelihood.diffusion import Diffusion, known_diffusion, known_or_calibrated_diffusion
+from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, LaneLikelihood
 from smcpn.likelihood.measurement import possible
 from smcpn.likelihood.registry import ExpectedOutputs, Recursion, number_of_steps
-from smcpn.likelihood.rows import LongRows, RowWriter, Window, WindowRows, sample_rows, start_row
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
+from smcpn.model.signal import Samples, SharedGraphs, Signal
 from smcpn.pn.layout import Layout
 from smcpn.solver import EKF1, ProbabilisticSolver, Solver
 
 Array = NDArray[np.float64]
 
 
-class ConditionedRowWriter(RowWriter):
-    """Rows of `Conditioned.program`: inputs, samples, and the gains that all share.
+class GainPass:
+    """Gains of covariances that all particles share, as a `SharedPass`.
 
-    Its memory is the length of the step before a sample, and the shared covariances there.
+    Its memory are these covariances at a sample.
 
     Parameters
     ----------
-    recursion : Conditioned
-    record : Record
-        Its mean interval is that of all samples; where the length of the steps changes, its first
-        interval is that before the first sample.
+    symbols : ConditionedSymbols
+    covariances : list of SharedCovariance
+    length : float
+        Of a step, where all are alike, or of those of mean length.
     steps : int
-    number : int
-        Which of the model's initial states it starts from.
+        Of a sampling interval.
     factor : float
         Raises the diffusion, where it is a number that gains depend on.
     """
 
-    portable = False
-
     def __init__(
         self,
-        recursion: Conditioned,
-        record: Record,
+        symbols: ConditionedSymbols,
+        covariances: list[SharedCovariance],
+        length: float,
         steps: int,
-        number: int = 0,
-        factor: float = 1.0,
+        factor: float,
     ) -> None:
-        symbols = recursion.symbols
-        self.steps, self.n_outputs = steps, symbols.model.measured
-        self._symbols, self._number = symbols, number
+        self._symbols, self._length, self._steps = symbols, length, steps
         self._constants = np.array(symbols.constant_values(factor))
-        span = record[:2] if symbols.grid.rescales else record
-        self._length = float(span.t[-1] - span.t[0]) / ((len(span) - 1) * steps)
         row = ca.vertcat(symbols.sample.present, symbols.h, symbols.h_before)
         self._runs = [
             SharedRun(covariance, symbols.scale, row, symbols.constants, steps)
-            for covariance in recursion.shared
+            for covariance in covariances
         ]
-        self.memory = np.append(self._length, np.zeros(sum(run.size for run in self._runs)))
+        self.memory = np.zeros(sum(run.size for run in self._runs))
+        self.n_gains = sum(len(covariance.step_gains.symbols) for covariance in covariances)
 
-    @override
-    def start(self, head: Record) -> Array:
-        symbols = self._symbols
-        row = start_row(head, self._number, len(symbols.model.initial), symbols.order)
-        return np.append(row, self._length)
-
-    @override
-    def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
-        lengths = np.full(len(window.t) - 1, self._length)
-        if self._symbols.grid.rescales:
-            lengths = window.spacing / self.steps
-        before = np.append(memory[:1], lengths)
-        inputs, samples = self._inputs(window, lengths), sample_rows(window)
-        following = np.append(lengths, before[-1])
-        present = samples[:, -self.n_outputs :]
-        step_gains, sample_gains, covariances = self._gains(
-            memory[1:], inputs[:, -2:-1], np.column_stack([present, following, before])
-        )
-        parts = [samples[:-1]]
-        if self._symbols.grid.restarts:
-            parts += list(window.derivatives(self._symbols.order - 1).swapaxes(0, 1))
-        parts += [lengths[:, None], before[:-1, None], sample_gains[:-1]]
-        written = WindowRows(
-            inputs=inputs,
-            gains=step_gains,
-            samples=np.column_stack([samples, before, sample_gains]),
-            intervals=np.ascontiguousarray(np.column_stack(parts)),
-        )
-        return written, np.append(before[-1], covariances)
-
-    def _inputs(self, window: Window, lengths: Array) -> Array:
-        """Input, time and length of each step, what it does to the noise, and its number."""
-        n, steps = window.u.shape[1], self.steps
-        first = window.begin * steps + 1
-        rows = np.empty((len(lengths), steps, n + 4))
-        rows[..., :n] = window.inputs(steps)[:, 1:]
-        rows[..., n] = window.times(steps)[:, 1:]
-        rows[..., n + 1] = lengths[:, None]
-        symbols = self._symbols
-        scales = symbols.diffusion.scales(lengths, self._length, symbols.order)
-        rows[..., n + 2] = scales[:, None]
-        rows[..., n + 3] = np.arange(first, first + len(lengths) * steps).reshape(-1, steps)
-        return rows.reshape(-1, n + 4)
-
-    def _gains(self, held: Array, scales: Array, samples: Array) -> tuple[Array, Array, Array]:
-        """Gains of the covariances that no particle holds, by step and by sample, and these."""
-        by_step, by_sample = [np.empty((len(scales), 0))], [np.empty((len(samples), 0))]
-        after = [np.empty(0)]
+    def __call__(
+        self, samples: Samples, a: int, b: int, memory: Array
+    ) -> tuple[Array, Array, Array]:
+        """Gains of the steps and of the samples [a, b), and the covariances at the last one."""
+        symbols, columns = self._symbols, samples.columns(a - 1, b)
+        lengths = np.full(b - a, self._length)
+        if symbols.grid.rescales:
+            lengths = np.diff(columns[:, 0]) / self._steps
+        following = np.append(lengths[1:], lengths[-1])
+        present = np.isfinite(columns[1:, -symbols.model.outputs.numel() :])
+        rows = np.column_stack([present, following, lengths])
+        scales = symbols.diffusion.scales(lengths[1:], self._length, symbols.order)
+        by_step = np.repeat(scales, self._steps)[:, None]
+        made: list[tuple[Array, Array, Array]] = []
         for run in self._runs:
-            own, held = held[: run.size], held[run.size :]
-            gains = run(own, scales, samples, self._constants)
-            for parts, part in zip((by_step, by_sample, after), gains, strict=True):
-                parts.append(part)
-        return np.column_stack(by_step), np.column_stack(by_sample), np.concatenate(after)
+            made.append(run(memory[: run.size], by_step, rows, self._constants))
+            memory = memory[run.size :]
+        step_gains, sample_gains, after = zip(*made, strict=True)
+        return np.column_stack(step_gains), np.column_stack(sample_gains), np.concatenate(after)
 
 
 MAX_SIZE = 24
@@ -192,10 +152,10 @@ class ConditionedLikelihood(LaneLikelihood):
     ) -> None:
         self._recursion, steps = recursion, number_of_steps(solver)
 
-        def write(record: Record, number: int) -> Rows | LongRows:
-            return recursion.writer(record, steps, number, factor=factor).written(record)
+        def inputs(record: Record, number: int) -> KernelInputs:
+            return recursion.inputs(record, steps, number, factor=factor)
 
-        super().__init__(kernel, records, solver, write)
+        super().__init__(kernel, records, solver, inputs)
 
     def at_diffusion(self, factor: float) -> ConditionedLikelihood:
         """Copy with the standard deviation of the diffusion times ``factor``."""
@@ -257,6 +217,18 @@ class Conditioned(Recursion):
         self.update = condition_on_outputs(self.symbols, self.predicted)
         self.interval = next_interval(self.symbols, self.update)
         self.shared = shared_covariances(self.symbols, self.step, self.update, self.interval)
+        self.signal = Signal(
+            model.u.numel(),
+            model.measured,
+            grid.smooth,
+            not grid.rescales,
+            places=(1.0,),
+            rates=solver.order - 1 if grid.restarts else 0,
+            before=int(grid.rescales),
+            more=sum(len(covariance.sample_gains.symbols) for covariance in self.shared),
+        )
+        # Of a step, where all are alike, or of those of mean length; and its share of an interval.
+        self.length, self.share = (self.signal.constant(name) for name in ("length", "share"))
 
     @classmethod
     @abstractmethod
@@ -327,6 +299,7 @@ class Conditioned(Recursion):
             constant_values=symbols.constant_values(1.0),
             state=ca.vertcat(*state),
             start_row=ca.vertcat(start_symbols.row, symbols.h),
+            shared=self._graphs(),
             interval_row=ca.vertcat(sample.row, *derivatives, *h, *sample_gains),
             step_row=ca.vertcat(model.u, model.t, symbols.h, symbols.scale, symbols.count),
             gain_row=ca.vertcat(*[s for c in self.shared for s in c.step_gains.symbols]),
@@ -335,6 +308,25 @@ class Conditioned(Recursion):
             interval=self.interval.state,
             step=self.step.state,
             emitted=emitted,
+        )
+
+    def _graphs(self) -> SharedGraphs:
+        """Rows by the samples: of a step, an interval, and a sample."""
+        symbols, signal = self.symbols, self.signal
+        h = before = before_sample = self.length
+        if symbols.grid.rescales:
+            h, before, before_sample = (
+                (later - earlier) * self.share
+                for later, earlier in (
+                    (signal.t(), signal.t(1)), (signal.t(1), signal.t(2)), (signal.t(), signal.t(1))
+                )
+            )  # fmt: skip
+        scale = symbols.diffusion.scales(h, self.length, symbols.order)
+        count = signal.steps + signal.step + 1.0
+        return signal.graphs(
+            step=ca.vertcat(signal.input(1.0), signal.time(1.0), h, scale, count),
+            interval=ca.vertcat(signal.sample(1), *signal.rates, h, before, signal.others(1)),
+            sample=ca.vertcat(signal.sample(), before_sample, signal.others()),
         )
 
     def log_density(self) -> ca.SX:
@@ -365,16 +357,29 @@ class Conditioned(Recursion):
             errors.append(residual * f.layout.scale(top - i, h))
         return ca.vertcat(*errors)
 
-    def writer(
+    def inputs(
         self,
         record: Record,
         steps: int,
         number: int = 0,
         interval: float | None = None,
         factor: float = 1.0,
-    ) -> ConditionedRowWriter:
-        """Writer of rows; ``factor`` raises the diffusion."""
-        return ConditionedRowWriter(self, record, steps, number, factor)
+    ) -> KernelInputs:
+        """Inputs of its kernel; ``factor`` raises the diffusion."""
+        symbols = self.symbols
+        span = record[:2] if symbols.grid.rescales else record
+        length = float(span.t[-1] - span.t[0]) / ((len(span) - 1) * steps)
+        return KernelInputs(
+            self.signal,
+            record,
+            steps,
+            start_order=symbols.order - 1,
+            start_more=np.array([length]),
+            number=number,
+            n_initial=len(self.model.initial),
+            numbers=(length, 1.0 / steps),
+            shared=GainPass(symbols, self.shared, length, steps, factor) if self.shared else None,
+        )
 
 
 class Filtering(Conditioned):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import TypeIs
 
-from smcpn.likelihood.rows import CHUNK
+from smcpn.likelihood.inputs import CHUNK
 
 Array = NDArray[np.float64]
 Keys = NDArray[np.uint64]

@@ -7,8 +7,8 @@ order of convergence is kept. Lengths are functions of tau, so that derivatives 
 the steps; m, which is constant but for jumps where r is 0, has none. Several dead times cut the
 interval at each of their fractions.
 
-The rows hold, of every delayed input, the samples between its least and its greatest dead time. A
-particle picks its own at the beginning of an interval and keeps them in its state.
+An interval brings, of every delayed input, the samples between its least and its greatest dead
+time. A particle picks its own at the beginning of an interval and keeps them in its state.
 """
 
 from __future__ import annotations
@@ -23,10 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.lower import LaneProgram
-from smcpn.likelihood.rows import Window
-from smcpn.model.delay import Delay, inputs_before
 from smcpn.model.problem import Model
-from smcpn.model.record import Record
+from smcpn.model.signal import Samples, Signal
 
 Array = NDArray[np.float64]
 Ranges = tuple[tuple[int, int], ...]
@@ -58,8 +56,10 @@ class DelayLine:
         What an interval brings: of each delayed input its latest samples, whether it is linear in
         between, and the length of the interval.
     step_row : casadi.SX
-        What a step brings: which part it is in, its points as fractions of the part, undelayed
-        inputs and their increment over the interval, the time at which it begins, its length.
+        What a step brings: undelayed inputs and their increment over the interval, the time at
+        which it begins, its length.
+    gain_row : casadi.SX
+        What recurs in every interval: which part a step is in, its points as fractions of it.
     share : casadi.SX
         Length of a step over that of its part.
     """
@@ -81,9 +81,8 @@ class DelayLine:
         n = len(self.undelayed)
         self._u, self._rise = ca.SX.sym("u", n), ca.SX.sym("rise", n)
         self._begin, self._length = ca.SX.sym("begin"), ca.SX.sym("length")
-        self.step_row = ca.vertcat(
-            self._part, self._points, self._u, self._rise, self._begin, self._length
-        )
+        self.step_row = ca.vertcat(self._u, self._rise, self._begin, self._length)
+        self.gain_row = ca.vertcat(self._part, self._points)
         self.share = ca.SX.sym("share")
 
     @classmethod
@@ -182,11 +181,16 @@ class DelayLine:
         end = ca.if_else(self._linear, now + (after - now) * (1.0 - fraction), held)
         return ca.vertcat(*values), ca.vertcat(*slopes), end
 
-    def join(self, program: LaneProgram) -> LaneProgram:
+    def join(self, program: LaneProgram, signal: Signal) -> LaneProgram:
         """The program of a recursion whose steps are those of this line, and their rows its own."""
         begun = program.state if program.interval is None else program.interval
+        shared = program.shared
+        assert shared is not None
         return replace(
             program,
+            shared=replace(
+                shared, interval=ca.vertcat(shared.interval, self.interval_graph(signal))
+            ),
             state=ca.vertcat(program.state, self.state),
             start_row=ca.vertcat(program.start_row, self.row),
             start=ca.vertcat(program.start, self.picked()),
@@ -195,9 +199,46 @@ class DelayLine:
             step=ca.vertcat(program.step, self.state),
         )
 
-    def rows(self, record: Record) -> DelayRows:
-        """Writer of the numbers of a record."""
-        return DelayRows(self.delay, self.ranges, self.parts, self.memory, record)
+    def interval_graph(self, signal: Signal) -> ca.SX:
+        """`row` of an interval, of its samples and those before."""
+        lagged = [signal.u(lag + 1)[j] for j, lag in self._lags]
+        return ca.vertcat(*lagged, signal.linear, signal.interval)
+
+    def step_graph(self, signal: Signal) -> ca.SX:
+        """`step_row` of a step."""
+        u = [signal.u(1)[j] for j in self.undelayed]
+        rises = [signal.rise[j] for j in self.undelayed]
+        return ca.vertcat(*u, *rises, signal.t(1), signal.interval)
+
+    def start(self, samples: Samples) -> Array:
+        """`row` of the interval that ends with the first sample."""
+        record = samples.template
+        self.delay.intervals([record])
+        u = samples.columns(-self.memory, 1)[:, 1 : 1 + record.n_inputs]
+        lagged = [u[-2 - lag, j] for j, lag in self._lags]
+        return np.array([*lagged, float(record.hold == "foh"), record.interval])
+
+    def gains(self, number: int, points: Array) -> Array:
+        """`gain_row` of the steps of an interval, (parts number, g).
+
+        Parameters
+        ----------
+        number : int
+            Steps of a part.
+        points : ndarray, (number, places)
+            Points of each as fractions of the part.
+        """
+        parts = np.repeat(np.eye(self.parts), number, axis=0)
+        return np.column_stack([parts, np.tile(points, (self.parts, 1))])
+
+    @property
+    def _lags(self) -> list[tuple[int, int]]:
+        """Delayed inputs, and the samples before an interval at which they may be needed."""
+        return [
+            (j, lag)
+            for j, (least, most) in zip(self.delay.inputs, self.ranges, strict=True)
+            for lag in range(most + 1, least - 2, -1)
+        ]
 
     @property
     def _first(self) -> ca.SX:
@@ -207,72 +248,6 @@ class DelayLine:
     def _since(self, point: int | None) -> ca.SX:
         """Time since then, in the same unit."""
         return ca.SX(0.0) if point is None else self._points[point] * self.part
-
-
-class DelayRows:
-    """Numbers of the rows of a `DelayLine` over one record."""
-
-    def __init__(
-        self, delay: Delay, ranges: Ranges, parts: int, memory: int, record: Record
-    ) -> None:
-        delay.intervals([record])
-        self._inputs, self._ranges, self.parts = delay.inputs, ranges, parts
-        self._number, self._n = memory, record.n_inputs
-        self._linear, self._interval = float(record.hold == "foh"), record.interval
-        self.memory = np.zeros(memory * self._n)
-
-    def before(self, window: Window, memory: Array) -> Array:
-        """Inputs before a window by what is remembered, (memory, n); the record's at its begin."""
-        if window.begin == 0:
-            return window.inputs_before(self._number)
-        return memory.reshape(self._number, self._n)
-
-    def start(self, head: Record) -> Array:
-        """Row of the interval that ends with the first sample."""
-        u = np.concatenate([inputs_before(head, self._number), head.u[:1]])
-        return self._row(u[:-2], u[-2:])[0]
-
-    def intervals(self, window: Window, memory: Array) -> tuple[Array, Array]:
-        """Rows of a window's intervals, and what is remembered at its last sample."""
-        before = self.before(window, memory)
-        u = np.concatenate([before, window.u])
-        return self._row(before, window.u), u[len(u) - 1 - self._number : -1].ravel()
-
-    def _row(self, before: Array, u: Array) -> Array:
-        """Rows of the intervals between samples, (m - 1, row), by as many as needed before."""
-        known, m = np.concatenate([before, u]), len(u) - 1
-        first = len(before)
-        columns = [
-            known[first - lag : first - lag + m, j]
-            for j, (least, most) in zip(self._inputs, self._ranges, strict=True)
-            for lag in range(most + 1, least - 2, -1)
-        ]
-        rest = np.broadcast_to([self._linear, self._interval], (m, 2))
-        return np.ascontiguousarray(np.column_stack([*columns, rest]))
-
-    def steps(self, window: Window, number: int, points: Array) -> Array:
-        """Rows of the steps, (m - 1, parts number, step_row).
-
-        Parameters
-        ----------
-        number : int
-            Steps of a part.
-        points : ndarray, (number, places)
-            Points of each as fractions of the part.
-        """
-        undelayed = [j for j in range(self._n) if j not in self._inputs]
-        own = np.column_stack([np.repeat(np.eye(self.parts), number, axis=0),
-                               np.tile(points, (self.parts, 1))])  # fmt: skip
-        u = window.u[:, undelayed]
-        common = np.column_stack([
-            u[:-1], self._linear * np.diff(u, axis=0), window.t[:-1],
-            np.full(len(u) - 1, self._interval),
-        ])  # fmt: skip
-        shape = (len(common), len(own))
-        return np.concatenate([
-            np.broadcast_to(own, (*shape, own.shape[1])),
-            np.broadcast_to(common[:, None], (*shape, common.shape[1])),
-        ], axis=2)  # fmt: skip
 
 
 SIMULTANEOUS = 1e-9

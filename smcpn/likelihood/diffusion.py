@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import casadi as ca
 import numpy as np
@@ -29,6 +29,14 @@ AT_REST = 1e-120
 square of what rounding leaves of a state in any unit."""
 DIFFUSIONS: dict[str, type[CalibratedDiffusion]] = {}
 """Every calibrated diffusion by its name, which a solver's ``diffusion`` gives."""
+
+
+def powered(x: Any, n: int) -> Any:
+    """``x ** n`` as a product, which numbers, arrays and graphs round alike; n >= 1."""
+    product = x
+    for _ in range(n - 1):
+        product = product * x
+    return product
 
 
 @dataclass(frozen=True)
@@ -97,9 +105,9 @@ class KnownDiffusion:
         """True if it is the same for all particles, whose parameters are ``theta``."""
         return not ca.depends_on(self.sd, theta)
 
-    def scales(self, lengths: Array, mean: float, order: int) -> Array:
+    def scales(self, lengths: Any, mean: Any, order: int) -> Any:
         """Variance that unit variance of the diffusion adds in steps of these lengths."""
-        return lengths ** (2 * order + 1)
+        return powered(lengths, 2 * order + 1)
 
     def free_noise(self, step: DiffusionStep) -> list[ca.SX]:
         """Process noise of the data-free filter: that of the conditioned filter."""
@@ -184,9 +192,9 @@ class CalibratedDiffusion(ABC):
         """False: the diffusion depends on the solution of each particle."""
         return False
 
-    def scales(self, lengths: Array, mean: float, order: int) -> Array:
+    def scales(self, lengths: Any, mean: Any, order: int) -> Any:
         """Variance that unit variance of the diffusion adds in steps of these lengths."""
-        return (lengths / mean) ** (2 * order + 1)
+        return powered(lengths / mean, 2 * order + 1)
 
     def free_noise(self, step: DiffusionStep) -> list[ca.SX]:
         """Process noise of the data-free filter: of diffusion one where a process is alone."""

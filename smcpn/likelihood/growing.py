@@ -1,16 +1,16 @@
-"""A likelihood whose record grows: shared rows are appended as the samples come.
+"""A likelihood whose record grows.
 
-The rows of a sample depend on it and on the samples before it, never on the end of the record, so
-that a stream and a record give the same rows. They are kept as long as their samples are in memory;
-those of samples in the file (`History`) are written again while an evaluation passes over them.
+A kernel reads the samples where the stream keeps them (`History`). What it reads besides, of smooth
+inputs and shared gains, depends on a sample and those before it, never on the end of the record, so
+that a stream and a record give the same numbers.
 
-Only a band-limited input needs the samples to come: the rows then lag behind by ``lookahead``.
+Only a band-limited input needs the samples to come: a sample then counts ``lookahead`` later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import casadi as ca
 import numpy as np
@@ -18,21 +18,27 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from smcpn.codegen.kernel import LaneKernel, Rows
-from smcpn.codegen.lower import LaneProgram
-from smcpn.codegen.row_code import RowCode
 from smcpn.codegen.stream_step import Update
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import NO_KEYS, Keys, Likelihood
 from smcpn.likelihood.history import Chunk, History
+from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.registry import Recursion, number_of_steps, require_exact, suitable_likelihood
-from smcpn.likelihood.rows import NO_INTERVALS, NOTHING, RowWriter
-from smcpn.likelihood.stream_window import StreamWindow, head_record, samples_ahead
 from smcpn.model.problem import Problem
 from smcpn.model.record import CONTEXT, Record
+from smcpn.model.signal import Samples
 from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
+
+
+def samples_ahead(template: Record, lookahead: int | None) -> int:
+    """Samples known beyond one before it counts; by default what the hold of a record needs."""
+    if lookahead is not None:
+        return lookahead
+    interpolated = template.n_inputs > 0 and template.u_function is None
+    return CONTEXT if interpolated and template.hold == "bandlimited" else 0
 
 
 def growing_likelihood(
@@ -75,54 +81,13 @@ def growing_likelihood(
     return GrowingLikelihood(compiled, history, samples_ahead(template, lookahead))
 
 
-@dataclass(frozen=True)
-class RowWidths:
-    """Numbers in each of the rows that a kernel reads; ``interval`` is None where it has none."""
-
-    start: int
-    step: int
-    gain: int
-    sample: int
-    interval: int | None = None
-
-    @classmethod
-    def of(cls, program: LaneProgram) -> RowWidths:
-        """Widths of the rows of a program."""
-        return cls(
-            program.start_row.numel(),
-            program.step_row.numel(),
-            program.gain_row.numel(),
-            program.sample_row.numel(),
-            None if program.interval is None else program.interval_row.numel(),
-        )
-
-
-class StreamRows:
-    """Writer of the rows of a stream, sample by sample; compiled where the likelihood allows it.
-
-    Attributes
-    ----------
-    template : Record
-        Tells how the stream is sampled.
-    writer : RowWriter
-    widths : RowWidths
-    row_code : RowCode, optional
-        Writes the rows of one sample, where that is compiled.
-    """
-
-    def __init__(self, template: Record, writer: RowWriter, widths: RowWidths) -> None:
-        self.template, self.writer, self.widths = template, writer, widths
-        graph = writer.graph()
-        self.row_code = None if graph is None else RowCode(graph)
-
-
 class GrowingRecursion:
     """A recursion for a stream, compiled: its log-density, and what it expects.
 
     Attributes
     ----------
     recursion : Recursion
-    rows : StreamRows
+    inputs : KernelInputs
     kernel : LaneKernel
         It emits the log-density of a sample; its moments are mean and variance of the outputs,
         noise included, and those of the states (`Recursion.states`).
@@ -141,16 +106,63 @@ class GrowingRecursion:
             n_outputs=mean.numel(),
         )
         self.kernel = LaneKernel(program, threads)
-        writer = recursion.writer(template, steps)
-        self.rows = StreamRows(template, writer, RowWidths.of(program))
+        self.inputs = recursion.inputs(template, steps)
 
 
-class GrowingRows:
-    """The rows of the samples that were appended so far.
+class StreamSamples(Samples):
+    """The samples of a stream, which may go on with samples to come.
 
     Parameters
     ----------
-    stream : StreamRows
+    template : Record
+        Tells how the stream is sampled.
+    history : History
+    """
+
+    def __init__(self, template: Record, history: History) -> None:
+        super().__init__(template, history.n_outputs)
+        self._history = history
+
+    def __len__(self) -> int:
+        return len(self._history)
+
+    @override
+    def _known(self, a: int, b: int) -> Array:
+        return np.column_stack(self._history.samples(a, b))
+
+    @override
+    def first_rates(self, order: int) -> Array:
+        # A linear input has a slope at the first sample that is not known yet, and nothing
+        # depends on it: where the input bends the derivatives restart at every sample.
+        if not self.template.smooth:
+            return np.zeros((order, self.template.n_inputs))
+        return super().first_rates(order)
+
+
+class ComingSamples(StreamSamples):
+    """The first ``n`` samples of a stream with samples to come behind them, (m,) and (m, n_u)."""
+
+    def __init__(self, known: StreamSamples, n: int, t: Array, u: Array) -> None:
+        super().__init__(known.template, known._history)
+        self._n = n
+        missing = np.full((len(t), self.n_outputs), np.nan)
+        self._coming = np.column_stack([t, u, missing])
+
+    def __len__(self) -> int:
+        return self._n + len(self._coming)
+
+    @override
+    def _known(self, a: int, b: int) -> Array:
+        before = super()._known(a, min(b, self._n))
+        return np.concatenate([before, self._coming[max(a - self._n, 0) : max(b - self._n, 0)]])
+
+
+class GrowingRows:
+    """Inputs of a kernel, of the samples that were appended so far.
+
+    Parameters
+    ----------
+    inputs : KernelInputs
     history : History
         Empty.
     lookahead : int
@@ -162,14 +174,15 @@ class GrowingRows:
         Those that count.
     """
 
-    def __init__(self, stream: StreamRows, history: History, lookahead: int = 0) -> None:
-        self._stream, self._writer, self._template = stream, stream.writer, stream.template
-        self.steps, self.history, self.lookahead = stream.writer.steps, history, lookahead
+    def __init__(self, inputs: KernelInputs, history: History, lookahead: int = 0) -> None:
+        self._inputs, self._samples = inputs, StreamSamples(inputs.template, history)
+        self.steps, self.history, self.lookahead = inputs.most_steps, history, lookahead
         self._rows: dict[int, Rows] = {}
-        # What the rows need of those before, at the first sample of each chunk and at the last one.
-        self._memory: dict[int, Array] = {0: self._writer.memory}
-        self._latest = self._writer.memory.copy()
-        self._frame: tuple[Chunk, NDArray[np.int64], int] | None = None
+        # What is remembered at the first sample of each chunk, and at the last one of all.
+        self._memory: dict[int, Array] = {0: inputs.memory}
+        self._latest = inputs.memory
+        self._direct = inputs.direct
+        self._start = np.empty(0)
         self.n_samples = 0
 
     def append(self, t: Array, u: Array, y: Array) -> None:
@@ -180,13 +193,10 @@ class GrowingRows:
     def append_sample(self, sample: Sequence[float]) -> None:
         """Take in one sample: time, inputs and outputs, NaN where missing."""
         chunk, local = self.history.append_sample(sample)
-        frame, code = self._frame, self._stream.row_code
-        if frame is None or frame[0] is not chunk or local == chunk.intervals or self.lookahead:
+        if self._direct and local < chunk.intervals and not self.lookahead:
+            self.n_samples += 1
+        else:
             self._release(len(self.history) - self.lookahead)
-            return
-        assert code is not None
-        code.write(frame[2], local, self.n_samples)
-        self.n_samples += 1
 
     def finish(self) -> None:
         """Have the last ``lookahead`` samples count: the input beyond them is held."""
@@ -197,15 +207,11 @@ class GrowingRows:
 
         They come in parts of at most ``block`` samples.
         """
-        coming, memory = _Coming(self.history, n, t, u), self._memory_at(n - 1)
+        coming, memory = ComingSamples(self._samples, n, t, u), self._memory_at(n - 1)
         for a in range(n, n + len(t), block):
             b = min(a + block, n + len(t))
-            window = StreamWindow(self._template, coming, a - 1, coming.columns(a - 1, b))
-            rows, memory = self._writer.rows(window, memory)
-            gains = self._writer.gains_from(a - 1)
-            start = np.zeros(self._stream.widths.start)
-            rows = rows if gains is None else rows._replace(gains=gains)
-            yield self._writer.joined(start, rows), 1, len(rows.samples)
+            rows, memory = self._inputs.rows(coming, a - 1, b, memory)
+            yield replace(rows, start=self._start), 1, len(rows)
 
     def pieces(self, a: int, b: int) -> Iterator[tuple[Rows, int, int]]:
         """Rows, and local numbers of the samples [a, b) in them, chunk by chunk."""
@@ -223,80 +229,52 @@ class GrowingRows:
         return chunk, self._rows_of(chunk), local
 
     def _release(self, end: int) -> None:
-        """Write the rows of the samples before ``end``, after which they count."""
+        """Have the samples before ``end`` count."""
         for chunk, first, last in self.history.pieces(self.n_samples, end):
-            rows = self._rows_of(chunk)
-            code = self._stream.row_code
-            if code is not None and last - first == 1 and first > 1:
-                code.write(self._framed(code, chunk, rows), first, self.n_samples)
-            else:
-                self._latest[:] = self._write(chunk, rows, max(first - 1, 0), last, self._latest)
+            if not self._direct:
+                rows = self._rows_of(chunk)
+                self._latest = self._write(chunk, rows, max(first - 1, 0), last, self._latest)
             self.n_samples = chunk.begin + last
             if last == chunk.intervals + 1:
-                self._memory[chunk.number + 1] = self._latest.copy()
+                self._memory[chunk.number + 1] = self._latest
                 for number in self.history.spill(chunk.number + 1):
                     self._rows.pop(number, None)
 
     def _write(self, chunk: Chunk, rows: Rows, a: int, b: int, memory: Array) -> Array:
-        """Write the rows of a chunk's samples [a, b); memory at the first and at the last."""
-        samples = chunk.samples[a:b]
-        window = StreamWindow(self._template, self.history, chunk.begin + a, samples)
-        part, memory = self._writer.rows(window, memory)
-        steps = self.steps
-        rows.samples[a:b] = part.samples
-        if b - a > 1:
-            between = slice(a * steps, (b - 1) * steps)
+        """Write rows of a chunk's samples [a, b); return the memory at the last one."""
+        part, memory = self._inputs.rows(self._samples, chunk.begin + a, chunk.begin + b, memory)
+        first = 0 if a == 0 else rows.before
+        rows.samples[a + first : b + rows.before] = part.samples[first:]
+        between = slice(a * self.steps, (b - 1) * self.steps)
+        if rows.inputs is not None:
             rows.inputs[between] = part.inputs
-            if self._writer.gains is None:
-                rows.gains[between] = part.gains
-            if rows.intervals.size:
-                rows.intervals[a : b - 1] = part.intervals
+        if rows.intervals is not None:
+            rows.intervals[a : b - 1] = part.intervals
+        if self._inputs.n_gains:
+            rows.gains[between] = part.gains
         return memory
 
-    def _framed(self, code: RowCode, chunk: Chunk, rows: Rows) -> int:
-        """Address of what the compiled writer is told of a chunk in memory."""
-        known = self._frame
-        if known is None or known[0] is not chunk:
-            frame = code.frame(chunk.samples, rows, self._latest)
-            known = self._frame = chunk, frame, frame.ctypes.data
-        return known[2]
+    def _memory_at(self, sample: int) -> Array:
+        """Memory at a sample, from which the rows of later ones follow."""
+        if sample == self.n_samples - 1 or not len(self._latest):
+            return self._latest
+        chunk, _ = self.history.place(sample)
+        memory = self._memory[chunk.number]
+        return self._inputs.rows(self._samples, chunk.begin, sample + 1, memory)[1]
 
     def _rows_of(self, chunk: Chunk) -> Rows:
         rows = self._rows.get(chunk.number)
         if rows is None:
-            rows = self._empty(chunk)
+            if not self._start.size:
+                self._start = self._inputs.start(self._samples)
+            given = chunk.samples if self._direct else None
+            rows = self._inputs.blank(chunk.intervals + 1, chunk.begin, self._start, given)
             known = min(chunk.count, self.n_samples - chunk.begin)
-            if known > 0:
+            if known > 0 and not self._direct:
                 self._write(chunk, rows, 0, known, self._memory[chunk.number])
             if chunk.kept:
                 self._rows[chunk.number] = rows
         return rows
-
-    def _empty(self, chunk: Chunk) -> Rows:
-        """Rows of a chunk, still to be written; those of the first hold the start."""
-        widths, size, steps = self._stream.widths, chunk.intervals, self.steps
-        gains = self._writer.gains_from(chunk.begin)
-        first = chunk.number == 0
-        start = self._writer.start(head_record(self._template, self.history)) if first else NOTHING
-        return Rows(
-            start=start if first else np.zeros(widths.start),
-            inputs=np.empty((size * steps, widths.step)),
-            gains=np.empty((size * steps, widths.gain)) if gains is None else gains,
-            samples=np.zeros((size + 1, widths.sample)),
-            steps=steps,
-            recur=self._writer.recur,
-            intervals=NO_INTERVALS
-            if widths.interval is None
-            else np.empty((size, widths.interval)),
-        )
-
-    def _memory_at(self, sample: int) -> Array:
-        """State of the row writer after a sample, from which the rows of later ones follow."""
-        if sample == self.n_samples - 1:
-            return self._latest
-        chunk, local = self.history.place(sample)
-        window = StreamWindow(self._template, self.history, chunk.begin, chunk.samples[: local + 1])
-        return self._writer.rows(window, self._memory[chunk.number])[1]
 
 
 class GrowingLikelihood(GrowingRows, Likelihood):
@@ -312,7 +290,7 @@ class GrowingLikelihood(GrowingRows, Likelihood):
     """
 
     def __init__(self, compiled: GrowingRecursion, history: History, lookahead: int = 0) -> None:
-        super().__init__(compiled.rows, history, lookahead)
+        super().__init__(compiled.inputs, history, lookahead)
         self._compiled, self.kernel = compiled, compiled.kernel
 
     @property
@@ -387,30 +365,3 @@ class GrowingLikelihood(GrowingRows, Likelihood):
         for rows, first, last in self.ahead(n, t, u, block):
             state, moments = self.kernel.moments(theta, state, rows, first, last)
             yield moments
-
-
-class _Coming:
-    """The last samples of a history with samples to come behind them."""
-
-    def __init__(self, history: History, n: int, t: Array, u: Array) -> None:
-        self._begin = max(0, n - 1 - CONTEXT)
-        known = history.samples(self._begin, n)
-        self._parts = (
-            np.concatenate([known[0], t]),
-            np.concatenate([known[1], u]),
-            np.concatenate([known[2], np.full((len(t), history.n_outputs), np.nan)]),
-        )
-
-    def __len__(self) -> int:
-        return self._begin + len(self._parts[0])
-
-    def samples(self, a: int, b: int) -> tuple[Array, Array, Array]:
-        """Times, inputs and outputs; the ones before the first are not known."""
-        t, u, y = (part[max(0, a - self._begin) : b - self._begin] for part in self._parts)
-        missing = max(0, self._begin - a)
-        return np.pad(t, (missing, 0)), np.pad(u, ((missing, 0), (0, 0)), mode="edge"), y
-
-    def columns(self, a: int, b: int) -> Array:
-        """Samples [a, b) as a chunk has them, (b - a, 1 + n + q)."""
-        t, u, y = self.samples(a, b)
-        return np.column_stack([t, u, y])

@@ -16,7 +16,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.likelihood.lanes import CHUNK
+from smcpn.likelihood.inputs import CHUNK
 
 Array = NDArray[np.float64]
 

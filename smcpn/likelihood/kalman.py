@@ -35,12 +35,12 @@ from typing_extensions import override
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.tangent import jacobian
 from smcpn.errors import InputError
-from smcpn.likelihood.classical import ClassicalRowWriter, outputs_at
+from smcpn.likelihood.classical import outputs_at, step_graph, step_inputs, step_signal
 from smcpn.likelihood.covariance import Factor, OutputGain, downdate, orthogonalised
+from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import measurement
 from smcpn.likelihood.registry import ExpectedOutputs, Recursion
-from smcpn.likelihood.rows import RowWriter, Window, WindowRows
 from smcpn.likelihood.transition import Transition
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
@@ -169,7 +169,7 @@ class Kalman(Recursion):
         self.model, self.sample = problem.model, SampleSymbols.of(problem.model)
         self.transition = Transition.of(self.model, solver)
         self.local_order = self.transition.error_order
-        self._varies = grid.rescales
+        self._varies, self.signal = grid.rescales, step_signal(self.model, grid)
         self._hold_noise()
         self._keep(solver)
 
@@ -242,7 +242,12 @@ class Kalman(Recursion):
     @override
     def program(self, emitted: ca.SX) -> LaneProgram:
         model, step, start = self.model, self.transition.step, StartSymbols.of(self.model, [])
-        filtered, kept, noise = self.filtered, self._kept, self._noise_of_step
+        filtered, kept, noise, signal = (
+            self.filtered,
+            self._kept,
+            self._noise_of_step,
+            self.signal,
+        )
         factor = predicted_factor(self.predicted.factor, self.transition, self._noise)
         state = [model.x, *held_entries(self.predicted.factor, kept), self._held]
         return LaneProgram(
@@ -252,8 +257,8 @@ class Kalman(Recursion):
             state=ca.vertcat(*state),
             start_row=ca.vertcat(start.row, step.h),
             interval_row=ca.vertcat(self.sample.row, step.h),
-            step_row=ca.vertcat(*step.inputs, step.t),
-            gain_row=step.h,
+            step_row=ca.vertcat(*step.inputs, step.t, step.h),
+            gain_row=ca.SX(0, 1),
             sample_row=self.sample.row,
             start=ca.vertcat(start.initial(model), ca.SX.zeros(int(kept.sum()), 1), noise),
             interval=ca.vertcat(
@@ -263,6 +268,11 @@ class Kalman(Recursion):
             ),
             step=ca.vertcat(self.transition.following, *held_entries(factor, kept), self._held),
             emitted=emitted,
+            shared=signal.graphs(
+                step=step_graph(signal),
+                interval=ca.vertcat(signal.sample(1), signal.h),
+                sample=signal.sample(),
+            ),
         )
 
     @override
@@ -283,10 +293,13 @@ class Kalman(Recursion):
         return self.transition.step.local_error()
 
     @override
-    def writer(
+    def inputs(
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
-    ) -> RowWriter:
-        return KalmanRowWriter(self.model, record, steps, number, interval)
+    ) -> KernelInputs:
+        plain = step_inputs(self.signal, self.model, record, steps, number, interval)
+        # What the start holds of a step is that of the first interval, where all are alike.
+        first = 1.0 if self._varies else record.interval / plain.most_steps
+        return replace(plain, start_more=np.array([first]))
 
     def smoothing_program(self) -> LaneProgram:
         """Program that emits at each sample what a smoother of the states needs.
@@ -390,21 +403,3 @@ class IteratedKalman(Kalman):
         outputs, slopes = ca.substitute([self.outputs, self.slopes], [x], [about])
         linear = outputs + slopes @ (x - about)
         return corrected(self.model, self.sample, self.predicted, linear, slopes, outputs)
-
-
-class KalmanRowWriter(ClassicalRowWriter):
-    """Rows of `Kalman.program`: those of an ODE's solver, and the length of the steps besides.
-
-    An interval has the sample before it, and its steps; the start those of the first interval,
-    where all are of one length.
-    """
-
-    @override
-    def start(self, head: Record) -> Array:
-        return np.append(super().start(head), 1.0 if self.gains is None else self.gains[0])
-
-    @override
-    def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
-        rows, memory = super().rows(window, memory)
-        lengths = window.spacing / (self.steps if rows.counts is None else rows.counts)
-        return rows._replace(intervals=np.column_stack([rows.samples[:-1], lengths])), memory

@@ -17,7 +17,7 @@ from smcpn.codegen.kernel import CompiledKernel, LaneKernel, Rows
 from smcpn.codegen.tangent import tangent
 from smcpn.likelihood.batches import Batchable
 from smcpn.likelihood.contract import NO_KEYS, Derivatives, Keys, Likelihood
-from smcpn.likelihood.rows import CHUNK, LongRows, WriteRows
+from smcpn.likelihood.inputs import CHUNK, KernelInputs, RecordRows
 from smcpn.model.delay import Delay
 from smcpn.model.measured import Beside
 from smcpn.model.problem import Model
@@ -37,12 +37,15 @@ class Grid:
         The input jumps or bends there.
     rescales : bool
         The length of the steps changes.
+    smooth : bool
+        An input is smooth between samples: it is known by numbers of every step.
     delays : tuple of (int, int)
         Least and greatest number of whole sampling intervals in each dead time of an input.
     """
 
     restarts: bool
     rescales: bool
+    smooth: bool = False
     delays: tuple[tuple[int, int], ...] = ()
 
     @classmethod
@@ -51,6 +54,7 @@ class Grid:
         return cls(
             restarts=not all(record.smooth for record in records),
             rescales=not all(record.uniform for record in records),
+            smooth=any(record.smooth and record.n_inputs for record in records),
             delays=() if delay is None else delay.intervals(records),
         )
 
@@ -87,7 +91,7 @@ class SampleSymbols:
 
     @property
     def row(self) -> ca.SX:
-        """The symbols in the order of `smcpn.likelihood.rows.sample_rows`."""
+        """The symbols in the order of `smcpn.model.signal.Signal.sample`."""
         return ca.vertcat(self.u, self.t, self.measured, self.known)
 
     @property
@@ -150,7 +154,7 @@ class StartSymbols:
 
     @property
     def row(self) -> ca.SX:
-        """The symbols in the order of `smcpn.likelihood.rows.start_row`."""
+        """The symbols in the order of `smcpn.likelihood.inputs.KernelInputs.start`."""
         return ca.vertcat(self.u, self.t, *self.derivatives, self.record)
 
     def initial(self, model: Model) -> ca.SX:
@@ -173,17 +177,17 @@ class CompiledLikelihood(Batchable, Likelihood):
     Parameters
     ----------
     kernel : CompiledKernel
-    rows : list of Rows or LongRows
+    rows : list of Rows or RecordRows
         Of each record.
     """
 
     batches: ClassVar = ("advance", "accumulate", "evaluate", "total")
 
-    def __init__(self, kernel: CompiledKernel, rows: Sequence[Rows | LongRows]) -> None:
+    def __init__(self, kernel: CompiledKernel, rows: Sequence[Rows | RecordRows]) -> None:
         self._kernel = kernel
         self._take(rows)
 
-    def _take(self, rows: Sequence[Rows | LongRows]) -> None:
+    def _take(self, rows: Sequence[Rows | RecordRows]) -> None:
         self._rows = rows
         self._begins = np.concatenate([[0], np.cumsum([len(one) for one in rows])])
         self.n_samples = int(self._begins[-1])
@@ -263,7 +267,7 @@ class CompiledLikelihood(Batchable, Likelihood):
                 state, emitted, sums = self._kernel.advance(theta, state, *there, True)
                 yield emitted, sums
 
-    def _start(self, theta: Array, rows: Rows | LongRows) -> Array:
+    def _start(self, theta: Array, rows: Rows | RecordRows) -> Array:
         """State (k, N) at the first sample of a record."""
         return self._kernel.start(theta, rows.around(0, 1)[0])
 
@@ -288,7 +292,7 @@ class CompiledLikelihood(Batchable, Likelihood):
 
 
 class LaneLikelihood(CompiledLikelihood):
-    """A compiled likelihood with what it is made of: kernel, records, solver, writer of rows.
+    """A compiled likelihood with what it is made of: kernel, records, solver and inputs.
 
     Attributes
     ----------
@@ -299,14 +303,18 @@ class LaneLikelihood(CompiledLikelihood):
     _kernel: LaneKernel
 
     def __init__(
-        self, kernel: LaneKernel, records: Sequence[Record], solver: Solver, write: WriteRows
+        self,
+        kernel: LaneKernel,
+        records: Sequence[Record],
+        solver: Solver,
+        inputs: Callable[[Record, int], KernelInputs],
     ) -> None:
-        self.solver, self._write = solver, write
+        self.solver, self._inputs = solver, inputs
         super().__init__(kernel, self._written(records))
 
-    def _written(self, records: Sequence[Record]) -> list[Rows | LongRows]:
+    def _written(self, records: Sequence[Record]) -> list[Rows | RecordRows]:
         self._records = records
-        return [self._write(record, number) for number, record in enumerate(records)]
+        return [self._inputs(record, k).written(record) for k, record in enumerate(records)]
 
     def with_records(self, records: Sequence[Record]) -> LaneLikelihood:
         """Likelihood of other records on the same grid: nothing is traced or compiled."""
@@ -343,9 +351,10 @@ class LaneLikelihood(CompiledLikelihood):
         return other
 
 
-def chunks(first: int, last: int) -> Iterator[tuple[int, int]]:
+def chunks(first: int, last: int, size: int | None = None) -> Iterator[tuple[int, int]]:
     """Cut the samples [first, last) where a stream cuts them, so that both add up alike."""
+    size = size or CHUNK
     while first < last:
-        end = min(last, (max(first - 1, 0) // CHUNK + 1) * CHUNK + 1)
+        end = min(last, (max(first - 1, 0) // size + 1) * size + 1)
         yield first, end
         first = end

@@ -30,9 +30,8 @@ exactly and would claim an acceleration without solver error.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import factorial
-from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -40,27 +39,18 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from smcpn.codegen.lower import LaneProgram
-from smcpn.codegen.row_code import RowGraph
 from smcpn.errors import InputError
 from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.delayed import DelayLine
-from smcpn.likelihood.lanes import CHUNK, Grid, SampleSymbols, StartSymbols
+from smcpn.likelihood.diffusion import powered
+from smcpn.likelihood.inputs import CHUNK, KernelInputs
+from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import densest, gaussian_log_density, possible
 from smcpn.likelihood.registry import ExpectedOutputs, Recursion
-from smcpn.likelihood.rows import (
-    NO_INTERVALS,
-    Between,
-    RowWriter,
-    Window,
-    WindowRows,
-    numbers_of_steps,
-    rows_by_number,
-    sample_rows,
-    start_row,
-)
-from smcpn.model.problem import Model, Problem
+from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.pn.iwp import pascal, shared_gains
+from smcpn.model.signal import Samples, Signal
+from smcpn.pn.iwp import SharedGains, pascal, shared_gains
 from smcpn.pn.taylor import taylor_derivatives
 from smcpn.solver import EKF0, Solver
 
@@ -77,7 +67,11 @@ class Marginal(Recursion):
     """The EKF0 recursion of one particle.
 
     The state of a lane holds the Nordsieck coordinates m_ij = h^j x_i^(j) / j! of every state and
-    the running sum of z_i^2 / s. The shared rows hold inputs and gains.
+    the running sum of z_i^2 / s; where samples are not equally spaced also the variance of a state
+    at unit diffusion. All particles share inputs and gains.
+
+    Diffusion has the unit that it takes with the mean step as unit of time; a step of another
+    length h scales variances by (h / mean)^(2 order + 1).
 
     Raises
     ------
@@ -96,7 +90,7 @@ class Marginal(Recursion):
         _check(solver)
         self.model, self.order = problem.model, solver.order
         self.local_order = self.order + 1
-        self.restarts = grid.restarts or grid.rescales
+        self.restarts, self.rescales = grid.restarts or grid.rescales, grid.rescales
         n = self.model.x.numel()
         self.m = [[ca.SX.sym(f"m_{i}_{j}") for j in range(self.order + 1)] for i in range(n)]
         self.residual_sum = ca.SX.sym("residual_sum", n, 1)
@@ -108,6 +102,18 @@ class Marginal(Recursion):
         self.noise = NoiseFilter.of(self.model)
         self.line = DelayLine.of(self.model, grid.delays, places=1)
         self.scales = ca.SX.sym("scales", 0 if self.line is None else self.line.parts)
+        self.signal = Signal(
+            self.model.u.numel(),
+            self.model.measured,
+            grid.smooth,
+            not grid.rescales,
+            places=(1.0,),
+            rates=self.order - 1 if self.restarts else 0,
+            before=0 if self.line is None else self.line.memory - 1,
+            more=int(not self.restarts),
+        )
+        names = ("unit", "variance_of_interval")
+        self.unit, self.added = (self.signal.constant(name) for name in names)
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
@@ -174,31 +180,64 @@ class Marginal(Recursion):
 
     @override
     def program(self, emitted: ca.SX) -> LaneProgram:
-        model = self.model
+        model, signal = self.model, self.signal
         step_row, gain_row, step = self._step()
         derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, self.order)
         coordinates = self._coordinates(derivatives)
         start = StartSymbols.of(model, rates)
         initial = ca.substitute(coordinates, model.x, start.initial(model))
         restart = ca.substitute(coordinates, model.x, ca.vertcat(*[row[0] for row in self.m]))
+        growth, added = ca.SX.sym("growth"), ca.SX.sym("added")
+        varies = self.rescales and self.line is None
+        held = [self.residual_sum, *([self.variance] if varies else [])]
+        begun = [self.residual_sum, *([self.variance + growth * added] if varies else [])]
         program = LaneProgram(
             theta=model.theta,
             constants=model.constants,
             constant_values=model.constant_values,
-            state=ca.vertcat(*[v for row in self.m for v in row], self.residual_sum),
+            state=ca.vertcat(*[v for row in self.m for v in row], *held),
             start_row=ca.vertcat(start.row, self.h),
-            interval_row=ca.vertcat(model.u, model.t, *rates, self.h),
+            interval_row=ca.vertcat(model.u, model.t, *rates, self.h, growth),
             step_row=step_row,
-            gain_row=gain_row,
-            sample_row=ca.vertcat(self.sample.row, self.variance, self.per_step),
-            start=ca.vertcat(initial, ca.SX.zeros(len(self.m), 1)),
-            interval=ca.vertcat(restart, self.residual_sum) if self.restarts else None,
-            step=step,
+            gain_row=ca.vertcat(gain_row, added),
+            sample_row=ca.vertcat(
+                self.sample.row, self.per_step, *([] if varies else [self.variance])
+            ),
+            start=ca.vertcat(initial, ca.SX.zeros(sum(part.numel() for part in held), 1)),
+            interval=ca.vertcat(restart, *begun) if self.restarts else None,
+            step=ca.vertcat(step, *held[1:]),
             emitted=emitted,
+            shared=signal.graphs(
+                step=ca.vertcat(signal.input(1.0), signal.time(1.0), signal.h, 1.0 / self._growth),
+                interval=ca.vertcat(
+                    signal.u(1), signal.t(1), *signal.rates, signal.h, self._growth
+                ),
+                sample=self._sample_graph(0),
+            ),
         )
         if self.line is not None:
             program = self._along(self.line, program)
-        return self.noise.join(program, self._following_noise())
+        return self.noise.join(
+            program, self._following_noise(), self._sample_graph(1), signal.spacing
+        )
+
+    @property
+    def _growth(self) -> ca.SX:
+        """Variance that a step adds over that of a step of mean length."""
+        if not self.rescales:
+            return ca.SX(1.0)
+        return powered(self.signal.h / self.unit, 2 * self.order + 1)
+
+    def _sample_graph(self, back: int) -> ca.SX:
+        """Row of a sample, or of the one before an interval."""
+        signal = self.signal
+        # Residuals of short steps are small: together they are those of the whole interval.
+        steps = signal.steps if self.line is None else signal.steps * (1.0 / self.line.parts)
+        row = ca.vertcat(signal.sample(back), 1.0 / ca.fmax(steps, 1.0))
+        if self.line is not None or self.rescales:
+            return row
+        known = signal.number * self.added if self.restarts else signal.others(back)
+        return ca.vertcat(row, known)
 
     def _along(self, line: DelayLine, program: LaneProgram) -> LaneProgram:
         """The program along a line of delayed inputs; the derivatives restart in every part.
@@ -213,24 +252,31 @@ class Marginal(Recursion):
         picked = ca.vertcat(sum(growth, ca.SX(0.0)), *scales)
         following = ca.substitute(picked, line.state, line.picked())
         of_part, variance = ca.SX.sym("of_part"), self.variance
+        signal, shared = self.signal, program.shared
+        assert shared is not None
         joined = line.join(
             replace(
                 program,
                 interval=None,
                 interval_row=ca.SX(0, 1),
                 step_row=line.step_row,
+                gain_row=ca.vertcat(program.gain_row, line.gain_row, self.first, line.share),
                 step=self._delayed(program.step, scale),
                 sample_row=ca.vertcat(self.sample.row, self.per_step),
-            )
+                shared=replace(shared, step=line.step_graph(signal), interval=ca.SX(0, 1)),
+            ),
+            signal,
         )
+        shared = joined.shared
         assert joined.interval is not None
+        assert shared is not None
         return replace(
             joined,
+            shared=replace(shared, interval=ca.vertcat(shared.interval, self.added)),
             state=ca.vertcat(joined.state, variance, self.scales),
             start=ca.vertcat(joined.start, 0.0, ca.SX.ones(line.parts, 1)),
             interval_row=ca.vertcat(joined.interval_row, of_part),
             interval=ca.vertcat(joined.interval, variance + of_part * following[0], following[1:]),
-            step_row=ca.vertcat(line.step_row, self.first, line.share),
             step=ca.vertcat(joined.step, variance, self.scales),
         )
 
@@ -279,18 +325,69 @@ class Marginal(Recursion):
         )
 
     @override
-    def writer(
+    def inputs(
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
-    ) -> RowWriter:
-        if self.line is None:
-            own = MarginalRowWriter(
-                self.model, record, self.order, steps, self.restarts, number, interval
-            )
-        else:
-            own = DelayedRowWriter(
-                self.line, self.model, record, self.order, steps, number, interval
-            )
-        return self.noise.writer(own, record)
+    ) -> KernelInputs:
+        line, order, signal = self.line, self.order, self.signal
+        plain = KernelInputs(
+            signal,
+            record,
+            steps,
+            start_order=order - 1,
+            number=number,
+            n_initial=len(self.model.initial),
+            recur=self.restarts,
+            interval=interval if self.restarts else None,
+        )
+        steps = plain.most_steps
+        # Without restarts, gains are stationary long before as many steps.
+        shared = shared_gains(order, steps if self.restarts else steps * CHUNK)
+        taken = np.arange(1, (steps if self.restarts else len(shared.gain)) + 1)
+        last = np.minimum(taken, len(shared.gain)) - 1
+        gains = np.column_stack(
+            [shared.gain[last], 1.0 / shared.innovation[last], shared.variance_after(taken)]
+        )
+        unit = record.interval / steps
+        given = replace(
+            plain,
+            start_more=np.array([unit]),
+            numbers=(unit, float(shared.variance_after(steps))),
+            gains=gains,
+            shared=None if self.restarts else GrowingVariance(shared, steps),
+        )
+        return given if line is None else self._inputs_along(line, given)
+
+    def _inputs_along(self, line: DelayLine, plain: KernelInputs) -> KernelInputs:
+        """Inputs of the program along a line of delayed inputs: every part has as many steps."""
+        number, parts, unit = plain.most_steps, line.parts, plain.numbers[:1]
+        recurring = line.gains(number, np.arange(1, number + 1)[:, None] / number)
+        first = np.tile(np.arange(number) == 0, parts)
+        share = np.full(number * parts, 1.0 / number)
+        gains = np.tile(plain.gains, (parts, 1))
+        return replace(
+            plain,
+            steps=number * parts,
+            interval=None,
+            start_more=lambda samples: np.concatenate([unit, line.start(samples)]),
+            gains=np.column_stack([gains, recurring, first, share]),
+        )
+
+
+@dataclass(frozen=True)
+class GrowingVariance:
+    """Variance of a state at the samples, at unit diffusion, where steps never start anew."""
+
+    gains: SharedGains
+    steps: int
+    memory: Array = field(default_factory=lambda: np.empty(0))
+    n_gains: int = 0
+
+    def __call__(
+        self, samples: Samples, a: int, b: int, memory: Array
+    ) -> tuple[None, Array, Array]:
+        """As of `smcpn.likelihood.inputs.SharedPass`."""
+        variance = self.gains.variance_after(self.steps * np.arange(a, b))
+        return None, variance[:, None], memory
 
 
 def _check(solver: EKF0) -> None:
@@ -310,184 +407,3 @@ def _check(solver: EKF0) -> None:
             f"order is {solver.order}: the marginal likelihood takes orders up to {MAX_ORDER}, "
             "beyond which its explicit steps would have to be tiny"
         )
-
-
-def powered(x: Any, n: int) -> Any:
-    """``x ** n`` as a product, which numbers, arrays and graphs round alike; n >= 1."""
-    product = x
-    for _ in range(n - 1):
-        product = product * x
-    return product
-
-
-class MarginalRowWriter(RowWriter):
-    """Rows of `Marginal.program`: inputs, gains, and the variance of a state at unit diffusion.
-
-    Diffusion has the unit that it takes with the mean step as unit of time; a step of another
-    length h scales variances by (h / mean)^(2 order + 1). Its memory is the variance.
-
-    Parameters
-    ----------
-    model : Model
-    record : Record
-        Its sampling interval is the unit of time and, where nothing restarts, the interval.
-    order, steps : int
-    restarts : bool
-        Whether the derivatives restart at every sample.
-    number : int
-        Which of the model's initial states it starts from.
-    interval : float, optional
-        As of `numbers_of_steps`, where the derivatives restart.
-    """
-
-    memory = np.zeros(1)
-
-    def __init__(
-        self,
-        model: Model,
-        record: Record,
-        order: int,
-        steps: int,
-        restarts: bool,
-        number: int = 0,
-        interval: float | None = None,
-    ) -> None:
-        self._interval = interval if restarts else None
-        counts = numbers_of_steps(np.diff(record.t), steps, self._interval)
-        self._wanted, steps = steps, int(counts.max(initial=1))
-        self.steps, self.n_outputs = steps, model.measured
-        self._order, self._restarts, self._number = order, restarts, number
-        self._n_initial, self._length = len(model.initial), record.interval / steps
-        self.recur = restarts
-        self._record = record
-        # Without restarts, gains are stationary long before as many steps.
-        self._shared = shared_gains(order, steps if restarts else steps * CHUNK)
-        self.gains = self._gains = np.column_stack(
-            [self._shared.gain, 1.0 / self._shared.innovation]
-        )
-
-    @override
-    def start(self, head: Record) -> Array:
-        return np.append(start_row(head, self._number, self._n_initial, self._order), self._length)
-
-    @override
-    def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
-        intervals = len(window.t) - 1
-        counts = np.full(intervals, self.steps, dtype=np.int64)
-        if self._interval is not None:
-            counts = numbers_of_steps(window.spacing, self._wanted, self._interval)
-        lengths = window.spacing / counts if self._restarts else np.full(intervals, self._length)
-        growth = powered(lengths / self._length, 2 * self._order + 1)
-        count = self.steps * window.begin + np.append(0, np.cumsum(counts))
-        samples = sample_rows(window, more=2)
-        samples[:, -2] = variance = self._variance(count, growth, memory)
-        samples[:, -1] = 1.0 / np.maximum(count, 1)
-        inputs, varying = rows_by_number(
-            counts, lambda number: self._inputs(window, number, lengths, growth)
-        )
-        between = self._intervals(window, lengths, samples) if self._restarts else NO_INTERVALS
-        written = WindowRows(inputs, self._gains, samples, between, varying)
-        return written, variance[-1:]
-
-    def graph(self) -> RowGraph | None:
-        """Rows as a graph, where derivatives restart and a step has a fixed share."""
-        if not (self._restarts and self._interval is None and Between.is_linear(self._record)):
-            return None
-        between, count = Between(self._record, self.n_outputs), ca.SX.sym("count")
-        memory, constants = ca.SX.sym("memory"), ca.SX.sym("constants", 3)
-        part, (steps, unit, variance) = ca.SX.sym("part"), ca.vertsplit(constants)
-        length = between.spacing / steps
-        growth = powered(length / unit, 2 * self._order + 1)
-        following = memory + growth * variance
-        rates = between.derivatives(self._order - 1)
-        return RowGraph(
-            number=count,
-            before=between.before,
-            after=between.after,
-            memory=memory,
-            constants=constants,
-            constant_values=np.array(
-                [self.steps, self._length, self._shared.variance_after(self.steps)], dtype=float
-            ),
-            entries=part,
-            table=np.arange(1, self.steps + 1)[:, None] / self.steps,
-            inputs=ca.vertcat(between.inputs(part), between.time(part), length, 1.0 / growth),
-            gains=ca.SX(0, 1),
-            interval=ca.vertcat(between.inputs(ca.SX(0.0)), between.before[0], *rates, length),
-            sample=ca.vertcat(between.sample_row, following, 1.0 / (steps * count)),
-            following=following,
-        )
-
-    def _inputs(self, window: Window, steps: int, lengths: Array, growth: Array) -> Array:
-        """Input, time, length and scale of diffusion of the steps of all intervals."""
-        n = window.u.shape[1]
-        inputs = np.empty((len(lengths), steps, n + 3))
-        inputs[:, :, :n] = window.inputs(steps)[:, 1:]
-        inputs[:, :, n] = window.times(steps)[:, 1:]
-        inputs[:, :, n + 1] = lengths[:, None]
-        inputs[:, :, n + 2] = (1.0 / growth)[:, None]
-        return inputs
-
-    def _variance(self, count: NDArray[np.int64], growth: Array, memory: Array) -> Array:
-        """Variance of a state at the samples, after ``count`` steps, at unit diffusion."""
-        if self._restarts:
-            added = np.empty(len(count))
-            added[0] = memory[0]
-            np.multiply(growth, self._shared.variance_after(np.diff(count)), out=added[1:])
-            return np.add.accumulate(added)
-        return self._shared.variance_after(count)
-
-    def _intervals(self, window: Window, lengths: Array, samples: Array) -> Array:
-        """Input, time, derivatives of the input and step length after each sample."""
-        n, rates = window.u.shape[1], window.derivatives(self._order - 1)
-        rows = np.empty((len(lengths), self._order * n + 2))
-        rows[:, : n + 1] = samples[:-1, : n + 1]
-        rows[:, n + 1 : -1] = rates.reshape(len(lengths), (self._order - 1) * n)
-        rows[:, -1] = lengths
-        return rows
-
-
-class DelayedRowWriter(MarginalRowWriter):
-    """Rows of `DelayLine`, where inputs are delayed; every part takes as many steps.
-
-    The variance is in the state of a particle, for which an interval brings that of a whole one.
-    """
-
-    def __init__(
-        self,
-        line: DelayLine,
-        model: Model,
-        record: Record,
-        order: int,
-        steps: int,
-        number: int = 0,
-        interval: float | None = None,
-    ) -> None:
-        super().__init__(model, record, order, steps, True, number, interval)
-        self._line, self._each = line.rows(record), self.steps
-        self.memory, self.steps = self._line.memory, self.steps * line.parts
-        self.gains = self._gains = np.tile(self._gains, (line.parts, 1))
-
-    @override
-    def start(self, head: Record) -> Array:
-        return np.concatenate([super().start(head), self._line.start(head)])
-
-    @override
-    def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
-        number = self._each
-        inputs = self._line.steps(window, number, np.arange(1, number + 1)[:, None] / number)
-        first = np.tile(np.arange(number) == 0, self._line.parts)
-        own = np.column_stack([first, np.full(self.steps, 1.0 / number)])
-        inputs = np.concatenate([inputs, np.broadcast_to(own, (len(inputs), *own.shape))], axis=2)
-        inputs = np.ascontiguousarray(inputs.reshape(-1, inputs.shape[-1]))
-        samples = sample_rows(window, more=1)
-        # Residuals of short steps are small: together they are those of the whole interval.
-        samples[:, -1] = 1.0 / np.maximum(number * (window.begin + np.arange(len(samples))), 1)
-        intervals, memory = self._line.intervals(window, memory)
-        variance = np.full(len(intervals), self._shared.variance_after(number))
-        between = np.ascontiguousarray(np.column_stack([intervals, variance]))
-        return WindowRows(inputs, self._gains, samples, between), memory
-
-    def graph(self) -> RowGraph | None:
-        """None: delayed inputs have no graph of their rows."""
-        return None

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import override
 
-from smcpn.likelihood.lanes import LaneLikelihood
-from smcpn.likelihood.rows import RowWriter, Window, WindowRows, sample_rows, start_row
+from smcpn.likelihood.inputs import KernelInputs
+from smcpn.likelihood.lanes import Grid, LaneLikelihood
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
+from smcpn.model.signal import Signal
 from smcpn.pn import step_control
 
 Array = NDArray[np.float64]
@@ -166,8 +166,13 @@ class IntervalSymbols:
 
     @property
     def row(self) -> ca.SX:
-        """The symbols in the order of `AdaptiveRowWriter`."""
+        """The symbols, of which `graph` has the values."""
         return ca.vertcat(self.length, self.end, ca.vec(self.input))
+
+    @staticmethod
+    def graph(signal: Signal) -> ca.SX:
+        """Values of `row` by the samples."""
+        return ca.vertcat(signal.spacing, signal.t(), signal.polynomial)
 
     def at(self, left: ca.SX) -> ca.SX:
         """Input and time, in the order of the model's symbols, where so much time is left."""
@@ -204,55 +209,32 @@ def solver_steps(
     return np.where(finite, counts, np.inf), np.where(finite, total, -np.inf)
 
 
-class AdaptiveRowWriter(RowWriter):
-    """Rows of a program with a `Clock`: length, end, and input as a polynomial, of each interval.
+def interval_signal(model: Model, grid: Grid, rates: int = 0) -> Signal:
+    """Input over an interval as a polynomial, with so many derivatives at its beginning."""
+    return Signal(
+        model.u.numel(),
+        model.measured,
+        grid.smooth,
+        not grid.rescales,
+        degree=DEGREE,
+        rates=rates,
+    )
 
-    Parameters
-    ----------
-    model : Model
-    order : int
-        Beginnings of intervals have input, time and the derivatives of the input below this order;
-        none, where it is 0.
-    record : Record
-        Its interval is the first step that is tried.
-    number : int
-        Which of the model's initial states it starts from.
+
+def own_step_inputs(
+    signal: Signal, model: Model, rates: int, record: Record, number: int
+) -> KernelInputs:
+    """Inputs for a record of a program with a `Clock`.
+
+    The start has so many derivatives of the input, and the length of the interval, which is the
+    first step that is tried; it is that of the ``number``-th initial state.
     """
-
-    steps = 1
-    gains = np.empty((1, 0))
-
-    def __init__(self, model: Model, order: int, record: Record, number: int = 0) -> None:
-        self.n_outputs, self._order = model.measured, order
-        self._number, self._n_initial = number, len(model.initial)
-        self._interval = record.interval
-        nodes = np.vander(np.linspace(-1.0, 1.0, DEGREE + 1), increasing=True)
-        self._polynomial = np.linalg.inv(nodes)
-
-    @override
-    def start(self, head: Record) -> Array:
-        row = start_row(head, self._number, self._n_initial, max(self._order, 1))
-        return np.append(row, self._interval)
-
-    @override
-    def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
-        n, m, spacing = window.u.shape[1], len(window.t) - 1, window.spacing[:, None]
-        # By powers of time, and all inputs within one: as a matrix is written column by column.
-        # Added one after the other: a sample of a stream and those of a record are to round alike.
-        polynomials = np.zeros((m, DEGREE + 1, n))
-        for column, inputs in zip(
-            self._polynomial.T, np.moveaxis(window.inputs(DEGREE), 1, 0), strict=True
-        ):
-            polynomials += column[:, None] * inputs[:, None, :]
-        samples, begun = sample_rows(window), [spacing]
-        if self._order:
-            rates = window.derivatives(self._order - 1).reshape(m, (self._order - 1) * n)
-            begun = [samples[:-1, : n + 1], rates, spacing]
-        return WindowRows(
-            inputs=np.column_stack(
-                [spacing, window.t[1:], polynomials.reshape(m, (DEGREE + 1) * n)]
-            ),
-            gains=np.empty((1, 0)),
-            samples=samples,
-            intervals=np.column_stack(begun),
-        ), memory
+    return KernelInputs(
+        signal,
+        record,
+        steps=1,
+        start_order=rates,
+        start_more=np.array([record.interval]),
+        number=number,
+        n_initial=len(model.initial),
+    )

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.target import target
+from smcpn.likelihood.inputs import RecordRows
 from smcpn.likelihood.lanes import Grid, chunks
 from smcpn.likelihood.registry import LIKELIHOODS, Recursion, suitable_likelihood
-from smcpn.likelihood.rows import LongRows
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.solver import Solver
@@ -188,10 +188,10 @@ class Prediction:
             state, emitted, _ = kernel.advance(theta, state, *rows.around(*piece), True)
             yield emitted[:, :, 0]
 
-    def _rows(self, steps: int) -> Rows | LongRows:
+    def _rows(self, steps: int) -> Rows | RecordRows:
         own = steps if self.divided is not None else own_steps(steps, self.interval)
-        writer = self.compiled.recursion.writer(self.record, own, self.number, self.divided)
-        return writer.written(self.record)
+        inputs = self.compiled.recursion.inputs(self.record, own, self.number, self.divided)
+        return inputs.written(self.record)
 
     def _parts(self, emitted: Array) -> list[Array]:
         """Outputs, covariance, states, error and noise, along the second axis."""
@@ -214,7 +214,7 @@ def written_rows(
     The steps of the solver are counted per sampling interval of the problem's first record.
     """
     steps = steps_of(problem, solver, record)
-    return recursion.writer(record, steps, number, solver.interval).whole(record)
+    return recursion.inputs(record, steps, number, solver.interval).whole(record)
 
 
 def steps_of(problem: Problem, solver: Solver, record: Record) -> int:

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.emit import MAX_LANES
-from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.codegen.kernel import LaneKernel
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.sweep import SweepKernel
 from smcpn.codegen.target import target
 from smcpn.errors import InputError, shown
 from smcpn.likelihood.contract import EstimatedLikelihood
+from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols
-from smcpn.likelihood.rows import LongRows, RowWriter
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.solver import SOLVERS, Solver, check_solver
@@ -62,10 +62,10 @@ class ExpectedOutputs:
 
 
 class Recursion(ABC):
-    """A likelihood as a recursion over samples: graphs of one particle, rows that all share.
+    """A likelihood as a recursion over samples: graphs of one particle, and of what all share.
 
     A subclass that gives a ``name`` is a likelihood from then on. What it compiles to, what it
-    expects of a sample, and how it follows a stream come from its graphs and its writer.
+    expects of a sample, and how it follows a stream come from its graphs and its inputs.
 
     Parameters
     ----------
@@ -160,10 +160,10 @@ class Recursion(ABC):
         """Local error of each state over what a step is made of, (n, 1)."""
 
     @abstractmethod
-    def writer(
+    def inputs(
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
-    ) -> RowWriter:
-        """Writer of the rows of a record, which starts from the ``number``-th initial state.
+    ) -> KernelInputs:
+        """Inputs of its kernel for a record, which starts from the ``number``-th initial state.
 
         The solver takes so many steps in every sampling interval or, where it `divides`, in one of
         this length, see `numbers_of_steps`.
@@ -276,10 +276,10 @@ class Recursion(ABC):
         """The likelihood of records by its compiled kernel."""
         steps = number_of_steps(solver)
 
-        def write(record: Record, number: int) -> Rows | LongRows:
-            return self.writer(record, steps, number, solver.interval).written(record)
+        def inputs(record: Record, number: int) -> KernelInputs:
+            return self.inputs(record, steps, number, solver.interval)
 
-        return LaneLikelihood(kernel, records, solver, write)
+        return LaneLikelihood(kernel, records, solver, inputs)
 
 
 def weighing_program(recursion: Recursion) -> LaneProgram:

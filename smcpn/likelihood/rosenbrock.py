@@ -28,9 +28,15 @@ from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.tangent import jacobian
 from smcpn.likelihood.classical import Classical, outputs_at
 from smcpn.likelihood.coloured import NoiseFilter
+from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
-from smcpn.likelihood.own_steps import AT_REST, AdaptiveRowWriter, Clock, IntervalSymbols
-from smcpn.likelihood.rows import RowWriter
+from smcpn.likelihood.own_steps import (
+    AT_REST,
+    Clock,
+    IntervalSymbols,
+    interval_signal,
+    own_step_inputs,
+)
 from smcpn.likelihood.sparse_lu import SparseLU
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
@@ -171,6 +177,7 @@ class Trajectory:
 
     Attributes
     ----------
+    signal : Signal
     sample : SampleSymbols
     clock : Clock
     tolerance : casadi.SX
@@ -178,8 +185,9 @@ class Trajectory:
         Noise-free, at a sample; not a number where the steps were too many.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, grid: Grid) -> None:
         self._model, self.sample, self.clock = model, SampleSymbols.of(model), Clock.of(model)
+        self.signal = interval_signal(model, grid)
         self._between, self.tolerance = IntervalSymbols.of(model), ca.SX.sym("tolerance")
         # Where steps are still left to take, they were too many.
         known = ca.if_else(self.clock.left > 0.0, ca.SX(np.nan), 0.0)
@@ -191,7 +199,7 @@ class Trajectory:
 
     def program(self, emitted: ca.SX, solver: Rosenbrock) -> LaneProgram:
         """Steps from the initial state that emit ``emitted`` at each sample."""
-        model, clock, length = self._model, self.clock, self._between.length
+        model, clock, length, signal = self._model, self.clock, self._between.length, self.signal
         start = StartSymbols.of(model, [])
         initial = start.initial(model)
         first = Clock.values(ca.SX(0.0), length, length, self._first_sizes(initial), 0.0, 0.0)
@@ -211,13 +219,16 @@ class Trajectory:
             interval=ca.vertcat(clock.begun(length), held),
             step=self._step(),
             emitted=emitted,
+            shared=signal.graphs(
+                step=self._between.graph(signal), interval=signal.spacing, sample=signal.sample()
+            ),
             left=0,
             control=tuple(range(clock.symbols.numel())),
         )
 
-    def writer(self, record: Record, number: int = 0) -> RowWriter:
-        """Writer of the rows of a record, which starts from the ``number``-th initial state."""
-        return AdaptiveRowWriter(self._model, 0, record, number)
+    def inputs(self, record: Record, number: int = 0) -> KernelInputs:
+        """Inputs for a record, which starts from the ``number``-th initial state."""
+        return own_step_inputs(self.signal, self._model, 0, record, number)
 
     def _first_sizes(self, initial: ca.SX) -> ca.SX:
         """Sizes of the states at the beginning; from zero, those of a coarse solution.
@@ -261,8 +272,9 @@ class StiffTrajectory(Classical):
         self.model = problem.model
         self._solver = cast(Rosenbrock, solver)
         self.local_order = self._solver.error_order
-        self._trajectory = Trajectory(self.model)
-        self.sample, self.outputs = self._trajectory.sample, self._trajectory.outputs
+        self._trajectory = trajectory = Trajectory(self.model, grid)
+        self.signal, self.sample = trajectory.signal, trajectory.sample
+        self.outputs = trajectory.outputs
         self.noise = NoiseFilter.of(self.model)
 
     @classmethod
@@ -284,7 +296,7 @@ class StiffTrajectory(Classical):
         return self._trajectory.tolerance * self._trajectory.clock.sizes
 
     @override
-    def writer(
+    def inputs(
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
-    ) -> RowWriter:
-        return self.noise.writer(self._trajectory.writer(record, number), record)
+    ) -> KernelInputs:
+        return self._trajectory.inputs(record, number)

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, one_of
+from smcpn.likelihood.inputs import numbers_of_steps
 from smcpn.likelihood.own_steps import solver_steps
 from smcpn.likelihood.prediction import predictions
 from smcpn.likelihood.registry import (
@@ -37,7 +38,6 @@ from smcpn.likelihood.registry import (
     suitable_likelihood,
     with_process_noise,
 )
-from smcpn.likelihood.rows import numbers_of_steps
 from smcpn.likelihood.solver_error import (
     SOLVER_SHARE,
     error_budget,

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.likelihood.inputs import LONG
 from smcpn.likelihood.measurement import LEAST_INFORMATION
 from smcpn.likelihood.prediction import Averages, Prediction, Stretch, predictions
-from smcpn.likelihood.rows import LONG
 from smcpn.model.measured import SampleNumbers
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record

@@ -34,9 +34,9 @@ from smcpn.io.axis import Arrivals, TimeAxis
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.growing import growing_likelihood
 from smcpn.likelihood.history import KEPT_CHUNKS, History
+from smcpn.likelihood.inputs import CHUNK
 from smcpn.likelihood.particle.stream import stream_estimate
 from smcpn.likelihood.registry import LIKELIHOODS
-from smcpn.likelihood.rows import CHUNK
 from smcpn.likelihood.solver_choice import solver_for_stream
 from smcpn.model.problem import Problem, check_problem
 from smcpn.online.change import ChangeTest

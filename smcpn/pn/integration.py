@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.routine import PassedArgument, routine
 from smcpn.codegen.vector_field import CompiledField
-from smcpn.model.hold import substep_inputs
 from smcpn.model.ode import ODE
 from smcpn.model.record import InputFunction, Record
+from smcpn.model.signal import substep_inputs
 from smcpn.pn import forward
 from smcpn.pn.backward import Run
 from smcpn.pn.forward import Control, Field, Inputs, State, Store

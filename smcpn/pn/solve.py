@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from smcpn.errors import InputError, listed, real_number, shown, whole_number
 from smcpn.model.entries import by_scalar
-from smcpn.model.hold import substep_times
 from smcpn.model.initial import is_formula, named_values, scalar_initial
 from smcpn.model.ode import ODE
 from smcpn.model.problem import check_ode, check_record
 from smcpn.model.record import Record
+from smcpn.model.signal import substep_times
 from smcpn.model.trace import argument_names
 from smcpn.pn.integration import Integration, Settings
 from smcpn.pn.solution import Solution

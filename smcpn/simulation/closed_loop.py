@@ -20,12 +20,12 @@ from smcpn.arguments import NotNegative, checked
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError, counted
-from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_kutta_rows
+from smcpn.likelihood.classical import outputs_at, runge_kutta_program, signal_of
 from smcpn.likelihood.lanes import SampleSymbols
-from smcpn.likelihood.rows import RecordWindow, sample_rows
 from smcpn.model.problem import Model, Problem, check_record
 from smcpn.model.record import Record
 from smcpn.simulation.chunks import output_chunks
+from smcpn.simulation.explicit import explicit_rows
 from smcpn.simulation.filtered import WindowFilter, window_begins
 from smcpn.simulation.simulation import Simulation, simulate_particles, starting_like
 
@@ -82,7 +82,7 @@ class SampledSimulator(ABC):
     def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
         """Yield (a, b, outputs (b - a, q, N)) for parameters (p, N) of the model."""
         started = np.ascontiguousarray(np.vstack([theta, self.initial.T]))
-        return output_chunks(self._kernel, started, [self._rows], self.model.outputs.numel())
+        return output_chunks(self._kernel, started, self._rows, self.model.outputs.numel())
 
     def process_variance(self, problem: Problem, theta: Array, weights: Array) -> Array:
         """Nothing, (T, q): the plant is simulated without process noise."""
@@ -118,7 +118,7 @@ class WrittenOutSteps:
     outputs: ca.SX
 
     @classmethod
-    def of(cls, model: Model, steps: int) -> WrittenOutSteps:
+    def of(cls, model: Model, record: Record, steps: int) -> WrittenOutSteps:
         """Write out ``steps`` Runge-Kutta steps."""
         if model.delay is not None:
             raise InputError(
@@ -128,10 +128,11 @@ class WrittenOutSteps:
             )
         sample = SampleSymbols.of(model)
         outputs = outputs_at(model, model.x, sample)
-        one = runge_kutta_program(model, sample, outputs)
+        one = runge_kutta_program(model, signal_of(model, record)[0], sample, outputs)
         h = ca.SX.sym("h")
-        step = ca.Function("step", [model.x, one.step_row, one.gain_row, model.theta], [one.step])
-        size = one.step_row.numel()
+        own, length = one.step_row[:-1], one.step_row[-1]
+        step = ca.Function("step", [model.x, own, length, model.theta], [one.step])
+        size = own.numel()
         row = ca.SX.sym("row", steps * size, 1)
         x = model.x
         for k in range(steps):
@@ -140,10 +141,17 @@ class WrittenOutSteps:
         return cls(interval, row, sample, outputs)
 
     @staticmethod
-    def values(record: Record, model: Model, steps: int) -> tuple[Array, Array]:
-        """Rows (T - 1, row) of a record, and its step length (1, 1)."""
-        rows = runge_kutta_rows(record, model, steps)
-        return rows.inputs.reshape(len(record) - 1, -1), rows.gains
+    def values(record: Record, model: Model, steps: int) -> tuple[Array, Rows]:
+        """`row` of every interval, (T - 1, row), and rows of one step for each.
+
+        These have the length of a step as gains.
+        """
+        rows = explicit_rows(record, model, steps)
+        assert rows.inputs is not None
+        inputs = rows.inputs.reshape(len(record) - 1, steps, -1)
+        lengths = np.ascontiguousarray(inputs[0, :1, -1:])
+        one = replace(rows, start=np.zeros(1), steps=1, gains=lengths)
+        return inputs[:, :, :-1].reshape(len(record) - 1, -1), one
 
 
 class ClosedLoop(SampledSimulator):
@@ -184,7 +192,7 @@ class ClosedLoop(SampledSimulator):
     def program(self) -> LaneProgram:
         """Command at the last sample, hold it, integrate."""
         model = self.model
-        written = WrittenOutSteps.of(model, self.steps)
+        written = WrittenOutSteps.of(model, self.record, self.steps)
         h, signals = ca.SX.sym("h"), ca.SX.sym("signal", self._signals.shape[1], 1)
         memory = ca.SX.sym("memory", self._controller.n_memory, 1)
         command, remembered = self._controller.command(memory, written.outputs, signals)
@@ -206,11 +214,10 @@ class ClosedLoop(SampledSimulator):
 
     def rows(self) -> Rows:
         """Signals and times."""
-        inputs, lengths = WrittenOutSteps.values(self.record, self.model, self.steps)
+        inputs, one = WrittenOutSteps.values(self.record, self.model, self.steps)
         size = inputs.shape[1] // self.steps
         rows = np.hstack([self._signals[:-1], inputs[:, size - 1 :: size]])
-        samples = sample_rows(RecordWindow(self.record, self.model.outputs.numel()))
-        return Rows(np.zeros(1), np.ascontiguousarray(rows), lengths, samples, 1)
+        return replace(one, inputs=np.ascontiguousarray(rows))
 
     @override
     def finer(self) -> ClosedLoop:
@@ -352,7 +359,7 @@ class WindowPrediction(SampledSimulator):
     def program(self) -> LaneProgram:
         """Condition on the last sample, restart where a window begins, integrate both states."""
         model, n = self.model, self.model.x.numel()
-        written = WrittenOutSteps.of(model, self.steps)
+        written = WrittenOutSteps.of(model, self.record, self.steps)
         h, y, present, restart = (ca.SX.sym(s) for s in ("h", "y", "present", "restart"))
         mean, free = ca.SX.sym("mean", n, 1), ca.SX.sym("free", n, 1)
         covariance = ca.SX.sym("covariance", ca.Sparsity.lower(n))
@@ -383,12 +390,11 @@ class WindowPrediction(SampledSimulator):
 
     def rows(self) -> Rows:
         """Inputs, the last sample's output, and where windows begin."""
-        inputs, lengths = WrittenOutSteps.values(self.record, self.model, self.steps)
+        inputs, one = WrittenOutSteps.values(self.record, self.model, self.steps)
         y = self.record.y[:-1, 0]
         restart = np.arange(len(y)) % self._horizon == 0
         rows = np.column_stack([inputs, np.nan_to_num(y), np.isfinite(y), restart])
-        samples = sample_rows(RecordWindow(self.record, self.model.outputs.numel()))
-        return Rows(np.zeros(1), rows, lengths, samples, 1)
+        return replace(one, inputs=rows)
 
     @override
     def finer(self) -> WindowPrediction:

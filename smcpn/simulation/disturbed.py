@@ -14,12 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
-from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_kutta_rows
+from smcpn.errors import InputError
+from smcpn.likelihood.classical import outputs_at, runge_kutta_program
 from smcpn.likelihood.lanes import SampleSymbols
 from smcpn.likelihood.transition import Transition
 from smcpn.model.graphs import Model
 from smcpn.model.record import Record
+from smcpn.model.signal import Signal
 from smcpn.simulation.chunks import CHUNK
+from smcpn.simulation.explicit import explicit_rows
 from smcpn.simulation.simulator import Simulator
 from smcpn.solver import RK4
 
@@ -41,16 +44,27 @@ class DisturbedSimulator(Simulator):
         As of `Simulator`, which looks at the path without noise.
     seed : int or None
         The same seed, steps and number of particles give the same paths, each time it is called.
+
+    Raises
+    ------
+    InputError
+        For a model with a delay.
     """
 
     def __init__(self, model: Model, record: Record, steps: int | str, seed: int | None) -> None:
+        if model.delay is not None:
+            raise InputError(
+                "delay does not go with process noise: leave one of them out, or shift the input "
+                "of the record by a known dead time",
+                argument="delay",
+            )
         super().__init__(model, record, steps)
         self._entropy: Any = np.random.SeedSequence(seed).entropy
         self._disturbed, self._n_normals = disturbed_kernel(self._model)
 
     def _paths(self, theta: Array, steps: int) -> Iterator[tuple[int, int, Array]]:
         """Yield (a, b, outputs (b - a, q, N)), every solver step with normals of its own."""
-        rows = runge_kutta_rows(self._record, self._model, steps)
+        rows = explicit_rows(self._record, self._model, steps)
         n, ends = theta.shape[1], rows.begins
         rng, by_step = np.random.default_rng(self._entropy), _one_step_each(rows)
         given = np.vstack([theta, np.zeros((STEPS * self._n_normals, n))])
@@ -78,7 +92,8 @@ def disturbed_kernel(model: Model) -> tuple[LaneKernel, int]:
     """
     sample, transition = SampleSymbols.of(model), Transition.of(model, RK4())
     outputs, factor = outputs_at(model, model.x, sample), transition.factor
-    program = runge_kutta_program(model, sample, outputs, transition.step)
+    signal = Signal(model.u.numel(), model.measured)
+    program = runge_kutta_program(model, signal, sample, outputs, transition.step)
     normals, number = ca.SX.sym("normals", factor.shape[1], STEPS), ca.SX.sym("number")
     own = sum(
         (ca.if_else(number == k, normals[:, k], 0.0) for k in range(STEPS)),
@@ -86,6 +101,7 @@ def disturbed_kernel(model: Model) -> tuple[LaneKernel, int]:
     )
     program = replace(
         program,
+        shared=None,
         theta=ca.vertcat(model.theta, ca.vec(normals)),
         step_row=ca.vertcat(program.step_row, number),
         step=transition.following + factor @ own,
@@ -101,5 +117,6 @@ def _one_step_each(rows: Rows) -> Rows:
     counts = np.diff(rows.begins)
     leads_to = np.append(0, 1 + np.repeat(np.arange(len(counts)), counts))
     numbers = np.arange(1, len(leads_to)) % STEPS
+    assert rows.inputs is not None
     inputs = np.column_stack([rows.inputs, numbers])
-    return replace(rows, inputs=inputs, samples=rows.samples[leads_to], steps=1, counts=None)
+    return replace(rows, inputs=inputs, samples=rows.samples[leads_to], steps=1)

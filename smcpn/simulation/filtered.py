@@ -58,9 +58,8 @@ class WindowFilter:
         of_model.model = model
         recursion = Kalman(of_model, RK4(steps=steps), Grid.of([record]))
         self._kernel = LaneKernel(window_program(recursion))
-        rows = recursion.writer(record, steps).whole(record)
-        between = np.column_stack([rows.intervals, begins[:-1]])
-        self._rows: Rows = replace(rows, intervals=between)
+        rows = recursion.inputs(record, steps).whole(record)
+        self._rows: Rows = replace(rows, intervals=begins[:-1, None].astype(float))
 
     def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
         """Yield (a, b, outputs (b - a, q, N)) for parameters (p, N)."""
@@ -83,7 +82,7 @@ class WindowFilter:
         return other - one
 
     def _chunks(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
-        return output_chunks(self._kernel, theta, [self._rows], 2 * self._model.outputs.numel())
+        return output_chunks(self._kernel, theta, self._rows, 2 * self._model.outputs.numel())
 
 
 def window_program(recursion: Kalman) -> LaneProgram:
@@ -102,8 +101,13 @@ def window_program(recursion: Kalman) -> LaneProgram:
     started = ca.if_else(begins, plain.state, ahead)
     interval = ca.substitute([plain.interval], own, [started, begins * sample.present])[0]
     step, emitted = ca.substitute([plain.step, plain.emitted], [plain.state], [ahead])
+    shared = plain.shared
+    assert shared is not None
     return replace(
         plain,
+        shared=replace(
+            shared, interval=ca.vertcat(shared.interval, begins), interval_values=begins
+        ),
         state=ca.vertcat(plain.state, ahead),
         start=ca.vertcat(plain.start, plain.start),
         interval_row=ca.vertcat(plain.interval_row, begins),

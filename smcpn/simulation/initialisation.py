@@ -17,10 +17,10 @@ from smcpn.codegen.kernel import LaneKernel
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError
 from smcpn.likelihood.classical import (
-    line_of,
     outputs_at,
     runge_kutta_program,
     runge_kutta_rows,
+    signal_of,
 )
 from smcpn.likelihood.gauss_newton import least_squares
 from smcpn.likelihood.lanes import SampleSymbols
@@ -139,9 +139,9 @@ def _scales(model: Model, window: Record, values: Array) -> Array:
 def _sensitivity_program(model: Model, window: Record) -> LaneProgram:
     n = model.x.numel()
     sample = SampleSymbols.of(model)
-    line = line_of(model, window)
+    signal, line = signal_of(model, window)
     outputs = outputs_at(model, model.x, sample, line)
-    plain = runge_kutta_program(model, sample, outputs, line=line)
+    plain = runge_kutta_program(model, signal, sample, outputs, line=line)
     start, moved = ca.SX.sym("start", n, 1), ca.SX.sym("moved", n, n)
     rates = ca.jacobian(outputs, model.x) @ moved
     emitted = [ca.vertcat(outputs[j], rates[j, :].T) for j in range(outputs.numel())]

@@ -15,16 +15,17 @@ from smcpn.codegen.emit import LEAST_LANES
 from smcpn.codegen.kernel import LaneKernel
 from smcpn.errors import InputError
 from smcpn.likelihood.classical import (
-    classical_writer,
-    line_of,
     outputs_at,
     runge_kutta_program,
+    signal_of,
+    step_inputs,
 )
-from smcpn.likelihood.lanes import SampleSymbols
+from smcpn.likelihood.inputs import KernelInputs, RecordRows
+from smcpn.likelihood.lanes import Grid, SampleSymbols
 from smcpn.likelihood.rosenbrock import Trajectory
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
-from smcpn.simulation.chunks import output_chunks, row_pieces
+from smcpn.simulation.chunks import output_chunks
 from smcpn.simulation.filtered import WindowFilter, window_begins
 from smcpn.solver import MAX_STEPS, RK4, Rosenbrock
 
@@ -33,6 +34,8 @@ Array = NDArray[np.float64]
 TOLERANCE = 1e-4
 """Change of the outputs, relative to their rms, when ``steps="auto"`` stops doubling."""
 LEAST_STEPS = 2
+PIECE = 100_000
+"""Solver steps of a record whose inputs are held at a time."""
 WORTH_COMPILING = 200_000
 """Steps from which a kernel of its own is worth it for one parameter vector."""
 
@@ -88,9 +91,9 @@ class Simulator:
             wanted = round((self._interval or float(np.diff(record.t).mean())) / step_length)
             self._least_steps = min(max(1, wanted), MAX_STEPS // 2)
         sample = SampleSymbols.of(model)
-        self._line = line = line_of(model, record)
+        self._signal, self._line = signal, line = signal_of(model, record)
         outputs = outputs_at(model, model.x, sample, line)
-        self._program = runge_kutta_program(model, sample, outputs, line=line)
+        self._program = runge_kutta_program(model, signal, sample, outputs, line=line)
 
     def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
         """Yield (a, b, outputs (b - a, q, N)) over the record, for parameters (p, N).
@@ -142,7 +145,7 @@ class Simulator:
 
     @cached_property
     def _trajectory(self) -> Trajectory:
-        return Trajectory(self._model)
+        return Trajectory(self._model, Grid.of([self._record]))
 
     @cached_property
     def _stiff_kernel(self) -> LaneKernel:
@@ -157,16 +160,21 @@ class Simulator:
             return self._run_stiff(theta, Rosenbrock().begun())
         narrow = theta.shape[1] <= LEAST_LANES and steps * len(self._record) > WORTH_COMPILING
         kernel = self._narrow_kernel if narrow else self._kernel
-        writer = classical_writer(
-            self._line, self._model, self._record, steps, interval=self._interval
+        inputs = step_inputs(
+            self._signal, self._model, self._record, steps, interval=self._interval, line=self._line
         )
-        rows = row_pieces(writer, self._record)
-        return output_chunks(kernel, theta, rows, self._model.outputs.numel())
+        return output_chunks(kernel, theta, self._pieces(inputs), self._model.outputs.numel())
 
     def _run_stiff(self, theta: Array, solver: Rosenbrock) -> Iterator[tuple[int, int, Array]]:
         kernel = self._stiff_kernel.with_constants(self._trajectory.constant_values(solver))
-        rows = row_pieces(self._trajectory.writer(self._record), self._record)
+        rows = self._pieces(self._trajectory.inputs(self._record))
         return output_chunks(kernel, theta, rows, self._model.outputs.numel())
+
+    def _pieces(self, inputs: KernelInputs) -> RecordRows:
+        """Rows of the record, so many steps at a time; a function, or whole periods, at once."""
+        record = self._record
+        whole = record.periodic or record.u_function is not None
+        return RecordRows(inputs, record, len(record) if whole else max(2, PIECE // inputs.steps))
 
     def _sufficient_steps(self, theta: Array) -> int:
         """Double the steps until a further doubling changes little, for one parameter vector."""

@@ -26,7 +26,7 @@ from benchmarks.turn import ALWAYS, TURNS, turn
 from smcpn.cases.silverbox import DUFFING_PRIOR
 from smcpn.datasets.models import duffing
 from smcpn.likelihood.registry import build_likelihood
-from smcpn.model.hold import substep_inputs
+from smcpn.model.signal import substep_inputs
 
 STEPS = 4
 

@@ -20,6 +20,7 @@ from smcpn.likelihood.classical import runge_kutta_program
 from smcpn.likelihood.lanes import SampleSymbols
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.expression import instructions
+from smcpn.model.signal import Signal
 from tests.models import predator_prey_problem
 
 A, B = ca.SX.sym("a"), ca.SX.sym("b")
@@ -55,7 +56,7 @@ def emit(expression: ca.SX, theta: np.ndarray, shared: np.ndarray, threads: int 
         emitted=expression,
     )
     lanes = LaneKernel(program, threads=threads)
-    rows = Rows(np.empty(0), np.empty((0, 0)), np.empty((1, 0)), shared[:, None], 1)
+    rows = Rows(np.empty(0), shared[:, None], 1)
     start = lanes.start(theta[None, :], rows)
     return lanes.advance(theta[None, :], start, rows, 0, 1, store=True)[1][0, 0]
 
@@ -187,7 +188,7 @@ def test_rows_of_another_shape_are_refused():
     for wrong in (state.astype(np.float32), np.asfortranarray(state).astype(int)):
         with pytest.raises(TypeError):
             kernel.advance(theta, wrong, rows, 0, 20, False)
-    short = replace(likelihood._rows[0], inputs=likelihood._rows[0].inputs[:-1])
+    short = replace(rows, gains=rows.gains[:, :-1])
     with pytest.raises(ValueError, match="not of the program's shape"):
         likelihood._kernel.start(np.ones((1, 5)), short)
 
@@ -195,6 +196,7 @@ def test_rows_of_another_shape_are_refused():
 @pytest.mark.parametrize("name", ["start", "interval", "step"])
 def test_a_state_of_another_size_is_refused(name):
     model = predator_prey_problem().model
-    program = runge_kutta_program(model, SampleSymbols.of(model), model.x)
+    signal = Signal(model.u.numel(), model.outputs.numel())
+    program = runge_kutta_program(model, signal, SampleSymbols.of(model), model.x)
     with pytest.raises(ValueError, match=f"{name} makes a state of 3 entries, and it has 2"):
         replace(program, **{name: ca.SX.zeros(3)})

@@ -395,7 +395,7 @@ def test_a_worker_keeps_as_many_bytes_as_it_may_and_what_came_together(monkeypat
 
 def _rows(n, seed):
     rng = np.random.default_rng(seed)
-    return Rows(np.empty(1), rng.normal(size=(n, 2)), np.zeros((1, 1)), rng.normal(size=(n, 3)), 1)
+    return Rows(np.empty(1), rng.normal(size=(n, 3)), 1, inputs=rng.normal(size=(n, 2)))
 
 
 def test_a_run_without_workers_stops_and_its_checkpoint_goes_on(tmp_path):

@@ -10,11 +10,12 @@ from scipy.linalg import expm
 import smcpn
 from smcpn import EKF0, RK4, InputError
 from smcpn.checkpoint.fingerprint import data_fingerprint, model_fingerprint
-from smcpn.likelihood import lanes, rows
+from smcpn.likelihood import inputs as kernel_inputs
+from smcpn.likelihood import lanes
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.registry import build_likelihood
-from smcpn.likelihood.rows import RecordWindow
-from smcpn.simulation import chunks
+from smcpn.model.signal import RecordSamples
+from smcpn.simulation import simulator
 from tests.checkpoint.changed import document_of, problem_of
 
 A = np.array([[0.0, 1.0], [-2.0, -0.3]])
@@ -192,9 +193,11 @@ def test_a_cut_record_knows_the_inputs_before_it():
     whole = delayed.records[0]
     recursion = build_likelihood(delayed, RK4(1))
     cut = recursion.with_records([whole[20:40]]).rows[0]
-    np.testing.assert_array_equal(cut.intervals, recursion.rows[0].intervals[20:39])
+    known = recursion.rows[0].samples[20 : 40 + cut.before]
+    np.testing.assert_array_equal(cut.samples[:, 1], known[:, 1])
     periodic = smcpn.Record(u=inputs(), dt=DT, periodic=True)
-    np.testing.assert_array_equal(RecordWindow(periodic, 1).inputs_before(70)[-N:], periodic.u)
+    around = RecordSamples(periodic).columns(-70, 1)
+    np.testing.assert_array_equal(around[-N - 1 : -1, 1:2], periodic.u)
 
 
 def test_inputs_before_are_known_far_enough_and_a_part_of_the_data():
@@ -218,15 +221,15 @@ def test_rows_in_pieces_are_the_same(monkeypatch):
     for solver in (RK4(1), EKF0(order=2, steps=1)):
         whole = build_likelihood(delayed, solver).evaluate(theta, N)[1]
         with monkeypatch.context() as smaller:
-            smaller.setattr(rows, "LONG", 10)
-            smaller.setattr(rows, "PIECE", 1)
-            smaller.setattr(rows, "CHUNK", 7)
+            smaller.setattr(kernel_inputs, "LONG", 10)
+            smaller.setattr(kernel_inputs, "PIECE", 1)
+            smaller.setattr(kernel_inputs, "CHUNK", 7)
             smaller.setattr(lanes, "CHUNK", 7)
             pieces = build_likelihood(delayed, solver).evaluate(theta, N)[1]
         np.testing.assert_allclose(pieces, whole, rtol=1e-13)
     simulated = [smcpn.simulate(oscillator, delayed.records[0], VALUES, observe="x",
                                 delay={"u": 0.137}, steps=2)]  # fmt: skip
-    monkeypatch.setattr(chunks, "PIECE", 20)
+    monkeypatch.setattr(simulator, "PIECE", 20)
     simulated.append(smcpn.simulate(oscillator, delayed.records[0], VALUES, observe="x",
                                     delay={"u": 0.137}, steps=2))  # fmt: skip
     np.testing.assert_array_equal(*simulated)

@@ -191,7 +191,7 @@ def test_a_smoothing_program_emits_moments_and_transitions_of_the_textbook_filte
     r, solver = problem.records[0], RK4(3)
     recursion = Kalman(problem, solver, Grid.of(problem.records))
     kernel = LaneKernel(recursion.smoothing_program(), 1)
-    rows, theta = recursion.writer(r, 3).whole(r), values[:, None]
+    rows, theta = recursion.inputs(r, 3).whole(r), values[:, None]
     _, emitted, _ = kernel.advance(theta, kernel.start(theta, rows), rows, 0, len(r), True)
     ours = np.split(emitted[:, :, 0], np.cumsum([2, 4, 4, 2]), axis=1)
     filtered = extended_kalman(nonlinear_system(problem, values), r.t, r.y, held_input(r), 3)
@@ -265,7 +265,7 @@ def test_a_state_without_noise_of_its_own_keeps_its_covariance_positive():
     pivots = ca.vertcat(*recursion.filtered.factor.pivots)
     kernel = LaneKernel(recursion.program(pivots), 1)
     r, theta = problem.records[0], LINEAR[:, None] * np.array([1.0, 1e-3, 1e3])
-    rows = recursion.writer(r, 2).whole(r)
+    rows = recursion.inputs(r, 2).whole(r)
     _, emitted, _ = kernel.advance(theta, kernel.start(theta, rows), rows, 0, len(r), True)
     assert np.isfinite(emitted).all()
     assert (emitted >= 0.0).all()
@@ -376,7 +376,7 @@ def test_the_iterated_update_ends_where_the_posterior_is_highest():
     recursion = Converged(problem, RK4(1), Grid.of(problem.records))
     kernel = LaneKernel(recursion.program(recursion.filtered.mean), 1)
     r, theta = problem.records[0], np.array([[0.5]])
-    rows = recursion.writer(r, 1).whole(r)
+    rows = recursion.inputs(r, 1).whole(r)
     _, emitted, _ = kernel.advance(theta, kernel.start(theta, rows), rows, 0, 2, True)
     x = emitted[1, 0, 0]
     slope = (x - 1.0) / 0.25 - 3 * x**2 * (2.2 - x**3) / 0.01

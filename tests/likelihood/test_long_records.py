@@ -1,4 +1,4 @@
-"""Rows of a long record are written in pieces, and its likelihood is the same to the last bit."""
+"""A long record is read in pieces, and its likelihood is the same to the last bit."""
 
 import pickle
 from functools import partial
@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import smcpn
-from smcpn.likelihood import lanes, rows, solver_error
+from smcpn.likelihood import inputs, lanes, solver_error
+from smcpn.likelihood.inputs import RecordRows
 from smcpn.likelihood.prediction import predictions
 from smcpn.likelihood.registry import build_likelihood
-from smcpn.likelihood.rows import LongRows
 from smcpn.likelihood.solver_error import error_budget
 from tests.models import duffing_problem
 
@@ -18,9 +18,9 @@ from tests.models import duffing_problem
 @pytest.fixture
 def short_chunks(monkeypatch):
     """Chunks of eight samples, and two of them in a piece."""
-    for module in (rows, lanes):
+    for module in (inputs, lanes):
         monkeypatch.setattr(module, "CHUNK", 8)
-    monkeypatch.setattr(rows, "PIECE", 2)
+    monkeypatch.setattr(inputs, "PIECE", 2)
 
 
 def computed(problem, solver):
@@ -33,7 +33,7 @@ def computed(problem, solver):
     return likelihood, [first, rest, state, function(values), *function.expansion(values)]
 
 
-@pytest.mark.parametrize("hold", ["zoh", "foh"])
+@pytest.mark.parametrize("hold", ["zoh", "foh", "bandlimited"])
 @pytest.mark.parametrize(
     "solver",
     [smcpn.RK4(3), smcpn.EKF0(2, 2), pytest.param(smcpn.EKF1(1, 1), marks=pytest.mark.slow)],
@@ -44,11 +44,11 @@ def test_pieces_have_the_bytes_of_the_whole(hold, solver, short_chunks, monkeypa
     middle = problem.prior.natural(np.zeros((1, len(problem.names))))[0]
     predicted = partial(predictions, problem, solver)
     budget = error_budget(problem, predicted(enumerate(problem.records)), middle, solver.steps)
-    for module in (rows, solver_error):
+    for module in (inputs, solver_error):
         monkeypatch.setattr(module, "LONG", 10)
     pieces, found = computed(problem, solver)
-    assert isinstance(pieces._rows[0], LongRows)
-    assert not isinstance(whole._rows[0], LongRows)
+    assert isinstance(pieces._rows[0], RecordRows)
+    assert not isinstance(whole._rows[0], RecordRows)
     assert pieces.n_steps == whole.n_steps
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -56,13 +56,8 @@ def test_pieces_have_the_bytes_of_the_whole(hold, solver, short_chunks, monkeypa
     np.testing.assert_allclose(in_parts.change, budget.change, rtol=1e-9)
     np.testing.assert_allclose(in_parts.claimed, budget.claimed, rtol=1e-9)
     sent, rows_of_all = pickle.loads(pickle.dumps(pieces._rows[0])), whole._rows[0]
-    for name in ("start", "inputs", "gains", "samples", "intervals"):
+    for name in ("start", "gains", "samples", "record"):
         np.testing.assert_array_equal(getattr(sent.whole(), name), getattr(rows_of_all, name))
-
-
-def test_interpolated_inputs_stay_whole(monkeypatch):
-    monkeypatch.setattr(rows, "LONG", 10)
-    assert not LongRows.suits(duffing_problem(70).records[0])
 
 
 def test_a_record_of_a_file_is_not_copied(tmp_path):

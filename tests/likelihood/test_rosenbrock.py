@@ -157,9 +157,10 @@ def taken_steps(tolerance: float) -> list[list[float]]:
     program = likelihood.kernel.program
     symbols = ca.vertcat(program.theta, program.constants, program.state, program.step_row)
     one = ca.Function("one", [symbols], [program.step])
-    (rows,) = likelihood.rows
     state, taken = likelihood.start(values)[:, 0], []
-    for row, length in zip(rows.inputs, np.diff(TIMES), strict=True):
+    # All share the length of an interval and its end.
+    rows = np.column_stack([np.diff(TIMES), TIMES[1:]])
+    for row, length in zip(rows, rows[:, 0], strict=True):
         state[0], own = length, []
         while state[0] > 0.0:
             before = state.copy()

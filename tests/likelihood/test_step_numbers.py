@@ -11,8 +11,8 @@ from scipy import stats
 
 import smcpn
 from smcpn import EKF0, EKF1, RK4, InputError, Problem, Record
+from smcpn.likelihood.inputs import numbers_of_steps
 from smcpn.likelihood.registry import build_likelihood
-from smcpn.likelihood.rows import numbers_of_steps, rows_by_number
 from smcpn.likelihood.solver_choice import longest_interval, solver_from_prior
 from tests.models import FREE_OSCILLATOR, free_oscillator_problem
 
@@ -29,24 +29,6 @@ def test_no_step_is_longer_than_those_of_the_reference_and_none_needlessly_short
     finer = numbers_of_steps(spacing, 2 * steps, 1.0)
     assert (finer <= 2 * counts).all()
     assert (finer >= counts).all()
-
-
-@given(LENGTHS)
-def test_rows_lie_where_their_intervals_are(spacing):
-    counts = numbers_of_steps(spacing, 3, 1.0)
-
-    def rows(number):
-        interval = np.arange(len(counts))[:, None, None]
-        step = np.arange(number)[None, :, None]
-        return np.concatenate(
-            np.broadcast_arrays(interval, step, float(number)), axis=2
-        )  # fmt: skip
-
-    found, _ = rows_by_number(counts, rows)
-    interval = np.repeat(np.arange(len(counts)), counts)
-    np.testing.assert_array_equal(found[:, 0], interval)
-    np.testing.assert_array_equal(found[:, 2], counts[interval])
-    assert (np.diff(found[:, 1])[np.diff(interval) == 0] == 1).all()
 
 
 @pytest.mark.parametrize("solver", [EKF0(3), RK4()], ids=["EKF0", "RK4"])
@@ -72,7 +54,7 @@ def test_an_interval_of_the_common_length_changes_nothing():
         prior={"rate": stats.lognorm(0.5)},
     )  # fmt: skip
     halved = build_likelihood(problem, EKF0(2, steps=8, interval=4.0))
-    assert [len(rows.inputs) for rows in halved._rows] == [2 + 4 + 8 + 2]
+    assert [rows.n_steps for rows in halved._rows] == [2 + 4 + 8 + 2]
     assert halved._rows[0].begins.tolist() == [0, 2, 6, 14, 16]
 
 

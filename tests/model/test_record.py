@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from smcpn import InputError, Record
-from smcpn.model.hold import start_derivatives, substep_inputs, substep_times
 from smcpn.model.record import by_name, trained_on
+from smcpn.model.signal import start_derivatives, substep_inputs, substep_times
 
 
 def test_shapes_and_time():

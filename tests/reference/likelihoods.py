@@ -17,9 +17,14 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from smcpn.errors import InputError
-from smcpn.model.hold import interval_derivatives, start_derivatives, substep_inputs, substep_times
 from smcpn.model.problem import Model
 from smcpn.model.record import Record
+from smcpn.model.signal import (
+    interval_derivatives,
+    start_derivatives,
+    substep_inputs,
+    substep_times,
+)
 from smcpn.solver import EKF0, ProbabilisticSolver
 from tests.reference.gauss_markov import Affine, Dynamics, Filter, Innovation, Normal
 

@@ -13,9 +13,9 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.model.hold import interval_derivatives
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record
+from smcpn.model.signal import interval_derivatives
 from smcpn.solver import ProbabilisticSolver
 from tests.reference.gauss_markov import Affine, Dynamics, Filter, Innovation, Normal
 

@@ -5,7 +5,7 @@ import pytest
 
 import smcpn
 from smcpn.datasets.models import duffing
-from smcpn.likelihood.classical import ClassicalRowWriter
+from smcpn.likelihood.inputs import KernelInputs
 from smcpn.simulation import chunks, simulator
 from tests.models import forced_input
 
@@ -32,7 +32,7 @@ def test_a_record_in_pieces_is_simulated_as_one(record, steps, monkeypatch):
         return smcpn.simulate(slow_decay, record, {"k": 0.5}, observe="x", steps=steps)
 
     whole = simulated()
-    monkeypatch.setattr(chunks, "PIECE", 100)
+    monkeypatch.setattr(simulator, "PIECE", 100)
     monkeypatch.setattr(chunks, "CHUNK", 37)
     assert np.array_equal(simulated(), whole)
     # Fewer lanes for a single parameter vector.
@@ -41,15 +41,15 @@ def test_a_record_in_pieces_is_simulated_as_one(record, steps, monkeypatch):
 
 
 def test_pieces_are_no_longer_than_wanted(monkeypatch):
-    monkeypatch.setattr(chunks, "PIECE", 100)
+    monkeypatch.setattr(simulator, "PIECE", 100)
     record = smcpn.Record(u=forced_input(700, 0.2), dt=0.2, hold="zoh")
-    sizes, rows = [], ClassicalRowWriter.rows
+    sizes, rows = [], KernelInputs.rows
 
-    def counted(self, window, memory):
-        sizes.append(len(window.t))
-        return rows(self, window, memory)
+    def counted(self, samples, a, b, memory):
+        sizes.append(b - a)
+        return rows(self, samples, a, b, memory)
 
-    monkeypatch.setattr(ClassicalRowWriter, "rows", counted)
+    monkeypatch.setattr(KernelInputs, "rows", counted)
     parameters = {"m": 1.0, "c": 0.4, "k": 2.0, "k3": 0.5}
     smcpn.simulate(duffing, record, parameters, observe="x", steps=4)
     assert max(sizes) == 26

@@ -32,9 +32,7 @@ addresses, and last how many draws `coordinates` has written.
 Of each parameter ``coordinates`` has its kind, bound, and sign or width, and the column of its
 scale or -1, and the known scale; ``prior`` the first node, the spacing, and value and slope at each
 node, of the coordinate over the scale."""
-RECORD = (
-    "start", "intervals", "inputs", "gains", "n_gains", "samples", "begins", "recur", "length",
-)  # fmt: skip
+RECORD = ("start", "rows", "length")
 """Numbers that it finds of each record."""
 _LINE = 64
 _compiling: Any = intrinsic
@@ -164,16 +162,16 @@ def _likelihood(columns: int, state: int, sums_at: int, along: Any, lanes: int, 
     for j in range(d):
         along[j] = 0.0
     for r in range(data[8]):
-        record = _integers(data[17] + 72 * r)
+        record = _integers(data[17] + 24 * r)
         _run(start, (columns, d, record[0], state, lanes))
-        first, length = 0, record[8]
+        first, length = 0, record[2]
         while first < length:
             last = min(length, (max(first - 1, 0) // chunk + 1) * chunk + 1)
             _run(
                 advance,
                 (
-                    columns, d, state, following, record[1], record[2], record[3], record[4],
-                    record[5], record[6], record[7], first, last, 0, 0, sums_at, 0, blocks, lanes,
+                    columns, d, state, following, record[1], first, last, 0, 0, sums_at, 0,
+                    blocks, lanes,
                 ),
             )  # fmt: skip
             total += sums[0]

@@ -21,9 +21,9 @@ from smcpn.estimate.nuts import machine_code
 from smcpn.estimate.nuts.machine_code import DATA, IDENTITY, LOG, LOGIT, RECORD, address_of
 from smcpn.likelihood.expansion import tangent_program
 from smcpn.likelihood.gradient import FORWARD, LogLikelihood
+from smcpn.likelihood.inputs import CHUNK
 from smcpn.likelihood.lanes import TANGENT_LANES, Grid
 from smcpn.likelihood.registry import LIKELIHOODS, Recursion
-from smcpn.likelihood.rows import CHUNK
 from smcpn.model.coordinates import Coordinate, Identity, Log, Logit
 from smcpn.model.prior import Prior
 from smcpn.model.stencil import derivatives
@@ -160,12 +160,7 @@ def gradient_program(recursion: Recursion) -> LaneProgram:
 
 
 def _record(rows: Rows) -> list[int]:
-    intervals, inputs, gains, samples, begins = rows.addresses
-    numbers = {
-        "start": address(rows.start), "intervals": intervals, "inputs": inputs, "gains": gains,
-        "n_gains": len(rows.gains), "samples": samples, "begins": begins, "recur": rows.recur,
-        "length": len(rows),
-    }  # fmt: skip
+    numbers = {"start": address(rows.start), "rows": rows.address, "length": len(rows)}
     return [int(numbers[name]) for name in RECORD]
 
 

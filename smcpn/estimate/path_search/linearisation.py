@@ -20,8 +20,8 @@ from smcpn.codegen.adjoint import transposed
 from smcpn.codegen.arrays import ArrayFunction
 from smcpn.codegen.tangent import jacobian
 from smcpn.model.graphs import Model
-from smcpn.model.hold import substep_inputs, substep_times
 from smcpn.model.record import Record
+from smcpn.model.signal import substep_inputs, substep_times
 
 Array = NDArray[np.float64]
 

@@ -10,9 +10,12 @@ import casadi as ca
 from smcpn.codegen.loops import ARRAY
 from smcpn.codegen.lower import Level, Operand, Statement, Value, Vector, lower
 from smcpn.codegen.machine_code import Block
+from smcpn.likelihood.classical import step_graph
 from smcpn.likelihood.lanes import StartSymbols
 from smcpn.likelihood.particle.guide import Guide, triangle
 
+WINDOW = 2
+"""Samples that shared statements look at."""
 OWN, STEP, PATH, SAMPLE = (array * ARRAY for array in range(4))
 """Arrays of lanes that are thetas: their own values, rows of a step, of the path, of a sample."""
 
@@ -79,13 +82,23 @@ def particle_blocks(guide: Guide) -> Blocks:
 
 class _Layout:
     def __init__(self, guide: Guide) -> None:
-        self.guide, model, step = guide, guide.model, guide.step
+        self.guide, model = guide, guide.model
         self.theta = ca.vertcat(model.theta, model.constants)
         self.start = StartSymbols.of(model, [])
-        self.rows = {
-            "r": ca.vertcat(*step.inputs, step.t), "g": step.h, "s": guide.sample.row,
+        shared = guide.signal.graphs(step=step_graph(guide.signal), sample=guide.signal.sample())
+        self.vectors = {
+            "w": shared.window, "i": shared.index, "o": shared.record, "r": shared.values,
             "f": self.start.row,
         }  # fmt: skip
+        self.widths = {name: symbols.numel() for name, symbols in self.vectors.items()}
+        self.widths |= {"w": shared.width, "q": 0, "g": 0}
+        step = guide.step
+        # What a block reads of a step, or of a sample, and what that is by the samples.
+        self.rows = {
+            "step": (ca.vertcat(*step.inputs, step.t, step.h), shared.step, "wior"),
+            "sample": (guide.sample.row, shared.sample, "wio"),
+            "start": (ca.SX(0, 1), ca.SX(0, 1), "f"),
+        }
         self.hoisted: list[Statement] = []
         self.names = 0
         look, n = guide.look, guide.n
@@ -127,7 +140,7 @@ class _Layout:
             look=self.at["l"],
             n_look=self.carried["l"].numel(),
             slots=self.slot,
-            widths={name: symbols.numel() for name, symbols in self.rows.items()},
+            widths=self.widths,
         )
 
     def _of_theta(self) -> Mapping[str, Callable[[], tuple[Block, Block]]]:
@@ -147,30 +160,32 @@ class _Layout:
         none = ca.SX.zeros(self.carried["P"].numel(), 1)
         clear = ca.SX.zeros(self.carried["l"].numel(), 1)
         return {
-            "start": lambda: self._block([(self._initial(), at["first"])], {}, "f"),
+            "start": lambda: self._block([(self._initial(), at["first"])], {}, "start"),
             # The filter and the path begin at the first state.
             "begin": lambda: self._block([(guide.x, at["m"]), (none, at["P"])], first, ""),
             "clear": lambda: self._block([(clear, at["l"])], {}, ""),
             "predict": lambda: self._block(
-                [(guide.x, PATH), (mean, at["m"]), (_lower(covariance), at["P"])], x | P, "rg"
+                [(guide.x, PATH), (mean, at["m"]), (_lower(covariance), at["P"])], x | P, "step"
             ),
             "update": lambda: self._block(
-                [(filtered, at["m"]), (_lower(updated), at["P"]), (filtered, SAMPLE)], x | P, "s"
+                [(filtered, at["m"]), (_lower(updated), at["P"]), (filtered, SAMPLE)],
+                x | P,
+                "sample",
             ),
             "look": lambda: self._block(
                 [(ca.vertcat(*seen.entries), at["l"]), (sample_values, SAMPLE)],
                 at_sample | ahead,
-                "s",
+                "sample",
             ),
             "back": lambda: self._block(
                 [(ca.vertcat(*stepped.entries), at["l"]), (step_values, STEP)],
                 on_path | ahead,
-                "rg",
+                "step",
             ),
-            "roll": lambda: self._block([(guide.x, PATH), (rolled, at["m"])], x | in_row, "rg"),
+            "roll": lambda: self._block([(guide.x, PATH), (rolled, at["m"])], x | in_row, "step"),
             "place": lambda: self._block([(guide.x, SAMPLE)], x, ""),
             "unseen": lambda: self._block([(guide.unseen(), SAMPLE)], {}, ""),
-            "unguided": lambda: self._block([(guide.unguided(), STEP)], {}, "rg"),
+            "unguided": lambda: self._block([(guide.unguided(), STEP)], {}, "step"),
         }
 
     def _initial(self) -> ca.SX:
@@ -181,7 +196,7 @@ class _Layout:
         guide, n = self.guide, self.guide.n
         weight, normals = ca.SX.sym("w"), ca.SX.sym("z", guide.noises)
         growth, free, constant = ca.SX.sym("G"), ca.SX.sym("f"), ca.SX.sym("c")
-        state, weighed = {"m": (guide.x, 0)}, {"w": (weight, n)}
+        state, weighed = {"m": (guide.x, 0)}, {"W": (weight, n)}
         grown = {"G": (growth, self.growth)}
         following, grows = guide.particle(normals, free)
         look, none = guide.look, ca.SX(0.0)
@@ -191,17 +206,17 @@ class _Layout:
             "step": (
                 [(following, 0), (growth + grows, self.growth)],
                 state | grown | {"z": (normals, n + 1), "f": (free, self.free)},
-                "rgq",
+                "step q",
             ),
             "sample": (
                 [(weight + growth + guide.scored(), n), (none, self.growth)],
                 state | weighed | grown,
-                "sv",
+                "sample v",
             ),
             "mixed": (
                 [(guide.weighed(weight, growth, constant), n), (guide.ahead(), self.growth)],
                 state | weighed | grown,
-                "svc",
+                "sample v c",
             ),
             "turned": (
                 [(weight - guide.ahead(), n), (guide.ahead(), self.growth)],
@@ -238,18 +253,24 @@ class _Layout:
         lanes : mapping of str to (casadi.SX, int)
             Symbols of the lanes' values and the slot of the first.
         rows : str
-            Names of the rows that are read.
+            Names of what is read: ``step``, ``sample`` or ``start``, and of vectors.
         hoisted_from_lanes : bool
             Whether values of theta lie in lanes, or are shared by all of them.
         """
-        known = self.rows | dict(more or {})
+        whole, known, names = ca.vertcat(*[part for part, _ in outputs]), dict(more or {}), ""
+        for name in rows.split():
+            if name in self.rows:
+                symbols, graph, name = self.rows[name]
+                whole = ca.substitute(whole, symbols, graph)
+            names += name
+        known |= self.vectors
         vectors = [
             Vector(self.theta, "p", Level.PARTICLE),
             *(Vector(symbols, name, Level.LANE) for name, (symbols, _) in lanes.items()),
-            *(Vector(known[name], name, Level.SHARED) for name in rows),
+            *(Vector(known[name], name, Level.SHARED) for name in names),
         ]
         self.names += 1
-        graph = lower(ca.vertcat(*[part for part, _ in outputs]), vectors, f"a{self.names}_")
+        graph = lower(whole, vectors, f"a{self.names}_")
         self.hoisted += graph.by_level[Level.PARTICLE]
         read = sorted(
             _values(graph.read(Level.SHARED, Level.LANE)), key=lambda v: (v.vector, v.index)
@@ -260,7 +281,7 @@ class _Layout:
                 self.slot[value] = self.own
                 self.own += 1
         in_lanes = set(_values(graph.read(Level.LANE)))
-        arguments = [v for v in read if v.vector in tuple(rows)]
+        arguments = [v for v in read if v.vector in tuple(names)]
         if not hoisted_from_lanes:
             arguments += of_theta
         done = [*arguments, *(s.target for s in graph.by_level[Level.SHARED])]

@@ -55,6 +55,7 @@ from smcpn.likelihood.classical import outputs_at
 from smcpn.likelihood.lanes import SampleSymbols
 from smcpn.likelihood.transition import Transition
 from smcpn.model.problem import Model
+from smcpn.model.signal import Signal
 
 Array = NDArray[np.float64]
 
@@ -224,8 +225,11 @@ class Guide:
         What particles take of a step and of a sample.
     """
 
-    def __init__(self, model: Model, sample: SampleSymbols, transition: Transition) -> None:
-        self.model, self.sample, self.step = model, sample, transition.step
+    def __init__(
+        self, model: Model, signal: Signal, sample: SampleSymbols, transition: Transition
+    ) -> None:
+        self.model, self.signal = model, signal
+        self.sample, self.step = sample, transition.step
         self.x, self.n = model.x, model.x.numel()
         self.outputs = outputs_at(model, self.x, sample)
         self.following = transition.following

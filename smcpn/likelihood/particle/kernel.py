@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.clock import CLOCK, count
-from smcpn.codegen.kernel import KernelArgumentError, Rows, address
+from smcpn.codegen.kernel import KernelArgumentError, Rows, address, rows_fit
 from smcpn.codegen.native import Code, code
 from smcpn.codegen.threads import processors, thread_pool
 from smcpn.likelihood.contract import Keys
-from smcpn.likelihood.particle.blocks import Blocks, particle_blocks
+from smcpn.likelihood.particle.blocks import WINDOW, Blocks, particle_blocks
 from smcpn.likelihood.particle.guide import Guide
 from smcpn.likelihood.particle.machine import (
     BEGIN_ARGUMENTS,
@@ -147,11 +147,7 @@ class CompiledFilters:
             and keys.shape[1] >= blocks
             and state.shape == (len(theta), self.state_size(particles))
             and rows.start.shape == (widths["f"],)
-            and rows.inputs.shape == (rows.begins[-1], widths["r"])
-            and rows.gains.shape == (len(rows.gains), widths["g"])
-            and (len(rows.gains) > 0 or rows.begins[-1] == 0)
-            and not rows.recur
-            and rows.samples.shape == (samples, widths["s"])
+            and rows_fit(rows, widths, WINDOW)
         )
         if not fits:
             raise KernelArgumentError("theta, keys, state or rows are not of the filter's shape")
@@ -283,9 +279,7 @@ class _Call:
             self._run(first, waiting, own, step, look, False)
 
     def _rows(self) -> tuple[int, ...]:
-        rows = self.piece.rows
-        _, inputs, gains, samples, begins = rows.addresses
-        return (inputs, gains, len(rows.gains), samples, begins, self.piece.first, self.piece.last)
+        return self.piece.rows.address, self.piece.first, self.piece.last
 
     def _run(
         self,

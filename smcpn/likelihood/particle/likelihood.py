@@ -25,8 +25,9 @@ from typing_extensions import override
 from smcpn.codegen.kernel import Rows
 from smcpn.errors import InputError, shown
 from smcpn.likelihood.batches import Batchable
-from smcpn.likelihood.classical import ClassicalRowWriter
+from smcpn.likelihood.classical import step_inputs
 from smcpn.likelihood.contract import NO_KEYS, EstimatedLikelihood, Keys
+from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.particle.guide import Guide
@@ -91,10 +92,15 @@ class Particle(Kalman):
             recursion, problem.records, solver, threads, state_particles, cls.looks_ahead
         )
 
+    def particle_inputs(self, record: Record, solver: Solver, number: int = 0) -> KernelInputs:
+        """Inputs of the filters for a record, which starts from the ``number``-th initial state."""
+        steps, interval = number_of_steps(solver), solver.interval
+        return step_inputs(self.signal, self.model, record, steps, number, interval)
+
     @cached_property
     def filters(self) -> ParticleKernel:
         """The compiled filters."""
-        return ParticleKernel(Guide(self.model, self.sample, self.transition))
+        return ParticleKernel(Guide(self.model, self.signal, self.sample, self.transition))
 
 
 class Bootstrap(Particle):
@@ -351,14 +357,10 @@ class ParticleLikelihood(CompiledEstimate):
         super().__init__(recursion.filters, constants, rows, state_particles, look_ahead, threads)
 
     def _written(self, records: Sequence[Record]) -> list[Rows]:
-        model, steps, interval = (
-            self._recursion.model,
-            number_of_steps(self.solver),
-            self.solver.interval,
-        )
+        recursion, solver = self._recursion, self.solver
         self._records = records
         return [
-            ClassicalRowWriter(model, record, steps, number, interval).whole(record)
+            recursion.particle_inputs(record, solver, number).whole(record)
             for number, record in enumerate(records)
         ]
 

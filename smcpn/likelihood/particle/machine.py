@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
 
 from smcpn.codegen.elementary import apply
-from smcpn.codegen.loops import FAST, INTEGER, Function, Shared, number, run_lanes
+from smcpn.codegen.loops import (
+    FAST,
+    INTEGER,
+    Function,
+    Shared,
+    SharedPlaces,
+    element,
+    number,
+    run_lanes,
+)
 from smcpn.codegen.lower import Value
-from smcpn.codegen.machine_code import Block, Writer
 from smcpn.codegen.terms import DOUBLE, doubles, vector
-from smcpn.likelihood.particle.blocks import Blocks
+from smcpn.likelihood.particle.blocks import WINDOW, Blocks
 from smcpn.likelihood.particle.normals import CHOICE, RESAMPLING, uniform, write_normals
 from smcpn.likelihood.particle.weights import (
     real,
@@ -35,10 +43,7 @@ SPREAD = 0.003
 look-ahead functions are not trusted alone any more. It is none on linear models, some 1e-3 at most
 where a filter of 64 particles estimates to a hundredth, and up to .1 between two wells."""
 
-_ROWS = {
-    "inputs": _NUMBERS, "gains": _NUMBERS, "n_gains": INTEGER, "samples": _NUMBERS,
-    "begins": _COUNTS, "first": INTEGER, "last": INTEGER,
-}  # fmt: skip
+_ROWS = {"rows": _COUNTS, "first": INTEGER, "last": INTEGER}
 _GUIDE = {"own": _NUMBERS, "step": _NUMBERS, "path": _NUMBERS, "look": _NUMBERS}
 BEGIN_ARGUMENTS = {"own": _NUMBERS, "start": _NUMBERS}
 PASS_ARGUMENTS = _ROWS | _GUIDE
@@ -64,62 +69,20 @@ def write_filter(module: ir.Module, blocks: Blocks) -> None:
     _write_run(module, blocks)
 
 
-class _Scalars(Shared):
-    """Shared statements of numbers at places of any kind."""
-
-    def __init__(self, function: Function, block: Block, place: Callable[[Value], Any]) -> None:
-        writer = Writer(function.builder, DOUBLE)
-        for value in block.arguments:
-            writer.values[value] = function.builder.load(place(value), align=8)
-        writer.run(block.statements)
-        self.values = {
-            value: writer.value(value) for value in block.results if isinstance(value, Value)
-        }
-
-
 def _write_begin(module: ir.Module, blocks: Blocks) -> None:
     made = Function(module, "begin", BEGIN_ARGUMENTS)
     run_lanes(made, blocks.theta["hoist"], THETAS, doubles(), arrays=[made["own"]])
-    shared = _Scalars(
-        made, blocks.theta["start_shared"], lambda v: made.at(made["start"], number(v.index))
-    )
+    shared = Shared(made, blocks.theta["start_shared"], {"f": made["start"]})
     run_lanes(made, blocks.theta["start"], THETAS, doubles(), shared, [made["own"]])
     made.finish(FAST)
 
 
-class _Rows:
-    """Places in the rows that all thetas share, at a sample and a step of its interval."""
+class _Places(SharedPlaces):
+    """Places of the shared vectors, and of the guide's arrays of lanes."""
 
     def __init__(self, function: Function, blocks: Blocks) -> None:
-        self._function, self._blocks = function, blocks
-        builder = function.builder
-        before = function.sum(function["first"], number(-1))
-        negative = builder.icmp_signed("<", before, number(0))
-        self._origin = builder.load(
-            function.at(function["begins"], builder.select(negative, number(0), before))
-        )
-
-    def interval(self, sample: Any) -> tuple[Any, Any]:
-        """First step of the interval that leads to a sample, and of the next."""
-        function, builder = self._function, self._function.builder
-        before = builder.sub(sample, number(1))
-        before = builder.select(builder.icmp_signed("<", before, number(0)), number(0), before)
-        begins = function["begins"]
-        return builder.load(function.at(begins, before)), builder.load(function.at(begins, sample))
-
-    def of_step(self, step: Any) -> dict[str, Any]:
-        """Pointers to the rows of a step."""
-        function = self._function
-        gain = function.smaller(step, function.sum(function["n_gains"], number(-1)))
-        return {"r": self._row("inputs", step, "r"), "g": self._row("gains", gain, "g")}
-
-    def of_sample(self, sample: Any) -> dict[str, Any]:
-        """Pointers to the row of a sample."""
-        return {"s": self._row("samples", sample, "s")}
-
-    def _row(self, array: str, row: Any, name: str) -> Any:
-        function = self._function
-        return function.at(function[array], function.times(row, number(self._blocks.widths[name])))
+        super().__init__(function, function["rows"], blocks.widths, WINDOW)
+        self._origin, _ = self.steps(function["first"])
 
     def guide_step(self, step: Any, array: str, size: int) -> Any:
         """Index of the row of a step in an array of lanes that begins with the first step."""
@@ -145,15 +108,11 @@ def _write_pass(
 ) -> None:
     """Write a pass of the guides of `THETAS` thetas over the samples, forward or backward."""
     made = Function(module, name, PASS_ARGUMENTS)
-    builder, rows = made.builder, _Rows(made, blocks)
+    builder, rows = made.builder, _Places(made, blocks)
 
     def run(names: list[str], arrays: list[Any], places: dict[str, Any]) -> None:
         for each in names:
-            shared = _Scalars(
-                made,
-                blocks.theta[f"{each}_shared"],
-                lambda v: made.at(places[v.vector], number(v.index)),
-            )
+            shared = Shared(made, blocks.theta[f"{each}_shared"], places)
             run_lanes(made, blocks.theta[each], THETAS, doubles(), shared, arrays)
 
     def turned(index: Any, first: Any, last: Any) -> Any:
@@ -166,12 +125,12 @@ def _write_pass(
         run(at_sample, [made["own"], made["own"], made["own"], look], rows.of_sample(sample))
 
     def step_part(sample: Any) -> None:
-        begin, end = rows.interval(sample)
+        begin, end = rows.steps(sample)
         with made.loop(begin, end) as index:
             step = turned(index, begin, end)
             row = rows.guide_step(step, "step", blocks.step)
             path = rows.guide_step(step, "path", blocks.n)
-            run(at_step, [made["own"], row, path], rows.of_step(step))
+            run(at_step, [made["own"], row, path], rows.of_step(sample, step, begin, end))
 
     run(at_begin, [made["own"]], {})
     with made.loop(made["first"], made["last"]) as index:
@@ -203,7 +162,7 @@ class _Filter:
 
     def __init__(self, made: Function, blocks: Blocks, theta: Any, active: Any) -> None:
         self.made, self.blocks, self.theta, self.active = made, blocks, theta, active
-        self.builder, self.lanes, self.rows = made.builder, made["particles"], _Rows(made, blocks)
+        self.builder, self.lanes, self.rows = made.builder, made["particles"], _Places(made, blocks)
         n = blocks.n
         self.log_weights, self.normals = self._slot(n), self._slot(n + 1)
         self.weights, self.copy = self.normals, self._slot(blocks.copy)
@@ -252,12 +211,13 @@ class _Filter:
         with made.where(self._is_defensive()):
             chance = uniform(builder, key, overall, CHOICE)
             write_choice(made, self.free, self.growth, chance, self.lanes)
-        begin, end = self.rows.interval(sample)
+        begin, end = self.rows.steps(sample)
         with made.loop(begin, end) as step:
             count = made.sum(made["step_offset"], step)
             write_normals(made, self.normals, self.lanes, key, count, self.blocks.noises)
             guide = self.rows.guide_step(step, "step", self.blocks.step)
-            self._lanes("step", self.rows.of_step(step) | {"q": guide})
+            places = self.rows.of_step(sample, step, begin, end)
+            self._lanes("step", places | {"q": guide})
         log_sum, total, squares = self._weigh(sample)
         increment = builder.fsub(log_sum, builder.load(self.log_sum))
         place = made.times(builder.sub(sample, made["first"]), made["stride"])
@@ -351,7 +311,7 @@ class _Filter:
         def place(value: Value) -> Any:
             vector, index = value.vector, value.index
             if vector in places and vector not in "qv":
-                return made.at(places[vector], number(index))
+                return element(made, places, value)
             base = made["own"]
             if vector in places:
                 base = places[vector]
@@ -361,7 +321,7 @@ class _Filter:
                 index = blocks.slots[value]
             return made.at(base, number(index * THETAS), self.theta)
 
-        shared = _Scalars(made, blocks.particle[f"{name}_shared"], place)
+        shared = Shared(made, blocks.particle[f"{name}_shared"], place)
         run_lanes(made, blocks.particle[name], self.lanes, doubles(), shared)
 
     def _move(self, source: Any, target: Any, count: Any) -> None:

@@ -17,16 +17,15 @@ from typing_extensions import override
 
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.stream_step import weigh
-from smcpn.likelihood.classical import ClassicalRowWriter, outputs_at, runge_kutta_program
+from smcpn.likelihood.classical import outputs_at, runge_kutta_program
 from smcpn.likelihood.contract import NO_KEYS, Keys
-from smcpn.likelihood.growing import GrowingRows, RowWidths, StreamRows
+from smcpn.likelihood.growing import GrowingRows, samples_ahead
 from smcpn.likelihood.history import History
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.particle.kernel import Piece
 from smcpn.likelihood.particle.likelihood import STATE_PARTICLES, Particle, ParticleEstimate
 from smcpn.likelihood.particle.machine import KEY_SAMPLES
 from smcpn.likelihood.registry import ExpectedOutputs, number_of_steps, suitable_likelihood
-from smcpn.likelihood.stream_window import samples_ahead
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.solver import Solver
@@ -54,7 +53,7 @@ def stream_estimate(
     kind = cast(type[Particle], suitable_likelihood(problem, solver, likelihood))
     recursion = kind.traced(problem, solver, Grid.of([template], problem.model.delay))
     filters = StreamFilters(recursion, solver, template, threads)
-    rows = GrowingRows(filters.rows, history, samples_ahead(template, lookahead))
+    rows = GrowingRows(filters.inputs, history, samples_ahead(template, lookahead))
     return StreamEstimate(filters, rows)
 
 
@@ -66,7 +65,7 @@ class StreamFilters:
     recursion : Particle
     constants : ndarray, (c,)
     threads : int, optional
-    rows : StreamRows
+    inputs : KernelInputs
     outputs : LaneKernel
         Lanes are state particles. Its moments are mean and variance of the outputs, noise included.
     n_states, n_outputs : int
@@ -83,13 +82,12 @@ class StreamFilters:
         self.n_states = model.x.numel()
         expected = ExpectedOutputs.with_white_noise(sample, outputs, ca.SX(q, q), model.x)
         program = replace(
-            runge_kutta_program(model, sample, ca.SX.zeros(1), step),
+            runge_kutta_program(model, recursion.signal, sample, ca.SX.zeros(1), step),
             moments=ca.vertcat(expected.outputs, expected.noise_variance),
             n_outputs=q,
         )
         self.outputs = LaneKernel(program, threads)
-        writer = ClassicalRowWriter(model, template, number_of_steps(solver))
-        self.rows = StreamRows(template, writer, RowWidths.of(program))
+        self.inputs = recursion.particle_inputs(template, solver)
 
 
 class StreamEstimate(ParticleEstimate):
@@ -143,7 +141,7 @@ class StreamEstimate(ParticleEstimate):
     def emptied(self) -> StreamEstimate:
         """Return the same without samples, compiled already."""
         history = History(self.history.n_inputs, self.history.n_outputs)
-        rows = GrowingRows(self._compiled.rows, history, self.rows.lookahead)
+        rows = GrowingRows(self._compiled.inputs, history, self.rows.lookahead)
         return StreamEstimate(self._compiled, rows).with_state_particles(self.state_particles)
 
     @override
@@ -183,7 +181,9 @@ class StreamEstimate(ParticleEstimate):
             Time, inputs and outputs of the sample before and of this one.
         """
         n = 1 + self.history.n_inputs
-        rows = GrowingRows(self._compiled.rows, History(n - 1, self.history.n_outputs, intervals=2))
+        rows = GrowingRows(
+            self._compiled.inputs, History(n - 1, self.history.n_outputs, intervals=2)
+        )
         rows.append(samples[:, 0], samples[:, 1:n], samples[:, n:])
         _, known, here = rows.at(len(samples) - 1)
         held = None if state is None else state.copy()
@@ -263,15 +263,15 @@ class StreamEstimate(ParticleEstimate):
         """A sample with its outputs missing, at the end of an interval; and itself, without one."""
         chunk, rows, local = self.rows.at(sample)
         begin, steps = max(local - 1, 0), self.rows.steps
-        samples, gains = rows.samples[begin : local + 1], rows.gains
-        if len(gains) == len(rows.inputs):
-            gains = gains[begin * steps : max(local, 1) * steps]
+        samples, inputs = rows.samples[begin : local + 1], rows.inputs
         missing = samples.copy()
-        missing[-1, -self.history.n_outputs :] = 0.0
-        inputs = rows.inputs[begin * steps : local * steps]
-        unseen = replace(rows, inputs=inputs, gains=gains, samples=missing)
+        missing[-1, -self.history.n_outputs :] = np.nan
+        if inputs is not None:
+            inputs = inputs[begin * steps : local * steps]
+        unseen = replace(rows, inputs=inputs, samples=missing)
         none = np.zeros(local - begin, dtype=np.int64)
-        seen = replace(unseen, inputs=inputs[:0], samples=samples, counts=none)
+        nothing = None if inputs is None else inputs[:0]
+        seen = replace(unseen, inputs=nothing, samples=samples, counts=none)
         first, overall = local - begin, chunk.begin + begin
         place = (first, first + 1, overall, overall * steps)
         return Piece(unseen, *place), Piece(seen, *place)

@@ -1,0 +1,452 @@
+"""The input between two samples: held, linear, band-limited, or a known function of time.
+
+It is defined once. `Samples` computes it as numbers, of a record or a stream; `Signal` writes it as
+graphs, which a kernel evaluates once for all particles. An input that is held or linear is known
+from the samples before and after; of one that is smooth between samples the graphs take numbers
+that `Samples` computes for every step.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import factorial
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from smcpn.model.delay import inputs_before
+from smcpn.model.expression import applied
+from smcpn.model.measured import measured_rows
+from smcpn.model.record import CONTEXT, Record
+
+Array = NDArray[np.float64]
+
+KAISER_BETA = 12.0
+"""Stop band below -118 dB, pass band to 0.88 of the Nyquist frequency with 2 x 64 taps."""
+
+
+class Samples(ABC):
+    """Samples that count from 0 on, and the input between them.
+
+    Parameters
+    ----------
+    template : Record
+        Tells the hold, the number of inputs, and the function where the input is one.
+    n_outputs : int
+    """
+
+    def __init__(self, template: Record, n_outputs: int) -> None:
+        self.template, self.n_outputs = template, n_outputs
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def _known(self, a: int, b: int) -> Array:
+        """Times, inputs and outputs of samples that there are."""
+
+    def columns(self, a: int, b: int) -> Array:
+        """Times, inputs and outputs of the samples [a, b), (b - a, 1 + n + q).
+
+        Beyond the first and the last one times go on, inputs are those that are known or else the
+        nearest, and outputs are missing.
+        """
+        first, last = max(a, 0), min(b, len(self))
+        before, after, known = first - a, b - last, self._known(first, last)
+        if not before and not after:
+            return known
+        columns = np.pad(known, ((before, after), (0, 0)), mode="edge")
+        t, n = self.template.t, 1 + self.template.n_inputs
+        end = len(columns) - after
+        columns[:before, n:] = columns[end:, n:] = np.nan
+        spacing = t[1] - t[0] if len(t) > 1 else 0.0
+        columns[:before, 0] -= spacing * np.arange(before, 0, -1)
+        columns[end:, 0] += (self.template.interval if after else 0.0) * np.arange(1, after + 1)
+        columns[:before, 1:n] = self._inputs_before(columns[before:, 1:n], before)
+        columns[end:, 1:n] = self._inputs_after(columns[:end, 1:n], after)
+        return columns
+
+    def _inputs_before(self, u: Array, number: int) -> Array:
+        """Inputs before the first sample of those known, (number, n_inputs)."""
+        return np.repeat(u[:1], number, axis=0)
+
+    def _inputs_after(self, u: Array, number: int) -> Array:
+        """Inputs after the last sample of those known, (number, n_inputs)."""
+        return np.repeat(u[-1:], number, axis=0)
+
+    def times(self, a: int, b: int, parts: int) -> Array:
+        """Times ``t_k + j/parts (t_{k+1} - t_k)``, j = 0..parts, shape (b - a - 1, parts + 1)."""
+        t = self.columns(a, b)[:, 0]
+        return t[:-1, None] + np.diff(t)[:, None] * (np.arange(parts + 1) / parts)
+
+    def inputs(self, a: int, b: int, parts: int) -> Array:
+        """Input at `times`, shape (b - a - 1, parts + 1, n_inputs).
+
+        A held input jumps at a sample: the first point of an interval has the value after the jump,
+        the last point the value before the next one, so that a step never sees the jump.
+        """
+        template, n = self.template, self.template.n_inputs
+        if n == 0:
+            return np.empty((b - a - 1, parts + 1, 0))
+        if template.u_function is not None:
+            times = self.times(a, b, parts)
+            values = np.asarray(template.u_function(times.ravel()), dtype=float)
+            return values.reshape(*times.shape, n)
+        if template.hold == "bandlimited":
+            return self._band_limited(a, b, parts)
+        u = self.columns(a, b)[:, 1 : 1 + n]
+        if template.hold == "zoh":
+            return np.repeat(u[:-1, None], parts + 1, axis=1)
+        rising = (np.arange(parts + 1) / parts)[None, :, None]
+        return u[:-1, None] * (1.0 - rising) + u[1:, None] * rising
+
+    def rates(self, a: int, b: int, order: int) -> Array:
+        """Time derivatives 1..order of the input after each sample, (b - a - 1, order, n_inputs).
+
+        A held input has none, a linear one its slope; of a smooth input they are those of the
+        polynomial through nine points, an eighth of the sampling interval apart.
+        """
+        template, n = self.template, self.template.n_inputs
+        rates = np.zeros((b - a - 1, order, n))
+        if order == 0 or n == 0:
+            return rates
+        columns = self.columns(a, b)
+        lengths = np.diff(columns[:, 0])[:, None]
+        if template.smooth:
+            taylor = np.linalg.solve(
+                np.vander(np.arange(9.0), increasing=True), self.inputs(a, b, 8)
+            )
+            for k in range(1, order + 1):
+                rates[:, k - 1] = taylor[:, k] * factorial(k) / (lengths / 8) ** k
+        elif template.hold == "foh":
+            rates[:, 0] = np.diff(columns[:, 1 : 1 + n], axis=0) / lengths
+        return rates
+
+    def first_rates(self, order: int) -> Array:
+        """Time derivatives 1..order of the input at the first sample, (order, n_inputs)."""
+        return self.rates(0, 2, order)[0]
+
+    def _band_limited(self, a: int, b: int, parts: int) -> Array:
+        """Kaiser-windowed sinc through the samples."""
+        n = self.template.n_inputs
+        known = self.columns(a - CONTEXT + 1, b + CONTEXT)[:, 1 : 1 + n]
+        windows = np.lib.stride_tricks.sliding_window_view(known, 2 * CONTEXT, axis=0)
+        # The window of the last sample gives the value at the end of the last interval.
+        fine = np.einsum("pw,tnw->tpn", _taps(parts), windows)
+        return np.concatenate([fine[:-1], fine[1:, :1]], axis=1)
+
+
+class RecordSamples(Samples):
+    """The samples of a record."""
+
+    def __init__(self, record: Record, n_outputs: int | None = None) -> None:
+        super().__init__(record, record.n_outputs if n_outputs is None else n_outputs)
+
+    def __len__(self) -> int:
+        return len(self.template)
+
+    @override
+    def _known(self, a: int, b: int) -> Array:
+        record, n = self.template, 1 + self.template.n_inputs
+        columns = np.empty((b - a, n + self.n_outputs))
+        columns[:, 0], columns[:, 1:n] = record.t[a:b], record.u[a:b]
+        columns[:, n:] = measured_rows(record, self.n_outputs)[a:b]
+        return columns
+
+    @override
+    def _inputs_before(self, u: Array, number: int) -> Array:
+        return inputs_before(self.template, number)
+
+    @override
+    def _inputs_after(self, u: Array, number: int) -> Array:
+        known = np.concatenate([u[-1:], self.template.input_around()[1][:number]])
+        return np.pad(known, ((0, number + 1 - len(known)), (0, 0)), mode="edge")[1:]
+
+    @override
+    def _band_limited(self, a: int, b: int, parts: int) -> Array:
+        if not self.template.periodic:
+            return super()._band_limited(a, b, parts)
+        # To import it takes half a second.
+        from scipy import signal
+
+        fine = np.asarray(signal.resample(self.template.u, parts * len(self), axis=0))
+        fine = fine.reshape(len(self), parts, -1)
+        return np.concatenate([fine[:-1], fine[1:, :1]], axis=1)[a : b - 1]
+
+
+def substep_times(record: Record, parts: int) -> Array:
+    """Times at both ends of every sampling interval and within, see `Samples.times`."""
+    return RecordSamples(record).times(0, len(record), parts)
+
+
+def substep_inputs(record: Record, parts: int) -> Array:
+    """Input at `substep_times`, (T - 1, parts + 1, n_inputs), see `Samples.inputs`."""
+    return RecordSamples(record).inputs(0, len(record), parts)
+
+
+def start_derivatives(record: Record, order: int) -> Array:
+    """Time derivatives 1..order of the input at the first sample, shape (order, n_inputs)."""
+    return RecordSamples(record).rates(0, 2, order)[0]
+
+
+def interval_derivatives(record: Record, order: int) -> Array:
+    """Time derivatives of the input after each sample, (T - 1, order, n), see `Samples.rates`."""
+    return RecordSamples(record).rates(0, len(record), order)
+
+
+@lru_cache(maxsize=64)
+def _taps(parts: int) -> Array:
+    return np.array([sinc_taps(j / parts) for j in range(parts)])
+
+
+@lru_cache(maxsize=2048)
+def sinc_taps(shift: float) -> Array:
+    """Weights of the samples -63, ..., 64 about one for the input a ``shift`` after it, (128,)."""
+    taps = np.arange(-CONTEXT + 1, CONTEXT + 1)
+    window = np.i0(KAISER_BETA * np.sqrt(1 - ((taps - shift) / CONTEXT) ** 2))
+    weights = np.sinc(taps - shift) * window / np.i0(KAISER_BETA)
+    weights.setflags(write=False)
+    return weights
+
+
+@dataclass(frozen=True)
+class SharedGraphs:
+    """Graphs, by the samples, of what all particles share at a step, an interval and a sample.
+
+    Attributes
+    ----------
+    window : casadi.SX, (L width, 1)
+        Symbols of the last L samples, the latest last; where an interval is crossed that is the
+        one at its end.
+    width : int
+        Numbers of a sample.
+    index : casadi.SX, (4, 1)
+        Symbols of the number of the step in its interval, of the steps of this interval, of all
+        steps before the interval or the sample, and of the sample or that before the interval.
+    record : casadi.SX
+        Symbols of the numbers of a record.
+    values, interval_values : casadi.SX
+        Symbols of the numbers of every step, and of every interval, that are known beside these.
+    step, interval, sample : casadi.SX
+        ``step_row``, ``interval_row`` and ``sample_row`` of a `smcpn.codegen.lower.LaneProgram`.
+    """
+
+    window: ca.SX
+    width: int
+    index: ca.SX
+    record: ca.SX
+    values: ca.SX
+    interval_values: ca.SX
+    step: ca.SX
+    interval: ca.SX
+    sample: ca.SX
+
+
+class Signal:
+    """Samples and the input between them as graphs, which all particles share.
+
+    Parameters
+    ----------
+    n_inputs, n_outputs : int
+    smooth : bool
+        Whether the input is known by numbers of every step, and not by the samples alone.
+    uniform : bool
+        Whether all sampling intervals of a record are equally long.
+    places : sequence of float
+        Points of a step, as fractions of it, at which `input` is needed.
+    rates : int
+        Highest time derivative that is needed.
+    degree : int, optional
+        Of the polynomial of an interval, where `polynomial` is needed.
+    before : int
+        Samples before an interval that are looked at besides the one that it begins with.
+    more : int
+        Numbers of a sample behind its outputs.
+
+    Attributes
+    ----------
+    step, count : casadi.SX
+        Number of a step in its interval, and the steps of this interval.
+    steps : casadi.SX
+        Steps of the record before an interval or up to a sample.
+    number : casadi.SX
+        Number in the record of the sample, or of the one before an interval.
+    width : int
+        Numbers of a sample.
+    linear, interval : casadi.SX
+        Whether the input of the record is linear between samples, and its sampling interval.
+    """
+
+    def __init__(
+        self,
+        n_inputs: int,
+        n_outputs: int,
+        smooth: bool = False,
+        uniform: bool = True,
+        *,
+        places: Sequence[float] = (),
+        rates: int = 0,
+        degree: int | None = None,
+        before: int = 0,
+        more: int = 0,
+    ) -> None:
+        n = n_inputs
+        self.n_inputs, self.n_outputs, self.more = n, n_outputs, more
+        self.smooth, self.uniform, self.before = smooth and n > 0, uniform, before
+        self.places, self.order, self.degree = tuple(places), rates, degree
+        self.width = 1 + n + n_outputs + more
+        self._window = ca.SX.sym("window", (2 + before) * self.width)
+        self._index = ca.SX.sym("index", 4)
+        self.step, self.count, self.steps, self.number = ca.vertsplit(self._index)
+        self._share = 1.0 / self.count
+        self.linear, self.interval = ca.SX.sym("linear"), ca.SX.sym("interval")
+        self._numbers = [self.linear, self.interval]
+        of_step = len(self.places) if degree is None else degree + 1
+        self._values = ca.SX.sym("values", n * of_step if self.smooth else 0)
+        self._rates = ca.SX.sym("rates", n * rates if self.smooth else 0)
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Numbers of a step and of an interval, where the samples alone do not tell the input."""
+        return self._values.numel(), self._rates.numel()
+
+    def constant(self, name: str) -> ca.SX:
+        """Return the symbol of one more number of a record, behind `linear` and `interval`."""
+        self._numbers.append(ca.SX.sym(name))
+        return self._numbers[-1]
+
+    def graphs(
+        self, step: ca.SX | None = None, interval: ca.SX | None = None, sample: ca.SX | None = None
+    ) -> SharedGraphs:
+        """Rows of a program as graphs of the samples."""
+        none = ca.SX(0, 1)
+        return SharedGraphs(
+            window=self._window,
+            width=self.width,
+            index=self._index,
+            record=ca.vertcat(*self._numbers),
+            values=self._values,
+            interval_values=self._rates,
+            step=none if step is None else step,
+            interval=none if interval is None else interval,
+            sample=none if sample is None else sample,
+        )
+
+    def _sample(self, back: int) -> ca.SX:
+        last = (2 + self.before - back) * self.width
+        return self._window[last - self.width : last]
+
+    def t(self, back: int = 0) -> ca.SX:
+        """Time of a sample so many before the last one."""
+        return self._sample(back)[0]
+
+    def u(self, back: int = 0) -> ca.SX:
+        """Inputs measured at a sample so many before the last one, (n, 1)."""
+        return self._sample(back)[1 : 1 + self.n_inputs]
+
+    def others(self, back: int = 0) -> ca.SX:
+        """Numbers of a sample behind its outputs."""
+        return self._sample(back)[self.width - self.more :]
+
+    def sample(self, back: int = 0) -> ca.SX:
+        """Input, time, outputs (0 where missing) and whether each is present, of a sample."""
+        n = 1 + self.n_inputs
+        y = ca.vertsplit(self._sample(back)[n : n + self.n_outputs]) if self.n_outputs else []
+        # A NaN is not less than anything.
+        present = [value < np.inf for value in y]
+        known = [
+            applied("if_else_zero", [here, value]) for here, value in zip(present, y, strict=True)
+        ]
+        return ca.vertcat(self.u(back), self.t(back), *known, *present)
+
+    @property
+    def spacing(self) -> ca.SX:
+        """Length of an interval."""
+        return self.interval if self.uniform else self.t() - self.t(1)
+
+    @property
+    def h(self) -> ca.SX:
+        """Length of a step."""
+        return self.spacing * self._share
+
+    def time(self, place: float) -> ca.SX:
+        """Time at a point of a step."""
+        return self._along(self.t(1), self.h, place)
+
+    def input(self, place: float) -> ca.SX:
+        """Input at a point of a step, (n, 1)."""
+        if self.smooth:
+            k, n = self.places.index(place), self.n_inputs
+            return self._values[k * n : (k + 1) * n]
+        return self._along(self.u(1), self.rise * self._share, place)
+
+    @property
+    def rise(self) -> ca.SX:
+        """Change of the input over an interval, (n, 1)."""
+        return self.linear * (self.u() - self.u(1))
+
+    def _along(self, begin: ca.SX, change: ca.SX, place: float) -> ca.SX:
+        """Value at a point of a step, of that which begins an interval and its change by a step.
+
+        All but the number of the step is the same for all steps of an interval.
+        """
+        return (begin + place * change) + self.step * change
+
+    @property
+    def rates(self) -> list[ca.SX]:
+        """Time derivatives of the input at the beginning of an interval, lowest first."""
+        n = self.n_inputs
+        if self.smooth:
+            return [self._rates[k * n : (k + 1) * n] for k in range(self.order)]
+        rates = [ca.SX.zeros(n, 1) for _ in range(self.order)]
+        if rates and n:
+            rates[0] = self.rise / self.spacing
+        return rates
+
+    @property
+    def polynomial(self) -> ca.SX:
+        """Coefficients of the input over an interval from -1 to 1, by powers, (n (degree + 1),)."""
+        assert self.degree is not None
+        if self.smooth:
+            return self._values
+        parts = [ca.SX.zeros(self.n_inputs, 1) for _ in range(self.degree + 1)]
+        parts[1] = 0.5 * self.rise
+        parts[0] = self.u(1) + parts[1]
+        return ca.vertcat(*parts)
+
+    def numbers_of(self, record: Record, *others: float) -> Array:
+        """Numbers of a record, the last ones of `constant`."""
+        return np.array([float(record.hold == "foh"), record.interval, *others])
+
+    def values_of(self, samples: Samples, a: int, b: int, steps: int) -> Array | None:
+        """Numbers of the steps of the intervals between the samples [a, b), (m, steps, r)."""
+        if not self.smooth:
+            return None
+        m, n = b - a - 1, self.n_inputs
+        if self.degree is not None:
+            nodes = np.vander(np.linspace(-1.0, 1.0, self.degree + 1), increasing=True)
+            points = samples.inputs(a, b, self.degree)
+            # Added one after the other: a sample of a stream and those of a record round alike.
+            made = np.zeros((m, self.degree + 1, n))
+            for k, column in enumerate(np.linalg.inv(nodes).T):
+                made += column[:, None] * points[:, k, None, :]
+            return made.reshape(m, 1, (self.degree + 1) * n)
+        # The least common denominator of all places.
+        finer = next(k for k in range(1, 100) if all((k * p).is_integer() for p in self.places))
+        points = samples.inputs(a, b, finer * steps)
+        values = np.empty((m, steps, len(self.places), n))
+        for k, place in enumerate(self.places):
+            first = int(finer * place)
+            values[:, :, k] = points[:, first : first + finer * steps : finer][:, :steps]
+        return values.reshape(m, steps, len(self.places) * n)
+
+    def rates_of(self, samples: Samples, a: int, b: int) -> Array | None:
+        """Numbers of the intervals between the samples [a, b), (m, q)."""
+        if not self.smooth or not self.order:
+            return None
+        return np.ascontiguousarray(samples.rates(a, b, self.order).reshape(b - a - 1, -1))

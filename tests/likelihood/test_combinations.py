@@ -1,0 +1,88 @@
+"""The table of combinations in CONTRIBUTING.md: what it takes is traced, the rest is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import smcpn
+from smcpn import AR1, EKF0, EKF1, RK4, AdaptiveEKF1, InputError, Record, Rosenbrock
+from smcpn.datasets.models import duffing
+from smcpn.likelihood.lanes import Grid
+from smcpn.likelihood.registry import LIKELIHOODS, suitable_likelihood, weighing_program
+
+PRIOR = {"m": 1.0, "c": stats.lognorm(0.5), "k": 2.0, "k3": 0.5}
+SOLVERS = {
+    "marginal": EKF0(2, 2), "classical": RK4(2), "filtering": EKF1(2, 2, diffusion=1.0),
+    "dalton": EKF1(2, 2, diffusion=1.0), "fenrir": EKF1(2, 2, diffusion=1.0),
+    "kalman": RK4(2), "kalman-iterated": RK4(2), "particle": RK4(2), "particle-bootstrap": RK4(2),
+    "adaptive": AdaptiveEKF1(), "rosenbrock": Rosenbrock(),
+}  # fmt: skip
+RNG = np.random.default_rng(0)
+COLUMNS = {
+    "held or linear": {"hold": "foh"},
+    "band-limited": {"hold": "bandlimited"},
+    "function": {"u": np.sin},
+    "uneven": {"t": np.cumsum(RNG.uniform(0.05, 0.2, 40)), "dt": None},
+    "dead time": {"delay": {"u": 0.23}},
+    "AR1": {"noise": AR1(0.1, 0.5)},
+    "density": {"noise": smcpn.StudentT(0.1, 4.0)},
+}
+
+
+def table() -> dict[tuple[str, str], bool]:
+    """Cells of the table by likelihood and column."""
+    text = Path(__file__).parents[2].joinpath("CONTRIBUTING.md").read_text()
+    begin = text.index("| likelihood | held or linear |")
+    head, _, *rows = (
+        [cell.strip().strip("`") for cell in line.strip("|").split("|")]
+        for line in text[begin : text.index("\n\n", begin)].splitlines()
+    )
+    return {
+        (row[0], name): cell == "yes"
+        for row in rows
+        for name, cell in zip(head, row, strict=True)
+        if row[0] != cell
+    }
+
+
+CELLS = table()
+
+
+def test_every_likelihood_has_its_row():
+    known = {name for name, kind in LIKELIHOODS.items() if kind.__module__.startswith("smcpn.")}
+    assert {name for name, _ in CELLS} == known
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=" ".join)
+def test_a_cell_is_as_the_table_says(cell):
+    likelihood, column = cell
+    given = {"hold": "zoh", "u": RNG.normal(size=40), "dt": 0.1, "noise": 0.1, **COLUMNS[column]}
+    times = given.pop("t", None)
+    if callable(given["u"]) and times is None:
+        times, given["dt"] = 0.1 * np.arange(40), None
+    record = Record(
+        u=given["u"], y=RNG.normal(size=40), dt=given["dt"], t=times, hold=given["hold"]
+    )
+    options = {name: given[name] for name in ("noise", "delay") if name in given}
+    if LIKELIHOODS[likelihood].takes_process_noise:
+        options["process_noise"] = {"v": 0.1}
+    solver = SOLVERS[likelihood]
+
+    def traced():
+        problem = smcpn.Problem(duffing, record, observe="x", prior=PRIOR, **options)
+        kind = suitable_likelihood(problem, solver, likelihood)
+        recursion = kind.traced(problem, solver, Grid.of([record], problem.model.delay))
+        program = weighing_program(recursion)
+        for part, graph in (("step", program.step), ("sample", program.emitted)):
+            assert program.raw(part, graph)[0].numel() == graph.numel()
+        return recursion.inputs(record, 2).whole(record)
+
+    if CELLS[cell]:
+        assert len(traced()) == 40
+    else:
+        with pytest.raises(InputError):
+            traced()
