@@ -112,6 +112,11 @@ class StreamEstimate(ParticleEstimate):
         return self.rows.history
 
     @property
+    def n_outputs(self) -> int:
+        """Outputs of the model."""
+        return self._compiled.n_outputs
+
+    @property
     def n_states(self) -> int:
         """States of the model."""
         return self._compiled.n_states
