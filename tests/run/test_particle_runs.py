@@ -136,7 +136,11 @@ def test_ibis_goes_on_with_further_samples_to_the_same_bytes(tmp_path):
     assert bytes_of(longer) == bytes_of(smcpn.identify(problem, **settings))
 
 
-@pytest.mark.parametrize("call", [smcpn.maximise, smcpn.laplace, smcpn.LogLikelihood])
+def derivative(problem, likelihood):
+    return smcpn.LogLikelihood(problem, likelihood).value_and_gradient([[0.5, 0.1]])
+
+
+@pytest.mark.parametrize("call", [smcpn.maximise, smcpn.laplace, derivative])
 def test_what_needs_a_gradient_refuses_an_estimate(call):
     with pytest.raises(InputError, match="take likelihood='kalman' here") as caught:
         call(problem_of(decaying), likelihood="particle")
