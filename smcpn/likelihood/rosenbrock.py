@@ -282,6 +282,12 @@ class StiffTrajectory(Classical):
         """Solvers that choose their steps by themselves and claim no error."""
         return solver.adaptive and not solver.probabilistic
 
+    @classmethod
+    @override
+    def counterpart(cls, problem: Problem, solver: Solver) -> Solver:
+        """Solver to compare with, whose steps are its own."""
+        return Rosenbrock().begun()
+
     @override
     def constant_values(self, solver: Solver) -> tuple[float, ...]:
         return self._trajectory.constant_values(cast(Rosenbrock, solver))
