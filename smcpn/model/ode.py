@@ -290,8 +290,11 @@ def ode(
             )
         return decorated(_ode, function, sizes, callers_scope())
 
+    sizes = _checked_sizes(sizes)
+    names = ArgumentNames.of(sizes, **named)
+
     def make(function: Callable[..., Any]) -> ODE:
-        return _compiled(function, named, _checked_sizes(sizes))
+        return _compiled(function, names, sizes)
 
     return make if function is None else make(function)
 
@@ -301,37 +304,80 @@ def _ode(function: Callable[..., Any], sizes: Mapping[str, int], scope: Mapping[
     return arguments.equation(trace(function, arguments.positional, arguments.keyword))
 
 
-def _compiled(function: Any, named: Mapping[str, Any], sizes: Mapping[str, int]) -> ODE:
-    """The equation of a function that numba has compiled, of names of its arguments."""
+@dataclass(frozen=True)
+class ArgumentNames:
+    """Names of all scalars that a function compiled by numba takes, and its chains.
+
+    Attributes
+    ----------
+    states, inputs, parameters : tuple of str
+    chains : mapping of str to str
+        State to the state that is its derivative.
+    """
+
+    states: tuple[str, ...]
+    inputs: tuple[str, ...]
+    parameters: tuple[str, ...]
+    chains: Mapping[str, str]
+
+    @classmethod
+    def of(
+        cls, sizes: Mapping[str, int], *, states: Any, inputs: Any, parameters: Any, chains: Any
+    ) -> ArgumentNames:
+        """Check what was given to `ode`.
+
+        Raises
+        ------
+        InputError
+            If these are no names, one is there twice or is the time, or there is no state.
+        """
+        given = {"states": states, "inputs": inputs, "parameters": parameters}
+        kinds = {kind: _names(kind, names, sizes) for kind, names in given.items()}
+        every = [name for names in kinds.values() for name in names]
+        double = next((name for name in every if every.count(name) > 1 or name == TIME), None)
+        if double is not None:
+            raise InputError(
+                f"ode names {shown(double)} twice, or as the time is: give each name once"
+            )
+        if not kinds["states"]:
+            raise InputError("ode has no states: name one for each derivative", argument="states")
+        if chains is not None and not isinstance(chains, Mapping):
+            raise InputError(
+                f'chains is {shown(chains)}: give a dict such as {{"x": "v"}}', argument="chains"
+            )
+        for name in (name for pair in (chains or {}).items() for name in pair):
+            one_of("chains", name, kinds["states"])
+        return cls(**kinds, chains=dict(chains or {}))
+
+
+def _names(kind: str, given: Any, sizes: Mapping[str, int]) -> tuple[str, ...]:
+    """Names of scalars, of names that are given."""
+    names = given if isinstance(given, (list, tuple)) else [given]
+    if names is not given or not all(isinstance(name, str) for name in names):
+        raise InputError(
+            f'{kind} is {shown(given)}: give a list of names, ["x", "v"]', argument=kind
+        )
+    return tuple(one for name in names for one in _entries(name, _NONE, sizes))
+
+
+def _compiled(function: Any, names: ArgumentNames, sizes: Mapping[str, int]) -> ODE:
+    """The equation of a function that numba has compiled."""
     if not is_compiled(function):
         raise InputError(
             f"model '{function_name(function)}' has states, and numba has not compiled it: write "
             "@numba.njit below @smcpn.ode, or leave the names to the function's arguments"
         )
-    states, inputs, parameters = (
-        _names(kind, named[kind], sizes) for kind in ("states", "inputs", "parameters")
-    )
-    every = [*states, *inputs, *parameters]
-    double = next((name for name in every if every.count(name) > 1 or name == TIME), None)
-    if double is not None or not states:
-        raise InputError(
-            f"ode names {shown(double)} twice, or as the time is: give each name once"
-            if double
-            else "ode has no states: name one for each derivative",
-            argument="states",
-        )
-    compiled = CompiledFunction(function, len(states), len(inputs), len(parameters))
+    states = names.states
+    compiled = CompiledFunction(function, len(states), len(names.inputs), len(names.parameters))
     compiled.check()
-    symbols = {name: ca.SX.sym(name) for name in [*states, *inputs, TIME, *parameters]}
-    chains = named["chains"] or {}
-    for state, rate in chains.items():
-        for name in (state, rate):
-            one_of("chains", name, states)
+    for state, rate in names.chains.items():
         compiled.check_chain(states.index(state), states.index(rate))
-    defaults = dict.fromkeys(parameters, _NONE)
-    made = Arguments(function, symbols, defaults, {}, sizes, (*states, *inputs, TIME))
+    positional = (*states, *names.inputs, TIME)
+    symbols = {name: ca.SX.sym(name) for name in (*positional, *names.parameters)}
+    defaults = dict.fromkeys(names.parameters, _NONE)
+    made = Arguments(function, symbols, defaults, {}, sizes, positional)
     equation = made.equation([symbols[name] for name in states])
-    return _of_compiled(replace(equation, chains=dict(chains)), compiled)
+    return _of_compiled(replace(equation, chains=names.chains), compiled)
 
 
 def _of_compiled(equation: ODE, compiled: CompiledFunction, interval: float = 1.0) -> ODE:
@@ -345,14 +391,6 @@ def _of_compiled(equation: ODE, compiled: CompiledFunction, interval: float = 1.
     ]
     rhs = ca.Function("rhs", arguments, [ca.vertcat(*rates)])
     return replace(equation, rhs=rhs, compiled=compiled)
-
-
-def _names(kind: str, given: Any, sizes: Mapping[str, int]) -> list[str]:
-    """Names of scalars, of names that are given."""
-    if isinstance(given, str) or not all(isinstance(name, str) for name in given):
-        raise InputError(f'{kind} is {shown(given)}: give a list of names, ["x", "v"]',
-                         argument=kind)  # fmt: skip
-    return [one for name in given for one in _entries(name, _NONE, sizes)]
 
 
 def decorated(
