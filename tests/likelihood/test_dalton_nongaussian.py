@@ -236,7 +236,9 @@ def test_what_does_not_fit_is_refused(y, noise, sentence):
 
 @pytest.mark.parametrize("make", [lambda: StudentT(-1.0), lambda: LogNormal(0.0)])
 def test_scales_must_be_positive(make):
-    with pytest.raises(InputError, match="give a positive number or a parameter's name"):
+    with pytest.raises(
+        InputError, match="give a positive number, a parameter's name, or a function"
+    ):
         make()
 
 
