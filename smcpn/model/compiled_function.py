@@ -33,8 +33,8 @@ STEP = np.finfo(float).eps ** (1 / 4)
 """Of a difference, relative to the argument: rounding and curvature of a second one weigh alike."""
 INTERVAL_STEP = 1e-3
 """Of a difference in time, relative to the interval."""
-LEAST = 1e-3
-"""Magnitude that an argument about zero counts as."""
+LEAST = 1e-6
+"""Magnitude that an argument counts as at least, in its unit."""
 PROBES = 8
 """Points at which a function is tried when it becomes a model."""
 
@@ -105,22 +105,29 @@ class CompiledFunction:
         """Derivative of the k-th derivative where the arguments move in a direction (m, 1).
 
         Where time moves, which it does along a solution, the step is one of time; else no argument
-        moves by more than a `STEP` of its own magnitude.
+        moves by more than a `STEP` of its own magnitude, which for a state is at least what it
+        changes by in the interval: it may pass through zero, and be small in its unit.
         """
         moving = [j for j in range(self.n_arguments) if not direction[j].is_zero()]
-        if self.n_states + self.n_inputs in moving:
-            step = INTERVAL_STEP * interval
-        else:
-            sizes = [ca.fmax(ca.fabs(arguments[j]), LEAST) for j in moving]
-            speeds = [ca.fabs(direction[j]) / size for j, size in zip(moving, sizes, strict=True)]
-            step = STEP / reduce(ca.fmax, speeds, ca.SX(1e-300))
-
+        time = direction[self.n_states + self.n_inputs]
+        speeds = [ca.fabs(direction[j]) / self._size(j, interval, arguments) for j in moving]
+        # Seeds of CasADi's derivatives are symbols, of which only the value tells.
+        step = ca.if_else(
+            time == 0.0, STEP / reduce(ca.fmax, speeds, ca.SX(1e-300)), INTERVAL_STEP * interval
+        )
         ends = ca.SX(arguments), ca.SX(arguments)
         for j in moving:
             moved = step * direction[j]
             ends[0][j], ends[1][j] = arguments[j] + moved, arguments[j] - moved
         upper, lower = (self.graph(k, interval, end) for end in ends)
         return (upper - lower) / (2.0 * step)
+
+    def _size(self, j: int, interval: ca.SX, arguments: ca.SX) -> ca.SX:
+        """Magnitude of an argument."""
+        size = ca.fmax(ca.fabs(arguments[j]), LEAST)
+        if j >= self.n_states:
+            return size
+        return ca.fmax(size, ca.fabs(interval * self.graph(j, interval, arguments)))
 
     def __call__(self, arguments: Array) -> Array:
         """Derivatives (n, N) at arguments (m, N); NaN where the function raises."""

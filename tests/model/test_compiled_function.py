@@ -76,6 +76,23 @@ def test_a_probabilistic_one_differs_by_that_of_its_derivatives(compiled, values
     np.testing.assert_allclose(by[1](values), by[0](values), rtol=1e-6)
 
 
+def test_its_derivatives_are_right_in_any_unit():
+    """Of metres and of micrometres: no step is as long as what moves."""
+    t, values = 0.1 * np.arange(30), np.array([[0.35, 1.1, 2.2]])
+    for unit in (1.0, 1e-6):
+        record = smcpn.Record(u=unit * np.sin(1.3 * t), y=unit * np.sin(t), dt=0.1)
+        prior = {"c": stats.lognorm(1.0), "k": stats.lognorm(1.0),
+                 "b": stats.lognorm(1.0, scale=unit**-2)}  # fmt: skip
+        exact, found = (
+            smcpn.LogLikelihood(
+                smcpn.Problem(ode, record, observe="x", noise=0.1 * unit, prior=prior),
+                solver=smcpn.EKF1(steps=1),
+            )(values / [1.0, 1.0, unit**2])
+            for ode in (traced, smcpn.ode(duffing, **CHAINED))
+        )
+        np.testing.assert_allclose(found, exact, rtol=1e-8)
+
+
 def test_gradients_are_those_of_the_traced_equation(compiled, values):
     solver = smcpn.RK4(steps=2)
     by = [smcpn.LogLikelihood(a_problem(ode), solver=solver) for ode in (traced, compiled)]
