@@ -35,8 +35,9 @@ from typing_extensions import override
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.tangent import jacobian
 from smcpn.errors import InputError
-from smcpn.likelihood.classical import outputs_at, step_graph, step_inputs, step_signal
+from smcpn.likelihood.classical import POINTS, outputs_at, step_inputs, step_rows, step_signal
 from smcpn.likelihood.covariance import Factor, OutputGain, downdate, orthogonalised
+from smcpn.likelihood.delayed import DelayLine
 from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import measurement
@@ -161,22 +162,25 @@ class Kalman(Recursion):
     any_density = True
     gaussian = True
     takes_process_noise = True
+    takes_delay = True
     approximates = "particle"
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
         if solver.probabilistic:
             _check(cast(EKF0, solver))
-        self.model, self.sample = problem.model, SampleSymbols.of(problem.model)
-        self.transition = Transition.of(self.model, solver)
+        self.model, self.line = problem.model, DelayLine.of(problem.model, grid, POINTS)
+        self.sample = SampleSymbols.of(self.model, self.line)
+        self.transition = Transition.of(self.model, solver, self.line)
         self.local_order = self.transition.error_order
-        self._varies, self.signal = grid.rescales, step_signal(self.model, grid)
+        self._varies, self.signal = grid.rescales, step_signal(self.model, grid, self.line)
         self._hold_noise()
         self._keep(solver)
 
     def _hold_noise(self) -> None:
         """Have L in the state, unless it is another in every step: it takes many operations."""
         step, factor = self.transition.step, self.transition.factor
-        stays = not ca.depends_on(factor, ca.vertcat(self.model.x, *step.inputs, step.t))
+        varying = ca.vertcat(self.model.x, *step.inputs, step.t)
+        stays = self.line is None and not ca.depends_on(factor, varying)
         self._noise = ca.SX.sym("noise", factor.sparsity()) if stays else factor
         self._held = self._noise.nz[:] if stays else ca.SX(0, 1)
         self._noise_of_step = factor.nz[:] if stays else ca.SX(0, 1)
@@ -250,15 +254,18 @@ class Kalman(Recursion):
         )
         factor = predicted_factor(self.predicted.factor, self.transition, self._noise)
         state = [model.x, *held_entries(self.predicted.factor, kept), self._held]
-        return LaneProgram(
+        line = self.line
+        own_rows = step_rows(step, signal, line)
+        length = ca.SX(0, 1) if line is not None else step.h
+        program = LaneProgram(
             theta=model.theta,
             constants=model.constants,
             constant_values=model.constant_values,
             state=ca.vertcat(*state),
-            start_row=ca.vertcat(start.row, step.h),
-            interval_row=ca.vertcat(self.sample.row, step.h),
-            step_row=ca.vertcat(*step.inputs, step.t, step.h),
-            gain_row=ca.SX(0, 1),
+            start_row=ca.vertcat(start.row, length),
+            interval_row=ca.vertcat(self.sample.row, length),
+            step_row=own_rows.step,
+            gain_row=own_rows.gains,
             sample_row=self.sample.row,
             start=ca.vertcat(start.initial(model), ca.SX.zeros(int(kept.sum()), 1), noise),
             interval=ca.vertcat(
@@ -269,11 +276,12 @@ class Kalman(Recursion):
             step=ca.vertcat(self.transition.following, *held_entries(factor, kept), self._held),
             emitted=emitted,
             shared=signal.graphs(
-                step=step_graph(signal),
-                interval=ca.vertcat(signal.sample(1), signal.h),
+                step=own_rows.graph,
+                interval=ca.vertcat(signal.sample(1), *([] if line is not None else [signal.h])),
                 sample=signal.sample(),
             ),
         )
+        return program if line is None else line.join(program, signal)
 
     @override
     def log_density(self) -> ca.SX:
@@ -296,7 +304,9 @@ class Kalman(Recursion):
     def inputs(
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
     ) -> KernelInputs:
-        plain = step_inputs(self.signal, self.model, record, steps, number, interval)
+        plain = step_inputs(self.signal, self.model, record, steps, number, interval, self.line)
+        if self.line is not None:
+            return plain
         # What the start holds of a step is that of the first interval, where all are alike.
         first = 1.0 if self._varies else record.interval / plain.most_steps
         return replace(plain, start_more=np.array([first]))

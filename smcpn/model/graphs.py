@@ -641,10 +641,6 @@ def make_model(
         delay=delay,
     )
     if delay is not None:
-        if disturbed is not None:
-            raise InputError(
-                "delay does not go with process noise: leave one of them out", argument="delay"
-            )
         parameter.used.update(delay.names)
     return model, added.distributions, parameter.unused(ode)
 

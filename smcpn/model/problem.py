@@ -587,7 +587,7 @@ def _check_records(problem: Problem) -> None:
 
 def _check_delay(problem: Problem) -> None:
     if problem.model.delay is not None:
-        problem.model.delay.intervals(problem.records)
+        problem.model.delay.spans(problem.records)
 
 
 def assembled(

@@ -127,6 +127,19 @@ class Samples(ABC):
             rates[:, 0] = np.diff(columns[:, 1 : 1 + n], axis=0) / lengths
         return rates
 
+    def curves(self, a: int, b: int, degree: int) -> Array:
+        """Polynomials of the input over the intervals that end at the samples [a, b).
+
+        Coefficients by powers over the interval from -1 to 1, (b - a, degree + 1, n_inputs).
+        """
+        nodes = np.vander(np.linspace(-1.0, 1.0, degree + 1), increasing=True)
+        points = self.inputs(a - 1, b, degree)
+        # Added one after the other: a sample of a stream and those of a record round alike.
+        made = np.zeros(points.shape)
+        for k, column in enumerate(np.linalg.inv(nodes).T):
+            made += column[:, None] * points[:, k, None, :]
+        return made
+
     def first_rates(self, order: int) -> Array:
         """Time derivatives 1..order of the input at the first sample, (order, n_inputs)."""
         return self.rates(0, 2, order)[0]
@@ -176,7 +189,9 @@ class RecordSamples(Samples):
 
         fine = np.asarray(signal.resample(self.template.u, parts * len(self), axis=0))
         fine = fine.reshape(len(self), parts, -1)
-        return np.concatenate([fine[:-1], fine[1:, :1]], axis=1)[a : b - 1]
+        here = np.arange(a, b - 1)
+        begun, next_one = (np.take(fine, here + k, axis=0, mode="wrap") for k in range(2))
+        return np.concatenate([begun, next_one[:, :1]], axis=1)
 
 
 def substep_times(record: Record, parts: int) -> Array:
@@ -267,6 +282,8 @@ class Signal:
         Samples before an interval that are looked at besides the one that it begins with.
     more : int
         Numbers of a sample behind its outputs.
+    curves : int, optional
+        Degree of the polynomials of past intervals, where `curve` is needed.
 
     Attributes
     ----------
@@ -294,8 +311,10 @@ class Signal:
         degree: int | None = None,
         before: int = 0,
         more: int = 0,
+        curves: int | None = None,
     ) -> None:
-        n = n_inputs
+        n, self.curves = n_inputs, curves
+        more += 0 if curves is None else (curves + 1) * n
         self.n_inputs, self.n_outputs, self.more = n, n_outputs, more
         self.smooth, self.uniform, self.before = smooth and n > 0, uniform, before
         self.places, self.order, self.degree = tuple(places), rates, degree
@@ -352,6 +371,10 @@ class Signal:
     def others(self, back: int = 0) -> ca.SX:
         """Numbers of a sample behind its outputs."""
         return self._sample(back)[self.width - self.more :]
+
+    def curve(self, back: int, j: int) -> ca.SX:
+        """Polynomial of an input over the interval that ends with a sample: `Samples.curves`."""
+        return self.others(back)[j :: self.n_inputs]
 
     def sample(self, back: int = 0) -> ca.SX:
         """Input, time, outputs (0 where missing) and whether each is present, of a sample."""
@@ -429,12 +452,7 @@ class Signal:
             return None
         m, n = b - a - 1, self.n_inputs
         if self.degree is not None:
-            nodes = np.vander(np.linspace(-1.0, 1.0, self.degree + 1), increasing=True)
-            points = samples.inputs(a, b, self.degree)
-            # Added one after the other: a sample of a stream and those of a record round alike.
-            made = np.zeros((m, self.degree + 1, n))
-            for k, column in enumerate(np.linalg.inv(nodes).T):
-                made += column[:, None] * points[:, k, None, :]
+            made = samples.curves(a + 1, b, self.degree)
             return made.reshape(m, 1, (self.degree + 1) * n)
         # The least common denominator of all places.
         finer = next(k for k in range(1, 100) if all((k * p).is_integer() for p in self.places))

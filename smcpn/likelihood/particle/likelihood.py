@@ -60,7 +60,7 @@ class Particle(Kalman):
     """
 
     name = "particle"
-    gaussian = False
+    gaussian = takes_delay = False
     estimated = True
     approximation, approximates = "kalman", None
     looks_ahead: ClassVar[bool] = True

@@ -19,9 +19,8 @@ from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.stream_step import weigh
 from smcpn.likelihood.classical import outputs_at, runge_kutta_program
 from smcpn.likelihood.contract import NO_KEYS, Keys
-from smcpn.likelihood.growing import GrowingRows, samples_ahead
+from smcpn.likelihood.growing import GrowingRows, samples_ahead, stream_grid
 from smcpn.likelihood.history import History
-from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.particle.kernel import Piece
 from smcpn.likelihood.particle.likelihood import STATE_PARTICLES, Particle, ParticleEstimate
 from smcpn.likelihood.particle.machine import KEY_SAMPLES
@@ -51,7 +50,7 @@ def stream_estimate(
     number_of_steps(solver)
     template = problem.records[0]
     kind = cast(type[Particle], suitable_likelihood(problem, solver, likelihood))
-    recursion = kind.traced(problem, solver, Grid.of([template], problem.model.delay))
+    recursion = kind.traced(problem, solver, stream_grid(problem))
     filters = StreamFilters(recursion, solver, template, threads)
     rows = GrowingRows(filters.inputs, history, samples_ahead(template, lookahead))
     return StreamEstimate(filters, rows)
