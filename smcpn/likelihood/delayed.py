@@ -107,8 +107,8 @@ class DelayLine:
     def signal(self, n_inputs: int, n_outputs: int) -> Signal:
         """The samples of which `interval_graph` and `step_graph` are graphs."""
         curves = self.degree if self.degree > 1 else None
-        before = self.memory - 1
-        return Signal(n_inputs, n_outputs, False, self.uniform, before=before, curves=curves)
+        # One more, so that the first sample has the interval before it.
+        return Signal(n_inputs, n_outputs, False, self.uniform, before=self.memory, curves=curves)
 
     @property
     def undelayed(self) -> list[int]:
@@ -254,6 +254,10 @@ class DelayLine:
             interval=ca.vertcat(begun, self.picked()),
             step=ca.vertcat(program.step, self.state),
         )
+
+    def stateless(self, signal: Signal) -> ca.SX:
+        """`state` in an interval and at the sample that ends it, by theta and samples alone."""
+        return ca.substitute(self.picked(), self.row, self.interval_graph(signal))
 
     def interval_graph(self, signal: Signal) -> ca.SX:
         """`row` of an interval, of its samples and those before."""

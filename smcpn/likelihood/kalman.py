@@ -171,6 +171,7 @@ class Kalman(Recursion):
         self.model, self.line = problem.model, DelayLine.of(problem.model, grid, POINTS)
         self.sample = SampleSymbols.of(self.model, self.line)
         self.transition = Transition.of(self.model, solver, self.line)
+        self._solver = solver
         self.local_order = self.transition.error_order
         self._varies, self.signal = grid.rescales, step_signal(self.model, grid, self.line)
         self._hold_noise()

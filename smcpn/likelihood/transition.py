@@ -118,7 +118,7 @@ class Transition:
 
     @classmethod
     def of(cls, model: Model, solver: Solver, line: DelayLine | None = None) -> Transition:
-        """The graphs of a solver's step, made once for a model but along a line of delayed inputs."""
+        """The graphs of a solver's step, made once for a model without delayed inputs."""
         order = cast(EKF0, solver).order if solver.probabilistic else None
         known, key = model.kernels, ("transition", solver.step if order is None else order)
         if line is not None:
