@@ -47,6 +47,9 @@ LEAST_SHARE = 0.05
 LEAST_DISTINCT = 2.0
 """Fewest effective particles per dimension from which a spread is judged."""
 
+ALIKE = 1.5
+"""Factor between two spreads about a mode below which they are about the same."""
+
 BENDS = 3
 """Directions along which a ridge may bend away from its tangent without being wide."""
 
@@ -394,14 +397,21 @@ class Spread:
 
     Attributes
     ----------
+    mode : int
     ratio : float
         Of the standard deviations, corrected for the number of particles towards one.
     direction : ndarray, (d,)
         In standard deviations of each coordinate about the mode.
     """
 
+    mode: int
     ratio: float
     direction: Array
+
+    def agrees_with(self, other: Spread) -> bool:
+        """True if the other one is about the same mode, and about as narrow or as wide."""
+        low, high = sorted((self.ratio, other.ratio))
+        return self.mode == other.mode and high < ALIKE * low
 
 
 def extreme_spreads(
@@ -437,8 +447,8 @@ def extreme_spreads(
         widths = [_unbent_spread(axes, share, j) if values[j] > 1.0 else 0.0 for j in range(d)]
         widest = int(np.argmax(widths))
         wide = widths[widest] / (1.0 + noise)
-        found.append(Spread(float(min(narrow, 1.0)), directions[:, 0]))
-        found.append(Spread(float(max(wide, 1.0)), directions[:, widest]))
+        found.append(Spread(k, float(min(narrow, 1.0)), directions[:, 0]))
+        found.append(Spread(k, float(max(wide, 1.0)), directions[:, widest]))
     return found
 
 
