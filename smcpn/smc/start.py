@@ -32,6 +32,8 @@ Array = NDArray[np.float64]
 
 DEGREES = 10.0
 """Degrees of freedom of a component: 5 would leave half the effective draws in 25 dimensions."""
+SAME_MODE = 1.0
+"""Squared distance, in posterior sd about the higher one, below which two ends are one mode."""
 PRIOR_SHARE = 0.1
 """Share of the draws that come from the prior."""
 EQUAL_SHARE = 0.1
@@ -199,6 +201,28 @@ class Modes(Stored):
         least = ends[0] - NARROWEST * parameters if ends else -np.inf
         nothing = np.empty(0), np.empty((0, 0)), np.empty((0, 0, 0))
         return cls(*nothing, searches, least, ends=np.array(ends), doubt=doubt)
+
+    def joined(self, other: Modes) -> Modes:
+        """Return these with the modes of another search that are none of them."""
+        away = squared_distances(other.means, self.means, self.factors).min(axis=0)
+        new = np.flatnonzero(away > SAME_MODE)
+        evidences = np.concatenate(
+            [one.log_evidence + np.log(one.shares)[k] for one, k in ((self, ...), (other, new))]
+        )
+        arrays = "means", "factors", "informations", "pulls"
+        both = {
+            name: np.concatenate([getattr(self, name), getattr(other, name)[new[: len(of)]]])
+            for name in arrays
+            for of in [getattr(other, name)]
+        }
+        return Modes(
+            shares=special.softmax(evidences),
+            searches=self.searches + other.searches,
+            log_evidence=float(np.logaddexp.reduce(evidences)),
+            ends=np.sort(np.append(self.ends, other.ends))[::-1],
+            doubt=self.doubt,
+            **both,
+        )
 
     def fits(self, d: int) -> bool:
         """True if they are of so many parameters."""
