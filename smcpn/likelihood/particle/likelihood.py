@@ -61,7 +61,7 @@ class Particle(Kalman):
     """
 
     name = "particle"
-    gaussian = False
+    gaussian = coloured_noise = False
     estimated = True
     approximation, approximates = "kalman", None
     looks_ahead: ClassVar[bool] = True
