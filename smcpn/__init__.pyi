@@ -24,6 +24,7 @@ from .model.noise import Bernoulli, LogNormal, NegativeBinomial, Normal, Poisson
 from .model.ode import ODE, ode
 from .model.prior import Prior
 from .model.problem import Problem
+from .model.dose import Dose
 from .model.record import Record
 from .model.sde import sde
 from .model.steady_state import SteadyState
@@ -57,6 +58,7 @@ __version__: str
 
 __all__ = [
     "AR1",
+    "Dose",
     "EKF0",
     "EKF1",
     "ODE",

@@ -206,7 +206,7 @@ class DelayLine:
 
     def step_graph(self, signal: Signal) -> ca.SX:
         """`step_row` of a step."""
-        u = [signal.u(1)[j] for j in self.undelayed]
+        u = [signal.begin[j] for j in self.undelayed]
         rises = [signal.rise[j] for j in self.undelayed]
         return ca.vertcat(*u, *rises, signal.t(1), signal.interval)
 

@@ -286,7 +286,8 @@ class Kalman(Recursion):
 
     @override
     def states(self) -> tuple[ca.SX, ca.SX]:
-        return self.filtered.mean, ca.diag(ca.densify(self.filtered.covariance))
+        mean = self.model.whole_states(self.sample.u, self.sample.t, self.filtered.mean)
+        return mean, ca.diag(ca.densify(self.filtered.covariance))
 
     @override
     def local_error(self) -> ca.SX:

@@ -207,6 +207,7 @@ def states_of_particles(
             "states, which posterior.simulate(record, observe=[...]) gives"
         )
     check_record(record, problem.ode, len(problem.observe), problem.records)
+    record = problem.model.prepared(record)
     _check_size(draws, len(record) * len(problem.ode.states))
     kind = suitable_likelihood(problem, solver, likelihood)
     rng = np.random.default_rng(seed)
