@@ -19,12 +19,12 @@ from .functions.network import network
 from .functions.spline import spline
 from .io.read import read_record, read_records
 from .likelihood.gradient import LogLikelihood
+from .model.dose import Dose
 from .model.gaussian_noise import AR1
 from .model.noise import Bernoulli, LogNormal, NegativeBinomial, Normal, Poisson, StudentT
 from .model.ode import ODE, ode
 from .model.prior import Prior
 from .model.problem import Problem
-from .model.dose import Dose
 from .model.record import Record
 from .model.sde import sde
 from .model.steady_state import SteadyState
@@ -58,7 +58,6 @@ __version__: str
 
 __all__ = [
     "AR1",
-    "Dose",
     "EKF0",
     "EKF1",
     "ODE",
@@ -68,6 +67,7 @@ __all__ = [
     "CheckpointWarning",
     "DelayEstimate",
     "Discovery",
+    "Dose",
     "ExecutorError",
     "HamiltonianMonteCarlo",
     "IdentifiedFunction",

@@ -327,8 +327,7 @@ class Conditioned(Recursion):
         return signal.graphs(
             step=ca.vertcat(signal.input(1.0), signal.time(1.0), h, scale, count),
             interval=ca.vertcat(
-                signal.sample(1), *signal.rates, h, before, signal.others(1),
-                signal.begin[signal.n_inputs - signal.held :],
+                signal.sample(1), *signal.rates, h, before, signal.others(1), signal.of_interval
             ),
             sample=ca.vertcat(signal.sample(), before_sample, signal.others()),
         )

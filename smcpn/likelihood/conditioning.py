@@ -506,8 +506,9 @@ def _exact_derivatives(
     """Derivatives of each process that are no states, at a sample; and those of the input."""
     model = symbols.model
     derivatives, inputs = taylor_derivatives(model.x, model.u, model.t, model.rhs, symbols.order)
-    given = symbols.sample.u[: model.u.numel() - model.held]
-    at = ca.vertcat(model.u, model.t), ca.vertcat(given, symbols.held, symbols.sample.t)
+    sample, given = symbols.sample, model.u.numel() - model.held
+    u = ca.vertcat(*ca.vertsplit(sample.u)[:given], symbols.held)
+    at = ca.vertcat(model.u, model.t), ca.vertcat(u, sample.t)
     wanted = [
         (k, i, ca.substitute(derivatives[i][process.states[0]], *at))
         for k, process in enumerate(symbols.conditioned.layout.processes)

@@ -110,7 +110,9 @@ def _as_dose(given: Any, record: str) -> Dose:
     if isinstance(given, Dose):
         return given
     names = [one.name for one in fields(Dose)]
-    if not isinstance(given, Mapping) or not {"time", "state", "amount"} <= set(given) <= set(names):
+    if not isinstance(given, Mapping) or not {"time", "state", "amount"} <= set(given) <= set(
+        names
+    ):
         raise InputError(
             f"{record}: a dose is {shown(given)}: {_ONE} ({', '.join(names)})", argument="doses"
         )

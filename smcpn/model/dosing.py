@@ -185,6 +185,24 @@ class Dosing:
             dosing.check(record)
         return replace(dosing, routes=tuple(_with_slots(one, records) for one in routes))
 
+    @classmethod
+    def restored(
+        cls,
+        routes: Sequence[tuple[str, float | str, float | str, int]],
+        ode: ODE,
+        free: Mapping[str, Distribution],
+        fixed: Mapping[str, float],
+    ) -> Dosing:
+        """Make it of the states, fractions, lags and slots of routes, as a file has them.
+
+        Raises
+        ------
+        InputError
+            If they do not fit the model.
+        """
+        made = [replace(_route(key, ode, free, fixed), slots=n) for *key, n in routes]
+        return cls(tuple(made), len(ode.inputs))
+
     @property
     def lagged(self) -> bool:
         """True if a lag is a parameter."""
@@ -223,7 +241,9 @@ class Dosing:
             return
         if record.periodic or record.hold == "bandlimited":
             what = "a periodic record" if record.periodic else "hold 'bandlimited'"
-            raise _refused(f"{record.name}: doses do not go with {what}: choose hold 'foh' or 'zoh'")
+            raise _refused(
+                f"{record.name}: doses do not go with {what}: choose hold 'foh' or 'zoh'"
+            )
         if self.lagged and record.u_function is not None:
             raise _refused(
                 f"{record.name}: u is a function of time, and a lag is a parameter: give the input "
@@ -241,6 +261,15 @@ class Dosing:
         if record.held:
             return record
         self.check(record)
+        if record.cut is None:
+            return self._inserted(record, *self._intervals(record), None)
+        whole = self.prepared(record.cut.whole)
+        a, b = np.searchsorted(whole.t, record.t[[0, -1]]).tolist()
+        t, held = whole.t[a : b + 1], whole.u[a : b + 1, -self.width :]
+        return self._inserted(record, t, held, Cut(whole, a))
+
+    def _intervals(self, record: Record) -> tuple[Array, Array]:
+        """Times of the samples of a record and of those that are inserted, and their numbers."""
         doses, anchors = _on_anchors(record)
         begin = np.concatenate([anchors[:1], anchors[:-1]])
         parts = np.ones(len(anchors), dtype=np.int64)
@@ -267,7 +296,7 @@ class Dosing:
             route.columns([one for one in doses if _key(one) == route.key], after, anchors)[ends]
             for route in self.routes
         ]
-        return self._inserted(record, t, np.column_stack(held))
+        return t, np.column_stack(held)
 
     def _inputs(self, record: Record, begin: Array) -> Array:
         """Inputs at the begin of intervals and their slopes, (m, 2 n)."""
@@ -277,7 +306,7 @@ class Dosing:
         value = u[last] + slope[last] * (begin - t[last])[:, None]
         return np.column_stack([value, slope[last]]) if n else np.empty((len(begin), 0))
 
-    def _inserted(self, record: Record, t: Array, held: Array) -> Record:
+    def _inserted(self, record: Record, t: Array, held: Array, cut: Cut | None) -> Record:
         """A record with more samples, which have no outputs."""
         own = np.isin(t, record.t)
         if own.sum() != len(record):
@@ -296,10 +325,6 @@ class Dosing:
             if values is not None:
                 outputs[name] = np.full((len(t), values.shape[1]), np.nan)
                 outputs[name][own] = values
-        cut = record.cut
-        if cut is not None:
-            whole = self.prepared(cut.whole)
-            cut = Cut(whole, int(np.searchsorted(whole.t, t[0])))
         blank = {
             name: None if one is None else np.pad(one, ((0, 0), (0, held.shape[1])))
             for name, one in (("u_before", record.u_before), ("u_after", record.u_after))
@@ -369,7 +394,10 @@ class _Clock:
             self._middle = last if at_sample else 0.5 * (first + last)
             n, since = dosing.n_inputs, self.time - self._begin
             self.inputs = ca.vertcat(
-                *(value + slope * since for value, slope in zip(inputs[:n], inputs[n:], strict=True))
+                *(
+                    value + slope * since
+                    for value, slope in zip(inputs[:n], inputs[n:], strict=True)
+                )
             )
 
     def arrived(self) -> ca.SX:
@@ -413,12 +441,11 @@ def _on_anchors(record: Record) -> tuple[list[Dose], Array]:
     """
     slack, (first, last) = TOGETHER * record.interval, record.t[[0, -1]]
     edges = {edge for one in record.doses if one.known for edge in (one.begin, one.end)}
-    anchors = [record.t]
+    between = [-np.inf]
     for edge in sorted(edges):
-        if first < edge < last and _nearest(record.t, edge, slack) is None:
-            if len(anchors) == 1 or edge > anchors[-1][0] + slack:
-                anchors.append(np.array([edge]))
-    times = np.sort(np.concatenate(anchors))
+        new = edge > between[-1] + slack and _nearest(record.t, edge, slack) is None
+        between += [edge] if new and first < edge < last else []
+    times = np.sort(np.append(record.t, between[1:]))
 
     def moved(one: Dose) -> Dose:
         begin, end = (
@@ -481,7 +508,7 @@ def _key(dose: Dose) -> tuple[str, float | str, float | str]:
 
 
 def _route(
-    key: tuple[str, float | str, float | str],
+    key: Sequence[Any],
     ode: ODE,
     free: Mapping[str, Distribution],
     fixed: Mapping[str, float],

@@ -105,6 +105,17 @@ class Model:
         arrived = self.dosing.arrived(self)
         return smooth + ca.substitute(arrived, ca.vertcat(self.u, self.t), ca.vertcat(u, t))
 
+    def arrived(self, record: Record, values: Array) -> Array:
+        """What has arrived of every state by doses, (T, n, N), at parameter values (N, d)."""
+        shape = len(record), self.x.numel(), len(values)
+        if self.dosing is None:
+            return np.zeros(shape)
+        model = self.with_numbers()
+        symbols = [model.theta, model.u, model.t]
+        function = ca.Function("arrived", symbols, [self.dosing.arrived(model)])
+        each = [np.array(function(theta, record.u.T, record.t[None])).T for theta in values]
+        return np.stack(each, axis=2)
+
     def prepared(self, record: Record) -> Record:
         """Return a record as kernels read it, with samples where its doses arrive."""
         if self.dosing is None or record.held:

@@ -377,9 +377,7 @@ class Problem(WithCard):
             ode = self.ode.at_interval(_typical_interval(self.records[0]))
             values = ca.vertcat(*[parameter(name) for name in ode.parameters])
             rhs = ode.rhs(model.x, model.u[: dosing.n_inputs], model.t, values)
-        outputs = observed_outputs(
-            self.ode, what, model.x, model.u, model.t, rhs, parameter, noise
-        )
+        outputs = observed_outputs(self.ode, what, model.x, model.u, model.t, rhs, parameter, noise)
         if dosing is not None:
             outputs = dosing.applied(outputs, model, at_sample=True)
         none = ca.SX.zeros(len(what), 1)

@@ -15,7 +15,7 @@ from typing_extensions import override
 from smcpn.arguments import Index, check_fields, checked, whole
 from smcpn.errors import InputError, real_number, shown
 from smcpn.late_binding import late_bound
-from smcpn.model.dose import Dose, as_doses
+from smcpn.model.dose import as_doses
 from smcpn.tables import Card, Table, WithCard
 from smcpn.units import duration, time_unit
 

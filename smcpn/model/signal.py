@@ -368,8 +368,13 @@ class Signal:
     @property
     def begin(self) -> ca.SX:
         """Inputs just after the sample that begins an interval, (n, 1)."""
-        n = self.n_inputs - self.held
-        return ca.vertcat(self.u(1)[:n], self.u()[n:]) if self.held else self.u(1)
+        given = ca.vertsplit(self.u(1))[: self.n_inputs - self.held]
+        return ca.vertcat(*given, self.of_interval)
+
+    @property
+    def of_interval(self) -> ca.SX:
+        """Inputs that are numbers of an interval, (held, 1)."""
+        return ca.vertcat(*ca.vertsplit(self.u())[self.n_inputs - self.held :])
 
     def others(self, back: int = 0) -> ca.SX:
         """Numbers of a sample behind its outputs."""
