@@ -99,7 +99,7 @@ class Route:
 
     @property
     def key(self) -> tuple[str, float | str, float | str]:
-        """What its doses have in common."""
+        """State, fraction and lag of its doses."""
         return self.state, self.fraction, self.lag
 
     @property
@@ -148,7 +148,7 @@ class Route:
 
 @dataclass(frozen=True)
 class Dosing:
-    """What the doses of a problem's records have in common, and their part in its graphs.
+    """Routes of the doses of a problem's records, and their part in its graphs.
 
     Attributes
     ----------
@@ -359,11 +359,11 @@ class Dosing:
         return ca.substitute(graph, model.u[: self.n_inputs], clock.inputs)
 
     def speed(self, model: Any) -> ca.SX:
-        """How fast time runs within an interval, w."""
+        """Speed of time within an interval, w."""
         return _Clock(self, model, False).speed
 
     def arrived(self, model: Any, at_sample: bool = True) -> ca.SX:
-        """What has arrived of every state, x - z, (n, 1)."""
+        """Amounts that have arrived in every state, x - z, (n, 1)."""
         return _Clock(self, model, at_sample).arrived()
 
 
@@ -401,7 +401,7 @@ class _Clock:
             )
 
     def arrived(self) -> ca.SX:
-        """What has arrived of every state, (n, 1)."""
+        """Amounts that have arrived in every state, (n, 1)."""
         entered = [ca.SX(0.0)] * self._model.x.numel()
         for route, (amount, rate, *slots) in self._routes:
             state, fraction, _ = route.places

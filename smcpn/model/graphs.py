@@ -106,7 +106,7 @@ class Model:
         return smooth + ca.substitute(arrived, ca.vertcat(self.u, self.t), ca.vertcat(u, t))
 
     def arrived(self, record: Record, values: Array) -> Array:
-        """What has arrived of every state by doses, (T, n, N), at parameter values (N, d)."""
+        """Amounts that have arrived in every state, (T, n, N), at parameter values (N, d)."""
         shape = len(record), self.x.numel(), len(values)
         if self.dosing is None:
             return np.zeros(shape)
