@@ -194,10 +194,16 @@ def outputs_at(model: Model, state: ca.SX, sample: SampleSymbols) -> ca.SX:
 
 def step_signal(model: Model, grid: Grid, line: DelayLine | None = None) -> Signal:
     """Input at the begin, middle and end of a step, as `runge_kutta_program` takes it."""
-    sizes = model.u.numel(), model.measured
     if line is not None:
-        return line.signal(*sizes)
-    return Signal(*sizes, grid.smooth, not grid.rescales, places=PLACES)
+        return line.signal
+    return Signal(
+        model.u.numel(),
+        model.measured,
+        grid.smooth,
+        not grid.rescales,
+        places=PLACES,
+        held=model.held,
+    )
 
 
 def step_graph(signal: Signal) -> ca.SX:

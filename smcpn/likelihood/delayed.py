@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 from math import log2
 
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.lower import LaneProgram
 from smcpn.likelihood.lanes import Grid
+from smcpn.model.dosing import ascending
 from smcpn.model.problem import Model
 from smcpn.model.signal import Samples, Signal
 
@@ -104,11 +106,19 @@ class DelayLine:
         """Make the symbols; None for a model without delay."""
         return None if model.delay is None else cls(model, grid, places)
 
-    def signal(self, n_inputs: int, n_outputs: int) -> Signal:
+    @cached_property
+    def signal(self) -> Signal:
         """The samples of which `interval_graph` and `step_graph` are graphs."""
-        curves = self.degree if self.degree > 1 else None
-        # One more, so that the first sample has the interval before it.
-        return Signal(n_inputs, n_outputs, False, self.uniform, before=self.memory, curves=curves)
+        model = self.model
+        return Signal(
+            model.u.numel(),
+            model.measured,
+            uniform=self.uniform,
+            # One more, so that the first sample has the interval before it.
+            before=self.memory,
+            curves=self.degree if self.degree > 1 else None,
+            held=model.held,
+        )
 
     @property
     def undelayed(self) -> list[int]:
@@ -170,7 +180,7 @@ class DelayLine:
         arrivals, places = zip(*map(self._arrivals, range(len(self.spans))), strict=True)
         inner = dict(zip(self.delay.keys, (each[1:-1] for each in arrivals), strict=True))
         cuts = [cut for each in inner.values() for cut in each]
-        cuts = _sorted(cuts) if len(inner) > 1 else cuts
+        cuts = ascending(cuts) if len(inner) > 1 else cuts
         if not self.uniform:
             cuts = [ca.fmin(ca.fmax(cut, 0.0), 1.0) for cut in cuts]
         kept = [self._pieces(i, arrivals[i], places[i], cuts) for i in range(len(places))]
@@ -279,7 +289,7 @@ class DelayLine:
             half = [_shifted(ca.vertsplit(signal.curve(0, j)), ca.SX(-1.0)) for j in self.undelayed]
             known = [ca.horzcat(*[c * 2.0**m for m, c in enumerate(each)]) for each in half]
         else:
-            known = [ca.horzcat(signal.u(1)[j], signal.rise[j]) for j in self.undelayed]
+            known = [ca.horzcat(signal.begin[j], signal.rise[j]) for j in self.undelayed]
         return ca.vertcat(ca.vec(ca.vertcat(*known)), signal.t(1), signal.spacing)
 
     def start(self, samples: Samples) -> Array:
@@ -380,13 +390,3 @@ def consecutive(values: Sequence[ca.SX], begin: ca.SX, size: int, most: int) -> 
         for k in range(block + size - 1)
     ]
     return consecutive(within, begin - block * number, size, block - 1)
-
-
-def _sorted(values: list[ca.SX]) -> list[ca.SX]:
-    """The values in ascending order."""
-    values = list(values)
-    for last in range(len(values) - 1, 0, -1):
-        for k in range(last):
-            low, high = ca.fmin(*values[k : k + 2]), ca.fmax(*values[k : k + 2])
-            values[k : k + 2] = [low, high]
-    return values

@@ -374,7 +374,14 @@ class Kalman(Recursion):
     @override
     def states(self) -> tuple[ca.SX, ca.SX]:
         n, filtered = self.model.x.numel(), self.filtered
-        return filtered.mean[:n], ca.diag(ca.densify(filtered.covariance[:n, :n]))
+        variances = ca.diag(ca.densify(filtered.covariance[:n, :n]))
+        return self._whole(filtered.mean)[:n], variances
+
+    def _whole(self, mean: ca.SX) -> ca.SX:
+        """States at a sample, with what arrived by doses, and coloured noise."""
+        n, sample = self.model.x.numel(), self.sample
+        states = self.model.whole_states(sample.u, sample.t, mean[:n])
+        return ca.vertcat(states, mean[n:, :])
 
     @override
     def local_error(self) -> ca.SX:
@@ -404,7 +411,9 @@ class Kalman(Recursion):
         phi = [self.model.noise_correlation[j] for j in self.model.coloured]
         begun = ca.vec(ca.diag(ca.vertcat(ca.SX.ones(states, 1), *phi)))
         moments = [
-            part for g in (self.predicted, self.filtered) for part in (g.mean, ca.vec(g.covariance))
+            part
+            for g in (self.predicted, self.filtered)
+            for part in (self._whole(g.mean), ca.vec(g.covariance))
         ]
         program = self.program(ca.vertcat(*moments[:2], ca.vec(product), *moments[2:]))
         slopes = ca.diagcat(self.transition.jacobian, ca.SX.eye(n - states))

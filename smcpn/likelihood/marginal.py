@@ -108,12 +108,18 @@ class Marginal(Recursion):
         self.unit, self.added = (self.signal.constant(name) for name in names)
 
     def _signal(self, grid: Grid) -> Signal:
-        sizes = self.model.u.numel(), self.model.measured
         if self.line is not None:
-            return self.line.signal(*sizes)
-        rates, more = self.order - 1 if self.restarts else 0, int(not self.restarts)
-        uniform = not grid.rescales
-        return Signal(*sizes, grid.smooth, uniform, places=(1.0,), rates=rates, more=more)
+            return self.line.signal
+        return Signal(
+            self.model.u.numel(),
+            self.model.measured,
+            grid.smooth,
+            not grid.rescales,
+            places=(1.0,),
+            rates=self.order - 1 if self.restarts else 0,
+            more=int(not self.restarts),
+            held=self.model.held,
+        )
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
@@ -210,7 +216,7 @@ class Marginal(Recursion):
             shared=signal.graphs(
                 step=ca.vertcat(signal.input(1.0), signal.time(1.0), signal.h, 1.0 / self._growth),
                 interval=ca.vertcat(
-                    signal.u(1), signal.t(1), *signal.rates, signal.h, self._growth
+                    signal.begin, signal.t(1), *signal.rates, signal.h, self._growth
                 ),
                 sample=self._sample_graph(0),
             ),
