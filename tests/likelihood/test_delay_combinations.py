@@ -12,7 +12,7 @@ from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 
 import smcpn
-from smcpn import EKF0, RK4
+from smcpn import EKF0, RK4, InputError
 from smcpn.likelihood.growing import growing_likelihood
 from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.stream import stream_estimate
@@ -222,6 +222,23 @@ def test_noise_that_depends_on_the_state_takes_the_moved_input():
         values, keys = np.array([[0.7, 0.4]]), np.ones((1, 1), dtype=np.uint64)
         found.append(filters.evaluate(values, N, keys)[1])
     np.testing.assert_allclose(*found, rtol=1e-8)
+
+
+def test_doses_beside_a_delayed_input():
+    """Whole samples, against the moved input; a lag that is a parameter is refused."""
+    moved_u, found = np.concatenate([np.full(2, U[0]), U[: N - 2]]), []
+    for u, given in ((U, {"delay": {"u": 2 * DT}}), (moved_u, {})):
+        dose = smcpn.Dose(0.73, "x", 0.5)
+        one = smcpn.Record(u=u, y=np.zeros(N), dt=DT, hold="foh", doses=[dose])
+        plain = {"observe": "x", "noise": NOISE, "prior": {"a": PRIOR["a"], "q": 1.0}}
+        problem = smcpn.Problem(driven, one, **plain, **given)
+        found.append(build_likelihood(problem, RK4(8)).evaluate(np.array([[0.7]]), N)[1])
+    np.testing.assert_allclose(*found, rtol=1e-6)
+    late = smcpn.Dose(0.73, "x", 0.5, lag="late")
+    plain["prior"] |= {"late": stats.uniform(0, 0.1)}
+    one = smcpn.Record(u=U, y=np.zeros(N), dt=DT, hold="foh", doses=[late])
+    with pytest.raises(InputError, match="lag of doses"):
+        smcpn.Problem(driven, one, **plain, delay={"u": 0.1})
 
 
 def test_paths_states_and_predictions_are_those_of_the_moved_input():
