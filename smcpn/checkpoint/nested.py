@@ -99,7 +99,8 @@ def _require_place(state: FilterState) -> None:
     begun, axis, last = state.sample > 0, state.axis, state.last
     filters = len(state.theta) if begun else 0
     fits = (
-        axis.count - state.sample + int(begun) <= len(last) <= axis.count
+        state.sample <= axis.count
+        and axis.count - state.sample + int(begun) <= len(last) <= axis.count
         and len(state.filters) == filters
         and axis.last == (last[-1, 0] if axis.count else -np.inf)
         and (np.isfinite(axis.given) if axis.count else axis.given == -np.inf)
