@@ -8,6 +8,7 @@ learned.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from scipy.linalg import expm
 
 import smcpn
 from benchmarks.models.formulas import DATA_SETS, FEW
-from benchmarks.rows import Row, at_most
+from benchmarks.rows import Row, at_most, equal
 from benchmarks.study import study
 from benchmarks.trust.known import Known, calibrated, default, outcomes
 
@@ -67,18 +68,18 @@ def compartments(gut, centre, periphery, *, ka, ke, out, back):
     return -ka * gut, ka * gut - ke * centre - exchanged, exchanged
 
 
-def superposed(values: Mapping[str, float]) -> Array:
+def superposed(values: Mapping[str, float], t: Array = T) -> Array:
     """Amount in the centre, of each dose by matrix exponentials; a sample is before its dose."""
     ka, ke, out, back = (values[name] for name in ("ka", "ke", "out", "back"))
     rates = np.array([[-ka, 0, 0], [ka, -ke - out, back], [0, out, -back]])
-    total = np.zeros(len(T))
+    total = np.zeros(len(t))
     for one in DOSES:
         lag = values["lag"] if one.lag == "lag" else float(one.lag)
         share = values["F"] if one.fraction == "F" else float(one.fraction)
         entry = np.zeros((3, 1))
         entry[("gut", "centre").index(one.state)] = share * one.amount / (one.duration or 1.0)
         grown = np.block([[rates, entry], [np.zeros((1, 4))]])
-        for k, since in enumerate(T - one.time - lag):
+        for k, since in enumerate(t - one.time - lag):
             if since > 0.0 and not one.duration:
                 total[k] += (expm(rates * since) @ entry)[1, 0]
             elif since > 0.0:
@@ -120,3 +121,44 @@ def doses(data_sets: int) -> Iterator[Row]:
         yield at_most(f"{name}: log-likelihood, relative", off, CLOSE)
     known = Known("doses", problem, truth=truth)
     yield from calibrated("doses", outcomes(known, default, range(data_sets)), DATA_SETS)
+
+
+LIMIT = 8.0
+"""Detection limit of the stream."""
+PARTICLES = 500
+
+
+def streamed(seed: int) -> smcpn.Record:
+    """Record of a truth, of which values below the limit are known by it alone; hourly."""
+    values, t = truth(seed), np.arange(0.0, 37.0)
+    rng = np.random.default_rng([seed, 42])
+    y = superposed(values, t) + values["s"] * rng.normal(size=len(t))
+    low = y < LIMIT
+    limits = np.where(low, LIMIT, np.nan)
+    return smcpn.Record(t=t, y=np.where(low, np.nan, y), y_upper=limits, doses=DOSES, t_unit="h")
+
+
+def feed(live: smcpn.Online, record: smcpn.Record, first: int, last: int) -> None:
+    """Give a stream samples, with the doses that were given since the one before."""
+    for k in range(first, last):
+        since = record.t[k - 1] if k else -np.inf
+        given = [one for one in DOSES if since <= one.time < record.t[k]]
+        live.update(None, record.y[k], record.t[k], y_upper=record.y_upper[k], doses=given)
+
+
+@study("streams")
+def streams(_: bool) -> Iterator[Row]:
+    """Doses and limits while the data come, killed and resumed, beside the record at once."""
+    record, solver = streamed(0), smcpn.RK4(steps=8)
+    one = smcpn.Problem(compartments, record, observe="centre", noise="s", prior=PRIOR)
+    options: dict[str, Any] = {"solver": solver, "particles": PARTICLES, "seed": 0}
+    batch = smcpn.identify(one, method="ibis", progress=False, **options)
+    live, half = smcpn.Online(one, **options), len(record) // 2
+    feed(live, record, 0, half)
+    with TemporaryDirectory() as folder:
+        live.save(f"{folder}/stream.h5")
+        again = smcpn.Online.load(f"{folder}/stream.h5")
+    for name, way in (("at once", live), ("killed and resumed", again)):
+        feed(way, record, half, len(record))
+        same = np.array_equal(way.posterior().theta, batch.theta)
+        yield equal(f"stream, {name}: particles of the record", same, True)
