@@ -99,6 +99,11 @@ class ModelSource:
                 "C source and FMU have no dead time, which delay gives the inputs: shift the input "
                 "of the record in place of delay"
             )
+        if problem.model.dosing is not None:
+            raise InputError(
+                "C source and FMU take no doses: pose the problem without them, their rates as "
+                "inputs"
+            )
         if problem.ode.compiled is not None:
             raise InputError(
                 f"'{problem.ode.name}' is a function that numba has compiled, which C source and "
