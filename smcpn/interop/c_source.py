@@ -99,10 +99,10 @@ class ModelSource:
                 "C source and FMU have no dead time, which delay gives the inputs: shift the input "
                 "of the record in place of delay"
             )
-        if problem.model.dosing is not None:
+        if problem.model.dosing is not None or problem.model.accumulators:
             raise InputError(
-                "C source and FMU take no doses: pose the problem without them, their rates as "
-                "inputs"
+                "C source and FMU take no doses and no accumulators: pose the problem without "
+                "them, rates of doses as inputs"
             )
         if problem.ode.compiled is not None:
             raise InputError(

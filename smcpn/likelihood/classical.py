@@ -20,6 +20,7 @@ from typing_extensions import override
 
 from smcpn.codegen.kernel import Rows
 from smcpn.codegen.lower import LaneProgram
+from smcpn.likelihood.accumulating import accumulating
 from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.delayed import DelayLine
 from smcpn.likelihood.inputs import KernelInputs
@@ -117,6 +118,7 @@ class Classical(Recursion):
     coloured_noise = True
     gaussian = True
     takes_delay = True
+    takes_accumulators = True
     _input: ca.SX | None = None
     """Inputs at a sample, where they are delayed."""
 
@@ -243,6 +245,7 @@ def runge_kutta_program(
             sample=signal.sample(),
         ),
     )
+    program = accumulating(program, model, signal)
     return program if line is None else line.join(program, signal)
 
 

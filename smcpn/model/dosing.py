@@ -211,7 +211,7 @@ class Dosing:
     @property
     def width(self) -> int:
         """Numbers of an interval behind the inputs."""
-        own = 5 + 2 * self.n_inputs if self.lagged else 1
+        own = 6 + 2 * self.n_inputs if self.lagged else 2
         return own + sum(one.width for one in self.routes)
 
     @property
@@ -285,7 +285,7 @@ class Dosing:
         part = np.arange(len(ends)) - np.repeat(np.cumsum(parts) - parts, parts)
         share = (part + 1.0) / parts[ends]
         t = np.where(share == 1.0, anchors[ends], begin[ends] + share * (anchors - begin)[ends])
-        held = [begin[ends]]
+        held = [1.0 - np.isin(t, record.t), begin[ends]]
         if self.lagged:
             starts = np.append(t[:1], t[:-1])
             lengths = np.where(t > starts, t - starts, 1.0)
@@ -383,7 +383,8 @@ class _Clock:
         self._dosing, self._model, self._theta = dosing, model, model.theta
         held = list(ca.vertsplit(model.u[dosing.n_inputs :]))
         take = lambda number: [held.pop(0) for _ in range(number)]  # noqa: E731
-        (self._begin,) = take(1)
+        # The first says whether the sample was inserted.
+        _, self._begin = take(2)
         own = take(4 + 2 * dosing.n_inputs if dosing.lagged else 0)
         self._routes = [(route, take(route.width)) for route in dosing.routes]
         self.time, self.speed, self.inputs = model.t, ca.SX(1.0), ca.SX(0, 1)

@@ -126,10 +126,10 @@ class WrittenOutSteps:
                 "simulate, or shift the input of the record by a known dead time",
                 argument="delay",
             )
-        if model.dosing is not None:
+        if model.dosing is not None or model.accumulators:
             raise InputError(
-                "doses do not go with a controller or with predictions over a horizon: use "
-                "simulate, or give their rates as inputs",
+                "doses and accumulators do not go with a controller or with predictions over a "
+                "horizon: use simulate",
                 argument="doses",
             )
         sample = SampleSymbols.of(model)
