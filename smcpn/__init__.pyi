@@ -17,6 +17,7 @@ from .estimate.profile import Profiles, profile
 from .functions.gaussian_process import gaussian_process
 from .functions.network import network
 from .functions.spline import spline
+from .io.doses import read_doses
 from .io.read import read_record, read_records
 from .likelihood.gradient import LogLikelihood
 from .model.dose import Dose
@@ -125,6 +126,7 @@ __all__ = [
     "ode",
     "polynomials",
     "profile",
+    "read_doses",
     "read_record",
     "read_records",
     "resume",

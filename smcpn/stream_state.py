@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import numpy as np
@@ -66,6 +66,8 @@ class StreamState(Stored):
     noted, states : ndarray, (m,), (m, n), or None
         Samples at which means of the states are kept, and these; None where nothing is forgotten.
     population : SamplerState
+    doses : ndarray, (D, 5)
+        Given so far: time, amount, duration, lag (0 where a parameter is) and number of the route.
     """
 
     axis: AxisState
@@ -86,3 +88,4 @@ class StreamState(Stored):
     noted: Annotated[NDArray[np.int64], counts("noted", rising=True)] | None
     states: Annotated[Array, finite("noted", "states")] | None
     population: SamplerState
+    doses: Annotated[Array, finite(None, 5)] = field(default_factory=lambda: np.empty((0, 5)))

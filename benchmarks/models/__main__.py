@@ -6,7 +6,7 @@ import sys
 
 from benchmarks.study import command
 
-PARTS = ("formulas", "petab_by_hand", "compiled")
+PARTS = ("formulas", "petab_by_hand", "compiled", "doses")
 
 if __name__ == "__main__":
     sys.exit(command(__name__, PARTS))

@@ -30,7 +30,8 @@ def model_fingerprint(problem: Problem) -> str:
     """
     ode, prior = problem.ode, problem.prior
     digest = _Digest()
-    delay = {"delay": problem.delay} if problem.delay else {}
+    delay: dict[str, Any] = {"delay": problem.delay} if problem.delay else {}
+    delay |= {"accumulators": ode.accumulators} if ode.accumulators else {}
     digest.document(
         {
             **delay,

@@ -87,7 +87,7 @@ def _filter_of(file: Group) -> tuple[Problem, FilterState]:
     require_parts(file, "problem", "record", "filter")
     record = decoded(file, "record", StoredRecord).restored()
     problem = decoded(file, "problem", StoredProblem).restored([record])
-    n, q = len(problem.ode.inputs), problem.model.measured
+    n, q = problem.records[0].n_inputs, problem.model.measured
     sizes = {"d": len(problem.names), "n": n, "row": 1 + n + q}
     state = decoded(file, "filter", FilterState, sizes)
     _require_place(state)

@@ -70,6 +70,7 @@ class StoredODE(Stored):
     sizes: dict[Name, Whole]
     functions: list[StoredFunction]
     table: ExpressionTable
+    accumulators: Names = ()
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,7 @@ class StoredProblem(Stored):
                 sizes=dict(ode.sizes),
                 functions=[stored_function(n, one.function) for n, one in ode.functions.items()],
                 table=ode.table(),
+                accumulators=ode.accumulators,
             ),
             model=StoredModel(model.table(), constants),
             priors=[
@@ -221,6 +223,7 @@ class StoredProblem(Stored):
             records=len(records),
             delay=Delay.of(given.delay, ode, free, self.fixed),
             dosing=dosing,
+            accumulators=[ode.states.index(name) for name in ode.accumulators],
         )
         for record in records:
             check_record(record, ode, len(given.observe), records)
@@ -422,8 +425,11 @@ def _restored_ode(stored: StoredODE) -> ODE:
     chains = stored.chains
     if not set(states) >= {*chains, *chains.values()}:
         raise InputError(f"stored 'chains' is {shown(chains)}: {DAMAGED}")
+    if not set(states).issuperset(stored.accumulators):
+        raise InputError(f"stored 'accumulators' is {shown(stored.accumulators)}: {DAMAGED}")
     ode = ODE(
         name=stored.name,
+        accumulators=tuple(stored.accumulators),
         states=tuple(states),
         inputs=tuple(stored.inputs),
         parameters=tuple(stored.parameters),
@@ -456,6 +462,7 @@ def _restored_model(
     records: int,
     delay: Delay | None,
     dosing: Dosing | None,
+    accumulators: Sequence[int],
 ) -> Model:
     """Return the model of a table, whose sizes are compared before graphs are made of it."""
     values, table = stored.constants, stored.table
@@ -463,7 +470,7 @@ def _restored_model(
     own = [*table.input_shapes[:6, 0].tolist(), *table.output_shapes[1:2, 0].tolist()]
     if [*own, len(table.output_shapes)] != wanted:
         raise InputError(f"the stored model is not one of its names and records: {DAMAGED}")
-    return Model.from_table(table, values.tolist(), delay, dosing)
+    return Model.from_table(table, values.tolist(), delay, dosing, accumulators)
 
 
 # Records

@@ -103,7 +103,7 @@ def _stream_of(file: Group) -> StoredStream:
     header = decoded(file, "header", Header)
     record = decoded(file, "record", StoredRecord).restored()
     problem = decoded(file, "problem", StoredProblem).restored([record])
-    n, q, states = len(problem.ode.inputs), len(problem.observe), len(problem.ode.states)
+    n, q, states = problem.records[0].n_inputs, len(problem.observe), len(problem.ode.states)
     sizes = {"N": header.settings.particles, "n": n, "q": q, "states": states}
     sizes["m"] = problem.model.measured
     state = decoded(file, "stream", StreamState, sizes)

@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.config.document import Section, choice, flag, text, texts
-from smcpn.errors import InputError, counted, real_number, shown
+from smcpn.errors import InputError, counted, listed, real_number, shown
 from smcpn.io.channels import Channels as LineChannels
 from smcpn.io.channels import Column, Kind, Slot
 from smcpn.io.dialect import DECIMALS
+from smcpn.io.doses import read_doses
 from smcpn.io.files import ColumnError, Columns, Layout, read_columns
 from smcpn.io.parse import StreamFormat
 from smcpn.io.read import chosen, matching
@@ -38,7 +39,9 @@ Array = NDArray[np.float64]
 
 
 CLOCKS = ("time", "dt", "rate")
-OF_FILES = (*CLOCKS, "t_unit", "hold", "periodic", "header", "delimiter", "decimal", "experiment")
+OF_FILES = (
+    *CLOCKS, "t_unit", "hold", "periodic", "header", "delimiter", "decimal", "experiment", "doses",
+)  # fmt: skip
 """Keys of [data] that hold for all files, and may stand in the entry of one."""
 OF_ENTRY = ("file", "name", "samples", "columns", "experiments", *OF_FILES)
 OF_UNIT = ("unit", "to")
@@ -265,9 +268,26 @@ class Reader:
                     "y_unit": units,
                     **beside.values(one.y[:, q:], pairs),
                     "name": f"{name} [{one.label}]" if several else name,
+                    "doses": self._doses(entry, one.label if several else None),
                 }
                 records.append(self._record(entry, measured))
         return records
+
+    def _doses(self, entry: Section, subject: str | None) -> list[Any]:
+        """Doses of a record: those listed, or in a file, of the experiment where that has an ID."""
+        given = entry.table.get("doses", self.data.table.get("doses", []))
+        with self._of(entry, "doses").blame("doses"):
+            if isinstance(given, list):
+                return given
+            table: dict[str, Any] = {"subject": subject}
+            table |= given if isinstance(given, Mapping) else {"file": given}
+            path = entry.document.beside(text("doses", table.pop("file", None)))
+            unknown = set(table) - {"states", "subject", "lag", "fraction"}
+            if unknown:
+                raise InputError(
+                    f"doses has {listed(unknown)}: give file, states, subject, lag and fraction"
+                )
+            return list(read_doses(path, **table))
 
     def _record(self, entry: Section, measured: Mapping[str, Any]) -> Record:
         hold = self._of(entry, "hold").read("hold", choice(*HOLDS), "foh")

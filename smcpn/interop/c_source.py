@@ -99,6 +99,11 @@ class ModelSource:
                 "C source and FMU have no dead time, which delay gives the inputs: shift the input "
                 "of the record in place of delay"
             )
+        if problem.model.dosing is not None or problem.model.accumulators:
+            raise InputError(
+                "C source and FMU take no doses and no accumulators: pose the problem without "
+                "them, rates of doses as inputs"
+            )
         if problem.ode.compiled is not None:
             raise InputError(
                 f"'{problem.ode.name}' is a function that numba has compiled, which C source and "

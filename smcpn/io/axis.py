@@ -33,6 +33,8 @@ from pydantic import AfterValidator
 
 from smcpn.arguments import NUMBERS, Kind
 from smcpn.errors import InputError, real_number, shown, whole_number
+from smcpn.model.dose import Dose, as_doses
+from smcpn.model.dosing import route_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import BESIDE, Record, faults_beside
 from smcpn.stored import Number, Stored, Whole
@@ -103,6 +105,9 @@ class TimeAxis:
 
     def __init__(self, record: Record) -> None:
         self.interval, self.regular = record.interval, record.uniform
+        if record.held and not self.regular:
+            # Samples were inserted where doses arrive.
+            self.interval = float(np.ptp(record.t)) / max(int(record.told.any(axis=1).sum()) - 1, 1)
         self.start = float(record.t[0])
         self._grid = record.dt is not None
         self._origin, self._count = self.start, 0
@@ -154,6 +159,10 @@ class TimeAxis:
                 "new Online or NestedFilter after so long a gap"
             )
         return self._add(max(1, round(distance)), t)
+
+    def insert(self, number: int) -> None:
+        """Count samples that were put in between irregular ones, as where doses arrive."""
+        self._count += number
 
     def coming(self, m: int, t: Any) -> Array:
         """Return the times of the next m samples, (m,), which do not become part of the axis.
@@ -246,6 +255,8 @@ class Arrivals:
     axis : TimeAxis
     last_input : sequence of float, (n,)
         From which the inputs of missing samples are held, or interpolated.
+    doses : tuple of Dose
+        Given so far.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -253,8 +264,9 @@ class Arrivals:
         self.axis = TimeAxis(self._record)
         self._n_outputs, self._width = len(problem.observe), problem.model.measured
         self.last_input: Sequence[float] = [0.0] * self._record.n_inputs
+        self._dosing, self.doses = problem.model.dosing, tuple[Dose, ...]()
 
-    def take(self, u: Any, outputs: Sequence[float], t: float | None) -> Arrival:
+    def take(self, u: Any, outputs: Sequence[float], t: float | None, doses: Any = ()) -> Arrival:
         """Check a sample and place it; ``outputs`` are of `measured`.
 
         Raises
@@ -268,12 +280,97 @@ class Arrivals:
         status = self.axis.status(t)
         if status != "new":
             return Arrival(status)
+        since, begun, known = self.axis.last, self.axis.state, self.doses
         times = self.axis.place(t)
-        before, self.last_input = self.last_input, inputs
-        sample = [times[-1], *inputs, *outputs]
-        if len(times) == 1:
-            return Arrival(status, sample)
-        return Arrival(status, sample, self._gap(times, np.array(before), np.array(inputs)))
+        before = np.array(self.last_input[: len(inputs)])
+        sample, gap = [times[-1], *inputs, *outputs], _NOTHING
+        if len(times) > 1:
+            gap = self._gap(times, before, np.array(inputs))
+        if self._dosing is None and not len(doses):
+            self.last_input = inputs
+            return Arrival(status, sample, gap)
+        try:
+            self.doses = self._with_doses(doses, since if math.isfinite(since) else times[0])
+            rows = self._dosed(since, before, np.vstack([*gap, sample]))
+        except InputError:
+            self.doses = known
+            self.axis.resume(begun)
+            raise
+        self.axis.insert(len(rows) - len(times))
+        self.last_input = rows[-1, 1 : 1 + self._record.n_inputs].tolist()
+        return Arrival(status, rows[-1].tolist(), rows[:-1])
+
+    def _with_doses(self, doses: Any, since: float) -> tuple[Dose, ...]:
+        """Doses given so far, and those that are given with a sample."""
+        more = as_doses(doses, "stream") if len(doses) else ()
+        if self._record.u_function is not None:
+            raise InputError(
+                "a stream with doses has an input that is a function of time: give its samples",
+                argument="doses",
+            )
+        if more and self._dosing is None:
+            raise InputError(
+                "doses are given, and the problem's record has none: give it one of each kind, "
+                "whose amounts do not count",
+                argument="doses",
+            )
+        for dose in more:
+            if dose.time < since:
+                raise InputError(
+                    f"a dose is given at {dose.time:g}, before the last sample, {since:g}: give it "
+                    "with the next sample after it at the latest",
+                    argument="doses",
+                )
+        return tuple(sorted((*self.doses, *more), key=lambda one: one.time))
+
+    @property
+    def stored_doses(self) -> Array:
+        """Doses as numbers, see `smcpn.stream_state.StreamState`."""
+        keys = [] if self._dosing is None else [one.key for one in self._dosing.routes]
+        rows = [
+            (d.time, d.amount, d.duration, 0.0 if isinstance(d.lag, str) else d.lag,
+             keys.index(route_of(d)))
+            for d in self.doses
+        ]  # fmt: skip
+        return np.array(rows, dtype=float).reshape(-1, 5)
+
+    def resume_doses(self, stored: Array) -> None:
+        """Go on from `stored_doses`."""
+        routes = () if self._dosing is None else self._dosing.routes
+        found: list[Dose] = []
+        for time, amount, duration, lag, number in stored.tolist():
+            if not 0 <= number < len(routes):
+                raise InputError(
+                    f"a dose of the stream is of route {number:g}: the file is damaged"
+                )
+            one = routes[int(number)]
+            lag = one.lag if isinstance(one.lag, str) else lag
+            found.append(Dose(time, one.state, amount, duration, lag, one.fraction))
+        self.doses = tuple(found)
+
+    def _dosed(self, since: float, before: Array, rows: Array) -> Array:
+        """Rows of samples after one at a time, with those where doses arrive, and their numbers."""
+        assert self._dosing is not None
+        n, begun = self._dosing.n_inputs, math.isfinite(since)
+        t, u = np.append(since, rows[:, 0]), np.vstack([before, rows[:, 1 : 1 + n]])
+        if not begun:
+            # It ends no interval: what it has of the next one does not count.
+            t, u = np.append(t[1:], t[-1] + self._record.interval), u[[1, 1]]
+        one = Record(
+            t=t, u=u if n else None, hold=self._record.hold, doses=self.doses, name="stream",
+            u_before=np.empty((0, n)),
+        )  # fmt: skip
+        made = self._dosing.prepared(one)
+        if self._record.dt is not None and begun and len(made) > len(one):
+            raise InputError(
+                "a dose arrives between the samples of a stream on a grid: give the problem's "
+                "record times, t, in place of dt",
+                argument="doses",
+            )
+        some = slice(1, None) if begun else slice(0, 1)
+        outputs = np.full((len(made.t[some]), self._width), np.nan)
+        outputs[np.isin(made.t[some], rows[:, 0])] = rows[:, 1 + n :]
+        return np.column_stack([made.t[some], made.u[some], outputs])
 
     def _gap(self, times: list[float], before: Array, inputs: Array) -> Array:
         """Missing samples between one and the next, whose inputs and last time are given."""
@@ -284,15 +381,17 @@ class Arrivals:
         between = before + (inputs - before) * shares
         return np.column_stack([times[:-1], between, np.full((m, self._width), np.nan)])
 
-    def coming(self, u: Any, t: Any) -> tuple[Array, Array]:
+    def coming(self, u: Any, t: Any) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Return times (m,) and inputs (m, n) of samples to come, which are not taken in.
+
+        Where doses arrive there are others between them; the last result is True for those asked.
 
         Raises
         ------
         InputError
             As of `Online.predict`.
         """
-        size, given = self._record.n_inputs, self._record.u_function is None
+        size, given = self._record.n_inputs - self._record.held, self._record.u_function is None
         if size and given:
             values = NUMBERS("u", u)
             if values.size % size:
@@ -302,10 +401,17 @@ class Arrivals:
             inputs = np.zeros((whole_number("u", u, 1, otherwise=" of samples to predict"), size))
         if not len(inputs) or not np.isfinite(inputs).all():
             raise InputError("u holds no samples, or some that are not finite: an input is known")
-        return self.axis.coming(len(inputs), t), inputs
+        times = self.axis.coming(len(inputs), t)
+        if self._dosing is None:
+            return times, inputs, np.full(len(times), True)
+        missing = np.full((len(times), self._width), np.nan)
+        last = np.array(self.last_input[:size])
+        rows = self._dosed(self.axis.last, last, np.column_stack([times, inputs, missing]))
+        chosen = np.isin(rows[:, 0], times)
+        return rows[:, 0], rows[:, 1 : 1 + self._record.n_inputs], chosen
 
     def _inputs(self, u: Any) -> list[float]:
-        size = self._record.n_inputs
+        size = self._record.n_inputs - self._record.held
         if u is None and (size == 0 or self._record.u_function is not None):
             return [0.0] * size
         inputs = _floats("u", u, size)

@@ -20,6 +20,7 @@ from typing_extensions import override
 
 from smcpn.codegen.kernel import Rows
 from smcpn.codegen.lower import LaneProgram
+from smcpn.likelihood.accumulating import accumulating
 from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.delayed import DelayLine
 from smcpn.likelihood.inputs import KernelInputs
@@ -120,6 +121,7 @@ class Classical(Recursion):
     coloured_noise = True
     gaussian = True
     takes_delay = True
+    takes_accumulators = True
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
         self.model, self.line = problem.model, DelayLine.of(problem.model, grid, POINTS)
@@ -256,6 +258,7 @@ def runge_kutta_program(
             sample=signal.sample(),
         ),
     )
+    program = accumulating(program, model, signal)
     return program if line is None else line.join(program, signal)
 
 

@@ -40,6 +40,7 @@ from typing_extensions import override
 
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError
+from smcpn.likelihood.accumulating import accumulating
 from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.delayed import DelayLine
 from smcpn.likelihood.diffusion import powered
@@ -85,12 +86,14 @@ class Marginal(Recursion):
     coloured_noise = True
     gaussian = True
     takes_delay = True
+    takes_accumulators = True
 
     def __init__(self, problem: Problem, solver: EKF0, grid: Grid) -> None:
         _check(solver)
         self.model, self.order = problem.model, solver.order
         self.local_order = self.order + 1
-        self.restarts = grid.restarts or grid.rescales or bool(grid.delays)
+        counts = bool(self.model.accumulators)
+        self.restarts = grid.restarts or grid.rescales or bool(grid.delays) or counts
         self.rescales = grid.rescales
         n = self.model.x.numel()
         self.m = [[ca.SX.sym(f"m_{i}_{j}") for j in range(self.order + 1)] for i in range(n)]
@@ -221,6 +224,8 @@ class Marginal(Recursion):
                 sample=self._sample_graph(0),
             ),
         )
+        places = ca.vertcat(*(row[0] for row in self.m))
+        program = accumulating(program, model, signal, places)
         if self.line is not None:
             program = self._along(self.line, program)
         return self.noise.join(

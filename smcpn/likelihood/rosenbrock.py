@@ -26,6 +26,7 @@ from typing_extensions import override
 
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.tangent import jacobian
+from smcpn.likelihood.accumulating import accumulating
 from smcpn.likelihood.classical import Classical, outputs_at
 from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.inputs import KernelInputs
@@ -205,7 +206,7 @@ class Trajectory:
         first = Clock.values(ca.SX(0.0), length, length, self._first_sizes(initial), 0.0, 0.0)
         # One that took more steps than it may would try as many in every interval.
         held = ca.if_else(clock.left > 0.0, ca.SX(np.nan), model.x)
-        return LaneProgram(
+        program = LaneProgram(
             theta=model.theta,
             constants=ca.vertcat(model.constants, self.tolerance),
             constant_values=self.constant_values(solver),
@@ -225,6 +226,7 @@ class Trajectory:
             left=0,
             control=tuple(range(clock.symbols.numel())),
         )
+        return accumulating(program, model, signal)
 
     def inputs(self, record: Record, number: int = 0) -> KernelInputs:
         """Inputs for a record, which starts from the ``number``-th initial state."""

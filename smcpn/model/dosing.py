@@ -176,7 +176,7 @@ class Dosing:
             If a dose is outside its record, names no state or parameter, or a lag has no bounds;
             and for an input that is not held or linear between samples, or periodic.
         """
-        keys = dict.fromkeys(_key(dose) for record in records for dose in record.doses)
+        keys = dict.fromkeys(route_of(dose) for record in records for dose in record.doses)
         if not keys:
             return None
         routes = [_route(key, ode, free, fixed) for key in keys]
@@ -211,7 +211,7 @@ class Dosing:
     @property
     def width(self) -> int:
         """Numbers of an interval behind the inputs."""
-        own = 5 + 2 * self.n_inputs if self.lagged else 1
+        own = 6 + 2 * self.n_inputs if self.lagged else 2
         return own + sum(one.width for one in self.routes)
 
     @property
@@ -231,7 +231,7 @@ class Dosing:
         """
         known = {one.key for one in self.routes}
         for dose in record.doses:
-            if _key(dose) not in known:
+            if route_of(dose) not in known:
                 raise _refused(
                     f"{record.name}: {dose} is of no route that the parameters are learned for "
                     f"({listed(str(key) for key in known)}): give the state, lag and fraction of "
@@ -285,7 +285,7 @@ class Dosing:
         part = np.arange(len(ends)) - np.repeat(np.cumsum(parts) - parts, parts)
         share = (part + 1.0) / parts[ends]
         t = np.where(share == 1.0, anchors[ends], begin[ends] + share * (anchors - begin)[ends])
-        held = [begin[ends]]
+        held = [1.0 - np.isin(t, record.t), begin[ends]]
         if self.lagged:
             starts = np.append(t[:1], t[:-1])
             lengths = np.where(t > starts, t - starts, 1.0)
@@ -293,7 +293,9 @@ class Dosing:
         # What is given at the first sample comes after it.
         after = np.append(np.nextafter(begin[:1], -np.inf), begin[1:])
         held += [
-            route.columns([one for one in doses if _key(one) == route.key], after, anchors)[ends]
+            route.columns([one for one in doses if route_of(one) == route.key], after, anchors)[
+                ends
+            ]
             for route in self.routes
         ]
         return t, np.column_stack(held)
@@ -381,7 +383,8 @@ class _Clock:
         self._dosing, self._model, self._theta = dosing, model, model.theta
         held = list(ca.vertsplit(model.u[dosing.n_inputs :]))
         take = lambda number: [held.pop(0) for _ in range(number)]  # noqa: E731
-        (self._begin,) = take(1)
+        # The first says whether the sample was inserted.
+        _, self._begin = take(2)
         own = take(4 + 2 * dosing.n_inputs if dosing.lagged else 0)
         self._routes = [(route, take(route.width)) for route in dosing.routes]
         self.time, self.speed, self.inputs = model.t, ca.SX(1.0), ca.SX(0, 1)
@@ -468,7 +471,7 @@ def _may_arrive(route: Route, doses: Sequence[Dose], anchors: Array) -> NDArray[
     """Arrivals by a route that may fall in the interval that ends at each time, (m,)."""
     if not isinstance(route.lag, str):
         return np.zeros(len(anchors), dtype=np.int64)
-    arrivals = Arrivals.of([one for one in doses if _key(one) == route.key])
+    arrivals = Arrivals.of([one for one in doses if route_of(one) == route.key])
     first, last = route.within(arrivals, np.append(anchors[:1], anchors[:-1]), anchors)
     return last - first
 
@@ -503,7 +506,8 @@ def _triples(values: Sequence[ca.SX]) -> Iterator[tuple[ca.SX, ca.SX, ca.SX]]:
     return zip(values[::3], values[1::3], values[2::3], strict=True)
 
 
-def _key(dose: Dose) -> tuple[str, float | str, float | str]:
+def route_of(dose: Dose) -> tuple[str, float | str, float | str]:
+    """State, fraction and lag of a dose, as `Route.key` has them."""
     return dose.state, dose.fraction, 0.0 if dose.known else dose.lag
 
 

@@ -69,6 +69,8 @@ class Model:
     dosing : Dosing or None
         Of the records' doses: ``x`` is then the smooth part of the states, and ``u`` ends with the
         numbers of an interval.
+    accumulators : tuple of int
+        States that are set back to zero after every sample.
     """
 
     x: ca.SX
@@ -88,6 +90,7 @@ class Model:
     process_noise: ProcessNoise | None = None
     delay: Delay | None = None
     dosing: Dosing | None = None
+    accumulators: tuple[int, ...] = ()
 
     @property
     def held(self) -> int:
@@ -223,6 +226,7 @@ class Model:
         constant_values: Sequence[float],
         delay: Delay | None = None,
         dosing: Dosing | None = None,
+        accumulators: Sequence[int] = (),
     ) -> Model:
         """Make the graphs again, over new symbols.
 
@@ -248,12 +252,13 @@ class Model:
             process_noise=_process_noise(columns, x),
             delay=delay,
             dosing=dosing,
+            accumulators=tuple(accumulators),
         )  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
         return {
             "table": self.table(), "constant_values": self.constant_values, "delay": self.delay,
-            "dosing": self.dosing,
+            "dosing": self.dosing, "accumulators": self.accumulators,
         }  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -691,7 +696,13 @@ def make_model(
         density=density,
         process_noise=disturbed,
         delay=delay,
+        accumulators=tuple(map(ode.states.index, ode.accumulators)),
     )
+    if ode.accumulators and (delay is not None or disturbed is not None):
+        other = "process noise" if delay is None else "delay"
+        raise InputError(
+            f"accumulators do not go with {other}: measure what has come in all, or leave it out"
+        )
     if delay is not None:
         parameter.used.update(delay.names)
     if dosing is not None:

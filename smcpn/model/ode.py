@@ -61,6 +61,8 @@ class ODE:
         Python function that it is of, but for its unknown functions; None as ``traced``.
     compiled : CompiledFunction or None
         Where it is a function of numba's.
+    accumulators : tuple of str
+        States that are set back to zero after every sample, see `accumulating`.
     """
 
     name: str
@@ -79,6 +81,29 @@ class ODE:
     traced: Callable[[Mapping[str, UnknownFunction]], ODE] | None = field(default=None, repr=False)
     function: Callable[..., Any] | None = field(default=None, repr=False)
     compiled: CompiledFunction | None = field(default=None, repr=False)
+    accumulators: tuple[str, ...] = ()
+
+    def accumulating(self, *states: str) -> ODE:
+        """Return the same equation with states that count since the last sample.
+
+        They are set back to zero after every sample of a record, of whatever is measured there.
+
+        Raises
+        ------
+        InputError
+            For a name that is no state.
+
+        Examples
+        --------
+        >>> @smcpn.ode
+        ... def infected(i, cases, *, rate):
+        ...     return rate * i, rate * i
+        >>> infected.accumulating("cases").accumulators
+        ('cases',)
+        """
+        for name in states:
+            one_of("accumulators", name, self.states)
+        return replace(self, accumulators=states)
 
     def with_functions(self, functions: Mapping[str, UnknownFunction]) -> ODE:
         """Return the same equation with other unknown functions in place of those of these names.
@@ -96,7 +121,8 @@ class ODE:
                 "function: make the problem in the script"
             )
         every = {name: one.function for name, one in self.functions.items()}
-        return replace(self.traced({**every, **functions}), doc=self.doc)
+        made = self.traced({**every, **functions})
+        return replace(made, doc=self.doc, accumulators=self.accumulators)
 
     def __repr__(self) -> str:
         kind = "ODE" if self.diffusion is None else "SDE"

@@ -255,6 +255,7 @@ class Online:
         y_sd: Any = None,
         y_lower: Any = None,
         y_upper: Any = None,
+        doses: Any = (),
     ) -> State:
         """Take in a sample and return what is known after it.
 
@@ -268,6 +269,9 @@ class Online:
             Time of the sample, s.
         y_sd, y_lower, y_upper : float or sequence, optional
             As of `Record`, where the noise takes y_sd, and where the problem's record has limits.
+        doses : sequence of Dose or dict, optional
+            Given since the sample before, or still to come. The problem's record has one of each
+            kind (state, lag and fraction), which do not count.
 
         Raises
         ------
@@ -278,17 +282,19 @@ class Online:
         begin = time.perf_counter()
         outputs = self._arrivals.measured(y, y_sd, y_lower, y_upper)
         if self.budget is None:
-            return self._updated(u, outputs, t, begin)
+            return self._updated(u, outputs, t, doses, begin)
         # Python's own interval, three samples at 610 Hz, is for threads that have time.
         interval = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_INTERVAL)
         try:
-            return self._updated(u, outputs, t, begin)
+            return self._updated(u, outputs, t, doses, begin)
         finally:
             sys.setswitchinterval(interval)
 
-    def _updated(self, u: Any, outputs: Sequence[float], t: float | None, begin: float) -> State:
-        arrival, windows = self._arrivals.take(u, outputs, t), self._windows
+    def _updated(
+        self, u: Any, outputs: Sequence[float], t: float | None, doses: Any, begin: float
+    ) -> State:
+        arrival, windows = self._arrivals.take(u, outputs, t, doses), self._windows
         windows.alarm = None
         if arrival.status != "new":
             return self._state(arrival.status, 0, begin)
@@ -329,7 +335,7 @@ class Online:
         population, history = current.tracker.population, current.likelihood.history
         if population.sample == 0:
             raise InputError("predict needs a sample to begin at: update the stream first")
-        times, inputs = self._arrivals.coming(u, t)
+        times, inputs, wanted = self._arrivals.coming(u, t)
         known = history.samples(population.sample, len(history))
         ahead = predicted(
             population.likelihood, population.system.keys,
@@ -337,7 +343,7 @@ class Online:
             population.system.weights, population.system.state, population.sample,
             np.concatenate([known[0], times]), np.concatenate([known[1], inputs]),
         )  # fmt: skip
-        return ahead.last(len(times))
+        return ahead.last(len(times)).of(wanted)
 
     def posterior(self) -> Posterior:
         """Return the posterior as `smcpn.identify` does, once rejuvenations under way are done.
@@ -428,12 +434,13 @@ class Online:
     def snapshot(self) -> StreamState:
         """Return all that the stream goes on from."""
         held = np.array(self._arrivals.last_input, dtype=float)
-        return self._windows.state(self.axis.state, held)
+        return self._windows.state(self.axis.state, held, self._arrivals.stored_doses)
 
     def _resume(self, state: StreamState) -> None:
         """Go on from a `snapshot`."""
         self.axis.resume(state.axis)
         self._arrivals.last_input = state.held.tolist()
+        self._arrivals.resume_doses(state.doses)
         self._windows.resume(state)
 
     def _state(self, status: str, missing: int, begin: float) -> State:

@@ -253,6 +253,10 @@ class Prediction:
         """Return the prediction of the last m samples."""
         return Prediction(self.t[-m:], self.mean[-m:], self.sd[-m:])
 
+    def of(self, chosen: NDArray[np.bool_]) -> Prediction:
+        """Return the prediction of some of the samples."""
+        return Prediction(self.t[chosen], self.mean[chosen], self.sd[chosen])
+
     @property
     def lower(self) -> Array:
         """Lower end of the 95 % band, (m, q)."""
@@ -372,4 +376,5 @@ def stream_record(problem: Problem, history: History, samples: int) -> Record:
         y_unit=template.y_unit,
         t_unit=template.t_unit,
         name=template.name,
+        held=template.held,
     )

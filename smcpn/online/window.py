@@ -430,8 +430,8 @@ class Windows:
         self.current.likelihood.finish()
         self.current.tracker.settle()
 
-    def state(self, axis: AxisState, held: Array) -> StreamState:
-        """Return the state of the stream, given its time axis and the last input."""
+    def state(self, axis: AxisState, held: Array, doses: Array) -> StreamState:
+        """Return the state of the stream, given its time axis, the last input and the doses."""
         current, forgetting = self.current, self._forgetting
         history = current.likelihood.history
         t, u, y = history.samples(0, len(history))
@@ -449,6 +449,7 @@ class Windows:
             u=u,
             y=y,
             held=held,
+            doses=doses,
             innovation=self.innovation,
             prediction=self.prediction,
             start=current.start,

@@ -126,6 +126,12 @@ class WrittenOutSteps:
                 "simulate, or shift the input of the record by a known dead time",
                 argument="delay",
             )
+        if model.dosing is not None or model.accumulators:
+            raise InputError(
+                "doses and accumulators do not go with a controller or with predictions over a "
+                "horizon: use simulate",
+                argument="doses",
+            )
         sample = SampleSymbols.of(model)
         outputs = outputs_at(model, model.x, sample)
         one = runge_kutta_program(model, signal_of(model, record)[0], sample, outputs)

@@ -251,7 +251,9 @@ def _smoothed(
         parameters=len(values),
         seed=0,
     )
-    return _outputs_at(model, record, states.mean, values.mean(axis=0))
+    mean = values.mean(axis=0)
+    smooth = states.mean - model.arrived(record, mean[None])[:, :, 0]
+    return _outputs_at(model, record, smooth, mean)
 
 
 def _outputs_at(model: Model, record: Record, states: Array, values: Array) -> Array:

@@ -151,7 +151,7 @@ def _sensitivity_program(model: Model, window: Record) -> LaneProgram:
         theta=ca.vertcat(model.theta, start),
         state=ca.vertcat(plain.state, ca.vec(moved)),
         # Of one row a slice without columns is a row, and not empty.
-        start=ca.vertcat(start, plain.start[n:, :], ca.vec(ca.SX.eye(n))),
+        start=ca.vertcat(model.smooth_part(start), plain.start[n:, :], ca.vec(ca.SX.eye(n))),
         interval=None if plain.interval is None else ca.vertcat(plain.interval, ca.vec(moved)),
         step=ca.densify(step),
         emitted=ca.densify(ca.vertcat(*emitted)),

@@ -1,0 +1,41 @@
+"""Doses of tables, and among the samples of a data set."""
+
+import pytest
+
+from smcpn import Dose, InputError, read_doses
+
+NONMEM = """ID,TIME,EVID,AMT,CMT,RATE,ADDL,II,DV
+1,0,1,100,1,.,2,8,.
+1,1,0,.,2,.,.,.,3.3
+2,0,1,50,2,25,.,.,.
+"""
+STATES = ("gut", "central")
+
+
+def test_rows_with_an_amount_are_doses(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text(NONMEM)
+    three = [Dose(8.0 * k, "gut", 100.0, fraction="F") for k in range(3)]
+    assert read_doses(path, states=STATES, subject="1", fraction="F") == three
+    assert read_doses(path, states=STATES, subject="2") == [Dose(0.0, "central", 50.0, 2.0)]
+    path.write_text("time;amount;state;duration;lag;fraction\n1.5;10;gut;0.5;tlag;0.7\n")
+    assert read_doses(path) == [Dose(1.5, "gut", 10.0, 0.5, "tlag", 0.7)]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("t,dose\n0,1\n", "name time and amount"),
+        ("time,amount\n0,1\n", "it has no state"),
+        ("time,amount,state\nsoon,1,gut\n", "line 2: time is 'soon'"),
+        ("time,amount,CMT\n0,1,3\n", "compartment 3 has no name"),
+        ("time,amount,state,EVID\n0,1,gut,4\n", "EVID is 4"),
+        ("time,amount,state,duration\n0,1,gut,-1\n", "duration is -1"),
+        ("time,amount,state,addl\n0,1,gut,3\n", "give II above 0"),
+    ],
+)
+def test_a_line_that_is_no_dose_is_named(tmp_path, text, sentence):
+    path = tmp_path / "doses.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=sentence):
+        read_doses(path, states=STATES)

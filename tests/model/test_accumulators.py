@@ -1,0 +1,90 @@
+"""Outputs that count since the last sample, against the growth between samples."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import smcpn
+from smcpn import Dose, InputError
+
+TIMES = np.array([0.0, 1.0, 2.0, 3.2, 4.0, 5.1])
+RATE = 0.4
+
+
+@smcpn.ode
+def growth(i, cases, *, rate):
+    return rate * i, rate * i
+
+
+COUNTING = growth.accumulating("cases")
+
+
+def counts(doses=()):
+    """New cases since the last sample: i grows by them alone, but for what comes by doses."""
+    i, found = 10.0, [0.0]
+    for a, b in pairwise(TIMES):
+        edges = [a, *(d.time for d in doses if a <= d.time < b), b]
+        new = 0.0
+        for begin, end in pairwise(edges):
+            i += sum(d.amount for d in doses if d.time == begin and begin < end)
+            new += i * np.expm1(RATE * (end - begin))
+            i *= np.exp(RATE * (end - begin))
+        found.append(new)
+    return np.array(found)
+
+
+def problem(doses=(), **changes):
+    y = counts(doses) + np.random.default_rng(0).normal(size=len(TIMES))
+    y[3] = np.nan
+    record = smcpn.Record(t=TIMES, y=y, doses=doses)
+    given = {"initial": [10.0, 0.0], "prior": {"rate": stats.lognorm(0.5)}, "noise": 1.0}
+    return smcpn.Problem(COUNTING, record, observe="cases", **given | changes)
+
+
+DOSES = [Dose(1.0, "i", 3.0), Dose(2.6, "i", 5.0)]
+SOLVERS = [smcpn.RK4(steps=64), smcpn.EKF0(order=4, steps=64), smcpn.Rosenbrock(tolerance=1e-9)]
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("doses", [(), DOSES], ids=["plain", "dosed"])
+def test_a_count_begins_anew_at_every_sample(solver, doses):
+    one = problem(doses)
+    y = np.concatenate([record.y[np.isin(record.t, TIMES), 0] for record in one.records])
+    wanted = np.nansum(stats.norm.logpdf(y, counts(doses), 1.0))
+    likelihood = smcpn.LogLikelihood(one, solver=solver)
+    assert likelihood([[RATE]])[0] == pytest.approx(wanted, abs=1e-5)
+    _, gradient = likelihood.value_and_gradient([[RATE]])
+    ends = likelihood([[RATE + 1e-5], [RATE - 1e-5]])
+    assert gradient[0, 0] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-4)
+    plan = smcpn.Record(t=TIMES, doses=doses)
+    found = smcpn.simulate(
+        COUNTING, plan, {"rate": RATE}, observe="cases", initial=[10.0, 0.0], steps=64
+    )
+    np.testing.assert_allclose(found[:, 0], counts(doses), atol=1e-6)
+
+
+def test_a_stream_and_a_file_count_as_the_record(tmp_path):
+    one, options = problem(), {"solver": smcpn.RK4(steps=4), "particles": 50, "seed": 1}
+    batch = smcpn.identify(
+        one, method="ibis", progress=False, checkpoint=tmp_path / "run.h5", **options
+    )
+    assert smcpn.resume(tmp_path / "run.h5").log_evidence == batch.log_evidence
+    uniform = smcpn.Record(t=TIMES, y=one.records[0].y)
+    live = smcpn.Online(smcpn.Problem(
+        COUNTING, uniform, observe="cases", noise=1.0, initial=[10.0, 0.0],
+        prior={"rate": stats.lognorm(0.5)},
+    ), **options)  # fmt: skip
+    for y, t in zip(uniform.y, TIMES, strict=True):
+        live.update(None, y, t)
+    assert live.posterior().log_evidence == pytest.approx(batch.log_evidence, abs=1e-9)
+
+
+def test_what_does_not_count_is_refused():
+    with pytest.raises(InputError, match="accumulators"):
+        growth.accumulating("deaths")
+    with pytest.raises(InputError, match="process noise"):
+        problem(process_noise={"i": 0.1})
+    with pytest.raises(InputError, match="takes no accumulators"):
+        smcpn.LogLikelihood(problem(), "filtering", smcpn.EKF0(diffusion=1.0, steps=4))

@@ -1,0 +1,94 @@
+"""Doses while the data come: the posterior of the record, killed and resumed to the same bytes."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import smcpn
+from smcpn import Dose, InputError
+
+TIMES = np.array([0, 1, 2, 3.1, 4, 5, 6, 7, 8, 9, 10, 11, 12.0])
+DOSES = [
+    Dose(0.0, "gut", 100.0, lag="tlag", fraction="F"),
+    Dose(3.3, "gut", 50.0, lag="tlag", fraction="F"),
+    Dose(6.9, "gut", 70.0, duration=1.0, lag="tlag", fraction="F"),
+    Dose(5.0, "central", 20.0),
+    Dose(7.1, "central", 30.0, duration=4.5, lag=0.25),
+]
+PRIOR = {
+    "ka": stats.lognorm(0.3), "ke": stats.lognorm(0.3, scale=0.3), "tlag": stats.uniform(0, 1),
+    "F": stats.uniform(0.1, 0.9),
+}  # fmt: skip
+
+
+@smcpn.ode
+def compartments(gut, central, u, *, ka, ke):
+    return -ka * gut, ka * gut + u - ke * central
+
+
+def record():
+    rng = np.random.default_rng(0)
+    u = rng.uniform(size=len(TIMES))
+    plan = smcpn.Record(t=TIMES, u=u, doses=DOSES)
+    truth = {"ka": 1.2, "ke": 0.3, "tlag": 0.4, "F": 0.7}
+    y = smcpn.simulate(compartments, plan, truth, observe="central")[:, 0]
+    y += rng.normal(size=len(y))
+    low = y < 25.0
+    return smcpn.Record(
+        t=TIMES, u=u, doses=DOSES, y=np.where(low, np.nan, y), y_upper=np.where(low, 25.0, np.nan)
+    )
+
+
+def problem(one):
+    return smcpn.Problem(compartments, one, observe="central", noise=1.0, prior=PRIOR)
+
+
+def live(one, **options):
+    return smcpn.Online(problem(one), solver=smcpn.RK4(steps=4), particles=100, seed=1, **options)
+
+
+def samples(one, first, last):
+    """Arguments of updates: doses come with the sample before which they are given."""
+    for k in range(first, last):
+        since = one.t[k - 1] if k else -np.inf
+        given = [d for d in DOSES if since <= d.time < one.t[k]]
+        yield (one.u[k], one.y[k], one.t[k]), {"y_upper": one.y_upper[k], "doses": given}
+
+
+def test_a_stream_with_doses_ends_as_the_record_killed_and_resumed(tmp_path):
+    one = record()
+    batch = smcpn.identify(
+        problem(one), solver=smcpn.RK4(steps=4), particles=100, seed=1, method="ibis",
+        progress=False,
+    )  # fmt: skip
+    stream = live(one)
+    for arguments, named in samples(one, 0, 6):
+        stream.update(*arguments, **named)
+    stream.save(tmp_path / "stream.h5")
+    again = smcpn.Online.load(tmp_path / "stream.h5")
+    ends = []
+    for way in (stream, again):
+        for arguments, named in samples(one, 6, len(TIMES)):
+            way.update(*arguments, **named)
+        ends.append(way.posterior())
+    for end in ends:
+        assert end.log_evidence == batch.log_evidence
+        np.testing.assert_array_equal(end.theta, batch.theta)
+    coming = stream.predict([0.1, 0.2], [13.0, 14.0])
+    assert coming.mean.shape == (2, 1)
+    assert coming.mean[1, 0] < coming.mean[0, 0]
+
+
+def test_a_dose_that_comes_too_late_is_refused_and_the_sample_not_taken_in():
+    one = record()
+    stream = live(one)
+    for arguments, named in samples(one, 0, 3):
+        stream.update(*arguments, **named)
+    for dose, sentence in (
+        (Dose(1.5, "central", 1.0), "before the last sample"),
+        (Dose(2.5, "central", 1.0, fraction="F"), "of no route"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            stream.update(0.0, 1.0, 3.0, doses=[dose])
+        assert stream.t == 2.0
+    assert stream.update(0.0, 1.0, 3.0).status == "assimilated"
