@@ -13,7 +13,7 @@ which leads to the maximum of the quadratic that both have there. Far from it th
 
 D is the diagonal of A (Marquardt 1963), but no less than a curvature that each coordinate is given.
 Where A is next to nothing along one, as where a rate is so fast that the data no longer tell it, a
-step along it is as long as its model is wrong: D of A alone damps it only where it holds all others.
+step along it is as long as its model is wrong; D of A damps it only by a mu that holds the others.
 
 References
 ----------
