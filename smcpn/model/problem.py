@@ -20,6 +20,7 @@ from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution, describe
 from smcpn.model.disturbance import Disturbance
+from smcpn.model.dosing import Dosing
 from smcpn.model.entries import ByName, by_scalar, is_name
 from smcpn.model.gaussian_noise import AR1, as_gaussian
 from smcpn.model.graphs import Model, make_model, observed_outputs, one_per_output
@@ -105,7 +106,7 @@ class Problem(WithCard):
         Where it depends on the state, write the model with `smcpn.sde`.
     delay : mapping of str to float or str, optional
         Dead times, ``{"u": "tau"}``: the equation's u(t) is the record's u(t - tau), exact for its
-        hold, ``"zoh"`` or ``"foh"``, whatever part of a sampling interval tau is. An input maps to
+        hold, whatever part of a sampling interval tau is. An input maps to
         a time, or to the name of a parameter whose prior has bounds. Before the first sample the
         input is the first one; of a record that was cut from a longer one it is what came before,
         up to 64 samples, beyond which the first of these is held and a dead time that is surely
@@ -197,7 +198,10 @@ class Problem(WithCard):
             disturbance=disturbance,
             delay=Delay.of(delay, ode, free, fixed),
             limited=any(record.limits for record in self.records),
+            dosing=Dosing.of(self.records, ode, free, fixed),
         )
+        if self.model.dosing is not None:
+            self.records = tuple(map(self.model.prepared, self.records))
         _check_delay(self)
         _check_model(self.model, unused, ode)
         _check_beside(self)
@@ -233,7 +237,7 @@ class Problem(WithCard):
             )
         problem = assembled(
             ode=self.ode,
-            records=tuple(records),
+            records=tuple(map(self.model.prepared, records)),
             model=replace(self.model, initial=self.model.initial[: len(records)]),
             prior=self.prior,
             fixed=self.fixed,
@@ -368,9 +372,14 @@ class Problem(WithCard):
                 return ca.SX(value)
             raise InputError(f"observe function takes '{name}', which is no parameter")
 
-        outputs = observed_outputs(
-            self.ode, what, model.x, model.u, model.t, model.rhs, parameter, model.process_noise
-        )
+        rhs, noise, dosing = model.rhs, model.process_noise, model.dosing
+        if dosing is not None:
+            ode = self.ode.at_interval(_typical_interval(self.records[0]))
+            values = ca.vertcat(*[parameter(name) for name in ode.parameters])
+            rhs = ode.rhs(model.x, model.u[: dosing.n_inputs], model.t, values)
+        outputs = observed_outputs(self.ode, what, model.x, model.u, model.t, rhs, parameter, noise)
+        if dosing is not None:
+            outputs = dosing.applied(outputs, model, at_sample=True)
         none = ca.SX.zeros(len(what), 1)
         return replace(
             model, outputs=outputs, noise_variance=none, noise_correlation=none, density=None
@@ -444,9 +453,10 @@ def check_record(record: Record, ode: ODE, n_outputs: int, learned: Sequence[Rec
     InputError
         If inputs or outputs differ in number, or time is counted in another unit.
     """
-    if record.n_inputs != len(ode.inputs):
+    given = record.n_inputs - record.held
+    if given != len(ode.inputs):
         raise InputError(
-            f"{record.name}: u has {counted(record.n_inputs, 'column')} but model '{ode.name}' has "
+            f"{record.name}: u has {counted(given, 'column')} but model '{ode.name}' has "
             f"{counted(len(ode.inputs), 'input')} ({', '.join(ode.inputs) or 'none'}): it "
             f"returns {counted(len(ode.states), 'derivative')}, so that as many arguments are "
             f"states ({', '.join(ode.states)}); return the derivative of every state, and give "
@@ -586,8 +596,16 @@ def _check_records(problem: Problem) -> None:
 
 
 def _check_delay(problem: Problem) -> None:
-    if problem.model.delay is not None:
-        problem.model.delay.intervals(problem.records)
+    model = problem.model
+    if model.delay is None:
+        return
+    if model.dosing is not None and model.dosing.lagged and model.u.numel() > model.held:
+        raise InputError(
+            "delay does not go with a lag of doses that is a parameter, which moves the times at "
+            "which inputs are taken: give the lag a number",
+            argument="delay",
+        )
+    model.delay.spans(problem.records)
 
 
 def assembled(

@@ -90,9 +90,9 @@ class Simulator:
         if step_length is not None:
             wanted = round((self._interval or float(np.diff(record.t).mean())) / step_length)
             self._least_steps = min(max(1, wanted), MAX_STEPS // 2)
-        sample = SampleSymbols.of(model)
         self._signal, self._line = signal, line = signal_of(model, record)
-        outputs = outputs_at(model, model.x, sample, line)
+        sample = SampleSymbols.of(model, line)
+        outputs = outputs_at(model, model.x, sample)
         self._program = runge_kutta_program(model, signal, sample, outputs, line=line)
 
     def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:

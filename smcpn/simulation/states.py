@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isqrt
 from typing import TYPE_CHECKING, Any, cast
 
@@ -148,7 +148,7 @@ class FilterRun:
     """
 
     def __init__(self, recursion: Kalman, solver: Solver, rows: Rows, values: Array) -> None:
-        self._n, self._rows = recursion.model.x.numel(), rows
+        self._n, self._rows = recursion.mean.numel(), rows
         self._theta = np.ascontiguousarray(values.T)
         self._kernel = recursion.kernel(solver, write=Kalman.smoothing_program)
         emitted = self._kernel.program.emitted.numel() * len(values)
@@ -207,6 +207,7 @@ def states_of_particles(
             "states, which posterior.simulate(record, observe=[...]) gives"
         )
     check_record(record, problem.ode, len(problem.observe), problem.records)
+    record = problem.model.prepared(record)
     _check_size(draws, len(record) * len(problem.ode.states))
     kind = suitable_likelihood(problem, solver, likelihood)
     rng = np.random.default_rng(seed)
@@ -262,9 +263,10 @@ def _by_kalman(
         if not np.isfinite(stretch.covariance).all():
             raise InputError(f"{record.name}: the filter diverges at parameters of the posterior")
         mean, covariance, path = smoother.back(stretch)
-        smoothed.put(a, mean, covariance[:, diagonal, diagonal])
-        filtered.put(a, stretch.mean, stretch.covariance[:, diagonal, diagonal])
-        paths[:, a : a + len(path)] = np.moveaxis(path, -1, 0)
+        # Behind the states is coloured noise.
+        smoothed.put(a, mean[:, :n], covariance[:, diagonal, diagonal])
+        filtered.put(a, stretch.mean[:, :n], stretch.covariance[:, diagonal, diagonal])
+        paths[:, a : a + len(path)] = np.moveaxis(path[:, :n], -1, 0)
     return _parts(smoothed, filtered, paths)
 
 
@@ -290,12 +292,14 @@ def _by_particles(
     n = len(problem.ode.states)
     smoothed, filtered = PathMoments(len(record), n), Mixture(len(record), n)
     paths = np.empty((draws, len(record), n))
+    arrived = problem.model.arrived(record, values)
     for k, theta in enumerate(values):
         (history,) = likelihood.history(theta, keys[k], len(record))
+        history = replace(history, states=history.states + arrived[:, :, k, None])
         paths[k :: len(values)] = smoothed.add(history, rng, len(paths[k :: len(values)]))
     bootstrap = likelihood.with_state_particles(FILTER_PARTICLES)
     for a, (mean, variance) in enumerate(filtered_moments(bootstrap, values, keys)):
-        filtered.put(a, mean[None], variance[None])
+        filtered.put(a, mean[None] + arrived[a], variance[None])
     return _parts(smoothed, filtered, paths)
 
 
