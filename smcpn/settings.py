@@ -65,6 +65,7 @@ from smcpn.solver import (
     refuse_other_settings,
     solver_of,
 )
+from smcpn.stored import Line
 
 S = TypeVar("S", bound="Settings")
 
@@ -231,6 +232,7 @@ class Settings(Options, frozen=True):
             **{name: getattr(self, name) for name in Options.model_fields},
             "solver": chosen.solver,
             "likelihood": likelihood,
+            "solver_reason": "" if self.solver is not None else chosen.reason,
             "method": method,
             "moves": moves,
             "entropy": np.random.SeedSequence(self.seed).entropy,
@@ -281,6 +283,8 @@ class RunSettings(Options, frozen=True):
         The method may be ``"auto"``, and the start as well.
     moves : MoveStrategy or None
         None in a file that cannot hold them.
+    solver_reason : str
+        Why this solver was chosen; empty where it was given.
     entropy : int
         What the random generators are made from: the seed, where there is one.
     """
@@ -289,6 +293,7 @@ class RunSettings(Options, frozen=True):
     likelihood: Annotated[str, _chosen(LIKELIHOODS)]
     method: Annotated[str, _chosen((AUTO, *METHODS))]
     entropy: Annotated[int, Field(ge=0)]
+    solver_reason: Line = ""
 
     @property
     def sampler(self) -> SamplerSettings:

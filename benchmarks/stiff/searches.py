@@ -18,7 +18,7 @@ NEAR = 0.5
 """Nats below the highest log posterior that count as the optimum."""
 
 
-@study("boehm", full=100, quick=20)
+@study("boehm", full=100, quick=100)
 def boehm(starts: int) -> Iterator[Row]:
     """Processor seconds for each search that ends at the optimum, of starts in the whole box."""
     published = boehm_problem()

@@ -199,9 +199,12 @@ def searched_in_rounds(
         if not len(starts):
             break
         found += climb(density, starts, stages, look)
+    left = iterations - look
+    if _few(density.log_likelihood.problem):
+        found, left = _finished(climb, density, stages, left, found), 0
     if search == AUTOMATIC and not (told or undoubted(density, found)):
         found[:first] = _lifted(climb, density, hills, stages, iterations, found[:first])
-    return _finished(climb, density, stages, iterations - look, found)
+    return _finished(climb, density, stages, left, found)
 
 
 def _further_searches(density: LogDensity, found: Sequence[SearchEnd], times: int) -> int:
@@ -287,11 +290,13 @@ def searched(
                 argument="search",
             )
         return _lifted(climb, density, starts, stages, iterations, _unsearched(density, starts))
-    look = min(iterations, FIRST_LOOK)
-    found = climb(density, starts, stages, look)
+    found = climb(density, starts, stages, min(iterations, FIRST_LOOK))
+    left = iterations - FIRST_LOOK
+    if _few(density.log_likelihood.problem):
+        found, left = _finished(climb, density, stages, left, found), 0
     if not undoubted(density, found):
         found = _lifted(climb, density, starts, stages, iterations, found)
-    return _finished(climb, density, stages, iterations - look, found)
+    return _finished(climb, density, stages, left, found)
 
 
 def searched_on(

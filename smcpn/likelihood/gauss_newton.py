@@ -8,8 +8,12 @@ step from a point solves
 which leads to the maximum of the quadratic that both have there. Far from it that is too long:
 
     halving        a half of the step, a quarter ... until a search accepts it (`halved`);
-    a damping mu   (A + mu diag A) step = g (`damped_steps`; Marquardt 1963), where mu falls if a
-                   step gains what was promised, and rises if not (`damping_after`; Nielsen 1999).
+    a damping mu   (A + mu D) step = g (`damped_steps`), where mu falls if a step gains what was
+                   promised, and rises if not (`damping_after`; Nielsen 1999).
+
+D is the diagonal of A (Marquardt 1963), but no less than a curvature that each coordinate is given.
+Where A is next to nothing along one, as where a rate is so fast that the data no longer tell it, a
+step along it is as long as its model is wrong; D of A damps it only by a mu that holds the others.
 
 References
 ----------
@@ -124,7 +128,11 @@ def _squares(error: Array) -> Array:
 
 
 def damped_steps(
-    gradient: Array, information: Array, free: NDArray[np.bool_], damping: Array
+    gradient: Array,
+    information: Array,
+    free: NDArray[np.bool_],
+    damping: Array,
+    least: Array | float = 0.0,
 ) -> tuple[Array, Array]:
     """Damped steps (S, d), and squared distances (S,) of the maxima without damping.
 
@@ -136,8 +144,11 @@ def damped_steps(
     free : ndarray of bool, (S, d)
         Coordinates that may move.
     damping : ndarray, (S,)
+    least : ndarray, (d,), or float
+        Curvatures by which coordinates are damped at the least.
     """
-    diagonal = np.where(free, np.diagonal(information, axis1=1, axis2=2), 0.0)
+    diagonal = np.maximum(np.diagonal(information, axis1=1, axis2=2), least)
+    diagonal = np.where(free, diagonal, 0.0)
     scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, np.inf))
     # A coordinate that is held is one of its own, along which there is no slope.
     held = (~free)[:, :, None] * np.eye(gradient.shape[1])

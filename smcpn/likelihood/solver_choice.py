@@ -126,7 +126,10 @@ def choose_solver(
         chosen, reason = default_solver(problem, likelihood), "it goes with the likelihood"
     else:
         stiff = _stiff_choice(problem)
-        chosen, reason = stiff or (default_solver(problem, None), "nothing shows that it is stiff")
+        chosen, reason = stiff or (
+            default_solver(problem, None),
+            "nothing shows that the problem is stiff",
+        )
     _log.info("%r: %s", chosen, reason)
     return SolverChoice(chosen, likelihood_name(problem, chosen, likelihood), reason)
 
@@ -184,11 +187,14 @@ def _stiff_choice(problem: Problem) -> tuple[Solver, str] | None:
     total = _steps_of(problem, explicit, steps or 2 * MAX_STEPS)
     median = median_of_finite(counts)
     if slow and total > STIFF_RATIO * median:
-        return solver, f"explicit steps would be {total:.0f}, and implicit ones are {median:g}"
+        return solver, (
+            f"the problem is stiff, explicit steps would be {total:.0f} and these are {median:g}"
+        )
     stiff = unstable & (_steps_of(problem, explicit, tried) > UNSTABLE_RATIO * counts)
     likely = np.argsort(-log_likelihood, kind="stable")[: len(values) // LIKELY]
     shares = stiff.mean(), stiff[likely].mean()
-    unstable_share = f"{stiff.mean():.0%} of the prior is unstable at {tried} explicit steps"
+    share = f"{stiff.mean():.0%} of the prior is unstable at {tried} explicit steps"
+    unstable_share = f"the problem is stiff, {share}"
     return (solver, unstable_share) if min(shares) >= UNSTABLE_SHARE else None
 
 

@@ -68,7 +68,7 @@ def settings(posterior: WeightedDraws) -> dict[str, str]:
         **({"delay": _text(problem.delay)} if problem.delay else {}),
         "initial state": _text(problem.initial),
         "likelihood": posterior.likelihood_name,
-        "solver": posterior.solver_in_words,
+        "solver": posterior.solver_and_reason,
         **({} if posterior.method is None else {"method": str(posterior.method)}),
         "particles": str(len(posterior.theta)),
         "seed": str(posterior.seed),

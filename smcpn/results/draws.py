@@ -216,12 +216,18 @@ class WeightedDraws(WithCard, WithTable, Populations, WithFunctions, WithVerdict
         exchanges = exchange_facts(self.names, self.exchanges)
         notes = [
             *mode_lines(self.names, self.modes)[:FEW_LINES], ", ".join(run),
-            f"{self.likelihood_name} likelihood, {self.solver_in_words}",
+            f"{self.likelihood_name} likelihood, {self.solver_and_reason}",
             *fact_lines(exchanges), *warned(self.warnings),
             "all of it: print(posterior.summary())",
         ]  # fmt: skip
         table = self.table().as_table(self.problem.ode).select(*FIGURES)
         return Card(replace(table, title=self._title, notes=notes), self.verdict.lines)
+
+    @property
+    def solver_and_reason(self) -> str:
+        """The solver, and why it was chosen where none was given."""
+        reason = "" if self.method is None else self.method.solver_reason
+        return f"{self.solver_in_words}: {reason}" if reason else self.solver_in_words
 
     def summary(self) -> str:
         """The parameter table, the figures of the run, and the verdict, as text.
@@ -237,7 +243,7 @@ class WeightedDraws(WithCard, WithTable, Populations, WithFunctions, WithVerdict
             *exchange_facts(self.names, self.exchanges),
             *self._run(),
             ("likelihood", self.likelihood_name),
-            ("solver", self.solver_in_words),
+            ("solver", self.solver_and_reason),
         ]
         if self.shift is not None:
             facts.append(("discretisation", str(self.shift)))

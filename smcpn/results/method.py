@@ -45,6 +45,8 @@ class MethodRecord(Stored):
         Share of the proposals accepted in the last moves under an estimate; nan without any.
     estimate_variance : float
         Variance of the estimated log-likelihood at the mean of the particles, as last measured.
+    solver_reason : str
+        Why ``solver="auto"`` took the solver that it took; empty where one was given.
     guided : float
         Share of the particles whose filters look ahead; that of the others is a bootstrap filter.
     """
@@ -65,6 +67,7 @@ class MethodRecord(Stored):
     estimate_variance: float = float("nan")
     guided: float = float("nan")
     ends: tuple[Number, ...] = ()
+    solver_reason: Line = ""
 
     def __str__(self) -> str:
         """The line of the summary on how the run went."""

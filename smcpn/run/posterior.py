@@ -92,6 +92,7 @@ def _method_record(run: Run) -> MethodRecord:
         searches=0 if modes is None else modes.searches,
         modes=0 if modes is None else len(modes),
         ends=() if modes is None else tuple(modes.ends.tolist()),
+        solver_reason=run.settings.solver_reason,
         pareto_k=max(pareto_k, default=float("nan")),
         width=1.0 if run.start is None else run.start.width,
         fallback=_fallback(run),

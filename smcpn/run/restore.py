@@ -133,11 +133,12 @@ def _require_same_problem(header: Header, problem: Problem, path: Path) -> None:
 def _require_same_settings(stored: RunSettings, wanted: RunSettings, path: Path) -> None:
     """Refuse settings that are not those of the stored run, in the first one that differs.
 
-    Blocks do not matter to a result; nor does the entropy where no seed is given.
+    Blocks do not matter to a result, nor why a solver was chosen; nor does the entropy where no
+    seed is given.
     """
     before = plain(stored)
     for name, value in plain(wanted).items():
-        free = name in ("block", "entropy") or (name == "seed" and value is None)
+        free = name in ("block", "entropy", "solver_reason") or (name == "seed" and value is None)
         if not free and before[name] != value:
             was, asked = ("the default" if one is None else one for one in (before[name], value))
             raise InputError(

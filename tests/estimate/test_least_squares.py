@@ -102,6 +102,22 @@ def test_noise_takes_one_step_to_the_mean_square_of_the_residuals():
         assert end.theta[1] == pytest.approx(best.theta[1], abs=1e-4)
 
 
+@pytest.mark.parametrize("factor", [1e-4, 1e2])
+def test_noise_that_is_far_off_moves_alone_first(factor):
+    """Where it is a ten-thousandth of the residuals, trajectories gain what they should not."""
+    problem = decay_problem()
+    density = LogDensity(LogLikelihood(problem, solver=RK4(steps=4)))
+    (noise,) = density.noise
+    best = smcpn.maximise(problem, density.log_likelihood)
+    begin = best.theta + 0.5
+    begin[noise] = best.theta[noise] + np.log(factor)
+    [climb] = climbed(density, begin[None], [list(range(len(begin)))], 100)
+    first = climb.path[1] - climb.path[0]
+    np.testing.assert_array_equal(np.flatnonzero(first), [noise])
+    assert climb.evaluations < 20
+    np.testing.assert_allclose(climb.theta, best.theta, atol=1e-4)
+
+
 def test_a_parameter_of_noise_and_motion_is_no_noise_column():
     record = Record(t=np.arange(5.0), y=np.arange(5.0))
     problem = Problem(

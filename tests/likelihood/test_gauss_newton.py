@@ -90,6 +90,15 @@ def test_an_undamped_step_is_the_solution_and_its_distance_is_that_of_the_maximu
     np.testing.assert_allclose(promised(gradient, information, step), distance / 2, rtol=1e-8)
 
 
+def test_a_coordinate_of_little_information_is_damped_as_if_it_had_more():
+    information, gradient = np.diag([2.0, 1e-6]), np.array([1.0, 1e-3])
+    step, distance = damped_steps(
+        gradient[None], information[None], np.ones((1, 2), dtype=bool), np.array([0.5]), 0.1
+    )
+    np.testing.assert_allclose(step[0], gradient / [3.0, 1e-6 + 0.05], rtol=1e-12)
+    np.testing.assert_allclose(distance, gradient @ (gradient / [2.0, 1e-6]), rtol=1e-12)
+
+
 def test_a_direction_of_which_errors_say_nothing_is_not_moved_along():
     def plane(_: Any, x: Array) -> tuple[Array, Array]:
         slopes = np.tile([1.0, 1.0], (len(x), 3, 1))
