@@ -18,7 +18,7 @@ from benchmarks.study import Result, study
 from smcpn.codegen.stream_step import Update
 
 
-@study("update", full=(4000, 7), quick=(1200, 3))
+@study("update", full=(4000, 7), quick=(800, 1))
 def update(size: tuple[int, int]) -> Iterator[Row]:
     """Time of an update as it was over that now, in turns, and what of it is the compiled call."""
     samples, rounds = size
@@ -57,7 +57,7 @@ def share_of_compiled_call(samples: int) -> float:
     return float(np.median(inside[len(inside) // 2 :])) / whole
 
 
-@study("replay", full=20_000, quick=3000)
+@study("replay", full=20_000, quick=None)
 def replay(samples: int) -> Iterator[Result]:
     """Real time of the Silverbox over that of its replay without a budget, and the bytes."""
     yield from online.replay(samples)
