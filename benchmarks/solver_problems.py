@@ -134,7 +134,7 @@ ALL = (
     PLEIADES,
 )
 """The problems of the work-precision diagrams."""
-QUICK = (LOTKA_VOLTERRA, VAN_DER_POL_1E5)
+QUICK = (VAN_DER_POL_1E5,)
 """One that is not stiff, and one that is."""
 
 
