@@ -67,7 +67,7 @@ def noise_ladder(seeds: int) -> Iterator[Row]:
         found = np.array(list(each(partial(_evidence, target, None), range(seeds))))
         errors = found[:, 0] - exact
         standard_error = errors.std(ddof=1) / np.sqrt(seeds)
-        most = stats.t.isf(FALSE_ALARMS / 2.0, seeds - 1) if seeds < 20 else 3.0
+        most = float(stats.t.isf(FALSE_ALARMS / 2.0, seeds - 1)) if seeds < 20 else 3.0
         yield between(f"{noise:g}, mean error in se", errors.mean() / standard_error, -most, most)
         yield at_most(f"{noise:g}, largest error", np.abs(errors).max(), 0.5)
 

@@ -230,7 +230,7 @@ ALIASED_STEPS = Known(
 )
 
 
-@study("aliased-steps", full=40, quick=5)
+@study("aliased-steps", full=40, quick=3)
 def aliased_steps(seeds: int) -> Iterator[Row]:
     """Over seeds of the run: faster modes call for more steps than most of the prior does."""
     yield from counted("default", outcomes(ALIASED_STEPS, default, range(seeds)), 0.05, 40)
