@@ -11,7 +11,6 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import smcpn
-from benchmarks.rows import ERRORS, Row, absent, at_least, at_most, unjudged
-from benchmarks.study import Study, study
+from benchmarks.rows import ERRORS, Row, at_least, at_most, unjudged
+from benchmarks.study import study
 from benchmarks.trust.resonator import SD_B1, resonator
 from benchmarks.trust.resonator import SOLVER as RESONATOR_SOLVER
 from benchmarks.trust.starts import two_signs
@@ -223,28 +222,6 @@ def _mean_and_error(posterior: smcpn.Posterior) -> tuple[Array, Array]:
     return mean, np.sqrt(np.square(weights) @ np.square(theta - mean))
 
 
-@cache
-def compared() -> Mapping[str, Any]:
-    """Figures of ``benchmarks.side_by_side``."""
-    from benchmarks.side_by_side.__main__ import side_by_side
-
-    return side_by_side(False)
-
-
-def fastest(by_hand: bool, target: float) -> Iterator[Row]:
-    """Time of the fastest peer over that of `identify` by default, at equal accuracy."""
-    found = [
-        one
-        for one in compared()["comparison"]
-        if one["own"] == "smcpn" and one["hand_vectorised"] == by_hand
-    ]
-    if not found:
-        yield absent("", "no peer is installed")
-    for one in found:
-        note = f"{one['fastest_peer']}, {compared()['samples']} samples"
-        yield at_least("", one["ratio"], target, note)
-
-
 PEAK = """
 import smcpn
 from benchmarks.memory import peak_memory
@@ -261,9 +238,3 @@ def memory(quick: bool) -> Iterator[Row]:
         [sys.executable, "-c", PEAK % quick], capture_output=True, text=True, check=True
     )
     yield at_most("identify, MB", float(done.stdout.split()[-1]), 500.0)
-
-
-STUDIES = [
-    Study("side_by_side", partial(fastest, False), 20.0, None),
-    Study("side_by_side_lanes", partial(fastest, True), 1.5, None),
-]
