@@ -39,7 +39,7 @@ STEPS = 4
 PACKAGES = ("particles", "emcee", "blackjax", "diffrax", "jax")
 MOST_SECONDS = 1500.0
 QUICK_SAMPLES, QUICK_DRAWS = 512, 250
-QUICK_METHODS = ("smcpn", "particles tempering, numba", "emcee, numba", "emcee, numba lanes")
+QUICK_METHODS = ("smcpn", "particles tempering, numba lanes", "emcee, numba lanes")
 
 
 def record_and_prior(samples: int | None = None) -> Data:
@@ -79,8 +79,8 @@ def side_by_side(quick: bool) -> dict[str, Any]:
     draws = QUICK_DRAWS if quick else DRAWS
     data, rng = record_and_prior(QUICK_SAMPLES if quick else None), np.random.default_rng(0)
     hardware = machine(PACKAGES)
-    reference = importance_reference(data, 20_000 if quick else 200_000, rng)
-    mean, sd = metropolis_check(data, reference, 300 if quick else 1500, rng)
+    reference = importance_reference(data, 5_000 if quick else 200_000, rng)
+    mean, sd = metropolis_check(data, reference, 100 if quick else 1500, rng)
     measured: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "data.npz"
