@@ -6,7 +6,6 @@ Rows have the command's name before their own. A command that fails is a row tha
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -14,8 +13,9 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from benchmarks.clock import processor_seconds
 from benchmarks.rows import Row, at_most
-from benchmarks.study import Study, command, study
+from benchmarks.study import Study, command
 
 COMMANDS = (
     "architecture", "bytes", "kernel", "gradients", "sampler", "trust", "stiff", "seconds",
@@ -37,7 +37,7 @@ def rows_of(name: str, quick: bool) -> Iterator[Row]:
     quick : bool
     """
     module, *studies = name.split()
-    before = _used()
+    before = processor_seconds()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rows.json"
         arguments = [*studies, "--json", str(file), *(["--quick"] if quick else [])]
@@ -50,21 +50,18 @@ def rows_of(name: str, quick: bool) -> Iterator[Row]:
         else:
             for row in json.loads(file.read_text())["rows"]:
                 yield Row(**row)
-    yield Row("processor seconds", _used() - before)
+    yield Row("processor seconds", processor_seconds() - before)
 
 
-def _used() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def processor_time(most: float) -> Iterator[Row]:
+    """Yield the processor time of all commands so far."""
+    yield at_most("", processor_seconds(), most)
 
 
-STUDIES = [Study(name, partial(rows_of, name)) for name in COMMANDS]
-
-
-@study("processor seconds", full=float("inf"), quick=QUICK_SECONDS)
-def processor_seconds(most: float) -> Iterator[Row]:
-    """Processor time of all commands."""
-    yield at_most("", _used(), most)
+STUDIES = [
+    *(Study(name, partial(rows_of, name)) for name in COMMANDS),
+    Study("processor seconds", processor_time, full=float("inf"), quick=QUICK_SECONDS),
+]
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ def paper_table(size: Size) -> Iterator[Row]:
             yield from ridge(case, posterior, "bouc-wen")
 
 
-@study("bouc-wen", full=FULL, quick=QUICK)
+@study("bouc-wen", full=FULL, quick=None)
 def bouc_wen_official(size: Size) -> Iterator[Row]:
     """Official split, its tests as they are filed too, and the products that the data determine."""
     case = load_case("bouc-wen", split="official")
@@ -119,13 +119,16 @@ def emps_official(size: Size) -> Iterator[Row]:
     """All protocols; a tenth of the smoothing width; the best that open loop could be."""
     case = replace(emps_case(split="official"), published={})
     yield from scores(case, identify(case, size), "official", EMPS_TARGETS)
+    if size is not FULL:
+        return
     data = emps()
     run = emps_protocols(data)["open_loop"]
     width = smcpn.models.emps.defaults["width"] / 10
-    problems = {"learned from the test itself": emps_problem(data.test.record)}
-    if size is FULL:
+    problems = {
+        "learned from the test itself": emps_problem(data.test.record),
         # The friction relaxes ten times faster: twice the steps keep the solver stable.
-        problems["a tenth of the width"] = emps_problem(data.train.record, width)
+        "a tenth of the width": emps_problem(data.train.record, width),
+    }
     for name, problem in problems.items():
         posterior = identify(replace(case, problem=problem, steps=4), size)
         yield scored(case, name, "open_loop", Score.of(run(posterior)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable, Mapping
 
@@ -17,6 +18,12 @@ def seconds(call: Call, clock: Clock = time.perf_counter) -> float:
     begin = clock()
     call()
     return clock() - begin
+
+
+def processor_seconds() -> float:
+    """Return the processor time of this process and of those of its children that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def best(call: Call, repeats: int) -> float:

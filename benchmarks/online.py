@@ -60,7 +60,7 @@ def batch(samples: int, seed: int) -> Posterior:
     )
 
 
-@study("real_time", full=20_000, quick=3000)
+@study("real_time", full=20_000, quick=1500)
 def real_time(samples: int) -> Iterator[Row]:
     """Replay at the real rate, an update for each sample when it is due."""
     problem = silverbox(samples)
@@ -77,7 +77,8 @@ def real_time(samples: int) -> Iterator[Row]:
     errors = _standardised(end, reference)
     within = float(np.mean(latencies <= PERIOD))
     late = f"{np.sum(latencies > PERIOD)} late; load {os.getloadavg()[0]:.2f}"
-    yield at_least("share of updates within the period", within, 0.999, late)
+    row = at_least("share of updates within the period", within, 0.999, late)
+    yield row if samples >= 20_000 else unjudged(row, "so few samples hold one pause of others")
     yield at_most("samples lost", samples - end.sample, 0)
     yield at_most("largest error of a mean in Monte Carlo se", max(errors.values()), 4.0)
     figures = {
@@ -107,7 +108,7 @@ def calm_update(samples: int) -> Iterator[Row]:
         yield at_most(f"{name}, median us", found["median"], 60.0, note)
 
 
-@study("replay", full=20_000, quick=3000)
+@study("replay", full=20_000, quick=2000)
 def replay(samples: int) -> Iterator[Row]:
     """All samples as fast as possible, no budget; and the bytes of `ibis`."""
     problem = silverbox(samples)
@@ -133,7 +134,11 @@ def stiffening(x, v, u, t, *, m, c, k, k3):
     return v, (u - c * v - stiffness * x - k3 * x**3) / m
 
 
-@study("jump", full=int(20 * RATE), quick=int(16 * RATE))
+JUDGED = int(20 * RATE)
+"""Samples of the full form."""
+
+
+@study("jump", full=JUDGED, quick=int(16 * RATE))
 def jump(samples: int) -> Iterator[Row]:
     """A stiffness that jumps by 20 %, window of 5 s: at once, and at the real rate."""
     u = _excitation(samples)
@@ -143,8 +148,13 @@ def jump(samples: int) -> Iterator[Row]:
     problem = _duffing_problem(Record(u=u, y=y, dt=PERIOD, hold="foh"))
     for name, budget in (("no budget", None), ("real rate", BUDGET)):
         found = _followed(problem, budget)
-        yield at_most(f"{name}, alarm after s", found.pop("alarm_after_s"), 0.5)
-        yield at_most(f"{name}, new value covered after s", found.pop("covered_after_s"), 5.0)
+        rows = (
+            at_most(f"{name}, alarm after s", found.pop("alarm_after_s"), 0.5),
+            at_most(f"{name}, new value covered after s", found.pop("covered_after_s"), 5.0),
+        )
+        # At the real rate other work delays what is learned: so short a record does not allow it.
+        clocked = budget is not None and samples < JUDGED
+        yield from (unjudged(row, "by the clock") if clocked else row for row in rows)
         yield from told(found, f"{name}, ")
 
 

@@ -1,7 +1,11 @@
 """Rows of benchmarks: a measured figure, its target, and whether this is met.
 
 A figure of few runs scatters. Its row takes the standard error ``se`` of this size, and the limit
-gives way by `ERRORS` of these, as the target then says.
+gives way by `ERRORS` of these, as the target then says: what is as good as its target is refused by
+chance once in `FALSE_ALARMS`. Shares of few runs give way by `most_of` and `least_of`.
+
+A figure that is known to miss what it aims at is judged by what was reached (`reached`), so that a
+quick form is red where something got worse. docs/benchmarks.md tells such misses.
 """
 
 from __future__ import annotations
@@ -12,11 +16,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import bdtrc, chdtri
 
 from smcpn.tables.text import align
 
-ERRORS = 2.0
-"""Standard errors beyond its target that a figure of few runs may be."""
+FALSE_ALARMS = 1e-3
+"""Chance that a figure of few runs, as good as its target, misses it."""
+ERRORS = 3.3
+"""Standard errors beyond its target that a figure of few runs may be: a normal one is farther on
+either side in one of `FALSE_ALARMS`."""
 Value = float | int | bool | str | None
 
 
@@ -71,6 +79,45 @@ def equal(name: str, value: Any, expected: Any, note: str = "") -> Row:
 def share_error(share: float, runs: int) -> float:
     """Return the standard error of a share of so many independent runs."""
     return float(np.sqrt(share * (1.0 - share) / runs))
+
+
+def most_of(share: float, runs: int, full: int) -> float:
+    """Return a limit on a share for fewer runs than it is meant for: what chance makes of it."""
+    if runs >= full:
+        return share
+    counts = np.arange(runs + 1)
+    return float(np.argmax(bdtrc(counts, runs, share) <= FALSE_ALARMS)) / runs
+
+
+def least_of(share: float, runs: int, full: int) -> float:
+    """Return the same of a share that is to be reached."""
+    return 1.0 - most_of(1.0 - share, runs, full)
+
+
+def rms_of(limit: float, numbers: float, full: float) -> float:
+    """Return a limit on the root mean square of fewer standard normal numbers than it is for."""
+    if numbers >= full:
+        return limit
+    return max(limit, float(np.sqrt(chdtri(numbers, FALSE_ALARMS) / numbers)))
+
+
+def reached(row: Row, limit: float, most: bool = True) -> Row:
+    """Return a row that misses its target by a number that is known, judged by that.
+
+    Parameters
+    ----------
+    row : Row
+        With the target that it should have.
+    limit : float
+        What was reached, with room for the scatter of one run.
+    most : bool
+        Whether the figure should not exceed it; otherwise it should not fall below.
+    """
+    if row.met:
+        return row
+    judged = (at_most if most else at_least)(row.name, float(row.value or np.nan), limit)
+    missed = f"aim {row.target} is missed: see docs/benchmarks.md"
+    return replace(judged, note="; ".join(part for part in (row.note, missed) if part))
 
 
 def _scatter(se: float) -> str:

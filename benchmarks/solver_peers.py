@@ -49,11 +49,6 @@ def scipy_evaluations(problem: InitialValueProblem, method: str, tolerance: floa
     return int(solved.nfev)
 
 
-def scipy_final(problem: InitialValueProblem, method: str, tolerance: float) -> Array:
-    """Final state of a SciPy method."""
-    return scipy_run(problem, method)(tolerance)
-
-
 class Probdiffeq:
     """The JAX package probdiffeq, in double precision.
 

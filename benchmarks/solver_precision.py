@@ -119,12 +119,12 @@ def measured(
 
 
 def best_time(run: Run, seconds: float = 0.1) -> Callable[[float], float]:
-    """Shortest of at least three runs and as many as fit in ``seconds``; of one if it is long."""
+    """Least processor time of three runs or as many as fit in ``seconds``; of one if it is long."""
 
     def once(tolerance: float) -> float:
-        begin = time.perf_counter()
+        begin = time.process_time()
         run(tolerance)
-        return time.perf_counter() - begin
+        return time.process_time() - begin
 
     def cost(tolerance: float) -> float:
         times = [once(tolerance)]

@@ -18,6 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from benchmarks.clock import processor_seconds
 from benchmarks.executors import executing
 from benchmarks.rows import Row, absent, as_json, exit_code, table
 from smcpn.errors import InputError
@@ -157,9 +158,10 @@ def run(
         for name in chosen.studies or known:
             if chosen.quick and known[name].quick is None:
                 continue
-            begin = time.perf_counter()
+            begin, used = time.perf_counter(), processor_seconds()
             found = report.add(known[name], chosen.quick)
-            print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+            wall, worked = time.perf_counter() - begin, processor_seconds() - used
+            print(f"{name}: {wall:.0f} s, {worked:.1f} s of processor", file=sys.stderr)
             print(table(found), flush=True)
     _write(report, chosen)
     return exit_code(report.rows, chosen.check)

@@ -14,25 +14,23 @@ from benchmarks.commits import ROOT
 from benchmarks.study import Study, run
 
 TURNS = (
-    ("kernel", "gradients", "likelihoods", "files", "report", "scaling", "papers.dalton",
-     "papers.differential_programming"),
-    ("sampler", "solvers"),
-    ("case_studies", "papers.fenrir"),
+    ("kernel", "gradients", "likelihoods", "report", "scaling", "papers.dalton",
+     "papers.differential_programming", "live"),
+    ("sampler", "solvers", "papers.fenrir"),
+    ("case_studies", "scale_out"),
     ("process_noise",),
-    ("stiff",),
+    ("stiff", "files", "side_by_side"),
     ("closures",),
     ("seconds",),
     ("online", "models"),
-    ("live",),
-    ("scale_out", "side_by_side"),
-    ("trust steps-bias steps-warned steps-coverage van-der-pol monod moves-oscillator "
-     "moves-oscillator-by-ibis moves-25 moves-25-and-noise laplace-at-a-kink verdicts chaos "
-     "units",),
-    ("trust robust-tenths robust-bands robust-envelope coloured cancellation-evidence two-modes "
-     "ridge pk-short pk-short-ranks flip-flop aliasing aliased-steps boundary hyperbola "
-     "laplace-at-the-boundary stiff-wall",),
-    ("trust double-well sir duffing oral-short enzyme logistic vibration-short sequel-glycolysis "
-     "cost noise-too-small wrong-unit at-the-bound modes-printed right-models known-structure",),
+    ("trust steps-bias steps-warned steps-coverage monod moves-oscillator "
+     "moves-oscillator-by-ibis moves-25 moves-25-and-noise laplace-at-a-kink verdicts units "
+     "robust-tenths robust-bands robust-envelope coloured cancellation-evidence two-modes ridge "
+     "pk-short",),
+    ("trust pk-short-ranks flip-flop aliasing aliased-steps boundary hyperbola "
+     "laplace-at-the-boundary stiff-wall double-well sir duffing oral-short enzyme logistic "
+     "vibration-short sequel-glycolysis cost",),
+    ("trust noise-too-small wrong-unit at-the-bound modes-printed right-models known-structure",),
     ("discovery seeds glycolysis sequel lorenz grids offset clean calibration",),
     ("discovery no-signal wrong-library reliability lynx-hare hidden-pendulum forced-duffing "
      "shrinkage shrinkage-pairs shim-systems shim-loose shim-suite shim-scripts",),

@@ -128,7 +128,7 @@ def _bands(found: Laplace, model: str) -> Iterator[Row]:
         yield Row(f"silverbox {model}: sd of force({at:g} V), mV", MILLI * float(sd))
 
 
-@study("emps")
+@study("emps", quick=None)
 def emps(quick: bool) -> Iterator[Row]:
     """Friction as a spline beside the parametric law: open and closed loop on the test record."""
     if any(find_file("emps", f"DATA_EMPS{name}.mat") is None for name in ("", "_PULSES")):
@@ -141,14 +141,13 @@ def emps(quick: bool) -> Iterator[Row]:
             solver=EMPS_SOLVER,
             starts=starts,
             search="shooting",
-            iterations=60 if quick else 300,
+            iterations=300,
         )
         yield Row(f"emps {model}: log-likelihood", maximum.log_likelihood, note=maximum.reason)
         yield from _protocols(case, maximum.to_posterior(), model)
-        if not quick:
-            found = smcpn.laplace(maximum)
-            evidence = found.log_evidence if found.success else None
-            yield Row(f"emps {model}: log-evidence", evidence, note=found.reason)
+        found = smcpn.laplace(maximum)
+        evidence = found.log_evidence if found.success else None
+        yield Row(f"emps {model}: log-evidence", evidence, note=found.reason)
 
 
 def _protocols(case: Case, posterior: smcpn.Posterior, model: str) -> Iterator[Row]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 import smcpn
 from benchmarks.discovery.systems import System
 from benchmarks.executors import each
-from benchmarks.rows import Row, at_least, at_most, between
+from benchmarks.rows import Row, at_least, at_most, between, least_of
 from benchmarks.study import study
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.shrinkage.priors import SHRINKAGE, LaplacePrior
@@ -128,8 +128,7 @@ def spiral(quick: bool) -> Iterator[Row]:
         covered = np.array([one.covered for one in own])
         inclusion = np.array([one.inclusion for one in own])
         width = np.array([one.width for one in own])
-        # Few seeds cannot tell .95 from less.
-        least = 0.9 if not quick else 0.7
+        least = least_of(0.9, covered[:, true].size, SEEDS)
         yield between(f"{prior}: true coefficients in the 95 % intervals",
                       float(covered[:, true].mean()), least, 1.0, f"{seeds} seeds")  # fmt: skip
         yield Row(f"{prior}: zero in the 95 % intervals", float(covered[:, ~true].mean()))

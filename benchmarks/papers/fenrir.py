@@ -66,7 +66,7 @@ def judged(
     return at_most(name, value, published, note)
 
 
-@study("inference", full=FULL, quick=QUICK)
+@study("inference", full=FULL, quick=None)
 def inference(plan: Plan) -> Iterator[Result]:
     """Section 5.1: trajectory errors of Fenrir and of least squares, two systems and two noises."""
     compile_all(NAMES[::2], plan.order)  # Both noises share a kernel.
@@ -123,7 +123,7 @@ def selection(plan: Plan) -> Iterator[Result]:
     yield Picture("fenrir_selection", partial(selection_figure, nll))
 
 
-@study("seir", full=FULL, quick=QUICK)
+@study("seir", full=FULL, quick=None)
 def seir(plan: Plan) -> Iterator[Result]:
     """Section 5.3: an epidemic of which the infected and the recovered are seen, from day 30."""
     compile_all(("seir",), plan.order)

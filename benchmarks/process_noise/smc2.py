@@ -20,7 +20,7 @@ from benchmarks.bytes.digest import of_posterior
 from benchmarks.executors import each
 from benchmarks.killing import killed_runs
 from benchmarks.process_noise.linear import Textbook, exact_transition
-from benchmarks.rows import Row, absent, at_least, at_most
+from benchmarks.rows import Row, absent, at_least, at_most, rms_of
 from benchmarks.study import study
 from smcpn.likelihood.registry import build_estimate, build_likelihood
 from smcpn.smc.estimation import MOST, MOST_VARIANCE, enough
@@ -34,9 +34,9 @@ Array = NDArray[np.float64]
 
 LOGNORMAL: Any = stats.lognorm
 
-SEEDS, QUICK_SEEDS = 20, 5
+SEEDS, QUICK_SEEDS = 20, 3
 THETA = 500
-KILLS, QUICK_KILLS = 50, 4
+KILLS, QUICK_KILLS = 50, 2
 
 
 @smcpn.ode
@@ -196,8 +196,7 @@ def exact(quick: bool) -> Iterator[Row]:
             z = errors / [one.error for one in found]
             moments = np.array([(one.mean - mean) / sd * np.sqrt(one.ess) for one in found])
             note = f"{seeds} seeds, {THETA} theta, T {case.samples}; rms error {_rms(errors):.3f}"
-            # An rms of n numbers has a standard error of 1 / sqrt(2 n): few seeds are given slack.
-            limit = 1.25 if not quick else 1.0 + 3.0 / np.sqrt(2 * seeds)
+            limit = rms_of(1.25, seeds, SEEDS)
             yield at_most(f"{case.name}, {way}: z rms of the evidence", _rms(z), limit, note)
             yield at_most(f"{case.name}, {way}: z rms of the means", _rms(moments), limit)
 

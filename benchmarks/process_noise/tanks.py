@@ -44,7 +44,7 @@ def tanks(quick: bool) -> Iterator[Row]:
         posterior = smcpn.identify(
             case.problem,
             solver=case.solver(),
-            particles=400 if quick else 1000,
+            particles=150 if quick else 1000,
             seed=1,
             progress=False,
         )

@@ -21,7 +21,7 @@ from benchmarks.study import study
 from smcpn.distributed.engines import opened
 from smcpn.errors import ExecutorError
 
-KILLS, QUICK_KILLS = 30, 4
+KILLS, QUICK_KILLS = 30, 2
 MOMENT = 4.0
 """Seconds after which something happens to a cluster of dask."""
 

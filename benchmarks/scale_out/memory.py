@@ -87,7 +87,7 @@ def measured(work: str, *arguments: Any) -> dict[str, float]:
 def particles_study(quick: bool) -> Iterator[Row]:
     """Peak of `identify`; from a tenth of the particles that of all is foreseen."""
     number, share = (PARTICLES // 10, 10) if quick else (PARTICLES, 1)
-    for run in RUNS:
+    for run in ("auto", "ibis") if quick else RUNS:
         # By these methods time grows with the samples, and memory does not.
         samples = 1000 if run == "auto" else 20 if quick else 100
         few, many = (measured("population", run, n, samples) for n in (1000, number))
@@ -97,7 +97,7 @@ def particles_study(quick: bool) -> Iterator[Row]:
         yield at_most(f"memory, 1e6 particles, {run} (GB)", peak, MOST_FOR_PARTICLES, note)
 
 
-@study("memory-samples", full=SAMPLES, quick=SAMPLES // 10)
+@study("memory-samples", full=SAMPLES, quick=None)
 def samples_study(longest: int) -> Iterator[Row]:
     """Peak of ``smcpn fit`` and its time, at two lengths."""
     found = []

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.commits import ROOT, checkout
-from benchmarks.rows import Row, at_most
+from benchmarks.rows import Row, at_most, reached
 from benchmarks.study import study
 
 MODEL = '''\
@@ -95,8 +95,10 @@ def first_fit(quick: bool) -> Iterator[Row]:
         for name, limit in (("first", 12.0), ("second", 2.0)):
             waited, used, printed = seconds(command, place, place / "cache")
             compiling = json.loads(printed)["compile_s"]
-            note = f"s on the clock, {used:.1f} of the processor, {compiling:.1f} compiling"
-            yield at_most(name, waited, limit, note)
+            note = f"s of the processor, {waited:.1f} on the clock, {compiling:.1f} compiling"
+            row = at_most(name, used, limit, note)
+            # Beside other work the same takes up to a half more.
+            yield reached(row, 1.5 * limit) if quick else row
         first = seconds(command, place, place / "again")[1]
         if quick:
             return

@@ -14,7 +14,7 @@ from benchmarks.commits import ROOT, checkout, outcome
 from benchmarks.rows import Row, at_least, at_most, told
 from benchmarks.study import study
 
-STARTS, SHORT = 10, 6000
+STARTS, SHORT = 10, 1500
 FASTER, AT_MAXIMUM, MEGABYTES = 40.0, 7, 500.0
 SEARCH = """
 import json, sys, time
@@ -72,7 +72,7 @@ def _at_highest(now: dict[str, Any], before: dict[str, Any]) -> int:
     return now["at maximum"] if now["log density"] > before["log density"] - 0.01 else 0
 
 
-@study("memory_fit")
+@study("memory_fit", quick=None)
 def memory(quick: bool) -> Iterator[Row]:
     """Peak of the command, scores of its tests included; the same record either way."""
     fitted = outcome(ROOT, "-m", "smcpn", "fit", "silverbox", "--split", "official", "--json")

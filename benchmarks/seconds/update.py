@@ -1,4 +1,4 @@
-"""A stream's update without rejuvenation, and the Silverbox replayed as fast as it goes."""
+"""A stream's update without rejuvenation, as it was and as it is."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from unittest import mock
 
 import numpy as np
 
-from benchmarks import online
 from benchmarks.commits import ROOT, checkout, outcome
 from benchmarks.rows import Row, at_least
 from benchmarks.seconds import calm
-from benchmarks.study import Result, study
+from benchmarks.study import study
 from smcpn.codegen.stream_step import Update
 
 
-@study("update", full=(4000, 7), quick=(1200, 3))
+@study("update", full=(4000, 7), quick=(800, 1))
 def update(size: tuple[int, int]) -> Iterator[Row]:
     """Time of an update as it was over that now, in turns, and what of it is the compiled call."""
     samples, rounds = size
@@ -55,9 +54,3 @@ def share_of_compiled_call(samples: int) -> float:
     with mock.patch.object(Update, "__init__", prepared):
         whole = calm.median(samples)
     return float(np.median(inside[len(inside) // 2 :])) / whole
-
-
-@study("replay", full=20_000, quick=3000)
-def replay(samples: int) -> Iterator[Result]:
-    """Real time of the Silverbox over that of its replay without a budget, and the bytes."""
-    yield from online.replay(samples)

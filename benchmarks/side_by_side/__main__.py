@@ -7,7 +7,8 @@ in a process of its own, on all processors, with seed after seed; the first run 
 fails, or whose package is absent, has a row that says so. How accuracy is judged stands in
 `benchmarks.side_by_side.accuracy`.
 
-``--quick`` takes 512 samples, few particles, and a single seed: it shows that everything works.
+``--quick`` takes 512 samples, few particles, a single seed and those methods that compile soon: it
+shows that everything works.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.machine import machine
+from benchmarks.rows import at_most
 from benchmarks.side_by_side import table
 from benchmarks.side_by_side.accuracy import comparison, rows
 from benchmarks.side_by_side.data import Data
@@ -37,6 +39,7 @@ STEPS = 4
 PACKAGES = ("particles", "emcee", "blackjax", "diffrax", "jax")
 MOST_SECONDS = 1500.0
 QUICK_SAMPLES, QUICK_DRAWS = 512, 250
+QUICK_METHODS = ("smcpn", "particles tempering, numba lanes", "emcee, numba lanes")
 
 
 def record_and_prior(samples: int | None = None) -> Data:
@@ -76,13 +79,14 @@ def side_by_side(quick: bool) -> dict[str, Any]:
     draws = QUICK_DRAWS if quick else DRAWS
     data, rng = record_and_prior(QUICK_SAMPLES if quick else None), np.random.default_rng(0)
     hardware = machine(PACKAGES)
-    reference = importance_reference(data, 20_000 if quick else 200_000, rng)
-    mean, sd = metropolis_check(data, reference, 300 if quick else 1500, rng)
+    reference = importance_reference(data, 5_000 if quick else 200_000, rng)
+    mean, sd = metropolis_check(data, reference, 100 if quick else 1500, rng)
     measured: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "data.npz"
         data.save(path)
-        for name, method in METHODS.items():
+        for name in QUICK_METHODS if quick else METHODS:
+            method = METHODS[name]
             size = method.size * draws // DRAWS
             measured[name] = measure(name, path, size, 1 if quick else method.seeds)
             print(f"  {name} done", file=sys.stderr, flush=True)
@@ -106,6 +110,12 @@ def silverbox(quick: bool) -> Iterator[Result]:
     """Time of each method at equal accuracy, and of the fastest peer over that of this package."""
     found = side_by_side(quick)
     yield from table.rows(found)
+    broken = [
+        name
+        for name, values in found["methods"].items()
+        if not values.get("failed", table.ABSENT).endswith(table.ABSENT)
+    ]
+    yield at_most("methods that failed", len(broken), 0, ", ".join(broken))
     yield Passage(table.markdown(found))
     yield Picture("side_by_side", partial(comparison_figure, found))
 

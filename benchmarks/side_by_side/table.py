@@ -9,7 +9,7 @@ from benchmarks.machine import described
 from benchmarks.rows import Row, absent, at_least, unjudged
 from benchmarks.side_by_side.methods import DRAWS
 
-NOTHING = "-"
+NOTHING, ABSENT = "-", "is not installed"
 COLUMNS = {
     "equal_seconds": "equal accuracy",
     "seconds": "time, s",

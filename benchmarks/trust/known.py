@@ -21,7 +21,7 @@ import smcpn
 from benchmarks.executors import each
 from benchmarks.reference.answer import Answer, Region
 from benchmarks.reference.target import Target
-from benchmarks.rows import Row, at_least, at_most, between
+from benchmarks.rows import ERRORS, FALSE_ALARMS, Row, at_least, at_most, between, most_of
 from smcpn import Posterior, Problem
 from smcpn.solver import Solver
 
@@ -274,7 +274,7 @@ def counted(
     silent : float
         Largest share that may be wrong without a warning.
     full : int
-        Runs that the limits are meant for; fewer may scatter by two more standard errors.
+        Runs that the limits are meant for; fewer may be what chance leaves of them.
     warned : bool
         Whether false warnings are judged.
     """
@@ -284,19 +284,12 @@ def counted(
     false = [one for one in found if one.warnings and not one.wrong]
     seconds = float(np.median([one.seconds for one in found]))
     worst = "; ".join(f"{one.seed}: {', '.join(one.wrong[:2])}" for one in quiet[:3])
-    yield at_most(f"{label}: wrong, silent", len(quiet) / n, _slack(silent, n, full), worst)
+    yield at_most(f"{label}: wrong, silent", len(quiet) / n, most_of(silent, n, full), worst)
     yield Row(f"{label}: wrong", len(wrong) / n, note=f"{n} runs, {seconds:.2g} s each")
     heard = "; ".join(f"{one.seed}: {one.warnings[0][:60]}" for one in false[:2])
     name, share = f"{label}: warned, right", len(false) / n
-    limit = _slack(FALSE_WARNINGS, n, full)
+    limit = most_of(FALSE_WARNINGS, n, full)
     yield at_most(name, share, limit, heard) if warned else Row(name, share, note=heard)
-
-
-def _slack(share: float, n: int, full: int) -> float:
-    """Return a limit for a share of fewer runs than it is meant for."""
-    if n >= full or share == 0.0:
-        return share
-    return round(share + 2.0 * float(np.sqrt(share * (1.0 - share) / n)), 3)
 
 
 def errors_told(
@@ -318,7 +311,7 @@ def errors_told(
     farthest : float
         Errors beyond which a run without a warning is one too many.
     bias : float
-        Of the log-evidence in the mean; fewer runs may scatter by two standard errors.
+        Of the log-evidence in the mean; fewer runs may scatter by `ERRORS`.
     judged : bool
         Whether the root mean square has a target.
     """
@@ -327,7 +320,7 @@ def errors_told(
     quiet = np.array([not one.warnings for one in found])
     off, n = np.array([one.off for one in found]), len(found)
     error = float(off.std(ddof=1) / np.sqrt(n)) if n > 1 else np.nan
-    wider = 2.0 * max(0.0, 1.0 / np.sqrt(2.0 * n) - 1.0 / np.sqrt(2.0 * full))
+    wider = ERRORS * max(0.0, 1.0 / np.sqrt(2.0 * n) - 1.0 / np.sqrt(2.0 * full))
     low, high = round(0.8 * (1.0 - wider), 2), round(1.25 * (1.0 + wider), 2)
     rms, note = (
         float(np.sqrt(np.mean(z**2))),
@@ -340,7 +333,9 @@ def errors_told(
         yield at_most(f"{label}: silent beyond {farthest:g} errors", beyond, 0)
     mean, note = abs(float(off.mean())), f"{off.mean():+.3f} +- {error:.2g}"
     if np.isfinite(bias):
-        yield at_most(f"{label}: bias of the evidence", mean, bias + (n < full) * 2 * error, note)
+        yield at_most(
+            f"{label}: bias of the evidence", mean, bias + (n < full) * ERRORS * error, note
+        )
 
 
 def calibrated(
@@ -367,12 +362,13 @@ def calibrated(
         for name, column in zip(names, below.T, strict=True)
     }
     note = ", ".join(f"{name} {p:.2g}" for name, p in chances.items())
-    yield at_least(f"{label}: ranks, least p", min(chances.values()), 0.01, note)
+    least = 0.01 if n >= full else FALSE_ALARMS / len(names)
+    yield at_least(f"{label}: ranks, least p", min(chances.values()), least, note)
     for level in LEVELS:
         inside = np.abs(below - 0.5) <= level / 2.0
         # Parameters of one data set are not independent: the scatter is that of data sets.
         error = float(inside.mean(axis=1).std(ddof=1) / np.sqrt(n))
-        allowed = within if n >= full else max(within, 2.0 * error)
+        allowed = within if n >= full else max(within, ERRORS * error)
         each_ = ", ".join(f"{k} {v:.3f}" for k, v in zip(names, inside.mean(axis=0), strict=True))
         yield between(
             f"{label}: coverage of {level:.0%}", float(inside.mean()),

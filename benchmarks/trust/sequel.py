@@ -21,14 +21,14 @@ from benchmarks.papers.differential_programming import (
 from benchmarks.papers.differential_programming_sequel import SEQUELS
 from benchmarks.reference.answer import Answer
 from benchmarks.reference.chains import chains
-from benchmarks.rows import Row, at_least, at_most
+from benchmarks.rows import Row, at_least, at_most, reached
 from benchmarks.study import study
 from benchmarks.trust.known import posterior_of
 
 Array = NDArray[np.float64]
 
 EFFECTIVE, ANCESTORS, MEANS, NARROWEST = 400.0, 100, 0.15, 0.8
-QUICK_PARTICLES = 300
+QUICK_PARTICLES, QUICK_ANCESTORS = 300, 5
 REFERENCE = {
     "J0": (2.5042, 0.03647),
     "k1": (94.135, 10.28),
@@ -69,7 +69,8 @@ def glycolysis(quick: bool) -> Iterator[Row]:
     note = f"of {particles}; {found.timing.wall:.0f} s; {'; '.join(found.warnings)[:100]}"
     yield at_least("effective particles", found.ess, EFFECTIVE * share, note)
     ancestors = len(np.unique(found.ancestor))
-    yield at_least("ancestors", ancestors, round(ANCESTORS * share))
+    row = at_least("ancestors", ancestors, round(ANCESTORS * share))
+    yield reached(row, QUICK_ANCESTORS, most=False) if quick else row
     if quick:
         return
     off = {name: (found.mean[name] - mean) / sd for name, (mean, sd) in REFERENCE.items()}

@@ -86,7 +86,7 @@ PK_SHORT = Known("pk-short", problem, answer, truth)
 RANKED = Known("pk-short-ranks", problem, None, truth)
 
 
-@study("pk-short", full=range(300), quick=(*range(15), 148))
+@study("pk-short", full=range(300), quick=(*range(7), 148))
 def pk_short(seeds: Sequence[int]) -> Iterator[Row]:
     """Wrong answers over data sets, each way, and the errors of the references."""
     for way, run in WAYS.items():
@@ -103,5 +103,5 @@ def pk_short_ranks(quick: bool) -> Iterator[Row]:
     """Whether the truth is as often in each part of the posterior as it should be."""
     ways = ("default",) if quick else tuple(WAYS)
     for way in ways:
-        found = outcomes(RANKED, WAYS[way], range(60 if quick else 1000))
+        found = outcomes(RANKED, WAYS[way], range(30 if quick else 1000))
         yield from calibrated(way, found, 1000)

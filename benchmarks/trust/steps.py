@@ -13,7 +13,15 @@ from scipy import stats
 
 import smcpn
 from benchmarks.executors import each
-from benchmarks.rows import Row, at_least, at_most, between
+from benchmarks.rows import (
+    ERRORS,
+    FALSE_ALARMS,
+    Row,
+    at_least,
+    at_most,
+    between,
+    share_error,
+)
 from benchmarks.study import study
 from smcpn import EKF0, RK4
 from smcpn.solver import Solver
@@ -174,10 +182,9 @@ def _share_below_truth(
 @study("steps-coverage")
 def coverage(quick: bool) -> Iterator[Row]:
     """Yield coverage and uniformity of simulation-based calibration, pendulum."""
-    draws, names = 60 if quick else 200, tuple(PENDULUM_PRIOR)
-    limit = float(stats.chi2.ppf(0.99, BINS - 1))
-    # The target is that of 200 draws; fewer scatter by as much more.
-    slack = 0.04 * np.sqrt(200 / draws)
+    draws, names = 40 if quick else 200, tuple(PENDULUM_PRIOR)
+    limit = float(stats.chi2.isf(FALSE_ALARMS if quick else 0.01, BINS - 1))
+    slack = ERRORS * share_error(LEVEL, draws) if quick else 0.04
     for order, noise, forced in ((3, 0.065, 1), (2, 0.05, 2)):
         automatic = EKF0(order, "auto")
         for solver in [automatic] if quick else [automatic, EKF0(order, forced)]:

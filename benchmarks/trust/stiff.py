@@ -86,7 +86,7 @@ def van_der_pol_posterior(seed: int) -> tuple[float, float, float]:
     return away, seconds, processor
 
 
-@study("van-der-pol", full=10, quick=2)
+@study("van-der-pol", full=10, quick=None)
 def van_der_pol_posteriors(seeds: int) -> Iterator[Row]:
     """Posteriors with every setting at its default."""
     found = each(van_der_pol_posterior, range(seeds))
