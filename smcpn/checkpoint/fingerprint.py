@@ -31,9 +31,11 @@ def model_fingerprint(problem: Problem) -> str:
     ode, prior = problem.ode, problem.prior
     digest = _Digest()
     delay = {"delay": problem.delay} if problem.delay else {}
+    algebraic = {"algebraic": ode.algebraic} if ode.algebraic else {}
     digest.document(
         {
             **delay,
+            **algebraic,
             "names": [ode.states, ode.inputs, ode.parameters],
             "priors": [[name, _identity(name, d)] for name, d in prior.distributions.items()],
             "coordinates": [coordinate.name for coordinate in prior.maps],

@@ -69,6 +69,7 @@ class StoredODE(Stored):
     sizes: dict[Name, Whole]
     functions: list[StoredFunction]
     table: ExpressionTable
+    algebraic: Names = ()
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,7 @@ class StoredProblem(Stored):
                 sizes=dict(ode.sizes),
                 functions=[stored_function(n, one.function) for n, one in ode.functions.items()],
                 table=ode.table(),
+                algebraic=ode.algebraic,
             ),
             model=StoredModel(model.table(), constants),
             priors=[
@@ -188,6 +190,7 @@ class StoredProblem(Stored):
             outputs=len(given.observe),
             records=len(records),
             delay=Delay.of(given.delay, ode, dict(prior.distributions), self.fixed),
+            algebraic=tuple(map(ode.states.index, ode.algebraic)),
         )
         for record in records:
             check_record(record, ode, len(given.observe), records)
@@ -389,6 +392,8 @@ def _restored_ode(stored: StoredODE) -> ODE:
     chains = stored.chains
     if not set(states) >= {*chains, *chains.values()}:
         raise InputError(f"stored 'chains' is {shown(chains)}: {DAMAGED}")
+    if not set(states) > set(stored.algebraic):
+        raise InputError(f"stored 'algebraic' is {shown(stored.algebraic)}: {DAMAGED}")
     ode = ODE(
         name=stored.name,
         states=tuple(states),
@@ -398,6 +403,7 @@ def _restored_ode(stored: StoredODE) -> ODE:
         chains=chains,
         doc=stored.doc,
         sizes=_restored_sizes(stored),
+        algebraic=tuple(stored.algebraic),
         **graphs_of(table, functions),
     )
     for name in functions:
@@ -422,6 +428,7 @@ def _restored_model(
     outputs: int,
     records: int,
     delay: Delay | None,
+    algebraic: tuple[int, ...],
 ) -> Model:
     """Return the model of a table, whose sizes are compared before graphs are made of it."""
     values, table = stored.constants, stored.table
@@ -429,7 +436,7 @@ def _restored_model(
     own = [*table.input_shapes[:6, 0].tolist(), *table.output_shapes[1:2, 0].tolist()]
     if [*own, len(table.output_shapes)] != wanted:
         raise InputError(f"the stored model is not one of its names and records: {DAMAGED}")
-    return Model.from_table(table, values.tolist(), delay)
+    return Model.from_table(table, values.tolist(), delay, algebraic)
 
 
 # Records

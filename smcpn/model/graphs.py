@@ -64,6 +64,9 @@ class Model:
         G of dx = f dt + G dW, where the state is disturbed.
     delay : Delay or None
         Dead times of the inputs: ``u`` is that of so much earlier.
+    algebraic : tuple of int
+        Places of the algebraic variables among the states, in which ``rhs`` has the residuals of
+        their equations, and ``initial`` where Newton's iteration for their values begins.
     """
 
     x: ca.SX
@@ -82,6 +85,7 @@ class Model:
     density: OutputDensity | None = None
     process_noise: ProcessNoise | None = None
     delay: Delay | None = None
+    algebraic: tuple[int, ...] = ()
 
     @cached_property
     def kernels(self) -> dict[Any, Any]:
@@ -94,6 +98,16 @@ class Model:
         return tuple(
             j for j, phi in enumerate(ca.vertsplit(self.noise_correlation)) if not phi.is_zero()
         )
+
+    @property
+    def differential(self) -> list[int]:
+        """Places of the states that have a derivative."""
+        return [k for k in range(self.x.numel()) if k not in self.algebraic]
+
+    @property
+    def mass(self) -> ca.SX:
+        """Diagonal of M in M x' = rhs, (n, 1): 0 for an algebraic variable, 1 for other states."""
+        return ca.SX([float(k not in self.algebraic) for k in range(self.x.numel())])
 
     @property
     def measured(self) -> int:
@@ -176,6 +190,7 @@ class Model:
         table: ExpressionTable,
         constant_values: Sequence[float],
         delay: Delay | None = None,
+        algebraic: tuple[int, ...] = (),
     ) -> Model:
         """Make the graphs again, over new symbols.
 
@@ -200,11 +215,13 @@ class Model:
             ) if y.numel() else None,
             process_noise=_process_noise(columns, x),
             delay=delay,
+            algebraic=algebraic,
         )  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
         return {
             "table": self.table(), "constant_values": self.constant_values, "delay": self.delay,
+            "algebraic": self.algebraic,
         }  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -417,6 +434,12 @@ def _named_output(
             argument="observe",
         )
     place = ode.states.index(name)
+    if what != name and name in ode.algebraic:
+        raise InputError(
+            f"observe names {shown(what)}, but '{name}' is an algebraic variable, whose derivative "
+            "the model does not have: observe the variable itself",
+            argument="observe",
+        )
     if what != name and process_noise is not None and process_noise.columns[place, :].nnz():
         raise InputError(
             f"observe names {shown(what)}, but '{name}' has process noise and so no derivative: "
@@ -639,7 +662,9 @@ def make_model(
         density=density,
         process_noise=disturbed,
         delay=delay,
+        algebraic=tuple(map(ode.states.index, ode.algebraic)),
     )
+    _check_algebraic(model, ode, [*parameter.symbols, *added.distributions])
     if delay is not None:
         if disturbed is not None:
             raise InputError(
@@ -647,6 +672,32 @@ def make_model(
             )
         parameter.used.update(delay.names)
     return model, added.distributions, parameter.unused(ode)
+
+
+def _check_algebraic(model: Model, ode: ODE, names: list[str]) -> None:
+    """Refuse what does not go with algebraic variables, and parameters that are only their start.
+
+    Raises
+    ------
+    InputError
+    """
+    if not model.algebraic:
+        return
+    if model.process_noise is not None:
+        raise InputError(
+            f"process noise does not go with algebraic equations, which model '{ode.name}' has: "
+            "leave it out",
+            argument="process_noise",
+        )
+    of_states = ca.diag(model.mass)
+    others = replace(model, initial=tuple(of_states @ state for state in model.initial))
+    for lost in np.flatnonzero(model.depends_on() & ~others.depends_on()):
+        raise InputError(
+            f"initial makes '{names[lost]}' nothing but the value of an algebraic variable "
+            f"({listed(ode.algebraic)}), which its equation determines: give a number, from which "
+            "Newton's iteration begins",
+            argument="initial",
+        )
 
 
 def _vector(name: str, size: int) -> ca.SX:
