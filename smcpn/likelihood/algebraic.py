@@ -8,6 +8,8 @@ matter. The last step is a whole one: its derivatives are those of the implicit 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
@@ -96,6 +98,40 @@ class AlgebraicEquations:
             best = ca.if_else(shorter, trial[self._places], best)
             least = ca.if_else(shorter, level, least)
         return best
+
+
+def explicit_model(model: Model, first: FirstSample) -> Model:
+    """Return the model as differential equations alone, for explicit steps.
+
+    The algebraic variables follow z' = -(dg/dz)^-1 (dg/dx x' + dg/dt), under inputs that are held;
+    right-hand side and outputs begin Newton's iteration there.
+
+    Parameters
+    ----------
+    first : FirstSample
+        Inputs and time at which the initial states are consistent.
+    """
+    if not model.algebraic:
+        return model
+    equations, places = AlgebraicEquations(model), list(model.algebraic)
+    driven = ca.vertcat(model.u, model.t)
+    state = equations.solved(model.x, driven, AFTER_JUMP, far=True)
+    rates, outputs, forced, slopes = ca.substitute(
+        [
+            model.mass * model.rhs,
+            model.outputs,
+            jacobian(model.rhs[places], ca.vertcat(model.x, model.t)),
+            jacobian(model.rhs[places], model.x[places]),
+        ],
+        [model.x],
+        [state],
+    )
+    rates[places] = -SparseLU(slopes).solve(forced @ ca.vertcat(rates, 1.0))
+    begun = [
+        equations.solved(initial, ca.SX([*first.u, first.t]), FROM_START, far=True)
+        for initial in model.initial
+    ]
+    return replace(model, rhs=rates, outputs=outputs, initial=tuple(begun), algebraic=())
 
 
 def check_consistent(problem: Problem, values: Array) -> None:

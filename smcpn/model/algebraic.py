@@ -58,7 +58,8 @@ def arranged_equations(
     absent = 2.0 * len(places)
     cost = np.where(contains, 1.0 - np.eye(len(places)), absent)
     equations, variables = linear_sum_assignment(cost)
-    open_ones = [algebraic[k] for k in variables[cost[equations, variables] == absent]]
+    missing = cost[equations, variables] == absent
+    open_ones = [algebraic[int(k)] for k in variables[missing]]
     if open_ones:
         raise InputError(
             f"model '{model}': its algebraic equations do not determine {listed(open_ones)}, "
