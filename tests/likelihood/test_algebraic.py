@@ -224,7 +224,7 @@ def linear(x, z, *, k):
         (model(linear, algebraic=["z"], states=["x", "z"]), "can be traced"),
         (lambda: circular_problem(observe=["x", "z'", "w"]), "whose derivative"),
         (lambda: circular_problem(initial={"x": 1.0, "z": stats.norm(1, 1)}), r"'z\(0\)' nothing"),
-        (lambda: circular_problem(process_noise={"x": 0.1}), "process noise does not go with"),
+        (lambda: circular_problem(process_noise={"x": 0.1}), "process_noise does not go with"),
         (lambda: smcpn.LogLikelihood(circular_problem(initial="rest")), "are not finite there"),
         (lambda: smcpn.LogLikelihood(folding_problem(0.0)), "dg/dz is singular there"),
         (lambda: smcpn.identify(circular_problem(), solver=smcpn.EKF1()), "smcpn.Rosenbrock"),
