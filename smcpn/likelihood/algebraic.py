@@ -9,6 +9,7 @@ matter. The last step is a whole one: its derivatives are those of the implicit 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import casadi as ca
 import numpy as np
@@ -26,9 +27,17 @@ Array = NDArray[np.float64]
 SHARES = (2.0**-12, 2.0**-8, 2.0**-5, 2.0**-3, 0.5, 1.0)
 """Of a step that may lead far: the voltage of a diode follows a jump of a hundred volts by the
 smallest, where it conducts."""
-FROM_START, AFTER_JUMP, NEARBY = 24, 16, 3
-"""Steps from values that are given, from those before the input jumped, and of a solution that has
-been followed, beside the last one."""
+
+
+class Newton(NamedTuple):
+    """Number of steps beside the last one, and shares of each that are tried, the least first."""
+
+    steps: int
+    shares: tuple[float, ...]
+
+
+FROM_START, AFTER_JUMP, NEARBY = Newton(24, SHARES), Newton(16, SHARES), Newton(3, (1.0,))
+"""From values that are given, from those before the input jumped, and along a solution."""
 SOLVED = 1e-9
 """Residual of an equation over what its arguments make of it, each by its size."""
 
@@ -54,7 +63,7 @@ class AlgebraicEquations:
     def _at(self, graph: ca.SX, x: ca.SX, driven: ca.SX) -> ca.SX:
         return ca.substitute(graph, self._symbols, ca.vertcat(x, driven))
 
-    def solved(self, x: ca.SX, driven: ca.SX, steps: int, far: bool) -> ca.SX:
+    def solved(self, x: ca.SX, driven: ca.SX, newton: Newton) -> ca.SX:
         """State with consistent values of the algebraic variables; NaN where there are none.
 
         Parameters
@@ -63,13 +72,10 @@ class AlgebraicEquations:
             State, from whose algebraic variables the iteration begins.
         driven : casadi.SX
             Inputs and time.
-        steps : int
-        far : bool
-            Whether steps may be shortened.
         """
         x = ca.SX(ca.densify(x))
-        for _ in range(steps):
-            x[self._places] = self._moved(x, driven, SHARES if far else (1.0,))
+        for _ in range(newton.steps):
+            x[self._places] = self._moved(x, driven, newton.shares)
         x[self._places] = self._moved(x, driven, (1.0,))
         left, parts = (self._at(one, x, driven) for one in (self._residual, self._parts))
         fails = ca.sum1(ca.logic_not(ca.fabs(left) <= SOLVED * parts))
@@ -115,7 +121,7 @@ def explicit_model(model: Model, first: FirstSample) -> Model:
         return model
     equations, places = AlgebraicEquations(model), list(model.algebraic)
     driven = ca.vertcat(model.u, model.t)
-    state = equations.solved(model.x, driven, AFTER_JUMP, far=True)
+    state = equations.solved(model.x, driven, AFTER_JUMP)
     rates, outputs, forced, slopes = ca.substitute(
         [
             model.mass * model.rhs,
@@ -128,7 +134,7 @@ def explicit_model(model: Model, first: FirstSample) -> Model:
     )
     rates[places] = -SparseLU(slopes).solve(forced @ ca.vertcat(rates, 1.0))
     begun = [
-        equations.solved(initial, ca.SX([*first.u, first.t]), FROM_START, far=True)
+        equations.solved(initial, ca.SX([*first.u, first.t]), FROM_START)
         for initial in model.initial
     ]
     return replace(model, rhs=rates, outputs=outputs, initial=tuple(begun), algebraic=())
@@ -154,7 +160,7 @@ def check_consistent(problem: Problem, values: Array) -> None:
     for record, initial in zip(problem.records, model.initial, strict=True):
         first = FirstSample.of(record)
         driven = ca.SX([*first.u, first.t])
-        found = equations.solved(initial, driven, FROM_START, far=True)[places]
+        found = equations.solved(initial, driven, FROM_START)[places]
         graphs = [found, *equations.begun(initial, driven)]
         solved, residual, determinant = (
             np.array(one)

@@ -208,8 +208,8 @@ class Trajectory:
         """State whose algebraic variables solve their equations under inputs and time."""
         if self._algebraic is None:
             return x
-        steps = FROM_START if start else AFTER_JUMP if self._jumps else NEARBY
-        return self._algebraic.solved(x, driven, steps, far=start or self._jumps)
+        newton = FROM_START if start else AFTER_JUMP if self._jumps else NEARBY
+        return self._algebraic.solved(x, driven, newton)
 
     def constant_values(self, solver: Rosenbrock) -> tuple[float, ...]:
         """Values of the constants of a program."""

@@ -127,7 +127,7 @@ def choose_solver(
     elif likelihood is not None:
         chosen, reason = default_solver(problem, likelihood), "it goes with the likelihood"
     elif problem.model.algebraic:
-        chosen, reason = Rosenbrock(), "there are algebraic equations"
+        chosen, reason = default_solver(problem, None), "there are algebraic equations"
     else:
         stiff = _stiff_choice(problem)
         chosen, reason = stiff or (default_solver(problem, None), "nothing shows that it is stiff")
@@ -152,7 +152,7 @@ def default_solver(problem: Problem, likelihood: str | None) -> Solver:
     """Return the solver of a problem that is not stiff: `EKF0`, or the likelihood's.
 
     With process noise it is that of the first likelihood that takes it, with noise of another
-    density that of the classical one.
+    density that of the classical one, with algebraic equations `Rosenbrock`.
 
     Raises
     ------
@@ -160,6 +160,8 @@ def default_solver(problem: Problem, likelihood: str | None) -> Solver:
         For a likelihood that needs a diffusion which neither solver nor problem gives.
     """
     if likelihood is None:
+        if problem.model.algebraic:
+            return Rosenbrock()
         fitting = with_process_noise() if problem.model.process_noise is not None else []
         density = problem.model.density
         if not fitting and density is not None and not density.gaussian:

@@ -251,6 +251,8 @@ class Model:
         (x, u, t, gap, theta, constants, y, output), results = table.graphs()
         rhs, outputs, noise_variance, noise_correlation, diffusion, log_density = results[:6]
         columns, *initial = results[6:]
+        if not all(ca.depends_on(rhs[k], x[k]) for k in algebraic):
+            raise InputError("the equations of the stored model do not fit: it is damaged")
         q = outputs.numel()
         return cls(
             x=x, u=u, t=t, theta=theta, rhs=rhs, outputs=outputs, noise_variance=noise_variance,
