@@ -91,7 +91,8 @@ def _diode(x: Array, u: Array, *, r: float, load: float) -> list[float]:
     def residual(d: float) -> float:
         return u[0] - x[0] - d - r * LEAKAGE * np.expm1(min(d / THERMAL, 700.0))
 
-    return [x[0], brentq(residual, -abs(u[0]) - abs(x[0]) - 1.0, 2.0, xtol=1e-15, rtol=1e-15)]
+    solve: Any = brentq
+    return [x[0], solve(residual, -abs(u[0]) - abs(x[0]) - 1.0, 2.0, xtol=1e-15, rtol=1e-15)]
 
 
 def _rectified(x: Array, u: Array, *, r: float, load: float) -> list[float]:
@@ -156,7 +157,10 @@ def _ranks(model: Algebraic, runs: int) -> Array:
         y = exact + model.noise * rng.normal(size=exact.shape)
         found = smcpn.identify(problem(model, y), seed=seed, progress=False)
         ranks.append(
-            [found.weights @ (found.values[:, j] < truth[n]) for j, n in enumerate(found.names)]
+            [
+                float(found.weights @ (found.values[:, j] < truth[n]))
+                for j, n in enumerate(found.names)
+            ]
         )
     return np.array(ranks)
 
