@@ -364,7 +364,8 @@ def suitable_likelihood(
         others = f", or choose likelihood {' or '.join(fitting)}" if fitting else ""
         raise InputError(f"the {name} likelihood takes {takes}{others}", argument=argument)
     if model.delay is not None and not LIKELIHOODS[name].takes_delay:
-        fitting = [n for n, kind in LIKELIHOODS.items() if kind.takes_delay]
+        kinds = LIKELIHOODS.items()
+        fitting = [n for n, kind in kinds if kind.takes_delay and kind.takes_noise(model)]
         raise InputError(
             f"the {name} likelihood takes no delay of inputs: choose likelihood "
             f"{' or '.join(fitting)}, with smcpn.EKF0 or smcpn.RK4",

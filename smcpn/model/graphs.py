@@ -721,10 +721,6 @@ def make_model(
     names = [*parameter.symbols, *added.distributions]
     _check_algebraic(model, ode, names, dosing is not None)
     if delay is not None:
-        if disturbed is not None:
-            raise InputError(
-                "delay does not go with process noise: leave one of them out", argument="delay"
-            )
         parameter.used.update(delay.names)
     if dosing is not None:
         parameter.used.update(dosing.names)

@@ -142,8 +142,8 @@ class Simulator:
 
     @cached_property
     def _program(self) -> LaneProgram:
-        model, sample = self._model, SampleSymbols.of(self._model)
-        outputs = outputs_at(model, model.x, sample, self._line)
+        model, sample = self._model, SampleSymbols.of(self._model, self._line)
+        outputs = outputs_at(model, model.x, sample)
         return runge_kutta_program(model, self._signal, sample, outputs, line=self._line)
 
     @cached_property
