@@ -9,7 +9,7 @@ import sys
 
 from benchmarks.study import command
 
-PARTS = ("trajectories", "searches")
+PARTS = ("trajectories", "searches", "algebraic")
 
 if __name__ == "__main__":
     sys.exit(command(__name__, PARTS))

@@ -30,11 +30,14 @@ def model_fingerprint(problem: Problem) -> str:
     """
     ode, prior = problem.ode, problem.prior
     digest = _Digest()
-    delay: dict[str, Any] = {"delay": problem.delay} if problem.delay else {}
-    delay |= {"accumulators": ode.accumulators} if ode.accumulators else {}
+    delay = {"delay": problem.delay} if problem.delay else {}
+    algebraic = {"algebraic": ode.algebraic} if ode.algebraic else {}
+    accumulators = {"accumulators": ode.accumulators} if ode.accumulators else {}
     digest.document(
         {
             **delay,
+            **accumulators,
+            **algebraic,
             "names": [ode.states, ode.inputs, ode.parameters],
             "priors": [[name, _identity(name, d)] for name, d in prior.distributions.items()],
             "coordinates": [coordinate.name for coordinate in prior.maps],

@@ -71,6 +71,7 @@ class StoredODE(Stored):
     functions: list[StoredFunction]
     table: ExpressionTable
     accumulators: Names = ()
+    algebraic: Names = ()
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,7 @@ class StoredProblem(Stored):
                 functions=[stored_function(n, one.function) for n, one in ode.functions.items()],
                 table=ode.table(),
                 accumulators=ode.accumulators,
+                algebraic=ode.algebraic,
             ),
             model=StoredModel(model.table(), constants),
             priors=[
@@ -221,6 +223,7 @@ class StoredProblem(Stored):
             arguments=[len(ode.states), inputs, 1, 1, len(prior)],
             outputs=len(given.observe),
             records=len(records),
+            algebraic=tuple(map(ode.states.index, ode.algebraic)),
             delay=Delay.of(given.delay, ode, free, self.fixed),
             dosing=dosing,
             accumulators=[ode.states.index(name) for name in ode.accumulators],
@@ -427,6 +430,8 @@ def _restored_ode(stored: StoredODE) -> ODE:
         raise InputError(f"stored 'chains' is {shown(chains)}: {DAMAGED}")
     if not set(states).issuperset(stored.accumulators):
         raise InputError(f"stored 'accumulators' is {shown(stored.accumulators)}: {DAMAGED}")
+    if not set(states) > set(stored.algebraic):
+        raise InputError(f"stored 'algebraic' is {shown(stored.algebraic)}: {DAMAGED}")
     ode = ODE(
         name=stored.name,
         accumulators=tuple(stored.accumulators),
@@ -437,6 +442,7 @@ def _restored_ode(stored: StoredODE) -> ODE:
         chains=chains,
         doc=stored.doc,
         sizes=_restored_sizes(stored),
+        algebraic=tuple(stored.algebraic),
         **graphs_of(table, functions),
     )
     for name in functions:
@@ -463,6 +469,7 @@ def _restored_model(
     delay: Delay | None,
     dosing: Dosing | None,
     accumulators: Sequence[int],
+    algebraic: tuple[int, ...],
 ) -> Model:
     """Return the model of a table, whose sizes are compared before graphs are made of it."""
     values, table = stored.constants, stored.table
@@ -470,7 +477,7 @@ def _restored_model(
     own = [*table.input_shapes[:6, 0].tolist(), *table.output_shapes[1:2, 0].tolist()]
     if [*own, len(table.output_shapes)] != wanted:
         raise InputError(f"the stored model is not one of its names and records: {DAMAGED}")
-    return Model.from_table(table, values.tolist(), delay, dosing, accumulators)
+    return Model.from_table(table, values.tolist(), delay, dosing, accumulators, algebraic)
 
 
 # Records

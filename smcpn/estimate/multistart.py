@@ -279,14 +279,16 @@ def searched(
     Raises
     ------
     InputError
-        If inputs are delayed and only lifted paths are wanted.
+        If inputs are delayed, or there are algebraic equations, and only lifted paths are wanted.
     """
     if search == SHOOTING:
         return climb(density, starts, stages, iterations)
     if search == LIFTED:
-        if density.log_likelihood.problem.model.delay is not None:
+        model = density.log_likelihood.problem.model
+        if model.delay is not None or model.algebraic:
             raise InputError(
-                f"search is '{LIFTED}', whose paths know no delay of inputs: choose '{SHOOTING}'",
+                f"search is '{LIFTED}', whose paths know no delay of inputs and no algebraic "
+                f"equations: choose '{SHOOTING}'",
                 argument="search",
             )
         return _lifted(climb, density, starts, stages, iterations, _unsearched(density, starts))
@@ -386,10 +388,11 @@ def undoubted(density: LogDensity, found: Sequence[SearchEnd]) -> bool:
     They agree where half of them end there, or where they are `settled`. Of a few values that is
     enough: no path is many periods long.
     Where process noise acts the likelihood follows the outputs by itself, and a path that may leave
-    the model adds nothing; lifted paths know no delay.
+    the model adds nothing; lifted paths know no delay and no algebraic equations.
     """
     problem = density.log_likelihood.problem
-    if problem.model.process_noise is not None or problem.model.delay is not None:
+    model = problem.model
+    if model.process_noise is not None or model.delay is not None or model.algebraic:
         return True
     ends = [one.log_density for one in found]
     best = found[int(np.argmax(ends))]

@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError, whole_number
 from smcpn.files import write_outputs
+from smcpn.likelihood.algebraic import explicit_model
 from smcpn.model.graphs import Model
+from smcpn.model.initial import FirstSample
 from smcpn.model.problem import Problem
 from smcpn.simulation.simulator import OwnSteps, Simulator
 from smcpn.solver import MAX_STEPS
@@ -109,8 +111,10 @@ class ModelSource:
                 f"'{problem.ode.name}' is a function that numba has compiled, which C source and "
                 "FMU cannot hold: write it so that it can be traced"
             )
-        record, model = problem.records[0], problem.model.with_numbers()
-        simulator = Simulator(problem.model, record[:ENOUGH], _checked_steps(steps))
+        record = problem.records[0]
+        explicit = explicit_model(problem.model, FirstSample.of(record))
+        model = explicit.with_numbers()
+        simulator = Simulator(explicit, record[:ENOUGH], _checked_steps(steps))
         for _ in simulator(values[:, None]):
             break
         if isinstance(simulator.steps, OwnSteps):

@@ -20,6 +20,7 @@ from typing_extensions import override
 
 from smcpn.codegen.kernel import Rows
 from smcpn.codegen.lower import LaneProgram
+from smcpn.errors import InputError
 from smcpn.likelihood.accumulating import accumulating
 from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.delayed import DelayLine
@@ -238,7 +239,19 @@ def runge_kutta_program(
     step: Step | None = None,
     line: DelayLine | None = None,
 ) -> LaneProgram:
-    """One step after the other, by default of RK4, that emit ``emitted`` at each sample."""
+    """One step after the other, by default of RK4, that emit ``emitted`` at each sample.
+
+    Raises
+    ------
+    InputError
+        If the model has algebraic equations.
+    """
+    if model.algebraic:
+        raise InputError(
+            "explicit steps cannot solve algebraic equations, which the model has: free "
+            "simulations do (smcpn.simulate, posterior.simulate without initialise), not "
+            "predictions, controllers and states fitted to first samples"
+        )
     step = step_along(line, RungeKuttaStep, model) if step is None else step
     start, rows = StartSymbols.of(model, []), step_rows(step, signal, line)
     program = LaneProgram(

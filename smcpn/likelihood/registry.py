@@ -92,6 +92,8 @@ class Recursion(ABC):
         Whether inputs may have dead times.
     takes_accumulators : bool
         Whether states may be set back after every sample.
+    takes_algebraic : bool
+        Whether there may be algebraic equations.
     estimated : bool
         Whether it is an estimate by a particle filter of the states (`EstimatedLikelihood`).
     approximation : str or None
@@ -117,6 +119,7 @@ class Recursion(ABC):
     takes_process_noise: ClassVar[bool] = False
     takes_delay: ClassVar[bool] = False
     takes_accumulators: ClassVar[bool] = False
+    takes_algebraic: ClassVar[bool] = False
     estimated: ClassVar[bool] = False
     approximation: ClassVar[str | None] = None
     approximates: ClassVar[str | None] = None
@@ -377,6 +380,12 @@ def suitable_likelihood(
             f"the {name} likelihood takes no accumulators: choose likelihood "
             f"{' or '.join(fitting)}, with smcpn.EKF0, smcpn.RK4 or smcpn.Rosenbrock",
             argument="likelihood",
+        )
+    if model.algebraic and not LIKELIHOODS[name].takes_algebraic:
+        raise InputError(
+            f"{solver!r} cannot solve algebraic equations, which model '{problem.ode.name}' has: "
+            "give solver=smcpn.Rosenbrock(), or leave solver and likelihood out",
+            argument="solver",
         )
     if problem.diffusion is not None and problem.diffusion != getattr(solver, "diffusion", None):
         raise InputError(

@@ -6,7 +6,10 @@ A Rosenbrock method solves one linear system a stage, all with the matrix of the
     x_i = x + sum_{j<i} a_ij k_j,
 
 with J = df/dx and df/dt at its beginning, the latter by the input too (Hairer and Wanner 1996,
-section IV.7, in the variables that save products with J). The method is stiffly accurate: the last
+section IV.7, in the variables that save products with J). Of algebraic variables the rows of I and
+of the second sum are zero, and f is the residual of their equations (section VI.4); their values
+are made consistent at every sample, for which the input may jump. The error of a step is that of
+the differential states, of which they are functions. The method is stiffly accurate: the last
 stage is the error of an embedded solution, x_s, of which x_s + k_s is the solution. The density of
 a sample is that of `classical`.
 
@@ -16,7 +19,7 @@ number, and so a shorter step.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import casadi as ca
@@ -27,6 +30,7 @@ from typing_extensions import override
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.tangent import jacobian
 from smcpn.likelihood.accumulating import accumulating
+from smcpn.likelihood.algebraic import AFTER_JUMP, FROM_START, NEARBY, AlgebraicEquations
 from smcpn.likelihood.classical import Classical, outputs_at
 from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.inputs import KernelInputs
@@ -38,6 +42,7 @@ from smcpn.likelihood.own_steps import (
     interval_signal,
     own_step_inputs,
 )
+from smcpn.likelihood.registry import ExpectedOutputs
 from smcpn.likelihood.sparse_lu import SparseLU
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
@@ -152,9 +157,9 @@ class RosenbrockStep:
             self._moved = h * self._at(along, model.x, left)
         slopes = self._at(jacobian(model.rhs, model.x), model.x, left)
         diagonal = 1.0 / (h * tableau.gamma)
-        matrix = diagonal * ca.SX.eye(n) - slopes
+        matrix = diagonal * ca.diag(model.mass) - slopes
         self._factors = SparseLU(matrix)
-        sizes = {k: diagonal + ca.fabs(slopes[k, k]) for k in range(n)}
+        sizes = {k: diagonal * model.mass[k] + ca.fabs(slopes[k, k]) for k in range(n)}
         regular = [ca.fabs(pivot) > ROUNDED * sizes[k] for k, pivot in self._factors.pivots.items()]
         self.regular = regular[0]
         for one in regular[1:]:
@@ -162,7 +167,8 @@ class RosenbrockStep:
 
     def stage(self, x: ca.SX, alpha: float, d: float, combined: ca.SX) -> ca.SX:
         """Solution of the system of a stage."""
-        right = self._at(self._model.rhs, x, self._left - alpha * self._h) + combined / self._h
+        right = self._at(self._model.rhs, x, self._left - alpha * self._h)
+        right += self._model.mass * combined / self._h
         if self._moved is not None and d:
             right += d * self._moved
         return self._factors.solve(right)
@@ -182,6 +188,8 @@ class Trajectory:
     sample : SampleSymbols
     clock : Clock
     tolerance : casadi.SX
+    state : casadi.SX, (n, 1)
+        At a sample, its algebraic variables consistent with the input there.
     outputs : casadi.SX, (q, 1)
         Noise-free, at a sample; not a number where the steps were too many.
     """
@@ -190,9 +198,19 @@ class Trajectory:
         self._model, self.sample, self.clock = model, SampleSymbols.of(model), Clock.of(model)
         self.signal = interval_signal(model, grid)
         self._between, self.tolerance = IntervalSymbols.of(model), ca.SX.sym("tolerance")
+        self._algebraic = AlgebraicEquations(model) if model.algebraic else None
+        self._jumps = grid.restarts
+        self.state = self._consistent(model.x, ca.vertcat(self.sample.u, self.sample.t))
         # Where steps are still left to take, they were too many.
         known = ca.if_else(self.clock.left > 0.0, ca.SX(np.nan), 0.0)
-        self.outputs = outputs_at(model, model.x, self.sample) + known
+        self.outputs = outputs_at(model, self.state, self.sample) + known
+
+    def _consistent(self, x: ca.SX, driven: ca.SX, start: bool = False) -> ca.SX:
+        """State whose algebraic variables solve their equations under inputs and time."""
+        if self._algebraic is None:
+            return x
+        newton = FROM_START if start else AFTER_JUMP if self._jumps else NEARBY
+        return self._algebraic.solved(x, driven, newton)
 
     def constant_values(self, solver: Rosenbrock) -> tuple[float, ...]:
         """Values of the constants of a program."""
@@ -202,17 +220,22 @@ class Trajectory:
         """Steps from the initial state that emit ``emitted`` at each sample."""
         model, clock, length, signal = self._model, self.clock, self._between.length, self.signal
         start = StartSymbols.of(model, [])
-        initial = start.initial(model)
+        driven = ca.vertcat(model.u, model.t)
+        initial = self._consistent(start.initial(model), driven, start=True)
         first = Clock.values(ca.SX(0.0), length, length, self._first_sizes(initial), 0.0, 0.0)
         # One that took more steps than it may would try as many in every interval.
-        held = ca.if_else(clock.left > 0.0, ca.SX(np.nan), model.x)
+        begun = self._consistent(model.x, driven)
+        held = ca.if_else(clock.left > 0.0, ca.SX(np.nan), begun)
+        at_begin, of_begin = ca.SX(0, 1), ca.SX(0, 1)
+        if self._algebraic is not None:
+            at_begin, of_begin = driven, ca.vertcat(signal.u(1), signal.t(1))
         program = LaneProgram(
             theta=model.theta,
             constants=ca.vertcat(model.constants, self.tolerance),
             constant_values=self.constant_values(solver),
             state=ca.vertcat(clock.symbols, model.x),
             start_row=ca.vertcat(start.row, length),
-            interval_row=length,
+            interval_row=ca.vertcat(length, at_begin),
             step_row=self._between.row,
             gain_row=ca.SX(0, 1),
             sample_row=self.sample.row,
@@ -221,7 +244,9 @@ class Trajectory:
             step=self._step(),
             emitted=emitted,
             shared=signal.graphs(
-                step=self._between.graph(signal), interval=signal.spacing, sample=signal.sample()
+                step=self._between.graph(signal),
+                interval=ca.vertcat(signal.spacing, of_begin),
+                sample=signal.sample(),
             ),
             left=0,
             control=tuple(range(clock.symbols.numel())),
@@ -242,7 +267,7 @@ class Trajectory:
         slopes = jacobian(model.rhs, model.x)
         for _ in range(FORESEEN):
             rate, slope = ca.substitute([model.rhs, slopes], [model.x], [x])
-            matrix = ca.SX.eye(x.numel()) / self._between.length - slope
+            matrix = ca.diag(model.mass) / self._between.length - slope
             x = x + SparseLU(matrix).solve(rate)
         sizes, foreseen = ca.fabs(initial), ca.fabs(x)
         return ca.if_else(sizes > 0.0, sizes, ca.if_else(foreseen < np.inf, foreseen, 0.0))
@@ -256,8 +281,11 @@ class Trajectory:
         sizes = ca.fmax(clock.sizes, ca.fabs(following))
         around = ca.fmax(ca.fabs(model.x), ca.fabs(following))
         relative = difference / ca.fmax(ca.fmax(around, SMALL * sizes), AT_REST)
-        error = ca.sqrt(ca.sumsqr(relative) / model.x.numel()) / self.tolerance
-        error = ca.if_else(step.regular, error, np.inf)
+        own, finite = model.differential, step.regular
+        error = ca.sqrt(ca.sumsqr(relative[own]) / len(own)) / self.tolerance
+        for place in model.algebraic:
+            finite = ca.logic_and(finite, ca.fabs(following[place]) < np.inf)
+        error = ca.if_else(finite, error, np.inf)
         judged = clock.judged(h, error, sizes, Rosenbrock().error_order)
         return ca.vertcat(judged.clock, judged.state(following, model.x))
 
@@ -269,6 +297,7 @@ class StiffTrajectory(Classical):
     divides = False
     gaussian = True
     takes_delay = False
+    takes_algebraic = True
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
         self.model = problem.model
@@ -297,6 +326,11 @@ class StiffTrajectory(Classical):
     @override
     def program(self, emitted: ca.SX) -> LaneProgram:
         return self.with_noise(self._trajectory.program(emitted, self._solver))
+
+    @override
+    def expected(self) -> ExpectedOutputs:
+        """Outputs and states of the solver, without a covariance."""
+        return replace(super().expected(), states=self._trajectory.state)
 
     @override
     def local_error(self) -> ca.SX:

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, one_of
+from smcpn.likelihood.algebraic import check_consistent
 from smcpn.likelihood.inputs import numbers_of_steps
 from smcpn.likelihood.own_steps import solver_steps
 from smcpn.likelihood.prediction import predictions
@@ -110,20 +111,23 @@ def choose_solver(
     """Choose the solver, where none is given, and the likelihood, where none is named.
 
     A solver that is given is taken. For None and ``"auto"`` it is `EKF0`, or `Rosenbrock` where the
-    problem, or a part of its prior, is stiff; where a likelihood is named, or there is process
-    noise, it is the solver that goes with it.
+    problem, or a part of its prior, is stiff, or there are algebraic equations; where a likelihood
+    is named, or there is process noise, it is the solver that goes with it.
 
     Raises
     ------
     InputError
-        For what is no solver, a solver and a likelihood that do not go together, and as
-        `default_solver`.
+        For what is no solver, a solver and a likelihood that do not go together, algebraic
+        equations that have no solution, and as `default_solver`.
     """
+    check_consistent(problem, pilot_values(problem))
     if solver is not None and not (isinstance(solver, str) and solver == "auto"):
         chosen, reason = cast(Solver, solver), "it is given"
         check_solver(chosen)
     elif likelihood is not None:
         chosen, reason = default_solver(problem, likelihood), "it goes with the likelihood"
+    elif problem.model.algebraic:
+        chosen, reason = default_solver(problem, None), "there are algebraic equations"
     else:
         stiff = _stiff_choice(problem)
         chosen, reason = stiff or (
@@ -151,7 +155,7 @@ def default_solver(problem: Problem, likelihood: str | None) -> Solver:
     """Return the solver of a problem that is not stiff: `EKF0`, or the likelihood's.
 
     With process noise it is that of the first likelihood that takes it, with noise of another
-    density that of the classical one.
+    density that of the classical one, with algebraic equations `Rosenbrock`.
 
     Raises
     ------
@@ -159,6 +163,8 @@ def default_solver(problem: Problem, likelihood: str | None) -> Solver:
         For a likelihood that needs a diffusion which neither solver nor problem gives.
     """
     if likelihood is None:
+        if problem.model.algebraic:
+            return Rosenbrock()
         fitting = with_process_noise() if problem.model.process_noise is not None else []
         density = problem.model.density
         if not fitting and density is not None and not density.gaussian:

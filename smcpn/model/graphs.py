@@ -66,6 +66,9 @@ class Model:
         G of dx = f dt + G dW, where the state is disturbed.
     delay : Delay or None
         Dead times of the inputs: ``u`` is that of so much earlier.
+    algebraic : tuple of int
+        Places of the algebraic variables among the states, in which ``rhs`` has the residuals of
+        their equations, and ``initial`` where Newton's iteration for their values begins.
     dosing : Dosing or None
         Of the records' doses: ``x`` is then the smooth part of the states, and ``u`` ends with the
         numbers of an interval.
@@ -89,6 +92,7 @@ class Model:
     density: OutputDensity | None = None
     process_noise: ProcessNoise | None = None
     delay: Delay | None = None
+    algebraic: tuple[int, ...] = ()
     dosing: Dosing | None = None
     accumulators: tuple[int, ...] = ()
 
@@ -143,6 +147,16 @@ class Model:
         return tuple(
             j for j, phi in enumerate(ca.vertsplit(self.noise_correlation)) if not phi.is_zero()
         )
+
+    @property
+    def differential(self) -> list[int]:
+        """Places of the states that have a derivative."""
+        return [k for k in range(self.x.numel()) if k not in self.algebraic]
+
+    @property
+    def mass(self) -> ca.SX:
+        """Diagonal of M in M x' = rhs, (n, 1): 0 for an algebraic variable, 1 for other states."""
+        return ca.SX([float(k not in self.algebraic) for k in range(self.x.numel())])
 
     @property
     def measured(self) -> int:
@@ -227,6 +241,7 @@ class Model:
         delay: Delay | None = None,
         dosing: Dosing | None = None,
         accumulators: Sequence[int] = (),
+        algebraic: tuple[int, ...] = (),
     ) -> Model:
         """Make the graphs again, over new symbols.
 
@@ -240,6 +255,8 @@ class Model:
         (x, u, t, gap, theta, constants, y, output), results = table.graphs()
         rhs, outputs, noise_variance, noise_correlation, diffusion, log_density = results[:6]
         columns, *initial = results[6:]
+        if not all(ca.depends_on(rhs[k], x[k]) for k in algebraic):
+            raise InputError("the equations of the stored model do not fit: it is damaged")
         q = outputs.numel()
         return cls(
             x=x, u=u, t=t, theta=theta, rhs=rhs, outputs=outputs, noise_variance=noise_variance,
@@ -251,6 +268,7 @@ class Model:
             ) if y.numel() else None,
             process_noise=_process_noise(columns, x),
             delay=delay,
+            algebraic=algebraic,
             dosing=dosing,
             accumulators=tuple(accumulators),
         )  # fmt: skip
@@ -258,7 +276,7 @@ class Model:
     def __getstate__(self) -> dict[str, Any]:
         return {
             "table": self.table(), "constant_values": self.constant_values, "delay": self.delay,
-            "dosing": self.dosing, "accumulators": self.accumulators,
+            "dosing": self.dosing, "accumulators": self.accumulators, "algebraic": self.algebraic,
         }  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -471,6 +489,12 @@ def _named_output(
             argument="observe",
         )
     place = ode.states.index(name)
+    if what != name and name in ode.algebraic:
+        raise InputError(
+            f"observe names {shown(what)}, but '{name}' is an algebraic variable, whose derivative "
+            "the model does not have: observe the variable itself",
+            argument="observe",
+        )
     if what != name and process_noise is not None and process_noise.columns[place, :].nnz():
         raise InputError(
             f"observe names {shown(what)}, but '{name}' has process noise and so no derivative: "
@@ -696,6 +720,7 @@ def make_model(
         density=density,
         process_noise=disturbed,
         delay=delay,
+        algebraic=tuple(map(ode.states.index, ode.algebraic)),
         accumulators=tuple(map(ode.states.index, ode.accumulators)),
     )
     if ode.accumulators and (delay is not None or disturbed is not None):
@@ -703,12 +728,41 @@ def make_model(
         raise InputError(
             f"accumulators do not go with {other}: measure what has come in all, or leave it out"
         )
+    names = [*parameter.symbols, *added.distributions]
+    _check_algebraic(model, ode, names, dosing is not None)
     if delay is not None:
         parameter.used.update(delay.names)
     if dosing is not None:
         parameter.used.update(dosing.names)
         model = _dosed(model, dosing)
     return model, added.distributions, parameter.unused(ode)
+
+
+def _check_algebraic(model: Model, ode: ODE, names: list[str], dosed: bool) -> None:
+    """Refuse what does not go with algebraic variables, and parameters that are only their start.
+
+    Raises
+    ------
+    InputError
+    """
+    if not model.algebraic:
+        return
+    refused = {"process_noise": model.process_noise is not None, "doses": dosed}
+    for argument in (name for name, given in refused.items() if given):
+        raise InputError(
+            f"{argument} does not go with algebraic equations, which model '{ode.name}' has: "
+            "leave it out",
+            argument=argument,
+        )
+    of_states = ca.diag(model.mass)
+    others = replace(model, initial=tuple(of_states @ state for state in model.initial))
+    for lost in np.flatnonzero(model.depends_on() & ~others.depends_on()):
+        raise InputError(
+            f"initial makes '{names[lost]}' nothing but the value of an algebraic variable "
+            f"({listed(ode.algebraic)}), which its equation determines: give a number, from which "
+            "Newton's iteration begins",
+            argument="initial",
+        )
 
 
 def _dosed(model: Model, dosing: Dosing) -> Model:

@@ -15,6 +15,7 @@ import numpy as np
 from smcpn.arguments import checked
 from smcpn.errors import InputError, listed, nearest, one_of, real_number, shown, whole_number
 from smcpn.functions.unknown import UnknownFunction
+from smcpn.model.algebraic import arranged_equations
 from smcpn.model.compiled_function import CompiledFunction, is_compiled
 from smcpn.model.expression import MAX_ROWS, ExpressionTable
 from smcpn.model.function_call import FunctionCalls, TracedFunction
@@ -34,6 +35,9 @@ _NAMED_REMEDY = (
 class ODE:
     """A traced differential equation x' = f(x, u, t, parameters).
 
+    In the places of algebraic variables z among x, f is the residual of 0 = g(x, z, u, t,
+    parameters).
+
     Attributes
     ----------
     name : str
@@ -44,7 +48,8 @@ class ODE:
     defaults : mapping of str to float
         Values of the parameters that have one; a prior overrides it.
     rhs : casadi.Function
-        ``rhs(x, u, t, parameters)`` with vector arguments, the derivative of every state.
+        ``rhs(x, u, t, parameters)`` with vector arguments, the derivative of every state, or the
+        residual in its place.
     chains : mapping of str to str
         State to the state that is its derivative (``{"x": "v"}`` for x' = v), read off the graph.
     diffusion : casadi.Function or None
@@ -63,6 +68,8 @@ class ODE:
         Where it is a function of numba's.
     accumulators : tuple of str
         States that are set back to zero after every sample, see `accumulating`.
+    algebraic : tuple of str
+        States that are algebraic variables.
     """
 
     name: str
@@ -105,6 +112,8 @@ class ODE:
             one_of("accumulators", name, self.states)
         return replace(self, accumulators=states)
 
+    algebraic: tuple[str, ...] = field(default=(), repr=False)
+
     def with_functions(self, functions: Mapping[str, UnknownFunction]) -> ODE:
         """Return the same equation with other unknown functions in place of those of these names.
 
@@ -131,7 +140,12 @@ class ODE:
     def named(self) -> list[str]:
         """Its states, inputs and parameters in words, a vector or a function by its own name."""
         of = {one: f"{name}({len(ones)})" for name, ones in self.wholes.items() for one in ones}
-        kinds = {"states": self.states, "inputs": self.inputs, "parameters": self.parameters}
+        kinds = {
+            "states": [name for name in self.states if name not in self.algebraic],
+            "algebraic variables": self.algebraic,
+            "inputs": self.inputs,
+            "parameters": self.parameters,
+        }
         return [
             f"{kind} {listed(dict.fromkeys(of.get(name, name) for name in names))}"
             for kind, names in kinds.items()
@@ -221,6 +235,7 @@ def ode(
     inputs: Sequence[str] = (),
     parameters: Sequence[str] = (),
     chains: Mapping[str, str] | None = None,
+    algebraic: Sequence[str] = (),
 ) -> Callable[[Callable[..., Any]], ODE]: ...
 @overload
 def ode(
@@ -232,6 +247,7 @@ def ode(
     inputs: Sequence[str] = (),
     parameters: Sequence[str] = (),
     chains: Mapping[str, str] | None = None,
+    algebraic: Sequence[str] = (),
 ) -> ODE: ...
 def ode(
     function: Callable[..., Any] | None = None,
@@ -242,6 +258,7 @@ def ode(
     inputs: Sequence[str] = (),
     parameters: Sequence[str] = (),
     chains: Mapping[str, str] | None = None,
+    algebraic: Sequence[str] = (),
 ) -> ODE | Callable[[Callable[..., Any]], ODE]:
     """Trace ``function`` into an `ODE`.
 
@@ -250,7 +267,9 @@ def ode(
     a prior). A parameter whose default is an unknown function (`smcpn.spline`), or which has no
     default but the name of such a function in the scope of the model, is called in the body. The
     function returns the derivative of each state, which gives their number,
-    as a tuple, a list or an array.
+    as a tuple, a list or an array. In the place of a state that ``algebraic`` names it returns the
+    residual g of an equation 0 = g(x, z, u, t), which together determine these variables z (index
+    1); `smcpn.Rosenbrock` solves such a model.
 
     A state, input or parameter with a size is a vector: in the body a numpy array of expressions,
     which one can loop over, slice, and give to numpy's functions (``np.diff``, ``A @ x``,
@@ -276,6 +295,9 @@ def ode(
     chains : mapping of str to str, optional
         Of such a function the states whose derivative is a state, ``{"x": "v"}`` for x' = v:
         solvers take them together, at less cost.
+    algebraic : sequence of str
+        States, of a function that is traced, that are algebraic variables. What a problem gives as
+        their initial values is where Newton's iteration for the consistent ones begins.
 
     Raises
     ------
@@ -283,7 +305,7 @@ def ode(
         If the function branches on a state or parameter, contains a NaN, returns more
         derivatives than it has states or not the same in every call (random numbers), or a size
         fits no argument; if names are missing, or a compiled function does not take or write what
-        they say.
+        they say; if the algebraic equations cannot determine their variables.
 
     Examples
     --------
@@ -293,6 +315,9 @@ def ode(
     >>> @ode(sizes={"x": 12, "v": 12, "k": 13})
     ... def masses(x, v, *, k):
     ...     return v, np.diff(k * np.diff(x, prepend=0.0, append=0.0))
+    >>> @ode(algebraic=["i"])
+    ... def diode(v, i, u, *, r, c):
+    ...     return i / c, u - r * i - 0.05 * np.log1p(i / 1e-9) - v
     >>> @ode(states=["x", "v"], inputs=["u"], parameters=["k"], chains={"x": "v"})
     ... @numba.njit
     ... def stop(x, u, t, p, out):
@@ -314,20 +339,48 @@ def ode(
                 f"{_NAMED_REMEDY}",
                 argument="states",
             )
-        return decorated(_ode, function, sizes, callers_scope())
-
+        make = functools.partial(_ode, algebraic=algebraic)
+        return decorated(make, function, sizes, callers_scope())
+    if algebraic:
+        raise InputError(
+            f"algebraic is {shown(algebraic)}, and states names those of a function that numba has "
+            "compiled, which has no algebraic equations: write one that can be traced",
+            argument="algebraic",
+        )
     sizes = _checked_sizes(sizes)
     names = ArgumentNames.of(sizes, **named)
 
-    def make(function: Callable[..., Any]) -> ODE:
+    def compiled(function: Callable[..., Any]) -> ODE:
         return _compiled(function, names, sizes)
 
-    return make if function is None else make(function)
+    return compiled if function is None else compiled(function)
 
 
-def _ode(function: Callable[..., Any], sizes: Mapping[str, int], scope: Mapping[str, Any]) -> ODE:
+def _ode(
+    function: Callable[..., Any],
+    sizes: Mapping[str, int],
+    scope: Mapping[str, Any],
+    algebraic: Sequence[str],
+) -> ODE:
     arguments = Arguments.of(function, scope, sizes)
-    return arguments.equation(trace(function, arguments.positional, arguments.keyword))
+    equation = arguments.equation(trace(function, arguments.positional, arguments.keyword))
+    named = _names("algebraic", algebraic or [], sizes)
+    return _with_algebraic(equation, tuple(dict.fromkeys(named)))
+
+
+def _with_algebraic(equation: ODE, algebraic: tuple[str, ...]) -> ODE:
+    """The equation of which some states are algebraic variables, see `arranged_equations`."""
+    if not algebraic:
+        return equation
+    arguments = equation.rhs.sx_in()
+    returned = equation.rhs(*arguments)
+    rows = arranged_equations(equation.name, equation.states, algebraic, arguments[0], returned)
+    return replace(
+        equation,
+        rhs=ca.Function("rhs", arguments, [rows]),
+        chains={of: rate for of, rate in equation.chains.items() if of not in algebraic},
+        algebraic=algebraic,
+    )
 
 
 @dataclass(frozen=True)

@@ -108,13 +108,14 @@ def equilibrium(ode: ODE, begin: ca.SX, u: ca.SX, t: ca.SX, parameters: ca.SX) -
     rate = ode.rhs(x, u, t, parameters)
     known = ca.symvar(ca.vertcat(u, t, parameters))
     step = ca.Function("step", [x, ca.vertcat(*known)], [rate, ca.jacobian(rate, x)])
+    mass = ca.SX([float(name not in ode.algebraic) for name in ode.states])
     state, shortest, moved = begin, ca.SX(0.0), ca.SX.zeros(n, 1)
     for number in range(GROWING + LAST):
         slope, jacobian = step.call([state, ca.vertcat(*known)], True, False)
         if number == 0:
             shortest = ca.sqrt(ca.sumsqr(jacobian)) + np.finfo(float).tiny
         scale = shortest * GROWTH ** -min(number, GROWING)
-        moved = ca.solve(scale * ca.SX.eye(n) - jacobian, slope)
+        moved = ca.solve(scale * ca.diag(mass) - jacobian, slope)
         state = state + moved
     settled = ca.sumsqr(moved) <= SETTLED**2 * ca.sumsqr(state) + np.finfo(float).tiny
     return state / ca.if_else(settled, 1.0, 0.0)

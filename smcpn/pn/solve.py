@@ -110,6 +110,12 @@ def solve(
             f"{ode.name}.drift, or draw paths by smcpn.simulate",
             argument="ode",
         )
+    if ode.algebraic:
+        raise InputError(
+            f"model '{ode.name}' has algebraic equations, which smcpn.solve does not solve: give "
+            "its times as a smcpn.Record to smcpn.simulate",
+            argument="ode",
+        )
     solver = EKF1(order=5, smooth=True) if solver is None else solver
     if not getattr(solver, "probabilistic", False) or solver.adaptive:
         raise InputError(f"solver is {shown(solver)}: give smcpn.EKF0(...) or smcpn.EKF1(...)")

@@ -139,6 +139,11 @@ def linearised(
     InputError
         If there is no equilibrium, for the mean or for some draw, or a derivative is not finite.
     """
+    if ode.algebraic:
+        raise InputError(
+            f"model '{ode.name}' has algebraic equations, which are not linearised: solve them for "
+            f"{listed(ode.algebraic)} in the model, where that can be written"
+        )
     graphs = _Graphs(ode.name, model, at)
     x0 = graphs.state(at.near, mean[None])
     points = graphs.states(x0[0], draws)

@@ -23,7 +23,8 @@ from smcpn.simulation.simulation import (
     simulate_particles,
     starting_like,
 )
-from smcpn.simulation.simulator import LEAST_STEPS, Simulator
+from smcpn.simulation.simulator import LEAST_STEPS, OwnSteps, Simulator
+from smcpn.solver import Rosenbrock
 from smcpn.tables import Card, Column, Table, fact_lines, table_text, words
 
 Array = NDArray[np.float64]
@@ -227,13 +228,25 @@ class _PriorSimulator(Simulator):
         super().__init__(model, record, steps)
         self.model, self.record = model, record
         self._pilot = int(np.clip(COMPARED // (len(record) * model.outputs.numel()), 8, PILOT))
+        self._disturbed = None
+        if isinstance(self.steps, OwnSteps):
+            self._change, self.unsettled, self.stiff = self._refined(values), 0.0, 0.0
+            return
         automatic = self.steps == "auto"
         steps = LEAST_STEPS if self.steps == "auto" else int(self.steps)
         steps, self._change, self.unsettled = self._accurate(values, steps, automatic)
         self.steps, self.stiff = self._stable(values, steps, automatic)
-        self._disturbed = None
         if model.process_noise is not None:
             self._disturbed = DisturbedSimulator(model, record, self.steps, seed)
+
+    def _refined(self, values: Array) -> Array:
+        """Median change of the outputs by a finer tolerance, where draws choose their steps."""
+        theta, solver = np.ascontiguousarray(values[: self._pilot].T), Rosenbrock().begun()
+        coarse, fine = (
+            np.concatenate([part for _, _, part in self._run_stiff(theta, one)])
+            for one in (solver, solver.refined() or solver)
+        )
+        return np.nan_to_num(np.median(np.abs(fine - coarse), axis=2))
 
     def _accurate(self, values: Array, steps: int, automatic: bool) -> tuple[int, Array, float]:
         """Double the steps until the paths of draws settle; also what halving a step changes."""
@@ -303,6 +316,8 @@ def _or_stiff(simulator: _PriorSimulator) -> str:
         return (
             f" ({_figure(100 * simulator.stiff)} % by too few steps per sample, {simulator.steps})"
         )
+    if isinstance(simulator.steps, OwnSteps):
+        return ", or their algebraic equations have no solution"
     return f", or need over {max(int(simulator.steps), MOST_STEPS)} steps per sample"
 
 

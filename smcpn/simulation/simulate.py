@@ -294,4 +294,10 @@ def _path(model: Model, record: Record, theta: Array, steps: int | str, seed: in
             f"{record.name}: the path with process noise diverges: give less noise, or more steps",
             argument="process_noise",
         )
+    if model.algebraic and not np.isfinite(outputs).all():
+        raise InputError(
+            f"{record.name}: the solution diverges, or its algebraic equations have none from "
+            "where Newton's iteration begins: give initial numbers near their variables",
+            argument="initial",
+        )
     return outputs[np.isin(record.t, times)] if record.held else outputs

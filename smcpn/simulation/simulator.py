@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.emit import LEAST_LANES
 from smcpn.codegen.kernel import LaneKernel
+from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError
 from smcpn.likelihood.classical import (
     outputs_at,
@@ -56,8 +57,8 @@ class Simulator:
     record : Record
     steps : int or "auto"
         Runge-Kutta steps per sample, at irregular times in the longest interval between samples;
-        ``"auto"`` doubles until the outputs settle. Where they do not, and for `OwnSteps`,
-        every particle chooses the steps of a `Rosenbrock` solver.
+        ``"auto"`` doubles until the outputs settle. Where they do not, for `OwnSteps`, and where
+        there are algebraic equations, every particle chooses the steps of a `Rosenbrock` solver.
     step_length : float, optional
         Seconds; ``steps="auto"`` starts near it.
     initial : ndarray, (N, n_states), optional
@@ -83,6 +84,14 @@ class Simulator:
         self._initial = np.empty((1, 0)) if initial is None else initial
         self._model, self._record = model, record
         self.steps = steps if isinstance(steps, OwnSteps) else RK4(steps).steps
+        if model.algebraic:
+            if steps not in ("auto", OWN_STEPS):
+                raise InputError(
+                    f"steps is {steps}, and Runge-Kutta steps cannot solve algebraic equations: "
+                    "leave steps out, and those of a stiff solver are taken",
+                    argument="steps",
+                )
+            self.steps = OWN_STEPS
         self._least_steps, self._settled = LEAST_STEPS, None
         # Chosen steps are of equal length: as many as are needed in the longest interval.
         uneven = steps == "auto" and not record.uniform
@@ -90,10 +99,7 @@ class Simulator:
         if step_length is not None:
             wanted = round((self._interval or float(np.diff(record.t).mean())) / step_length)
             self._least_steps = min(max(1, wanted), MAX_STEPS // 2)
-        self._signal, self._line = signal, line = signal_of(model, record)
-        sample = SampleSymbols.of(model, line)
-        outputs = outputs_at(model, model.x, sample)
-        self._program = runge_kutta_program(model, signal, sample, outputs, line=line)
+        self._signal, self._line = signal_of(model, record)
 
     def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
         """Yield (a, b, outputs (b - a, q, N)) over the record, for parameters (p, N).
@@ -133,6 +139,12 @@ class Simulator:
     def _with_initial(self, theta: Array, initial: Array) -> Array:
         """Return parameters and initial states, (p + n_states, N)."""
         return np.ascontiguousarray(np.vstack([theta, initial.T])) if initial.size else theta
+
+    @cached_property
+    def _program(self) -> LaneProgram:
+        model, sample = self._model, SampleSymbols.of(self._model, self._line)
+        outputs = outputs_at(model, model.x, sample)
+        return runge_kutta_program(model, self._signal, sample, outputs, line=self._line)
 
     @cached_property
     def _kernel(self) -> LaneKernel:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 from typer.testing import CliRunner
 
 import smcpn
@@ -180,3 +181,28 @@ def test_the_command_writes_what_it_is_asked_for(tmp_path):
     nothing = CliRunner().invoke(app, ["export", str(run)])
     assert isinstance(nothing.exception, InputError)
     assert "give --c, --fmu" in str(nothing.exception)
+
+
+@smcpn.ode(algebraic=["d"])
+def _rectifier(v, d, u, *, r, load):
+    current = 1e-14 * np.expm1(d / 0.02585)
+    return (current - v / load) / 1e-5, u - v - d - r * current
+
+
+@compiles
+@pytest.mark.slow
+def test_algebraic_equations_are_solved_in_the_program(tmp_path):
+    t, u = 1e-3 * np.arange(12), 2.0 * np.sin(np.arange(12))
+    record = smcpn.Record(t=t, u=u, y=np.zeros((12, 2)), hold="zoh")
+    prior = {"r": stats.lognorm(0.1, scale=10.0), "load": stats.lognorm(0.1, scale=1e3)}
+    problem = smcpn.Problem(_rectifier, record, observe=["v", "d"], noise=0.1, prior=prior)
+    values = np.array([10.0, 1e3])
+    source = ModelSource.of(problem, values, 16)
+    write_c(source, tmp_path)
+    np.savetxt(tmp_path / "u.csv", np.column_stack([t, u]), "%.17g", ",", header="t,u", comments="")
+    program = compiled(tmp_path, source)
+    done = subprocess.run([program, tmp_path / "u.csv"], check=True, capture_output=True, text=True)
+    found = np.array([line.split(",") for line in done.stdout.splitlines()[1:]], dtype=float)
+    parameters = dict(zip(prior, values, strict=True))
+    wanted = smcpn.simulate(_rectifier, record, parameters, observe=["v", "d"])
+    np.testing.assert_allclose(found[:, 1:], wanted, atol=1e-5)

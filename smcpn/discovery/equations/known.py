@@ -51,6 +51,11 @@ class KnownPart:
         InputError
             If it names what is no state or input of the system, or cannot be traced.
         """
+        if isinstance(known, ODE) and known.algebraic:
+            raise InputError(
+                f"known is model '{known.name}', which has algebraic equations: give one without",
+                argument="known",
+            )
         if isinstance(known, ODE):
             return cls._partial(known, states, inputs)
         if known is not None and not isinstance(known, Mapping):

@@ -1,0 +1,182 @@
+"""Consistent values of algebraic variables: Newton's iteration on their equations, as graphs.
+
+Of 0 = g(x, z, u, t) a step is z <- z - s (dg/dz)^-1 g, of which the share s is the one, of some,
+that leaves the shortest step to go by the same matrix (the natural level of Deuflhard 2004, Newton
+Methods for Nonlinear Problems, section 3.3), so that neither units of equations nor of variables
+matter. The last step is a whole one: its derivatives are those of the implicit function z(x, u, t).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.codegen.tangent import jacobian
+from smcpn.errors import InputError, listed
+from smcpn.likelihood.sparse_lu import SparseLU
+from smcpn.model.graphs import Model
+from smcpn.model.initial import FirstSample
+from smcpn.model.problem import Problem
+
+Array = NDArray[np.float64]
+
+SHARES = (2.0**-12, 2.0**-8, 2.0**-5, 2.0**-3, 0.5, 1.0)
+"""Of a step that may lead far: the voltage of a diode follows a jump of a hundred volts by the
+smallest, where it conducts."""
+
+
+class Newton(NamedTuple):
+    """Number of steps beside the last one, and shares of each that are tried, the least first."""
+
+    steps: int
+    shares: tuple[float, ...]
+
+
+FROM_START, AFTER_JUMP, NEARBY = Newton(24, SHARES), Newton(16, SHARES), Newton(3, (1.0,))
+"""From values that are given, from those before the input jumped, and along a solution."""
+SOLVED = 1e-9
+"""Residual of an equation over what its arguments make of it, each by its size."""
+
+
+class AlgebraicEquations:
+    """Graphs of the algebraic equations of a model.
+
+    Parameters
+    ----------
+    model : Model
+        One that has some.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._places = list(model.algebraic)
+        self._symbols = ca.vertcat(model.x, model.u, model.t)
+        self._residual = model.rhs[self._places]
+        self._slopes = jacobian(self._residual, model.x[self._places])
+        arguments = ca.vertcat(*ca.symvar(self._residual))
+        parts = ca.fabs(jacobian(self._residual, arguments)) @ ca.fabs(arguments)
+        self._parts = ca.densify(parts)
+
+    def _at(self, graph: ca.SX, x: ca.SX, driven: ca.SX) -> ca.SX:
+        return ca.substitute(graph, self._symbols, ca.vertcat(x, driven))
+
+    def solved(self, x: ca.SX, driven: ca.SX, newton: Newton) -> ca.SX:
+        """State with consistent values of the algebraic variables; NaN where there are none.
+
+        Parameters
+        ----------
+        x : casadi.SX, (n, 1)
+            State, from whose algebraic variables the iteration begins.
+        driven : casadi.SX
+            Inputs and time.
+        """
+        x = ca.SX(ca.densify(x))
+        for _ in range(newton.steps):
+            x[self._places] = self._moved(x, driven, newton.shares)
+        x[self._places] = self._moved(x, driven, (1.0,))
+        left, parts = (self._at(one, x, driven) for one in (self._residual, self._parts))
+        fails = ca.sum1(ca.logic_not(ca.fabs(left) <= SOLVED * parts))
+        x[self._places] = ca.if_else(fails, np.nan, x[self._places])
+        return x
+
+    def begun(self, x: ca.SX, driven: ca.SX) -> tuple[ca.SX, ca.SX]:
+        """Residuals at a state, and the determinant of dg/dz there."""
+        slopes = self._at(self._slopes, x, driven)
+        return self._at(self._residual, x, driven), ca.det(slopes)
+
+    def _moved(self, x: ca.SX, driven: ca.SX, shares: tuple[float, ...]) -> ca.SX:
+        """Algebraic variables after a step of Newton's iteration."""
+        z = x[self._places]
+        factors = SparseLU(self._at(self._slopes, x, driven))
+        step = -factors.solve(self._at(self._residual, x, driven))
+        if len(shares) == 1:
+            return z + shares[0] * step
+        size = ca.fmax(ca.fmax(ca.fabs(z), ca.fabs(step)), np.finfo(float).tiny)
+        best, least = z + shares[0] * step, ca.SX(np.inf)
+        for share in shares:
+            trial = ca.SX(x)
+            trial[self._places] = z + share * step
+            level = ca.sumsqr(factors.solve(self._at(self._residual, trial, driven)) / size)
+            shorter = level < least
+            best = ca.if_else(shorter, trial[self._places], best)
+            least = ca.if_else(shorter, level, least)
+        return best
+
+
+def explicit_model(model: Model, first: FirstSample) -> Model:
+    """Return the model as differential equations alone, for explicit steps.
+
+    The algebraic variables follow z' = -(dg/dz)^-1 (dg/dx x' + dg/dt), under inputs that are held;
+    right-hand side and outputs begin Newton's iteration there.
+
+    Parameters
+    ----------
+    first : FirstSample
+        Inputs and time at which the initial states are consistent.
+    """
+    if not model.algebraic:
+        return model
+    equations, places = AlgebraicEquations(model), list(model.algebraic)
+    driven = ca.vertcat(model.u, model.t)
+    state = equations.solved(model.x, driven, AFTER_JUMP)
+    rates, outputs, forced, slopes = ca.substitute(
+        [
+            model.mass * model.rhs,
+            model.outputs,
+            jacobian(model.rhs[places], ca.vertcat(model.x, model.t)),
+            jacobian(model.rhs[places], model.x[places]),
+        ],
+        [model.x],
+        [state],
+    )
+    rates[places] = -SparseLU(slopes).solve(forced @ ca.vertcat(rates, 1.0))
+    begun = [
+        equations.solved(initial, ca.SX([*first.u, first.t]), FROM_START)
+        for initial in model.initial
+    ]
+    return replace(model, rhs=rates, outputs=outputs, initial=tuple(begun), algebraic=())
+
+
+def check_consistent(problem: Problem, values: Array) -> None:
+    """Refuse a problem whose algebraic variables have no consistent values at any parameters.
+
+    Parameters
+    ----------
+    values : ndarray, (N, d)
+        Parameters, drawn from the prior.
+
+    Raises
+    ------
+    InputError
+        With the reason at the values that the iteration begins with.
+    """
+    if not problem.model.algebraic:
+        return
+    model = problem.model.with_numbers()
+    equations, places = AlgebraicEquations(model), list(model.algebraic)
+    for record, initial in zip(problem.records, model.initial, strict=True):
+        first = FirstSample.of(record)
+        driven = ca.SX([*first.u, first.t])
+        found = equations.solved(initial, driven, FROM_START)[places]
+        graphs = [found, *equations.begun(initial, driven)]
+        solved, residual, determinant = (
+            np.array(one)
+            for one in ca.Function("start", [model.theta], graphs).call([ca.DM(values.T)])
+        )
+        if np.isfinite(solved).all(axis=0).any():
+            continue
+        reason = "Newton's iteration does not converge from there"
+        if not np.isfinite(residual).all(axis=0).any():
+            reason = "they are not finite there"
+        elif not (np.isfinite(determinant) & (determinant != 0.0)).any():
+            reason = "dg/dz is singular there, or their index is higher than 1"
+        names = [problem.ode.states[k] for k in places]
+        raise InputError(
+            f"{record.name}: the algebraic equations of model '{problem.ode.name}' find no "
+            f"{listed(names)} from the initial values at any of {len(values)} draws of the prior: "
+            f"{reason}; give initial={{'{names[0]}': ...}} a number near its value",
+            argument="initial",
+        )
