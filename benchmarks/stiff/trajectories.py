@@ -186,7 +186,7 @@ def rod(cells: int) -> smcpn.Problem:
 
     @smcpn.ode(sizes={"T": cells})
     def heated(T: Any, u: Any, *, a: Any, loss: Any) -> Any:
-        flow = a * cells**2 * np.diff(T)
+        flow = -a * cells**2 * np.diff(T)
         into = np.concatenate([[2 * a * cells**2 * (u - T[0])], flow])
         return into - np.concatenate([flow, [0.0]]) - loss * T * (1 + 0.001 * T)
 
