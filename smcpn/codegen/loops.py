@@ -135,14 +135,18 @@ class Function:
         return self.arguments[argument]
 
     def sum(self, *terms: Any) -> Any:
-        """Add integers."""
-        total, *others = terms
+        """Add integers, those that are known beforehand."""
+        known = sum(term.constant for term in terms if isinstance(term, ir.Constant))
+        others = [term for term in terms if not isinstance(term, ir.Constant)]
+        total, *others = [*others, number(known)] if known or not others else others
         for term in others:
             total = self.builder.add(total, term, flags=("nsw",))
         return total
 
     def times(self, left: Any, right: Any) -> Any:
         """Multiply integers."""
+        if isinstance(left, ir.Constant) and isinstance(right, ir.Constant):
+            return number(left.constant * right.constant)
         return self.builder.mul(left, right, flags=("nsw",))
 
     def at(self, pointer: Any, *places: Any) -> Any:

@@ -174,10 +174,12 @@ class Memory(StraightLine):
         return self.values(self.keep([list(values)])[0])
 
     def keep(self, rows: Sequence[Row]) -> Rows:
-        if self._passes:
+        values = [ca.SX(value) for value in chain(*rows)]
+        waiting = ca.vertcat(ca.SX(0, 1), *(self.symbols[place] for place in self._places))
+        if self._passes or ca.depends_on(ca.vertcat(*values), waiting):
             self.sections()
         kept = self._room(len(rows), len(rows[0]))
-        self._kept += [ca.SX(value) for value in chain(*rows)]
+        self._kept += values
         self._places += range(kept.first, kept.first + kept.count * kept.length)
         return kept
 
