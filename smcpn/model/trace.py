@@ -37,7 +37,12 @@ NUMBER_REMEDY = (
     "use numpy functions (np.sin) and np.array([...]), not math.sin, float(), dtype=float or "
     "out = np.zeros(n)"
 )
+VECTOR_REMEDY = (
+    "write each state as an argument of its own, def f(x, v, u, *, k), or give the size of a "
+    "vector, @smcpn.ode(sizes={'x': 2})"
+)
 NO_NUMBER = "a symbol has no value"
+_AS_VECTOR = re.compile(r"Slice .*out of bounds|not iterable by design|'SX' has no len\(\)", re.S)
 _UNTRACEABLE = re.compile(
     r"__array_ufunc__\(<ufunc '(\w+)'>|no implementation found for '([\w.]+)'"
 )
@@ -145,6 +150,8 @@ def _reason(error: Exception, function: Callable[..., Any]) -> str:
         )
     if NO_NUMBER in f"{error} {error.__cause__}":
         return f"makes a number of a traced value{line}: {NUMBER_REMEDY}"
+    if _AS_VECTOR.search(message):
+        return f"uses a single number as a vector{line}: {VECTOR_REMEDY}"
     reason = message.splitlines()[-1] if message else "no message"
     remedy = next((f"; {one}" for sign, one in _REMEDIES.items() if sign.search(reason)), "")
     return f"cannot be traced ({type(error).__name__}: {reason}){remedy}"

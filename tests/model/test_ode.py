@@ -154,6 +154,19 @@ def test_other_refusals():
         def anonymous(*states):
             return states
 
+    with pytest.raises(InputError, match=r"as a vector in 'return x\[1\].*sizes="):
+
+        @ode
+        def of_scipy(t, x, *, k):
+            return x[1], -k * x[0]
+
+    with pytest.raises(InputError, match=r"as a vector in 'x, v = states'.*sizes="):
+
+        @ode
+        def unpacked(states, *, k):
+            x, v = states
+            return v, -k * x
+
     with pytest.raises(InputError, match=r"cannot be traced.*write numpy\.logical_and"):
 
         @ode
