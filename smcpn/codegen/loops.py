@@ -557,9 +557,10 @@ def _passes(module: ir.Module, plan: Plan) -> Callable[[Function, int], None]:
         made.function.attributes.add("noinline")
         lanes = number(plan.lanes)
         at = [made.at(made["work"], made.times(made[name], lanes)) for name in names]
-        moves = any(move for _, move in loop.store_moves)
-        turned = made["turns"] if moves else None
-        run_loop(made, loop, plan.lanes, plan.width, None, at, turned)
+        if any(move for _, move in loop.store_moves):
+            run_loop(made, loop, plan.lanes, plan.width, None, at, made["turns"])
+        else:
+            run_lanes(made, loop.block, plan.lanes, plan.width, None, at)
         made.finish(FAST)
         functions.append(made.function)
 

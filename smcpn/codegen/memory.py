@@ -151,6 +151,9 @@ class StraightLine:
         return [function(row, other, *same) for row, other in pairs]
 
 
+STRAIGHT = StraightLine()
+
+
 class Memory(StraightLine):
     """Algebra of rows in the memory of a lane, by passes."""
 
@@ -198,6 +201,22 @@ class Memory(StraightLine):
         result = self._room(len(rows), known.size1_out(0))
         self._run(known, reads, result)
         return result
+
+    def each(self, function: RowFunction, *rows: Place) -> list[Place]:
+        """Rows of what a function makes of one number of each row, at the same place in all."""
+        reads, turns = tuple(Place(row.first, 1, 1) for row in rows), rows[0].length
+        known = self._traced(function, reads)
+        made = [self._room(1, turns)[0] for _ in range(known.size1_out(0))]
+        writes = tuple(Place(row.first, 1, 1) for row in made)
+        self._passes.append(Pass(known, reads, writes, turns))
+        return made
+
+    def between(self, symbols: Sequence[ca.SX]) -> tuple[Place, Row]:
+        """Part of memory in which those of some symbols are that are of it, and its symbols."""
+        known = {symbol.element_hash() for symbol in symbols}
+        found = [k for k, one in enumerate(self.symbols) if one.element_hash() in known]
+        part = Place(found[0], found[-1] + 1 - found[0])
+        return part, self.values(part)
 
     def change(self, rows: Rows, which: int, function: RowFunction, *arguments: Place) -> None:
         reads = rows[which], *arguments

@@ -44,6 +44,12 @@ def tangent(program: LaneProgram) -> LaneProgram:
     def joined(graph: ca.SX) -> ca.SX:
         return ca.vertcat(*derived(graph, symbols, along))
 
+    def moved(graph: ca.SX) -> ca.SX:
+        made = joined(graph)
+        for k in program.control:
+            made[n + k] = 0.0
+        return made
+
     def passed(one: Pass) -> Pass:
         key = hash(one.function)
         if key not in functions:
@@ -55,9 +61,9 @@ def tangent(program: LaneProgram) -> LaneProgram:
         theta=ca.vertcat(program.theta, direction),
         state=ca.vertcat(program.state, rates),
         control=(*program.control, *(n + k for k in program.control)),
-        start=joined(program.start),
-        interval=None if program.interval is None else joined(program.interval),
-        step=joined(program.step),
+        start=moved(program.start),
+        interval=None if program.interval is None else moved(program.interval),
+        step=moved(program.step),
         emitted=joined(program.emitted),
         memory=ca.vertcat(program.memory, kept),
         sections=tuple(

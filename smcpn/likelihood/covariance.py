@@ -32,7 +32,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.memory import Row, StraightLine
+from smcpn.codegen.memory import STRAIGHT, Row, StraightLine
 from smcpn.pn.iwp import lower_factor, pascal, process_noise_factor
 from smcpn.pn.layout import Block, Entry, Layout
 
@@ -40,7 +40,6 @@ Array = NDArray[np.float64]
 Slopes = dict[tuple[Entry, Entry], ca.SX]
 """Derivative of a coordinate that the ODE determines by the coordinate of a value."""
 
-STRAIGHT = StraightLine()
 MOST_ROWS = 24
 """Of a covariance, up to which its algebra is one graph; the code of more gets too long."""
 

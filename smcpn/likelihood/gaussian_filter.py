@@ -24,11 +24,10 @@ from typing import NamedTuple
 
 import casadi as ca
 
-from smcpn.codegen.memory import Memory, StraightLine
+from smcpn.codegen.memory import STRAIGHT, Memory, StraightLine
 from smcpn.likelihood import covariance
 from smcpn.likelihood.covariance import (
     MOST_ROWS,
-    STRAIGHT,
     Factor,
     ResidualGain,
     SharedGains,
