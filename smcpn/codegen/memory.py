@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any, overload
 
 import casadi as ca
+from typing_extensions import override
 
 Row = list[Any]
 RowFunction = Callable[..., Row]
@@ -165,6 +166,7 @@ class Memory(StraightLine):
         self._passes: list[Pass] = []
         self._functions: dict[tuple[Any, ...], ca.Function] = {}
 
+    @override
     def sections(self) -> tuple[Section, ...]:
         if self._places or self._passes:
             values = ca.vertcat(ca.SX(0, 1), *self._kept)
@@ -172,10 +174,12 @@ class Memory(StraightLine):
             self._kept, self._places, self._passes = [], [], []
         return tuple(self._sections)
 
+    @override
     def bound(self, values: Sequence[ca.SX]) -> Row:
         # They are computed once.
         return self.values(self.keep([list(values)])[0])
 
+    @override
     def keep(self, rows: Sequence[Row]) -> Rows:
         values = [ca.SX(value) for value in chain(*rows)]
         waiting = ca.vertcat(ca.SX(0, 1), *(self.symbols[place] for place in self._places))
@@ -186,15 +190,18 @@ class Memory(StraightLine):
         self._places += range(kept.first, kept.first + kept.count * kept.length)
         return kept
 
+    @override
     def values(self, row: Place) -> Row:
         return self.symbols[row.first : row.first + row.length]
 
+    @override
     def made(self, function: RowFunction, *arguments: Place) -> Place:
         known = self._traced(function, arguments)
         result = self._room(1, known.size1_out(0))[0]
         self._passes.append(Pass(known, arguments, (result,), 1))
         return result
 
+    @override
     def made_each(self, function: RowFunction, rows: Rows, *same: Place) -> Rows:
         reads = (_moving(rows), *same)
         known = self._traced(function, reads)
@@ -218,10 +225,12 @@ class Memory(StraightLine):
         part = Place(found[0], found[-1] + 1 - found[0])
         return part, self.values(part)
 
+    @override
     def change(self, rows: Rows, which: int, function: RowFunction, *arguments: Place) -> None:
         reads = rows[which], *arguments
         self._passes.append(Pass(self._traced(function, reads), reads, reads[:1], 1))
 
+    @override
     def change_each(self, function: RowFunction, rows: Rows, others: Rows, *same: Place) -> Rows:
         reads = (_moving(rows), _moving(others), *same)
         self._run(self._traced(function, reads), reads, rows)

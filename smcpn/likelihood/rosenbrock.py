@@ -173,7 +173,7 @@ class RosenbrockStep:
             self.regular = ca.logic_and(self.regular, one)
         (self.regular,) = algebra.bound([self.regular])
 
-    def stage(self, x: ca.SX, alpha: float, d: float, combined: ca.SX) -> ca.SX:
+    def stage(self, x: ca.SX, alpha: Any, d: Any, combined: ca.SX) -> ca.SX:
         """Solution of the system of a stage."""
         right = self._at(self._model.rhs, x, self._left - alpha * self._h) + combined / self._h
         if self._moved is not None:
@@ -213,7 +213,11 @@ class LoopedStages:
 
     def __init__(self, step: RosenbrockStep, tableau: Tableau, algebra: Memory) -> None:
         self._algebra = algebra
-        symbols = [ca.SX.sym("x", step.x.numel()), ca.SX.sym("c", step.x.numel()), ca.SX.sym("s", 2)]
+        symbols = [
+            ca.SX.sym("x", step.x.numel()),
+            ca.SX.sym("c", step.x.numel()),
+            ca.SX.sym("s", 2),
+        ]
         x, combined, place = symbols
         made = step.stage(x, place[0], place[1], combined)
         bound, kept = algebra.between(ca.symvar(made))

@@ -46,9 +46,7 @@ def loops(monkeypatch):
 
 
 def dense(problem: Problem, solver: EKF1) -> list[float]:
-    spaces = [
-        StateSpace(problem.model, problem.records[0], values, solver) for values in VALUES
-    ]
+    spaces = [StateSpace(problem.model, problem.records[0], values, solver) for values in VALUES]
     return [filtering(space).sum() for space in spaces]
 
 
@@ -76,7 +74,8 @@ def test_adaptive_steps_by_loops_are_those_without(monkeypatch):
     plain = LogLikelihood(problem, solver=solver)
     monkeypatch.setattr(gaussian_filter, "MOST_ROWS", 0)
     looped = LogLikelihood(cascade(3), solver=solver)
-    assert looped._value.kernel.program.sections and not plain._value.kernel.program.sections
+    assert looped._value.kernel.program.sections
+    assert not plain._value.kernel.program.sections
     assert looped(VALUES) == pytest.approx(plain(VALUES), rel=1e-6)
     found, expected = (one.value_and_gradient(VALUES)[1] for one in (looped, plain))
     assert found == pytest.approx(expected, rel=1e-4)
@@ -85,5 +84,5 @@ def test_adaptive_steps_by_loops_are_those_without(monkeypatch):
 def test_what_compares_two_large_covariances_is_refused():
     problem = cascade(9)
     assert covariance.MOST_ROWS < 36
-    with pytest.raises(InputError, match="36 rows, more than the 24 .* likelihood='filtering'"):
+    with pytest.raises(InputError, match=r"36 rows, more than the 24 .* likelihood='filtering'"):
         LogLikelihood(problem, "dalton", EKF1(3, diffusion=1.0))
