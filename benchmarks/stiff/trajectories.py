@@ -21,6 +21,7 @@ from benchmarks.stiff.classics import CLASSICS, Classic
 from benchmarks.stiff.collection import PUBLISHED, boehm, boehm_problem
 from benchmarks.stiff.scalar import solved
 from benchmarks.study import study
+from smcpn.likelihood.own_steps import solver_steps
 from smcpn.likelihood.prediction import predictive_moments
 
 Array = NDArray[np.float64]
@@ -186,7 +187,7 @@ def rod(cells: int) -> smcpn.Problem:
 
     @smcpn.ode(sizes={"T": cells})
     def heated(T: Any, u: Any, *, a: Any, loss: Any) -> Any:
-        flow = a * cells**2 * np.diff(T)
+        flow = -a * cells**2 * np.diff(T)
         into = np.concatenate([[2 * a * cells**2 * (u - T[0])], flow])
         return into - np.concatenate([flow, [0.0]]) - loss * T * (1 + 0.001 * T)
 
@@ -224,6 +225,56 @@ def cells(sizes: tuple[int, ...]) -> Iterator[Row]:
         row = at_most(f"power of the number of cells{name}", power, 1.3)
         # Three sizes tell it to a tenth.
         yield row if len(sizes) > 3 else reached(row, 1.5)
+
+
+def cascade(n: int) -> smcpn.Problem:
+    """A chain of n reversible reactions, each faster than the one before, seen at both ends."""
+    speeds = np.geomspace(1.0, 1e3, n - 1)
+
+    def rate(x: Any, k: Any, s: Any) -> Any:
+        flow = speeds * (k * x[:-1] - s * x[1:] ** 2)
+        return np.concatenate([-flow[:1], flow[:-1] - flow[1:], flow[-1:]])
+
+    @smcpn.ode(sizes={"x": n})
+    def reactions(x: Any, *, k: Any, s: Any) -> Any:
+        return rate(x, k, s)
+
+    t, initial = np.linspace(0.0, 2.0, 9), 0.5 + 0.1 * np.arange(n)
+    y = solve_ivp(
+        lambda _, x: rate(x, 1.0, 1.0), (0.0, 2.0), initial, "Radau", t, rtol=1e-10, atol=1e-10
+    ).y[[0, n - 1]].T  # fmt: skip
+    prior: dict[str, Any] = {"k": stats.lognorm(0.3), "s": stats.lognorm(0.3)}
+    return smcpn.Problem(
+        reactions, smcpn.Record(t=t, y=y), observe=["x[0]", f"x[{n - 1}]"], noise=0.05,
+        initial={f"x[{k}]": float(initial[k]) for k in range(n)}, prior=prior,
+    )  # fmt: skip
+
+
+@study("ekf1", full=(9, 12, 15), quick=(7, 9))
+def ekf1(sizes: tuple[int, ...]) -> Iterator[Row]:
+    """Coupled stiff states by AdaptiveEKF1 of order 3: against Radau; cost of a step, compilation.
+
+    The data are Radau's solution at k = s = 1, without noise: the log-likelihood there is that of
+    residuals zero.
+    """
+    costs: list[float] = []
+    for n in sizes:
+        problem, began = cascade(n), time.process_time()
+        solver = smcpn.AdaptiveEKF1(order=3, tolerance=1e-6)
+        function = smcpn.LogLikelihood(problem, solver=solver, threads=1)
+        compiled = time.process_time() - began
+        yield at_most(f"{n} states: seconds to compile", compiled, 20.0, "of the processor")
+        values = np.ones((function._value.lanes, 2))
+        golden = 18 * -np.log(0.05 * np.sqrt(2 * np.pi))
+        yield near(f"{n} states: log-likelihood", function(values)[0], golden, 1e-3)
+        rough = smcpn.LogLikelihood(problem, solver=smcpn.Rosenbrock(1e-10), threads=1)
+        away = np.array([[1.2, 0.9]])
+        yield near(f"{n} states: away from it", function(away)[0], rough(away)[0], 1e-2)
+        taken = solver_steps(function._value, problem, values[:1])[0][0]
+        costs.append(seconds(lambda by=function, at=values: by(at), 0.1) / taken / len(values))
+        yield Row(f"{n} states: microseconds of a step", costs[-1] * 1e6)
+    growth = np.polyfit(np.log(sizes), np.log(costs), 1)[0]
+    yield at_most("power of the number of states", growth, 3.0)
 
 
 @study("gradients", full=(1e-5, 1e-7, 1e-9), quick=(1e-6,))

@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import casadi as ca
 
-from smcpn.codegen.loops import Plan
+from smcpn.codegen.loops import ARRAY, LoopCall, Plan
 from smcpn.codegen.lower import (
     SHARED_VECTORS,
     LaneProgram,
@@ -34,8 +35,12 @@ from smcpn.codegen.lower import (
     lower,
 )
 from smcpn.codegen.machine_code import Block
+from smcpn.codegen.memory import Pass
+from smcpn.codegen.rolled import Loop
 from smcpn.codegen.terms import doubles
 
+MEMORY = "s"
+"""Name of the vector of what a lane has for the time of a step."""
 MAX_LANES = 64
 LEAST_LANES = 8
 """One vector of AVX-512."""
@@ -50,11 +55,15 @@ def kernel_code(program: LaneProgram, most_lanes: int = MAX_LANES) -> Plan:
     """Return the plan of a program's kernel, of at most so many lanes."""
     theta = Vector(ca.vertcat(program.theta, program.constants), "p", Level.PARTICLE)
     state = Vector(program.state, "m", Level.LANE)
+    memory = Vector(program.memory, MEMORY, Level.LANE)
 
     def lowered(part: str, graph: ca.SX, name: str, of_theta: Vector = theta) -> Statements:
         graph, shared = program.raw(part, graph)
-        return lower(graph, [of_theta, state, *shared], name)
+        return lower(graph, [of_theta, state, memory, *shared], name)
 
+    sections = [
+        lowered("step", section.values, f"a{k}_") for k, section in enumerate(program.sections)
+    ]
     step, sample = lowered("step", program.step, "a"), lowered("sample", program.emitted, "b")
     moments = None
     if program.moments.numel():
@@ -64,7 +73,7 @@ def kernel_code(program: LaneProgram, most_lanes: int = MAX_LANES) -> Plan:
     interval = None if program.interval is None else lowered("interval", program.interval, "d")
     # Where every particle takes its own steps, those of a block wait for the slowest one.
     most_lanes = most_lanes if program.left is None else LEAST_LANES
-    return _Layout(program, interval, step, sample, moments, most_lanes).plan()
+    return _Layout(program, interval, sections, step, sample, moments, most_lanes).plan()
 
 
 class _Layout:
@@ -74,22 +83,25 @@ class _Layout:
         self,
         program: LaneProgram,
         interval: Statements | None,
+        sections: list[Statements],
         step: Statements,
         sample: Statements,
         moments: Statements | None,
         most_lanes: int,
     ) -> None:
         self.program, self.interval, self.step, self.sample = program, interval, step, sample
-        self.moments = moments
+        self.moments, self.sections = moments, sections
         self.n_state = program.state.numel()
         self.n_theta = program.theta.numel() + program.constants.numel()
         self.n_emitted = program.emitted.numel()
         values = [Value("m", k, Level.LANE) for k in range(self.n_state)]
         values += [Value("p", k, Level.PARTICLE) for k in range(self.n_theta)]
-        graphs = [graph for graph in (interval, step, sample) if graph is not None]
+        graphs = [graph for graph in (interval, *sections, step, sample) if graph is not None]
         self.hoisted = [pair for graph in graphs for pair in graph.by_level[Level.PARTICLE]]
         needed = {value for graph in graphs for value in graph.read(Level.LANE)}
         values += [s.target for s in self.hoisted if s.target in needed]
+        self.memory_slot = len(values)
+        values += [Value(MEMORY, k, Level.LANE) for k in range(program.memory.numel())]
         self.slot = {value: slot for slot, value in enumerate(values)}
         self.emit_slot = len(self.slot)
         self.totals_slot = self.emit_slot + self.n_emitted
@@ -118,6 +130,11 @@ class _Layout:
                     blocks["once_shared"], shared = of_interval(shared)
                 lane = self._sample(shared) if name == "sample" else self._update(graph, shared)
                 blocks |= {f"{name}_shared": shared, f"{name}_lane": lane}
+        for k, (graph, section) in enumerate(zip(self.sections, program.sections, strict=True)):
+            shared, into = shared_block(graph), (self.memory_slot + p for p in section.places)
+            lane = self._made(graph, shared, zip(into, graph.outputs, strict=True))
+            blocks |= {f"section{k}_shared": shared, f"section{k}_lane": lane}
+        loops, passes = self._passes()
         if self.moments is not None:
             shared = shared_block(self.moments)
             blocks |= {"moments_shared": shared, "moments_lane": self._moments(shared)}
@@ -139,6 +156,8 @@ class _Layout:
             window=program.window,
             left=program.left,
             attempts=MOST_ATTEMPTS,
+            loops=loops,
+            passes=passes,
         )
 
     def _start(self) -> Block:
@@ -154,15 +173,41 @@ class _Layout:
 
     def _update(self, graph: Statements, shared: Block) -> Block:
         """The next state."""
-        read = graph.read(Level.LANE)
         states = [Value("m", k, Level.LANE) for k in range(self.n_state)]
         outputs = zip(states, graph.outputs, strict=True)
+        return self._made(
+            graph, shared, ((self.slot[m], value) for m, value in outputs if value != m)
+        )
+
+    def _made(
+        self, graph: Statements, shared: Block, stores: Iterable[tuple[int, Operand]]
+    ) -> Block:
+        """Block of a graph's statements."""
+        read = graph.read(Level.LANE)
         return Block(
             arguments=only_values(shared.results),
             loads=self._loads(value for value in self.slot if value in read),
             statements=tuple(graph.by_level[Level.LANE]),
-            stores=tuple((self.slot[m], value) for m, value in outputs if value != m),
+            stores=tuple(stores),
         )
+
+    def _passes(self) -> tuple[tuple[Loop, ...], tuple[tuple[LoopCall, ...], ...]]:
+        """Loops of the sections, each once, and their calls in every section."""
+        numbers: dict[Any, int] = {}
+        loops: list[Loop] = []
+
+        def called(one: Pass) -> LoopCall:
+            places = (*one.reads, *one.writes)
+            key = one.function, *(place.move for place in places)
+            if key not in numbers:
+                numbers[key] = len(loops)
+                loops.append(_loop(one))
+            return (
+                numbers[key], tuple(self.memory_slot + place.first for place in places), one.turns,
+            )  # fmt: skip
+
+        calls = [tuple(map(called, section.passes)) for section in self.program.sections]
+        return tuple(loops), tuple(calls)
 
     def _sample(self, shared: Block) -> Block:
         """Numbers that a sample emits, and their sums over the samples."""
@@ -190,16 +235,39 @@ class _Layout:
         """Block of the mean and covariance that a sample yields beside its log density."""
         graph = self.moments
         assert graph is not None
-        read = graph.read(Level.LANE)
-        return Block(
-            arguments=only_values(shared.results),
-            loads=self._loads(value for value in self.slot if value in read),
-            statements=tuple(graph.by_level[Level.LANE]),
-            stores=tuple(enumerate(graph.outputs, self.moments_slot)),
-        )
+        return self._made(graph, shared, enumerate(graph.outputs, self.moments_slot))
 
     def _loads(self, values: Iterable[Value]) -> tuple[tuple[Value, int], ...]:
         return tuple((value, self.slot[value]) for value in values)
+
+
+def _loop(one: Pass) -> Loop:
+    """A pass as a loop whose arguments and results are arrays."""
+    given = one.function.sx_in()
+    vectors = [Vector(x, f"x{k}_", Level.LANE) for k, x in enumerate(given)]
+    graph = lower(one.function(*given), vectors, "y")
+    read, n = graph.read(Level.LANE), len(given)
+    loads = [
+        (value, k * ARRAY + i, place.move)
+        for k, place in enumerate(one.reads)
+        for i in range(place.length)
+        if (value := Value(f"x{k}_", i, Level.LANE)) in read
+    ]
+    results = [
+        ((n + k) * ARRAY + i, place.move)
+        for k, place in enumerate(one.writes)
+        for i in range(place.length)
+    ]
+    return Loop(
+        Block(
+            loads=tuple((value, slot) for value, slot, _ in loads),
+            statements=tuple(graph.by_level[Level.LANE]),
+            stores=tuple((slot, o) for (slot, _), o in zip(results, graph.outputs, strict=True)),
+        ),
+        (1, 1),
+        tuple((0, move) for _, _, move in loads),
+        tuple((0, move) for _, move in results),
+    )
 
 
 def hoisted_block(statements: Sequence[Statement], slot: Mapping[Value, int]) -> Block:

@@ -16,7 +16,7 @@ from typing import Any
 from llvmlite import ir
 
 from smcpn.codegen.elementary import QUICK
-from smcpn.codegen.lower import Value
+from smcpn.codegen.lower import Operand, Value
 from smcpn.codegen.machine_code import Block, Writer
 from smcpn.codegen.rolled import Loop
 from smcpn.codegen.terms import DOUBLE, vector
@@ -44,6 +44,8 @@ START_ARGUMENTS = {
     "theta": NUMBERS, "particles": INTEGER, "row": NUMBERS, "state": NUMBERS, "work": NUMBERS,
 }  # fmt: skip
 
+LoopCall = tuple[int, tuple[int, ...], int]
+"""Number of a loop, first slots of its arrays, and turns."""
 ARRAY = 2**20
 """Slots of an array of lanes at most."""
 
@@ -83,6 +85,10 @@ class Plan:
         Slot of what is left of the interval, where lanes take their own steps.
     attempts : int
         Steps of an interval after which these are given up.
+    loops : tuple of Loop
+        What sections run over memory, with an array for each argument and result.
+    passes : tuple of tuple of LoopCall
+        Calls of loops in each section, after its block.
     """
 
     blocks: dict[str, Block]
@@ -101,6 +107,8 @@ class Plan:
     window: int
     left: int | None
     attempts: int
+    loops: tuple[Loop, ...]
+    passes: tuple[tuple[LoopCall, ...], ...]
 
     @property
     def text(self) -> str:
@@ -127,14 +135,18 @@ class Function:
         return self.arguments[argument]
 
     def sum(self, *terms: Any) -> Any:
-        """Add integers."""
-        total, *others = terms
+        """Add integers, those that are known beforehand."""
+        known = sum(term.constant for term in terms if isinstance(term, ir.Constant))
+        others = [term for term in terms if not isinstance(term, ir.Constant)]
+        total, *others = [*others, number(known)] if known or not others else others
         for term in others:
             total = self.builder.add(total, term, flags=("nsw",))
         return total
 
     def times(self, left: Any, right: Any) -> Any:
         """Multiply integers."""
+        if isinstance(left, ir.Constant) and isinstance(right, ir.Constant):
+            return number(left.constant * right.constant)
         return self.builder.mul(left, right, flags=("nsw",))
 
     def at(self, pointer: Any, *places: Any) -> Any:
@@ -400,21 +412,28 @@ def run_loop(
     loop: Loop,
     lanes: int,
     width: int,
-    shared: Shared,
+    shared: Shared | None,
     arrays: Sequence[Any],
+    turned: Any = None,
 ) -> None:
     """Write a `Loop` for all lanes; arguments are those of `run_lanes`.
+
+    ``turned`` is an LLVM integer, the turns of the inner loop where these are not known before.
 
     Turns of the inner loop are written side by side, statement by statement: what they all read is
     loaded once, and none waits for the result of another.
     """
     builder, kind, block = function.builder, vector(DOUBLE, width), loop.block
     spreading = Writer(builder, kind)
-    spread = {value: spreading.spread(x) for value, x in shared.values.items()}
+    known_before = {} if shared is None else shared.values
+    spread = {value: spreading.spread(x) for value, x in known_before.items()}
     outer_turns, inner_turns = loop.turns
     sources = {
         v: (slot, *move) for (v, slot), move in zip(block.loads, loop.load_moves, strict=True)
     }
+    stores: dict[Operand, list[tuple[int, tuple[int, int]]]] = {}
+    for (slot, operand), move in zip(block.stores, loop.store_moves, strict=True):
+        stores.setdefault(operand, []).append((slot, move))
     unchanging = [value for value, (_, _, inner) in sources.items() if not inner]
     kept = unchanging if len(unchanging) <= MOST_KEPT else []
 
@@ -435,26 +454,43 @@ def run_loop(
         for writer in writers:
             writer.values.update(spread | known)
         loaded = set(known)
+
+        def store(operand: Operand) -> None:
+            for slot, move in stores.get(operand, ()):
+                for turn, writer in enumerate(writers):
+                    place = address(lane, outer, inner, (slot, *move), turn)
+                    builder.store(writer.value(operand), place, align=8)
+
+        def load(value: Operand) -> None:
+            if value in sources and value not in loaded:
+                assert isinstance(value, Value)
+                loaded.add(value)
+                here = [
+                    builder.load(address(lane, outer, inner, sources[value], turn), align=8)
+                    for turn in range(count if sources[value][2] else 1)
+                ]
+                for turn, writer in enumerate(writers):
+                    writer.values[value] = here[min(turn, len(here) - 1)]
+
         for statement in block.statements:
             for value in statement.operands:
-                if value in sources and value not in loaded:
-                    assert isinstance(value, Value)
-                    loaded.add(value)
-                    here = [
-                        builder.load(address(lane, outer, inner, sources[value], turn), align=8)
-                        for turn in range(count if sources[value][2] else 1)
-                    ]
-                    for turn, writer in enumerate(writers):
-                        writer.values[value] = here[min(turn, len(here) - 1)]
+                load(value)
             for writer in writers:
                 writer.run((statement,))
-        for (slot, operand), move in zip(block.stores, loop.store_moves, strict=True):
-            for turn, writer in enumerate(writers):
-                place = address(lane, outer, inner, (slot, *move), turn)
-                builder.store(writer.value(operand), place, align=8)
+            store(statement.target)
+        made = {statement.target for statement in block.statements}
+        for operand in stores:
+            if operand not in made:
+                load(operand)
+                store(operand)
 
-    beside = min(BESIDE, inner_turns)
-    whole = inner_turns - inner_turns % beside
+    if turned is None:
+        beside = min(BESIDE, inner_turns)
+        rest = inner_turns % beside
+        whole, turned = number(inner_turns - rest), number(inner_turns)
+    else:
+        beside = rest = BESIDE
+        whole = builder.and_(turned, number(-BESIDE))
     with (
         function.loop(number(0), number(lanes), width) as lane,
         function.loop(number(0), number(outer_turns)) as outer,
@@ -463,10 +499,10 @@ def run_loop(
             value: builder.load(address(lane, outer, None, sources[value], 0), align=8)
             for value in kept
         }
-        with function.loop(number(0), number(whole), beside) as inner:
+        with function.loop(number(0), whole, beside) as inner:
             turns(lane, outer, inner, beside, known)
-        if whole < inner_turns:
-            with function.loop(number(whole), number(inner_turns)) as inner:
+        if rest:
+            with function.loop(whole, turned) as inner:
                 turns(lane, outer, inner, 1, known)
 
 
@@ -509,6 +545,33 @@ def _moments(module: ir.Module, plan: Plan) -> Callable[..., None]:
     return call
 
 
+def _passes(module: ir.Module, plan: Plan) -> Callable[[Function, int], None]:
+    """Define a function for each loop over memory; return what calls those of a section."""
+    functions: list[Any] = []
+    for k, loop in enumerate(plan.loops):
+        arrays = 1 + max(slot // ARRAY for slot, _ in loop.block.stores)
+        names = [f"array{place}" for place in range(arrays)]
+        kinds = {"work": NUMBERS, **dict.fromkeys(names, INTEGER), "turns": INTEGER}
+        made = Function(module, f"pass{k}", kinds)
+        made.function.linkage = "internal"
+        made.function.attributes.add("noinline")
+        lanes = number(plan.lanes)
+        at = [made.at(made["work"], made.times(made[name], lanes)) for name in names]
+        if any(move for _, move in loop.store_moves):
+            run_loop(made, loop, plan.lanes, plan.width, None, at, made["turns"])
+        else:
+            run_lanes(made, loop.block, plan.lanes, plan.width, None, at)
+        made.finish(FAST)
+        functions.append(made.function)
+
+    def run(caller: Function, section: int) -> None:
+        for loop, places, turns in plan.passes[section]:
+            given = [*map(number, places), number(turns)]
+            caller.builder.call(functions[loop], [caller["work"], *given])
+
+    return run
+
+
 def write_advance(module: ir.Module, plan: Plan) -> ir.Function:
     """Write ``advance``: particles through samples, a block of lanes after the other."""
     made = Function(module, "advance", ARGUMENTS)
@@ -517,6 +580,7 @@ def write_advance(module: ir.Module, plan: Plan) -> ir.Function:
     scatter = copies(module, "scatter", plan.lanes, into_lanes=False)
     moments = _moments(module, plan) if plan.n_moments else None
     builder, particles, lanes = made.builder, made["particles"], number(plan.lanes)
+    run_passes = _passes(module, plan)
 
     def slots(first: int) -> Any:
         return made.at(made["work"], number(first * plan.lanes))
@@ -543,8 +607,17 @@ def write_advance(module: ir.Module, plan: Plan) -> ir.Function:
                 once = Shared(made, plan.blocks["once_shared"], places.of_interval(sample))
                 with made.loop(begin, end) as n:
                     at = places.of_step(sample, n, begin, end)
+                    blocks = [f"section{k}" for k in range(len(plan.passes))]
+                    before = [Shared(made, plan.blocks[f"{name}_shared"], at) for name in blocks]
                     shared = Shared(made, plan.blocks["step_shared"], at, once)
-                    _steps(made, plan, lambda shared=shared: lanes_of("step_lane", shared))
+
+                    def step(before: Any = before, shared: Shared = shared) -> None:
+                        for k, own in enumerate(before):
+                            lanes_of(f"section{k}_lane", own)
+                            run_passes(made, k)
+                        lanes_of("step_lane", shared)
+
+                    _steps(made, plan, step)
             at = places.of_sample(sample)
             lanes_of("sample_lane", Shared(made, plan.blocks["sample_shared"], at))
             since_first = builder.sub(sample, made["first"])

@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import casadi as ca
 
+from smcpn.codegen.memory import Section
 from smcpn.model.expression import CONSTANT, INPUT, OUTPUT, applied, instructions
 from smcpn.model.signal import SharedGraphs
 
@@ -62,6 +63,11 @@ class LaneProgram:
     control : tuple of int
         Entries of the state that choose the steps. A derivative takes them for given numbers.
 
+    memory : casadi.SX
+        Symbols of numbers, (m, 1), that a lane has for the time of a step.
+    sections : tuple of Section
+        What a step does with them before ``step``, which reads them, is evaluated.
+
     Raises
     ------
     ValueError
@@ -86,6 +92,8 @@ class LaneProgram:
     shared: SharedGraphs | None = None
     left: int | None = None
     control: tuple[int, ...] = ()
+    memory: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
+    sections: tuple[Section, ...] = ()
 
     def __post_init__(self) -> None:
         made = {"start": self.start, "interval": self.interval, "step": self.step}
@@ -97,9 +105,9 @@ class LaneProgram:
                 )
 
     @property
-    def in_step(self) -> bool:
-        """True if all particles take the same steps."""
-        return self.left is None and not self.control
+    def reverses(self) -> bool:
+        """True if a reverse pass can be made: all particles take the same steps, without loops."""
+        return self.left is None and not self.control and not self.sections
 
     @property
     def window(self) -> int:

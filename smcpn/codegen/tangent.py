@@ -14,6 +14,7 @@ from functools import cache
 import casadi as ca
 
 from smcpn.codegen.lower import LaneProgram
+from smcpn.codegen.memory import Pass, Place, Section
 from smcpn.model.compiled_function import CALL, compiled_function
 from smcpn.model.expression import CONSTANT, INPUT, OPERANDS, OUTPUT, applied, instructions
 
@@ -34,22 +35,59 @@ def tangent(program: LaneProgram) -> LaneProgram:
     rates = ca.SX.sym("rates", program.state.numel(), 1)
     n = program.state.numel()
     moving = [k for k in range(n) if k not in program.control]
-    symbols = ca.vertcat(program.theta, program.state[moving])
-    along = ca.vertcat(direction, rates[moving])
+    size = program.memory.numel()
+    kept = ca.SX.sym("kept", size, 1)
+    symbols = ca.vertcat(program.theta, program.state[moving], program.memory)
+    along = ca.vertcat(direction, rates[moving], kept)
+    functions: dict[int, ca.Function] = {}
 
     def joined(graph: ca.SX) -> ca.SX:
         return ca.vertcat(*derived(graph, symbols, along))
+
+    def moved(graph: ca.SX) -> ca.SX:
+        made = joined(graph)
+        for k in program.control:
+            made[n + k] = 0.0
+        return made
+
+    def passed(one: Pass) -> Pass:
+        key = hash(one.function)
+        if key not in functions:
+            functions[key] = _along(one.function)
+        return Pass(functions[key], _both(one.reads, size), _both(one.writes, size), one.turns)
 
     return replace(
         program,
         theta=ca.vertcat(program.theta, direction),
         state=ca.vertcat(program.state, rates),
         control=(*program.control, *(n + k for k in program.control)),
-        start=joined(program.start),
-        interval=None if program.interval is None else joined(program.interval),
-        step=joined(program.step),
+        start=moved(program.start),
+        interval=None if program.interval is None else moved(program.interval),
+        step=moved(program.step),
         emitted=joined(program.emitted),
+        memory=ca.vertcat(program.memory, kept),
+        sections=tuple(
+            Section(
+                joined(section.values),
+                (*section.places, *(size + place for place in section.places)),
+                tuple(map(passed, section.passes)),
+            )
+            for section in program.sections
+        ),
     )
+
+
+def _both(places: Sequence[Place], size: int) -> tuple[Place, ...]:
+    """Places of numbers, and of their derivatives in the second half of memory."""
+    return (*places, *(replace(place, first=size + place.first) for place in places))
+
+
+def _along(function: ca.Function) -> ca.Function:
+    """Function of a pass with its derivative, of its arguments and theirs."""
+    given = function.sx_in()
+    along = [ca.SX.sym(f"d{k}", argument.numel()) for k, argument in enumerate(given)]
+    made = ca.vertcat(*derived(function(*given), ca.vertcat(*given), ca.vertcat(*along)))
+    return ca.Function(f"{function.name()}_along", [*given, *along], [made])
 
 
 def derived(graph: ca.SX, symbols: ca.SX, along: ca.SX) -> tuple[ca.SX, ca.SX]:

@@ -35,14 +35,20 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from smcpn.codegen.lower import LaneProgram
-from smcpn.errors import InputError
+from smcpn.codegen.memory import StraightLine
 from smcpn.likelihood.covariance import (
     orthogonalised,
     output_covariance,
     predict,
     zero_covariance,
 )
-from smcpn.likelihood.gaussian_filter import FilterSymbols, Linearisation, Mean, rescaled_mean
+from smcpn.likelihood.gaussian_filter import (
+    FilterSymbols,
+    Linearisation,
+    Mean,
+    rescaled_mean,
+    step_algebra,
+)
 from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import densest, gaussian_log_density, possible
@@ -65,8 +71,6 @@ Array = NDArray[np.float64]
 
 ROUNDING = float(np.finfo(float).eps)
 """Least residual in units of its state."""
-MAX_ROWS = 24
-"""Rows of a covariance beyond which straight-line code gets too long to compile."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +100,7 @@ class Attempt:
 
 
 class Adaptive(Recursion):
-    """The adaptive EKF1 recursion of one particle.
-
-    Raises
-    ------
-    InputError
-        If a covariance is too large to be compiled.
-    """
+    """The adaptive EKF1 recursion of one particle."""
 
     name = "adaptive"
     varying_noise = True
@@ -113,12 +111,6 @@ class Adaptive(Recursion):
         self.restarts, self._solver = grid.restarts, solver
         model = self.model
         self.layout = Layout.connected(model.x, model.rhs, solver, model.outputs)
-        rows = max(len(block.processes) for block in self.layout.blocks) * (solver.order + 1)
-        if rows > MAX_ROWS:
-            raise InputError(
-                f"the covariance of coupled states has {rows} rows, more than the {MAX_ROWS} that "
-                f"are compiled: use a lower order than {solver.order}"
-            )
         self.filter = FilterSymbols(model, self.layout, shared=False, prefix="m")
         self.clock, self.sample = Clock.of(model), SampleSymbols.of(model)
         self.tolerance = ca.SX.sym("tolerance")
@@ -143,6 +135,7 @@ class Adaptive(Recursion):
     @override
     def program(self, emitted: ca.SX) -> LaneProgram:
         model, clock, signal = self.model, self.clock, self.signal
+        algebra, step = self._step()
         derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, self.order)
         start = StartSymbols.of(model, rates)
         held = ca.vertcat(*self.filter.state)
@@ -163,7 +156,7 @@ class Adaptive(Recursion):
             sample_row=self.sample.row,
             start=self._start(derivatives, start.initial(model)),
             interval=self._interval(derivatives),
-            step=self._step(),
+            step=step,
             emitted=emitted,
             shared=signal.graphs(
                 step=self.between.graph(signal),
@@ -172,6 +165,8 @@ class Adaptive(Recursion):
             ),
             left=0,
             control=tuple(range(clock.symbols.numel())),
+            memory=algebra.memory,
+            sections=algebra.sections(),
         )
 
     def _start(self, derivatives: list[ca.SX], initial: ca.SX) -> ca.SX:
@@ -202,14 +197,14 @@ class Adaptive(Recursion):
         held = ca.if_else(clock.left > 0.0, ca.SX(np.nan), ca.vertcat(*f.values(mean, factors)))
         return ca.vertcat(clock.begun(self.between.length), held)
 
-    def _attempt(self) -> Attempt:
+    def _attempt(self, algebra: StraightLine) -> Attempt:
         """Try a step: no covariance is needed to judge it."""
         f, clock = self.filter, self.clock
         h = clock.step
         mean = [pascal(row) for row in rescaled_mean(f.mean, h / clock.h)]
-        linearisation = self._driven(f.linearise(mean, h), h)
+        linearisation = self._driven(f.linearise(mean, h), h).bound(algebra)
         sizes = ca.fmax(clock.sizes, ca.fabs(f.states(mean, h)))
-        noise, error = self._judged(mean, linearisation, sizes, h)
+        noise, error = self._judged(mean, linearisation, sizes, h, algebra)
         return Attempt(h, mean, linearisation, sizes, noise, error)
 
     def _driven(self, linearisation: Linearisation, h: ca.SX) -> Linearisation:
@@ -229,7 +224,12 @@ class Adaptive(Recursion):
         )
 
     def _judged(
-        self, mean: Mean, linearisation: Linearisation, sizes: ca.SX, h: ca.SX
+        self,
+        mean: Mean,
+        linearisation: Linearisation,
+        sizes: ca.SX,
+        h: ca.SX,
+        algebra: StraightLine,
     ) -> tuple[list[ca.SX], ca.SX]:
         """Process noise by the local diffusion (21), and local error (27)-(29)."""
         layout, d = self.layout, len(self.layout.processes)
@@ -246,7 +246,9 @@ class Adaptive(Recursion):
                         row = [v - slope * w for v, w in zip(row, rows[by], strict=True)]
                 seen.append(row)
                 spreads[rate] = sum(w * v * v for w, v in zip(weights, row, strict=True))
-            factor = orthogonalised(seen, weights)
+            used = [k for k, weight in enumerate(weights) if not weight.is_zero()]
+            rows_used = [[row[k] for k in used] for row in seen]
+            factor = orthogonalised(rows_used, [weights[k] for k in used], algebra=algebra)
             whitened: list[ca.SX] = []
             for row, rate in zip(factor.rows, block.rates, strict=True):
                 z = linearisation.rates[rate] - mean[rate[0]][rate[1]]
@@ -266,19 +268,18 @@ class Adaptive(Recursion):
         # A residual that happens to come out as zero does not mean that the step has no error.
         return [(variance + ROUNDING**2) * unit for unit in units], error
 
-    def _step(self) -> ca.SX:
+    def _step(self) -> tuple[StraightLine, ca.SX]:
         """State after a step that is accepted, rejected, or not taken any more."""
-        f, clock, tried = self.filter, self.clock, self._attempt()
-        after = f.condition_on_ode(tried.mean, tried.linearisation, tried.noise)
-        filtered = self._from_factors(ca.vertcat(*f.values(after.mean, after.factors)), tried.h)
+        f, clock, algebra = self.filter, self.clock, step_algebra(self.layout)
+        tried = self._attempt(algebra)
+        before = f.rescale(f.factors, tried.h / clock.h)
+        after = f.condition_on_ode(
+            tried.mean, tried.linearisation, tried.noise, algebra, factors=before
+        )
+        filtered = ca.vertcat(*f.values(after.mean, after.factors))
         judged = clock.judged(tried.h, tried.error, tried.sizes, self.local_order)
-        return ca.vertcat(judged.clock, judged.state(filtered, ca.vertcat(*f.state)))
-
-    def _from_factors(self, graph: ca.SX, h: ca.SX) -> ca.SX:
-        """Graph of the covariance, of that before in the coordinates of a step ``h``."""
-        f = self.filter
-        before = f.covariance_entries(f.rescale(f.factors, h / self.clock.h))
-        return ca.substitute(graph, ca.vertcat(*f.held), ca.vertcat(*before))
+        state = judged.state(filtered, ca.vertcat(*f.state))
+        return algebra, ca.vertcat(judged.clock, state)
 
     def expected(self) -> ExpectedOutputs:
         """Mean g(mu), solver covariance J Sigma J', and states at a sample."""

@@ -64,7 +64,7 @@ from smcpn.likelihood.conditioning import (
     start_state,
     surplus_after,
 )
-from smcpn.likelihood.covariance import SharedCovariance, SharedRun
+from smcpn.likelihood.covariance import MOST_ROWS, SharedCovariance, SharedRun, most_rows
 from smcpn.likelihood.diffusion import Diffusion, known_diffusion, known_or_calibrated_diffusion
 from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, LaneLikelihood
@@ -135,10 +135,6 @@ class GainPass:
         return np.column_stack(step_gains), np.column_stack(sample_gains), np.concatenate(after)
 
 
-MAX_SIZE = 24
-"""Rows of a covariance beyond which straight-line code gets too long to compile."""
-
-
 class ConditionedLikelihood(LaneLikelihood):
     """A compiled likelihood whose diffusion can be raised without compiling anew."""
 
@@ -177,7 +173,7 @@ class Conditioned(Recursion):
     Raises
     ------
     InputError
-        If it cannot use the solver's diffusion, or a covariance is too large to be compiled.
+        If it cannot use the solver's diffusion, or compares covariances that are too large.
     """
 
     scheme: ClassVar[Scheme]
@@ -194,11 +190,12 @@ class Conditioned(Recursion):
     ) -> None:
         model = problem.model
         layout = Layout.connected(model.x, model.rhs, solver, model.outputs)
-        size = max(len(block.processes) for block in layout.blocks) * (solver.order + 1)
-        if size > MAX_SIZE:
+        rows = most_rows(layout)
+        if self.scheme.joint and rows > MOST_ROWS:
             raise InputError(
-                f"the covariance of coupled states has {size} rows, more than the {MAX_SIZE} that "
-                "are compiled: use a lower order, EKF0, or EKF1(jacobian='diagonal')"
+                f"the covariance of coupled states has {rows} rows, more than the {MOST_ROWS} that "
+                f"the likelihood {self.name} compares with those of a filter without data: use "
+                "likelihood='filtering', a lower order, or EKF1(jacobian='diagonal')"
             )
         self.model, self.local_order = problem.model, solver.order + 1
         diffusion = self.diffusion(problem, solver)
@@ -309,6 +306,8 @@ class Conditioned(Recursion):
             interval=self.interval.state,
             step=self.step.state,
             emitted=emitted,
+            memory=self.step.algebra.memory,
+            sections=self.step.algebra.sections(),
         )
 
     def _graphs(self) -> SharedGraphs:

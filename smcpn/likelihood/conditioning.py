@@ -15,6 +15,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.codegen.memory import StraightLine
 from smcpn.likelihood.covariance import (
     Factor,
     SharedCovariance,
@@ -35,6 +36,7 @@ from smcpn.likelihood.gaussian_filter import (
     Linearisation,
     Mean,
     rescaled_mean,
+    step_algebra,
 )
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import densest, measurement
@@ -241,16 +243,20 @@ class Step:
         What each filter holds of its covariance, in the order of `ConditionedSymbols.filters`; the
         conditioned one's are followed by those of the difference.
     gains : list of SharedGains
+    algebra : StraightLine
+        With what is to be done before ``state`` is evaluated.
     """
 
     state: ca.SX
     covariances: list[tuple[ca.SX, ...]]
     gains: list[SharedGains]
+    algebra: StraightLine
 
 
 def solver_step(symbols: ConditionedSymbols) -> Step:
     """Predict and condition on the ODE at the end of the step, in both filters."""
     free, conditioned, data_free = symbols.free, symbols.conditioned, symbols.data_free
+    algebra = step_algebra(conditioned.layout)
     drive: DiffusionStep | None = None
     alone: list[Innovation] = []
     state: list[ca.SX] = []
@@ -258,10 +264,10 @@ def solver_step(symbols: ConditionedSymbols) -> Step:
     gains: list[SharedGains] = []
     if free is not None:
         predicted = free.predict()
-        linearisation = free.linearise(predicted, symbols.h)
+        linearisation = free.linearise(predicted, symbols.h).bound(algebra)
         drive = _diffusion_step(symbols, free, linearisation)
         noise = symbols.diffusion.free_noise(drive)
-        before = free.condition_on_ode(predicted, linearisation, noise)
+        before = free.condition_on_ode(predicted, linearisation, noise, algebra)
         alone = before.innovations
         state += free.values(before.mean, before.factors)
         covariances.append(free.covariance_entries(before.factors))
@@ -269,9 +275,10 @@ def solver_step(symbols: ConditionedSymbols) -> Step:
     predicted = conditioned.predict()
     ahead = None if data_free is None else data_free.predict()
     linearisation, change = _linearised(symbols, predicted, ahead, symbols.h, conditioned.rates)
+    linearisation = linearisation.bound(algebra)
     drive = drive or _diffusion_step(symbols, conditioned, linearisation)
     noise, sums = symbols.diffusion.noise(drive, alone)
-    after = conditioned.condition_on_ode(predicted, linearisation, noise)
+    after = conditioned.condition_on_ode(predicted, linearisation, noise, algebra)
     state += conditioned.values(after.mean, after.factors)
     covariances.append(conditioned.covariance_entries(after.factors))
     gains.append(after.gains)
@@ -281,7 +288,7 @@ def solver_step(symbols: ConditionedSymbols) -> Step:
         state += residual_scores(symbols, after.innovations, other.innovations)
         covariances[-1] += data_free.covariance_entries(other.covariances)
         gains[-1] = other.gains
-    return Step(ca.vertcat(*state, *sums), covariances, gains)
+    return Step(ca.vertcat(*state, *sums), covariances, gains, algebra)
 
 
 def _linearised(

@@ -23,8 +23,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from itertools import chain
+from functools import cache, partial
+from itertools import chain, product
 from operator import truediv
 from typing import Any
 
@@ -32,13 +32,16 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.codegen.memory import STRAIGHT, Row, StraightLine
 from smcpn.pn.iwp import lower_factor, pascal, process_noise_factor
 from smcpn.pn.layout import Block, Entry, Layout
 
 Array = NDArray[np.float64]
-Row = list[Any]
 Slopes = dict[tuple[Entry, Entry], ca.SX]
 """Derivative of a coordinate that the ODE determines by the coordinate of a value."""
+
+MOST_ROWS = 24
+"""Of a covariance, up to which its algebra is one graph; the code of more gets too long."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,11 @@ def entries(block: Block) -> list[Entry]:
     return [*block.values, *block.higher, *block.rates]
 
 
+def most_rows(layout: Layout) -> int:
+    """Rows of the largest covariance."""
+    return max(len(block.processes) for block in layout.blocks) * (layout.order + 1)
+
+
 def zero_covariance(block: Block) -> Factor:
     """Factor of a state that is known exactly."""
     free = len(block.values) + len(block.higher)
@@ -134,7 +142,10 @@ def free_entries(symbolic: Factor, factor: Factor) -> list[ca.SX]:
 
 
 def orthogonalised(
-    rows: Sequence[Row], weights: Row, divide: Callable[[Any, Any], Any] = truediv
+    rows: Sequence[Row],
+    weights: Row,
+    divide: Callable[[Any, Any], Any] = truediv,
+    algebra: StraightLine = STRAIGHT,
 ) -> Factor:
     """Factor L D L' = W diag(weights) W' with L unit lower triangular, by modified Gram-Schmidt.
 
@@ -144,20 +155,48 @@ def orthogonalised(
     weights : (c,)
     divide : callable
         Quotient of a product and a pivot, for a W whose rank may be less than m.
+    algebra : StraightLine
+        Or `Memory`, for a W that is too large for one graph.
     """
-    remaining = [list(row) for row in rows]
-    size = len(remaining)
+    return _orthogonalised(algebra, algebra.keep(rows), weights, divide)
+
+
+def _orthogonalised(
+    algebra: StraightLine, remaining: Any, weights: Row, divide: Callable[[Any, Any], Any] = truediv
+) -> Factor:
+    """As `orthogonalised`, of rows that an algebra keeps."""
+    ratio = _ratio if divide is truediv else partial(_ratio, divide=divide)
+    size, kept = len(remaining), algebra.keep([weights])[0]
+    found: list[tuple[Any, Any]] = []
+    while len(remaining):
+        row, others = remaining[0], remaining[1:]
+        weighted = algebra.made(_weighted, kept, row)
+        ratios = algebra.made_each(ratio, others, weighted)
+        found.append((weighted, ratios))
+        remaining = algebra.change_each(_less, others, ratios, row)
     lower = [[ca.SX(float(i == j)) for j in range(size)] for i in range(size)]
     pivots: Row = []
-    for j, row in enumerate(remaining):
-        weighted = [w * v for w, v in zip(weights, row, strict=True)]
-        pivot = _dot(weighted, row)
-        pivots.append(pivot)
+    for j, (weighted, ratios) in enumerate(found):
+        pivots.append(algebra.values(weighted)[-1])
         for i in range(j + 1, size):
-            ratio = divide(_dot(weighted, remaining[i]), pivot)
-            lower[i][j] = ratio
-            remaining[i] = [v - ratio * p for v, p in zip(remaining[i], row, strict=True)]
+            lower[i][j] = algebra.values(ratios[i - j - 1])[0]
     return Factor(lower, pivots)
+
+
+def _weighted(weights: Row, row: Row) -> Row:
+    """A row times the weights, and with it the sum of its weighted squares."""
+    weighted = [w * v for w, v in zip(weights, row, strict=True)]
+    return [*weighted, _dot(weighted, row)]
+
+
+def _ratio(row: Row, weighted: Row, divide: Callable[[Any, Any], Any] = truediv) -> Row:
+    """Multiple of another row that is part of a row."""
+    return [divide(_dot(weighted[:-1], row), weighted[-1])]
+
+
+def _less(row: Row, multiple: Row, other: Row) -> Row:
+    """A row less a multiple of another."""
+    return [v - multiple[0] * w for v, w in zip(row, other, strict=True)]
 
 
 @cache
@@ -206,7 +245,12 @@ def predict(
 
 
 def step(
-    layout: Layout, block: Block, factor: Factor, slopes: Slopes, noise: Sequence[ca.SX]
+    layout: Layout,
+    block: Block,
+    factor: Factor,
+    slopes: Slopes,
+    noise: Sequence[ca.SX],
+    algebra: StraightLine = STRAIGHT,
 ) -> tuple[ResidualGain, Factor]:
     """Predict and condition on the residuals z = rate - f being zero.
 
@@ -216,23 +260,21 @@ def step(
         Of the linearised f.
     noise : sequence of casadi.SX
         As of `predict`.
+    algebra : StraightLine
+        As of `orthogonalised`.
 
     References
     ----------
     Bosch, Hennig, Tronarp (2021), (10b) and (11); Thornton's orthogonalisation does both.
     """
     rows, weights = predict(layout, block, factor, noise)
-    residual_rows = []
-    for rate in block.rates:
-        row = rows[rate]
-        for by in block.values:
-            slope = slopes.get((rate, by))
-            if slope is not None:
-                row = [v - slope * w for v, w in zip(row, rows[by], strict=True)]
-        residual_rows.append(row)
-    free = [*block.values, *block.higher]
-    predicted = orthogonalised([*residual_rows, *(rows[entry] for entry in free)], weights)
-    n = len(block.rates)
+    n, order = len(block.rates), [*block.rates, *block.values, *block.higher]
+    kept = algebra.keep([rows[entry] for entry in order])
+    pairs = [pair for pair in product(block.rates, block.values) if pair in slopes]
+    multiples = algebra.keep([[slopes[pair]] for pair in pairs]) if pairs else []
+    for (rate, by), slope in zip(pairs, multiples, strict=True):
+        algebra.change(kept, order.index(rate), _less, slope, kept[order.index(by)])
+    predicted = _orthogonalised(algebra, kept, weights)
     gain = ResidualGain([row[:n] for row in predicted.rows], predicted.pivots[:n])
     kept = [row[n:] for row in predicted.rows[n:]]
     rates = _linear_rows(block, block.rates, kept, slopes)

@@ -24,8 +24,15 @@ from typing import NamedTuple
 
 import casadi as ca
 
+from smcpn.codegen.memory import STRAIGHT, Memory, StraightLine
 from smcpn.likelihood import covariance
-from smcpn.likelihood.covariance import Factor, ResidualGain, SharedGains, Slopes
+from smcpn.likelihood.covariance import (
+    MOST_ROWS,
+    Factor,
+    ResidualGain,
+    SharedGains,
+    Slopes,
+)
 from smcpn.model.problem import Model
 from smcpn.pn.iwp import pascal
 from smcpn.pn.layout import Block, Entry, Layout
@@ -50,6 +57,13 @@ class Linearisation:
     rates: dict[Entry, ca.SX]
     slopes: Slopes
     about: dict[Entry, ca.SX]
+
+    def bound(self, algebra: StraightLine) -> Linearisation:
+        """The same numbers, computed once for all graphs that read them."""
+        values = algebra.bound([*self.rates.values(), *self.slopes.values()])
+        n = len(self.rates)
+        rates = dict(zip(self.rates, values[:n], strict=True))
+        return Linearisation(rates, dict(zip(self.slopes, values[n:], strict=True)), self.about)
 
     def at(self, entry: Entry, mean: Mean) -> ca.SX:
         """Linearised rate at a mean."""
@@ -198,7 +212,12 @@ class FilterSymbols:
         return Linearisation(rates, slopes, about)
 
     def condition_on_ode(
-        self, predicted: Mean, linearisation: Linearisation, noise: Sequence[ca.SX]
+        self,
+        predicted: Mean,
+        linearisation: Linearisation,
+        noise: Sequence[ca.SX],
+        algebra: StraightLine,
+        factors: Sequence[Factor] | None = None,
     ) -> FilterStep:
         """Predict the covariance and condition mean and covariance on z = 0, (10b) and (11).
 
@@ -209,23 +228,28 @@ class FilterSymbols:
         linearisation : Linearisation
         noise : sequence of casadi.SX
             Variance that the diffusion adds in the step, one per process.
+        algebra : StraightLine
+            Of the covariances, see `step_algebra`.
+        factors : sequence of Factor, optional
+            The covariance before, by default as it is held.
         """
         mean, shared = predicted, SharedGains(f"{self.prefix}g")
-        factors: list[Factor] = []
+        before = self.factors if factors is None else factors
+        after: list[Factor] = []
         innovations: list[Innovation] = []
         own: list[ResidualGain] = []
         used: list[ResidualGain] = []
-        for block, factor in zip(self.layout.blocks, self.factors, strict=True):
+        for block, factor in zip(self.layout.blocks, before, strict=True):
             slopes = linearisation.slopes
-            gain, filtered = covariance.step(self.layout, block, factor, slopes, noise)
+            gain, filtered = covariance.step(self.layout, block, factor, slopes, noise, algebra)
             own.append(gain)
             if self.shared:
                 gain, shared = shared.of_residuals(gain)
             used.append(gain)
             mean, innovation = _updated_mean(block, mean, gain, linearisation)
-            factors.append(filtered)
+            after.append(filtered)
             innovations.append(innovation)
-        return FilterStep(mean, factors, innovations, shared, own, used)
+        return FilterStep(mean, after, innovations, shared, own, used)
 
     def output_slopes(self, h: ca.SX, outputs: ca.SX) -> list[dict[Entry, ca.SX]]:
         """Derivative of each output by the coordinates of the values, at the filter's mean."""
@@ -256,6 +280,11 @@ class FilterSymbols:
             restarted[k][i] = derivatives.at((k, i), mean)
         pairs = zip(self.layout.blocks, factors, strict=True)
         return restarted, [covariance.restart(b, f, derivatives.slopes) for b, f in pairs]
+
+
+def step_algebra(layout: Layout) -> StraightLine:
+    """Algebra of the covariances of a layout: of large ones by loops over memory."""
+    return Memory() if covariance.most_rows(layout) > MOST_ROWS else STRAIGHT
 
 
 def rescaled_mean(mean: Mean, h_ratio: ca.SX) -> Mean:

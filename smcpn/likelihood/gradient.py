@@ -320,7 +320,7 @@ class LogLikelihood:
     def reverses(self) -> bool:
         """True if `value_and_gradient` is a reverse pass."""
         require_exact(self.likelihood)
-        return len(self.names) > FORWARD and self._value.in_step
+        return len(self.names) > FORWARD and self._value.reverses
 
     @property
     def gradient_cost(self) -> float:

@@ -338,9 +338,9 @@ class LaneLikelihood(CompiledLikelihood):
         return self._kernel
 
     @property
-    def in_step(self) -> bool:
-        """True if all particles take the same steps."""
-        return self._kernel.program.in_step
+    def reverses(self) -> bool:
+        """True if a reverse pass can be made of the recursion."""
+        return self._kernel.program.reverses
 
     def tangent(self) -> LaneLikelihood:
         """Likelihood with its derivative: `values` hold a direction after the parameters, (N, 2 d).

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from smcpn.codegen.lower import LaneProgram
+from smcpn.codegen.memory import STRAIGHT, Memory, Place, Row, StraightLine
 from smcpn.codegen.tangent import jacobian
 from smcpn.likelihood.accumulating import accumulating
 from smcpn.likelihood.algebraic import AFTER_JUMP, FROM_START, NEARBY, AlgebraicEquations
@@ -56,6 +57,8 @@ SMALL = 1e-4
 Small states steer others: one of the Oregonator falls to a hundred thousandth before it jumps."""
 FORESEEN = 2
 """Steps by which the size of a state that starts from zero is foreseen."""
+MOST_STATES = 24
+"""Up to which the stages of a step are one graph."""
 ROUNDED = 1e-14
 """Share of an entry of the diagonal below which what elimination leaves of it is rounding."""
 
@@ -142,10 +145,18 @@ class RosenbrockStep:
     ----------
     h, left : casadi.SX
         Length of the step, and of the time that is left until the sample at its beginning.
+    algebra : StraightLine
+        Or `Memory`, in which what all stages read is kept.
     """
 
     def __init__(
-        self, model: Model, tableau: Tableau, between: IntervalSymbols, h: ca.SX, left: ca.SX
+        self,
+        model: Model,
+        tableau: Tableau,
+        between: IntervalSymbols,
+        h: ca.SX,
+        left: ca.SX,
+        algebra: StraightLine = STRAIGHT,
     ) -> None:
         self.x, self._model, self._between, self._left = model.x, model, between, left
         self._h, n = h, model.x.numel()
@@ -154,22 +165,25 @@ class RosenbrockStep:
         self._moved = None
         if forced.nnz():
             along = ca.densify(ca.mtimes(forced, between.rates(left)))
-            self._moved = h * self._at(along, model.x, left)
+            moved = ca.vertsplit(ca.densify(h * self._at(along, model.x, left)))
+            self._moved = ca.vertcat(*algebra.bound(moved))
         slopes = self._at(jacobian(model.rhs, model.x), model.x, left)
         diagonal = 1.0 / (h * tableau.gamma)
         matrix = diagonal * ca.diag(model.mass) - slopes
-        self._factors = SparseLU(matrix)
+        factors = SparseLU(matrix)
+        self._factors = factors.bound(algebra)
         sizes = {k: diagonal * model.mass[k] + ca.fabs(slopes[k, k]) for k in range(n)}
-        regular = [ca.fabs(pivot) > ROUNDED * sizes[k] for k, pivot in self._factors.pivots.items()]
+        regular = [ca.fabs(pivot) > ROUNDED * sizes[k] for k, pivot in factors.pivots.items()]
         self.regular = regular[0]
         for one in regular[1:]:
             self.regular = ca.logic_and(self.regular, one)
+        (self.regular,) = algebra.bound([self.regular])
 
-    def stage(self, x: ca.SX, alpha: float, d: float, combined: ca.SX) -> ca.SX:
+    def stage(self, x: ca.SX, alpha: Any, d: Any, combined: ca.SX) -> ca.SX:
         """Solution of the system of a stage."""
         right = self._at(self._model.rhs, x, self._left - alpha * self._h)
         right += self._model.mass * combined / self._h
-        if self._moved is not None and d:
+        if self._moved is not None:
             right += d * self._moved
         return self._factors.solve(right)
 
@@ -177,6 +191,76 @@ class RosenbrockStep:
         model = self._model
         symbols = ca.vertcat(model.x, model.u, model.t)
         return ca.substitute(graph, symbols, ca.vertcat(x, self._between.at(left)))
+
+
+@dataclass(frozen=True)
+class Combination:
+    """Linear combination of rows in memory."""
+
+    factors: dict[Place, float]
+
+    def __add__(self, other: Combination) -> Combination:
+        joined = {**self.factors, **other.factors}
+        for place in self.factors.keys() & other.factors.keys():
+            joined[place] = self.factors[place] + other.factors[place]
+        return Combination(joined)
+
+    def __radd__(self, other: int) -> Combination:
+        return self
+
+    def __rmul__(self, factor: float) -> Combination:
+        return Combination({place: factor * own for place, own in self.factors.items()})
+
+
+class LoopedStages:
+    """The stages of a step as one function that runs over memory, see `Tableau.stages`.
+
+    The code of all stages of many states would take LLVM longer than anything else.
+    """
+
+    def __init__(self, step: RosenbrockStep, tableau: Tableau, algebra: Memory) -> None:
+        self._algebra = algebra
+        symbols = [
+            ca.SX.sym("x", step.x.numel()),
+            ca.SX.sym("c", step.x.numel()),
+            ca.SX.sym("s", 2),
+        ]
+        x, combined, place = symbols
+        made = step.stage(x, place[0], place[1], combined)
+        bound, kept = algebra.between(ca.symvar(made))
+        own = {one.element_hash() for s in symbols for one in ca.vertsplit(s)}
+        own |= {one.element_hash() for one in kept}
+        given = [one for one in ca.symvar(made) if one.element_hash() not in own]
+        function = ca.Function("stage", [*symbols, ca.vertcat(*kept), ca.vertcat(*given)], [made])
+        self._stage = lambda *rows: ca.vertsplit(function(*(ca.vertcat(*row) for row in rows)))
+        self._given = bound, algebra.keep([given])[0]
+        self.x = Combination({algebra.keep([ca.vertsplit(step.x)])[0]: 1.0})
+        places = list(zip(tableau.alpha, tableau.d, strict=True))
+        kept = algebra.keep([list(place) for place in places])
+        self._places = dict(zip(places, kept, strict=True))
+
+    def stage(self, x: Combination, alpha: float, d: float, combined: Combination) -> Combination:
+        """Solution of the system of a stage."""
+        place = self._places[alpha, d]
+        rows = self._rows(x, combined)
+        return Combination({self._algebra.made(self._stage, *rows, place, *self._given): 1.0})
+
+    def values(self, combination: Combination) -> ca.SX:
+        """Column of a combination."""
+        return ca.vertcat(*self._algebra.values(self._rows(combination)[0]))
+
+    def _rows(self, *combinations: Combination) -> list[Place]:
+        """Rows of combinations, in memory."""
+        places = list(dict.fromkeys(place for one in combinations for place in one.factors))
+
+        def combined(*numbers: Row) -> Row:
+            pairs = list(zip(places, numbers, strict=True))
+            return [
+                sum((one.factors.get(place, 0.0) * own[0] for place, own in pairs), ca.SX(0.0))
+                for one in combinations
+            ]
+
+        return self._algebra.each(combined, *places)
 
 
 class Trajectory:
@@ -219,7 +303,7 @@ class Trajectory:
     def program(self, emitted: ca.SX, solver: Rosenbrock) -> LaneProgram:
         """Steps from the initial state that emit ``emitted`` at each sample."""
         model, clock, length, signal = self._model, self.clock, self._between.length, self.signal
-        start = StartSymbols.of(model, [])
+        start, (algebra, step) = StartSymbols.of(model, []), self._step()
         driven = ca.vertcat(model.u, model.t)
         initial = self._consistent(start.initial(model), driven, start=True)
         first = Clock.values(ca.SX(0.0), length, length, self._first_sizes(initial), 0.0, 0.0)
@@ -241,7 +325,7 @@ class Trajectory:
             sample_row=self.sample.row,
             start=ca.vertcat(first, initial),
             interval=ca.vertcat(clock.begun(length), held),
-            step=self._step(),
+            step=step,
             emitted=emitted,
             shared=signal.graphs(
                 step=self._between.graph(signal),
@@ -250,6 +334,8 @@ class Trajectory:
             ),
             left=0,
             control=tuple(range(clock.symbols.numel())),
+            memory=algebra.memory,
+            sections=algebra.sections(),
         )
         return accumulating(program, model, signal)
 
@@ -272,12 +358,17 @@ class Trajectory:
         sizes, foreseen = ca.fabs(initial), ca.fabs(x)
         return ca.if_else(sizes > 0.0, sizes, ca.if_else(foreseen < np.inf, foreseen, 0.0))
 
-    def _step(self) -> ca.SX:
+    def _step(self) -> tuple[StraightLine, ca.SX]:
         """State after a step that is accepted, rejected, or not taken any more."""
         model, clock = self._model, self.clock
         h = clock.step
-        step = RosenbrockStep(model, RODAS5P, self._between, h, clock.left)
-        following, difference = RODAS5P.stages(step)
+        algebra = Memory() if model.x.numel() > MOST_STATES else STRAIGHT
+        step = RosenbrockStep(model, RODAS5P, self._between, h, clock.left, algebra)
+        if isinstance(algebra, Memory):
+            looped = LoopedStages(step, RODAS5P, algebra)
+            following, difference = map(looped.values, RODAS5P.stages(looped))
+        else:
+            following, difference = RODAS5P.stages(step)
         sizes = ca.fmax(clock.sizes, ca.fabs(following))
         around = ca.fmax(ca.fabs(model.x), ca.fabs(following))
         relative = difference / ca.fmax(ca.fmax(around, SMALL * sizes), AT_REST)
@@ -287,7 +378,7 @@ class Trajectory:
             finite = ca.logic_and(finite, ca.fabs(following[place]) < np.inf)
         error = ca.if_else(finite, error, np.inf)
         judged = clock.judged(h, error, sizes, Rosenbrock().error_order)
-        return ca.vertcat(judged.clock, judged.state(following, model.x))
+        return algebra, ca.vertcat(judged.clock, judged.state(following, model.x))
 
 
 class StiffTrajectory(Classical):

@@ -8,8 +8,11 @@ new entries that eliminating it can make.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 import casadi as ca
+
+from smcpn.codegen.memory import StraightLine
 
 
 class SparseLU:
@@ -62,6 +65,17 @@ class SparseLU:
         """Number of entries of both factors."""
         off = (*self._lower.values(), *self._upper.values())
         return len(self.pivots) + sum(map(len, off))
+
+    def bound(self, algebra: StraightLine) -> SparseLU:
+        """The same factors, computed once for all graphs that read them."""
+        other, off = copy(self), (self._lower, self._upper)
+        entries = [value for part in off for row in part.values() for _, value in row]
+        numbers = iter(algebra.bound([*self._inverses.values(), *entries]))
+        other._inverses = {k: next(numbers) for k in self._inverses}
+        other._lower, other._upper = (
+            {k: [(i, next(numbers)) for i, _ in row] for k, row in part.items()} for part in off
+        )
+        return other
 
     def solve(self, right: ca.SX) -> ca.SX:
         """Solution (n, 1) for a right-hand side (n, 1)."""
