@@ -19,6 +19,7 @@ from .functions.network import network
 from .functions.spline import spline
 from .io.read import read_record, read_records
 from .likelihood.gradient import LogLikelihood
+from .model.events import event
 from .model.gaussian_noise import AR1
 from .model.noise import Bernoulli, LogNormal, NegativeBinomial, Normal, Poisson, StudentT
 from .model.ode import ODE, ode
@@ -109,6 +110,7 @@ __all__ = [
     "datasets",
     "discover",
     "estimate_delay",
+    "event",
     "fourier",
     "gaussian_process",
     "identify",

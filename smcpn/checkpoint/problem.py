@@ -21,6 +21,7 @@ from smcpn.checkpoint.functions import StoredFunction, functions_of, stored_func
 from smcpn.errors import InputError, NotStorableError, shown
 from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution
+from smcpn.model.events import event_rows
 from smcpn.model.expression import ExpressionTable
 from smcpn.model.graphs import Model
 from smcpn.model.ode import ODE, entry_names, graphs_of
@@ -29,7 +30,7 @@ from smcpn.model.problem import Problem, assembled, check_record
 from smcpn.model.record import CONTEXT, Record
 from smcpn.stored import AnyArray, Line, Name, Names, Number, Stored, Text, Whole, finite
 
-RESULTS = 7
+RESULTS = 8
 """Of a model's table, before the initial state of each record."""
 MOST_ARGUMENTS = 16
 """Of a prior distribution."""
@@ -374,12 +375,12 @@ def _restored_ode(stored: StoredODE) -> ODE:
     functions = functions_of(stored.functions)
     sizes = [len(states), len(stored.inputs), 1, len(stored.parameters)]
     shapes = table.output_shapes.tolist()
-    own = len(shapes) - len(functions)
+    own, rows = len(shapes) - len(functions), event_rows(len(states))
     if (
         table.input_shapes.tolist() != [[n, 1] for n in sizes]
         or own not in (1, 2)
         or shapes[0] != [len(states), 1]
-        or shapes[own - 1][0] != len(states)
+        or shapes[own - 1][0] not in (len(states), *range(rows, shapes[own - 1][0] + 1, rows))
         or any(
             columns != len(one.arguments)
             for (_, columns), one in zip(shapes[own:], functions.values(), strict=True)

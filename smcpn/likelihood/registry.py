@@ -90,6 +90,8 @@ class Recursion(ABC):
         Whether the state is disturbed between samples: it takes models with process noise only.
     takes_delay : bool
         Whether inputs may have dead times.
+    takes_events : bool
+        Whether the state may jump where an expression crosses zero.
     estimated : bool
         Whether it is an estimate by a particle filter of the states (`EstimatedLikelihood`).
     approximation : str or None
@@ -114,6 +116,7 @@ class Recursion(ABC):
     coloured_noise: ClassVar[bool] = False
     takes_process_noise: ClassVar[bool] = False
     takes_delay: ClassVar[bool] = False
+    takes_events: ClassVar[bool] = False
     estimated: ClassVar[bool] = False
     approximation: ClassVar[str | None] = None
     approximates: ClassVar[str | None] = None
@@ -365,6 +368,13 @@ def suitable_likelihood(
             f"the {name} likelihood takes no delay of inputs: choose likelihood "
             f"{' or '.join(fitting)}, with smcpn.EKF0 or smcpn.RK4",
             argument="delay",
+        )
+    if model.events is not None and not LIKELIHOODS[name].takes_events:
+        fitting = [n for n, kind in LIKELIHOODS.items() if kind.takes_events]
+        raise InputError(
+            f"the {name} likelihood takes no events of the state: choose likelihood "
+            f"{' or '.join(fitting)}, with smcpn.Rosenbrock, or solver='auto'",
+            argument="events",
         )
     if problem.diffusion is not None and problem.diffusion != getattr(solver, "diffusion", None):
         raise InputError(

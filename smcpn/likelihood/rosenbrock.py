@@ -38,6 +38,7 @@ from smcpn.likelihood.own_steps import (
     own_step_inputs,
 )
 from smcpn.likelihood.sparse_lu import SparseLU
+from smcpn.likelihood.state_events import Watch
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.solver import Rosenbrock, Solver
@@ -189,6 +190,7 @@ class Trajectory:
         self._model, self.sample, self.clock = model, SampleSymbols.of(model), Clock.of(model)
         self.signal = interval_signal(model, grid)
         self._between, self.tolerance = IntervalSymbols.of(model), ca.SX.sym("tolerance")
+        self._watch = model.events and Watch(model, self.clock, self._between)
         # Where steps are still left to take, they were too many.
         known = ca.if_else(self.clock.left > 0.0, ca.SX(np.nan), 0.0)
         self.outputs = outputs_at(model, model.x, self.sample) + known
@@ -205,25 +207,29 @@ class Trajectory:
         first = Clock.values(ca.SX(0.0), length, length, self._first_sizes(initial), 0.0, 0.0)
         # One that took more steps than it may would try as many in every interval.
         held = ca.if_else(clock.left > 0.0, ca.SX(np.nan), model.x)
+        watched = begun = watching = ca.SX(0, 1)
+        if (watch := self._watch) is not None:
+            watched, begun, watching = watch.symbols, watch.begun, watch.started(initial)
+        control = clock.symbols.numel() + watched.numel()
         return LaneProgram(
             theta=model.theta,
             constants=ca.vertcat(model.constants, self.tolerance),
             constant_values=self.constant_values(solver),
-            state=ca.vertcat(clock.symbols, model.x),
+            state=ca.vertcat(clock.symbols, watched, model.x),
             start_row=ca.vertcat(start.row, length),
             interval_row=length,
             step_row=self._between.row,
             gain_row=ca.SX(0, 1),
             sample_row=self.sample.row,
-            start=ca.vertcat(first, initial),
-            interval=ca.vertcat(clock.begun(length), held),
+            start=ca.vertcat(first, watching, initial),
+            interval=ca.vertcat(clock.begun(length), begun, held),
             step=self._step(),
             emitted=emitted,
             shared=signal.graphs(
                 step=self._between.graph(signal), interval=signal.spacing, sample=signal.sample()
             ),
             left=0,
-            control=tuple(range(clock.symbols.numel())),
+            control=tuple(range(control)),
         )
 
     def inputs(self, record: Record, number: int = 0) -> KernelInputs:
@@ -248,15 +254,17 @@ class Trajectory:
     def _step(self) -> ca.SX:
         """State after a step that is accepted, rejected, or not taken any more."""
         model, clock = self._model, self.clock
-        h = clock.step
+        h = clock.step if self._watch is None else self._watch.step
         step = RosenbrockStep(model, RODAS5P, self._between, h, clock.left)
         following, difference = RODAS5P.stages(step)
         sizes = ca.fmax(clock.sizes, ca.fabs(following))
         around = ca.fmax(ca.fabs(model.x), ca.fabs(following))
         relative = difference / ca.fmax(ca.fmax(around, SMALL * sizes), AT_REST)
         error = ca.sqrt(ca.sumsqr(relative) / model.x.numel()) / self.tolerance
-        error = ca.if_else(step.regular, error, np.inf)
-        judged = clock.judged(h, error, sizes, Rosenbrock().error_order)
+        error, order = ca.if_else(step.regular, error, np.inf), Rosenbrock().error_order
+        if self._watch is not None:
+            return self._watch.after(h, error, following, sizes, order)
+        judged = clock.judged(h, error, sizes, order)
         return ca.vertcat(judged.clock, judged.state(following, model.x))
 
 
@@ -267,6 +275,7 @@ class StiffTrajectory(Classical):
     divides = False
     gaussian = True
     takes_delay = False
+    takes_events = True
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
         self.model = problem.model

@@ -110,8 +110,8 @@ def choose_solver(
     """Choose the solver, where none is given, and the likelihood, where none is named.
 
     A solver that is given is taken. For None and ``"auto"`` it is `EKF0`, or `Rosenbrock` where the
-    problem, or a part of its prior, is stiff; where a likelihood is named, or there is process
-    noise, it is the solver that goes with it.
+    problem, or a part of its prior, is stiff, or the state has events; where a likelihood is named,
+    or there is process noise, it is the solver that goes with it.
 
     Raises
     ------
@@ -122,6 +122,8 @@ def choose_solver(
     if solver is not None and not (isinstance(solver, str) and solver == "auto"):
         chosen, reason = cast(Solver, solver), "it is given"
         check_solver(chosen)
+    elif problem.model.events is not None:
+        chosen, reason = default_solver(problem, likelihood), "it finds the events of the state"
     elif likelihood is not None:
         chosen, reason = default_solver(problem, likelihood), "it goes with the likelihood"
     else:
@@ -147,8 +149,8 @@ def solver_named(name: str, problem: Problem, likelihood: str | None) -> Solver:
 def default_solver(problem: Problem, likelihood: str | None) -> Solver:
     """Return the solver of a problem that is not stiff: `EKF0`, or the likelihood's.
 
-    With process noise it is that of the first likelihood that takes it, with noise of another
-    density that of the classical one.
+    With process noise, or events, it is that of the first likelihood that takes them, with noise
+    of another density that of the classical one.
 
     Raises
     ------
@@ -158,6 +160,8 @@ def default_solver(problem: Problem, likelihood: str | None) -> Solver:
     if likelihood is None:
         fitting = with_process_noise() if problem.model.process_noise is not None else []
         density = problem.model.density
+        if not fitting and problem.model.events is not None:
+            fitting = [name for name, kind in LIKELIHOODS.items() if kind.takes_events]
         if not fitting and density is not None and not density.gaussian:
             fitting = ["classical"]
         return LIKELIHOODS[fitting[0]].default_solver(problem) if fitting else EKF0()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,21 +11,20 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.errors import InputError, listed, real_number, shown
-from smcpn.functions.unknown import UnknownFunction
+from smcpn.errors import InputError, listed, shown
 from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution
 from smcpn.model.disturbance import Disturbance, ProcessNoise
+from smcpn.model.events import Events, event_rows
 from smcpn.model.expression import ExpressionTable
-from smcpn.model.function_call import FunctionCalls
+from smcpn.model.function_arguments import Parameter
 from smcpn.model.gaussian_noise import as_gaussian, noise_graphs
 from smcpn.model.initial import FirstSample, initial_states
 from smcpn.model.measured import BESIDE_PARTS, SampleNumbers
 from smcpn.model.noise import Density, Normal, OutputDensity, Symbols, as_density, output_density
 from smcpn.model.ode import ODE, TIME
 from smcpn.model.record import BESIDE, Record
-from smcpn.model.symbol_array import SymbolArray
-from smcpn.model.trace import argument_names, check_same, function_name, trace
+from smcpn.model.trace import function_name
 
 Array = NDArray[np.float64]
 SampleFunction = Callable[[Array, Array, Array, SampleNumbers], list[Array]]
@@ -64,6 +62,8 @@ class Model:
         G of dx = f dt + G dW, where the state is disturbed.
     delay : Delay or None
         Dead times of the inputs: ``u`` is that of so much earlier.
+    events : Events or None
+        Where the state jumps.
     """
 
     x: ca.SX
@@ -82,6 +82,7 @@ class Model:
     density: OutputDensity | None = None
     process_noise: ProcessNoise | None = None
     delay: Delay | None = None
+    events: Events | None = None
 
     @cached_property
     def kernels(self) -> dict[Any, Any]:
@@ -129,6 +130,7 @@ class Model:
             ),
             process_noise=self.process_noise
             and replace(self.process_noise, columns=numbers(self.process_noise.columns)),
+            events=self.events and Events(numbers(self.events.column), self.events.n_states),
             constants=ca.SX(0, 1),
             constant_values=(),
         )
@@ -143,7 +145,13 @@ class Model:
         diffusion = nothing if self.diffusion is None else self.diffusion
         columns = nothing if self.process_noise is None else ca.vec(self.process_noise.columns)
         noise = [self.noise_variance, self.noise_correlation]
-        return [self.rhs, self.outputs, *noise, diffusion, density, columns, *self.initial]
+        rest = [diffusion, density, columns, self._events]
+        return [self.rhs, self.outputs, *noise, *rest, *self.initial]
+
+    @property
+    def _events(self) -> ca.SX:
+        """All graphs of the events in a column."""
+        return ca.SX(0, 1) if self.events is None else self.events.column
 
     def depends_on(self) -> NDArray[np.bool_]:
         """Which parameters, (d,), any of the graphs depends on: the prior alone has the others."""
@@ -151,7 +159,7 @@ class Model:
 
     def moves_outputs(self) -> NDArray[np.bool_]:
         """Which parameters, (d,), the outputs without noise depend on."""
-        return self._in_graphs([self.rhs, self.outputs, *self.initial])
+        return self._in_graphs([self.rhs, self.outputs, self._events, *self.initial])
 
     def _in_graphs(self, graphs: Sequence[ca.SX]) -> NDArray[np.bool_]:
         """Which parameters, (d,), some graphs depend on, or a dead time is."""
@@ -188,7 +196,7 @@ class Model:
             raise InputError("the expression table is not that of a model: it is damaged")
         (x, u, t, gap, theta, constants, y, output), results = table.graphs()
         rhs, outputs, noise_variance, noise_correlation, diffusion, log_density = results[:6]
-        columns, *initial = results[6:]
+        columns, events, *initial = results[6:]
         q = outputs.numel()
         return cls(
             x=x, u=u, t=t, theta=theta, rhs=rhs, outputs=outputs, noise_variance=noise_variance,
@@ -200,6 +208,7 @@ class Model:
             ) if y.numel() else None,
             process_noise=_process_noise(columns, x),
             delay=delay,
+            events=Events.of_column(events, x.numel()),
         )  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
@@ -328,10 +337,10 @@ class Model:
 def _describes_model(table: ExpressionTable, n_constants: int) -> bool:
     """True if the shapes are those of `Model.table`: columns, of sizes that agree."""
     arguments, results = table.input_shapes.tolist(), table.output_shapes.tolist()
-    if len(arguments) != 8 or len(results) < 8 or any(c != 1 for _, c in arguments + results):
+    if len(arguments) != 8 or len(results) < 9 or any(c != 1 for _, c in arguments + results):
         return False
     n, _, n_times, n_gaps, _, n_symbols, n_measured, n_expected = (rows for rows, _ in arguments)
-    rates, outputs, variances, correlations, diffusion, densities, columns, *initial = (
+    rates, outputs, variances, correlations, diffusion, densities, columns, events, *initial = (
         rows for rows, _ in results
     )
     return (
@@ -344,6 +353,7 @@ def _describes_model(table: ExpressionTable, n_constants: int) -> bool:
         and densities in (n_expected, 2 * n_expected)
         and n_expected in (0, outputs)
         and columns % n == 0
+        and events % event_rows(n) == 0
         and all(size == n for size in [rates, *initial])
     )
 
@@ -352,10 +362,6 @@ def _process_noise(entries: ca.SX, x: ca.SX) -> ProcessNoise | None:
     """Process noise of the entries of its columns, one column below the other."""
     columns = ca.sparsify(ca.reshape(entries, x.numel(), entries.numel() // x.numel()))
     return ProcessNoise(columns, x) if columns.nnz() else None
-
-
-Parameter = Callable[..., ca.SX]
-"""The symbol or value of a parameter by its name; a second argument is its value otherwise."""
 
 
 def observed_outputs(
@@ -369,18 +375,18 @@ def observed_outputs(
     process_noise: ProcessNoise | None = None,
 ) -> ca.SX:
     """Noise-free outputs: states, derivatives (``"v'"``), or functions of either."""
-    scalars = {name: x[i] for i, name in enumerate(ode.states)}
-    scalars |= {name: u[i] for i, name in enumerate(ode.inputs)} | {TIME: t}
-    vectors = {
-        name: SymbolArray.of([scalars[one] for one in entries])
-        for name, entries in ode.wholes.items()
-        if entries[0] in scalars
-    }
-    named = scalars | vectors
+    known = ode.known(x, u, t, parameter)
     outputs: list[ca.SX] = []
     for what in observe:
         if callable(what):
-            outputs += _traced_output(what, ode, named, parameter)
+            traced = known.traced(what, "observe function", "observe")
+            if not traced:
+                raise InputError(
+                    f"observe function '{function_name(what)}' returns nothing: "
+                    "return what is measured",
+                    argument="observe",
+                )
+            outputs += traced
         else:
             outputs.append(_named_output(what, ode, x, rhs, process_noise))
     if len(outputs) != len(observe):
@@ -424,62 +430,6 @@ def _named_output(
             argument="observe",
         )
     return rhs[place] if what != name else x[place]
-
-
-def _traced_output(
-    function: Callable[..., Any],
-    ode: ODE,
-    named: Mapping[str, ca.SX | SymbolArray],
-    parameter: Parameter,
-) -> list[ca.SX]:
-    positional, keyword = argument_names(function)
-    for name in positional:
-        if name not in named:
-            raise InputError(
-                f"observe function takes '{name}', which is no state or input of model "
-                f"'{ode.name}': make a parameter keyword-only",
-                argument="observe",
-            )
-    values = {n: _parameter(n, default, ode, parameter) for n, default in keyword.items()}
-    first, again = (trace(function, [named[n] for n in positional], values) for _ in range(2))
-    if not first:
-        raise InputError(
-            f"observe function '{function_name(function)}' returns nothing: "
-            "return what is measured",
-            argument="observe",
-        )
-    graphs = [ca.vertcat(*one) for one in (first, again)]
-    symbols = ca.symvar(ca.vertcat(*graphs))
-    check_same([ca.Function("observe", symbols, [one]) for one in graphs], "observe function")
-    return first
-
-
-def _parameter(name: str, default: Any, ode: ODE, parameter: Parameter) -> Any:
-    """Symbol of a parameter in the body of a function: of one number, a vector, a function.
-
-    A parameter of one number may be one that the model has not; it then needs a default or a prior.
-    """
-    names = ode.wholes.get(name)
-    if names is None:
-        return parameter(name, _default(name, default))
-    function = ode.functions[name].function if name in ode.functions else None
-    same = isinstance(default, UnknownFunction) and default == function
-    if default is not inspect.Parameter.empty and not same:
-        raise InputError(
-            f"observe function: '{name}' has a default, but it is a "
-            f"{'vector' if function is None else 'function'} of model '{ode.name}': "
-            "leave the default out"
-        )
-    entries = [parameter(one) for one in names]
-    if function is not None:
-        return FunctionCalls(name, function, ca.vertcat(*entries))
-    return SymbolArray.of(entries)
-
-
-def _default(name: str, value: Any) -> float | None:
-    if value is inspect.Parameter.empty:
-        return None
-    return real_number(f"observe function: default of parameter '{name}'", value)
 
 
 LACKING = (
@@ -639,6 +589,7 @@ def make_model(
         density=density,
         process_noise=disturbed,
         delay=delay,
+        events=Events.of_column(ode.events and ode.events(x, u, t, values), x.numel()),
     )
     if delay is not None:
         if disturbed is not None:
