@@ -1,4 +1,4 @@
-"""Models as people have them: formulas and limits, published problems, compiled equations, events."""
+"""Models as people have them: formulas, limits, published problems, compiled code, events."""
 
 from __future__ import annotations
 

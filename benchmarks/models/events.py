@@ -1,4 +1,4 @@
-"""Events of the state: a ball, a thermostat and doses on demand, against solutions in closed form."""
+"""Events of the state: a ball, a thermostat and doses on demand, against closed forms."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ EXAMPLES = {
         _thermostat, _switched, lambda values, T, on: (T, 1.0 - on),
     ),
     "demand": Example(
-        demand, {"ka": 3.0, "k": 0.7, "limit": 0.5}, (1.0, 0.0, 0.0), _demand,
+        demand, {"ka": 3.0, "k": 1.5, "limit": 0.3}, (1.0, 0.0, 0.0), _demand,
         lambda values, a, c: c - values["limit"], lambda values, a, c: (a + 1.0, c),
     ),
 }  # fmt: skip
@@ -229,9 +229,7 @@ def _gradients(name: str, example: Example) -> Iterator[Row]:
     _, gradient = function.value_and_gradient(values[None])
     steps = 1e-4 * np.eye(len(values))
     # A difference of fourth order, so that only rounding and the tolerance are left.
-    near, far = (
-        function(values + k * steps) - function(values - k * steps) for k in (1.0, 2.0)
-    )
+    near, far = (function(values + k * steps) - function(values - k * steps) for k in (1.0, 2.0))
     differences = (8.0 * near - far) / 12e-4
     off = np.abs(gradient[0] - differences).max() / np.abs(differences).max()
     yield at_most(f"{name}: gradient against differences", off, 1e-6)

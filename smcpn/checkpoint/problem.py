@@ -30,7 +30,7 @@ from smcpn.model.problem import Problem, assembled, check_record
 from smcpn.model.record import CONTEXT, Record
 from smcpn.stored import AnyArray, Line, Name, Names, Number, Stored, Text, Whole, finite
 
-RESULTS = 8
+RESULTS = 7
 """Of a model's table, before the initial state of each record."""
 MOST_ARGUMENTS = 16
 """Of a prior distribution."""
@@ -426,7 +426,8 @@ def _restored_model(
 ) -> Model:
     """Return the model of a table, whose sizes are compared before graphs are made of it."""
     values, table = stored.constants, stored.table
-    wanted = [*arguments, len(values), outputs, records + RESULTS]
+    events = table.output_shapes[-1, 0] >= event_rows(arguments[0])
+    wanted = [*arguments, len(values), outputs, records + RESULTS + int(events)]
     own = [*table.input_shapes[:6, 0].tolist(), *table.output_shapes[1:2, 0].tolist()]
     if [*own, len(table.output_shapes)] != wanted:
         raise InputError(f"the stored model is not one of its names and records: {DAMAGED}")

@@ -92,7 +92,7 @@ def matched_starts(density: LogDensity) -> MatchedStarts:
     """
     problem, none = density.log_likelihood.problem, MatchedStarts.none(len(density.names))
     model = problem.model.with_numbers()
-    skipped = model.process_noise is not None or model.delay is not None
+    skipped = model.process_noise is not None or not model.smooth
     if skipped or problem.ode.functions or problem.prior.scales:
         return none
     observe = _observed(model)

@@ -269,14 +269,15 @@ def searched(
     Raises
     ------
     InputError
-        If inputs are delayed and only lifted paths are wanted.
+        If inputs are delayed, or there are events, and only lifted paths are wanted.
     """
     if search == SHOOTING:
         return climb(density, starts, stages, iterations)
     if search == LIFTED:
-        if density.log_likelihood.problem.model.delay is not None:
+        if not density.log_likelihood.problem.model.smooth:
             raise InputError(
-                f"search is '{LIFTED}', whose paths know no delay of inputs: choose '{SHOOTING}'",
+                f"search is '{LIFTED}', whose paths know no delay and no events: "
+                f"choose '{SHOOTING}'",
                 argument="search",
             )
         return _lifted(climb, density, starts, stages, iterations, _unsearched(density, starts))
@@ -374,10 +375,10 @@ def undoubted(density: LogDensity, found: Sequence[SearchEnd]) -> bool:
     They agree where half of them end there, or where they are `settled`. Of a few values that is
     enough: no path is many periods long.
     Where process noise acts the likelihood follows the outputs by itself, and a path that may leave
-    the model adds nothing; lifted paths know no delay.
+    the model adds nothing; lifted paths know no delay and no events.
     """
     problem = density.log_likelihood.problem
-    if problem.model.process_noise is not None or problem.model.delay is not None:
+    if problem.model.process_noise is not None or not problem.model.smooth:
         return True
     ends = [one.log_density for one in found]
     best = found[int(np.argmax(ends))]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError, whole_number
 from smcpn.files import write_outputs
+from smcpn.model.events import refuse_events
 from smcpn.model.graphs import Model
 from smcpn.model.problem import Problem
 from smcpn.simulation.simulator import OwnSteps, Simulator
@@ -99,6 +100,9 @@ class ModelSource:
                 "C source and FMU have no dead time, which delay gives the inputs: shift the input "
                 "of the record in place of delay"
             )
+        refuse_events(
+            problem.model.events, "C source or FMU", "let the tool that runs it have the events"
+        )
         if problem.ode.compiled is not None:
             raise InputError(
                 f"'{problem.ode.name}' is a function that numba has compiled, which C source and "

@@ -26,6 +26,7 @@ from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import gaussian_log_density
 from smcpn.likelihood.registry import ExpectedOutputs, Recursion
+from smcpn.model.events import refuse_events
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.model.signal import Signal
@@ -60,6 +61,10 @@ class Step(ABC):
     def __init_subclass__(cls, solver: type[Solver] | None = None) -> None:
         if solver is not None:
             solver.step = cls
+
+    def __post_init__(self) -> None:
+        steps = "what goes by steps of one length (Runge-Kutta, a controller, initialise=)"
+        refuse_events(self.model.events, steps, "use solver='auto' or smcpn.Rosenbrock alone")
 
     @classmethod
     def of(cls, model: Model) -> Self:

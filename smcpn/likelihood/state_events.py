@@ -394,12 +394,11 @@ class Watch:
         size = ca.fmax(self.sizes[k], largest)
         off = [ca.fabs(v - cubic.at(part)) for part, v in zip(parts, values, strict=True)]
         error = ca.mmax(ca.vertcat(*off)) / (UNDESCRIBED * largest + ROUNDED * size + AT_REST)
-        scan = Scan.of(one, self.sides[k], value[0])
+        scan = within = Scan.of(one, self.sides[k], value[0])
         for part, v in zip([*parts, 1.0], every[1:], strict=True):
-            before = scan.side
-            scan = scan.followed_by(part, v)
+            within, scan = scan, scan.followed_by(part, v)
         back = -value[1] / rate[1]
         newton = ca.logic_and(scan.upper == 1.0, ca.logic_and(back <= 0.0, back >= -NEAR * h))
         part = ca.if_else(newton, 1.0 + back / h, scan.root(at))
         part = ca.if_else(scan.at_once, 0.0, ca.if_else(scan.found, part, NEVER))
-        return Crossing(part, before, scan.side, size, error)
+        return Crossing(part, within.side, scan.side, size, error)

@@ -59,7 +59,7 @@ class FunctionArguments:
             scalars(self.returned(function, what, argument), function_name(function))
             for _ in range(2)
         )
-        graphs = [ca.vertcat(*one) for one in (first, again)]
+        graphs = [ca.SX(ca.vertcat(*one)) for one in (first, again)]
         symbols = ca.symvar(ca.vertcat(*graphs))
         check_same([ca.Function("graph", symbols, [one]) for one in graphs], what)
         return first

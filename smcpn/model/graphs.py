@@ -15,7 +15,7 @@ from smcpn.errors import InputError, listed, shown
 from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution
 from smcpn.model.disturbance import Disturbance, ProcessNoise
-from smcpn.model.events import Events, event_rows
+from smcpn.model.events import Events, event_rows, refuse_events
 from smcpn.model.expression import ExpressionTable
 from smcpn.model.function_arguments import Parameter
 from smcpn.model.gaussian_noise import as_gaussian, noise_graphs
@@ -97,6 +97,11 @@ class Model:
         )
 
     @property
+    def smooth(self) -> bool:
+        """True if a path through the states of the samples is one of x' = f at their inputs."""
+        return self.delay is None and self.events is None
+
+    @property
     def measured(self) -> int:
         """Numbers of a sample's outputs in a row: the values, and what is known beside them."""
         q = self.outputs.numel()
@@ -137,7 +142,7 @@ class Model:
 
     @property
     def _graphs(self) -> list[ca.SX]:
-        """All graphs, absent ones as empty."""
+        """All graphs, absent ones as empty; the events, if any, last."""
         nothing = ca.SX(0, 1)
         density = nothing
         if self.density is not None:
@@ -145,13 +150,13 @@ class Model:
         diffusion = nothing if self.diffusion is None else self.diffusion
         columns = nothing if self.process_noise is None else ca.vec(self.process_noise.columns)
         noise = [self.noise_variance, self.noise_correlation]
-        rest = [diffusion, density, columns, self._events]
-        return [self.rhs, self.outputs, *noise, *rest, *self.initial]
+        rest = [diffusion, density, columns, *self.initial, *self._events]
+        return [self.rhs, self.outputs, *noise, *rest]
 
     @property
-    def _events(self) -> ca.SX:
-        """All graphs of the events in a column."""
-        return ca.SX(0, 1) if self.events is None else self.events.column
+    def _events(self) -> list[ca.SX]:
+        """Graphs of the events, if any, in one column."""
+        return [] if self.events is None else [self.events.column]
 
     def depends_on(self) -> NDArray[np.bool_]:
         """Which parameters, (d,), any of the graphs depends on: the prior alone has the others."""
@@ -159,7 +164,7 @@ class Model:
 
     def moves_outputs(self) -> NDArray[np.bool_]:
         """Which parameters, (d,), the outputs without noise depend on."""
-        return self._in_graphs([self.rhs, self.outputs, self._events, *self.initial])
+        return self._in_graphs([self.rhs, self.outputs, *self.initial, *self._events])
 
     def _in_graphs(self, graphs: Sequence[ca.SX]) -> NDArray[np.bool_]:
         """Which parameters, (d,), some graphs depend on, or a dead time is."""
@@ -196,7 +201,8 @@ class Model:
             raise InputError("the expression table is not that of a model: it is damaged")
         (x, u, t, gap, theta, constants, y, output), results = table.graphs()
         rhs, outputs, noise_variance, noise_correlation, diffusion, log_density = results[:6]
-        columns, events, *initial = results[6:]
+        columns, *initial = results[6:]
+        events = initial.pop() if initial[-1].numel() != x.numel() else None
         q = outputs.numel()
         return cls(
             x=x, u=u, t=t, theta=theta, rhs=rhs, outputs=outputs, noise_variance=noise_variance,
@@ -337,12 +343,15 @@ class Model:
 def _describes_model(table: ExpressionTable, n_constants: int) -> bool:
     """True if the shapes are those of `Model.table`: columns, of sizes that agree."""
     arguments, results = table.input_shapes.tolist(), table.output_shapes.tolist()
-    if len(arguments) != 8 or len(results) < 9 or any(c != 1 for _, c in arguments + results):
+    if len(arguments) != 8 or len(results) < 8 or any(c != 1 for _, c in arguments + results):
         return False
     n, _, n_times, n_gaps, _, n_symbols, n_measured, n_expected = (rows for rows, _ in arguments)
-    rates, outputs, variances, correlations, diffusion, densities, columns, events, *initial = (
+    rates, outputs, variances, correlations, diffusion, densities, columns, *initial = (
         rows for rows, _ in results
     )
+    # The events are more numbers than there are states.
+    if initial[-1] >= event_rows(n) and initial[-1] % event_rows(n) == 0:
+        initial.pop()
     return (
         n > 0
         and n_times == n_gaps == 1
@@ -353,8 +362,8 @@ def _describes_model(table: ExpressionTable, n_constants: int) -> bool:
         and densities in (n_expected, 2 * n_expected)
         and n_expected in (0, outputs)
         and columns % n == 0
-        and events % event_rows(n) == 0
         and all(size == n for size in [rates, *initial])
+        and bool(initial)
     )
 
 
@@ -591,6 +600,9 @@ def make_model(
         delay=delay,
         events=Events.of_column(ode.events and ode.events(x, u, t, values), x.numel()),
     )
+    for name, other in (("process noise", disturbed), ("delay", delay)):
+        if other is not None:
+            refuse_events(model.events, name, f"leave out the {name} or the events")
     if delay is not None:
         if disturbed is not None:
             raise InputError(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.emit import LEAST_LANES
 from smcpn.codegen.kernel import LaneKernel
+from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError
 from smcpn.likelihood.classical import (
     outputs_at,
@@ -96,10 +97,7 @@ class Simulator:
         if step_length is not None:
             wanted = round((self._interval or float(np.diff(record.t).mean())) / step_length)
             self._least_steps = min(max(1, wanted), MAX_STEPS // 2)
-        sample = SampleSymbols.of(model)
-        self._signal, self._line = signal, line = signal_of(model, record)
-        outputs = outputs_at(model, model.x, sample, line)
-        self._program = runge_kutta_program(model, signal, sample, outputs, line=line)
+        self._signal, self._line = signal_of(model, record)
 
     def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
         """Yield (a, b, outputs (b - a, q, N)) over the record, for parameters (p, N).
@@ -139,6 +137,12 @@ class Simulator:
     def _with_initial(self, theta: Array, initial: Array) -> Array:
         """Return parameters and initial states, (p + n_states, N)."""
         return np.ascontiguousarray(np.vstack([theta, initial.T])) if initial.size else theta
+
+    @cached_property
+    def _program(self) -> LaneProgram:
+        model, line, sample = self._model, self._line, SampleSymbols.of(self._model)
+        outputs = outputs_at(model, model.x, sample, line)
+        return runge_kutta_program(model, self._signal, sample, outputs, line=line)
 
     @cached_property
     def _kernel(self) -> LaneKernel:
