@@ -24,6 +24,7 @@ from smcpn.model.scaled_columns import learned_scales
 from smcpn.smc.start import MixtureStart
 
 Array = NDArray[np.float64]
+Hills = Callable[[LogDensity, np.random.Generator], Array]
 
 
 class SearchesOfFirstSamples:
@@ -35,14 +36,17 @@ class SearchesOfFirstSamples:
         Returns the log-likelihood of all records; called at the first search.
     records : callable
         From a number of samples to records of these; none where they are not at hand.
+    hills : callable
+        From a log posterior and a generator to draws from the prior that are searched from.
     """
 
     def __init__(
         self,
         function: Callable[[], LogLikelihood],
         records: Callable[[int], Sequence[Record]],
+        hills: Hills = likely_hills,
     ) -> None:
-        self._make, self._records = function, records
+        self._make, self._records, self._hills = function, records, hills
 
     @cached_property
     def function(self) -> LogLikelihood:
@@ -54,16 +58,26 @@ class SearchesOfFirstSamples:
         with suppress(InputError):
             self.function.prepare()
 
+    def hills(self, samples: int) -> Array:
+        """Return draws from the prior on hills of the posterior given so many samples, (S, d)."""
+        density = self._density(samples)
+        if density is None:
+            return np.empty((0, len(self.function.names)))
+        return self._hills(density, np.random.default_rng(samples))
+
     def __call__(self, samples: int, points: Array) -> MixtureStart | None:
-        """Mixture that searches on the first samples find, or None."""
-        records = self._records(samples)
-        if not records:
+        """Mixture that searches from points on the first samples find, or None."""
+        density = self._density(samples)
+        if density is None:
             return None
-        density = LogDensity(self.function.of_samples(records))
-        hills = likely_hills(density, np.random.default_rng(samples))
-        modes = modes_near(density, np.concatenate([hills, points]))
+        modes = modes_near(density, points)
         problem = density.log_likelihood.problem
         return MixtureStart(problem.prior, modes, learned_scales(problem)) if len(modes) else None
+
+    def _density(self, samples: int) -> LogDensity | None:
+        """Log posterior given so many samples; None where these are not at hand."""
+        records = self._records(samples)
+        return LogDensity(self.function.of_samples(records)) if records else None
 
 
 def first_samples(records: Sequence[Record], samples: int) -> list[Record]:

@@ -27,7 +27,7 @@ from smcpn.model.problem import Problem
 from smcpn.model.scaled_columns import learned_scales
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import POSTERIOR, Maximum
-from smcpn.smc.start import Mode, Modes
+from smcpn.smc.start import SAME_MODE, Mode, Modes
 from smcpn.solver import Solver
 from smcpn.status import status
 
@@ -38,8 +38,6 @@ STATIONARY = 1e-6
 which Newton's method finishes the search."""
 RESOLVED = 1e-13
 """Curvature along a direction, relative to the largest, that rounding leaves."""
-SAME_MODE = 1.0
-"""Squared distance, in posterior sd about the higher one, below which two ends are one mode."""
 NEGLIGIBLE = 30.0
 """An end this much lower in log density than the highest is left out."""
 MATTERS = 0.1

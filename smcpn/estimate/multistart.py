@@ -129,6 +129,13 @@ def further_starts(density: LogDensity, rng: np.random.Generator, count: int, dr
     return candidates[np.concatenate([tops, others])]
 
 
+def many_hills(density: LogDensity, rng: np.random.Generator) -> Array:
+    """Return `ENOUGH` draws from the prior to search from, (S, d), as two rounds have them."""
+    first = likely_hills(density, rng)
+    count = ENOUGH - len(first)
+    return np.concatenate([first, further_starts(density, rng, count, EACH * count)])
+
+
 def _hilltops(
     density: LogDensity, candidates: Array, values: Array, order: NDArray[np.intp], most: int
 ) -> NDArray[np.intp]:

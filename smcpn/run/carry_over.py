@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from smcpn.run.judge import judge_on_the_way
 from smcpn.run.run import CarryOver, Run, Step
-from smcpn.smc.ibis import Ibis
 
 
 def begin_to_carry_over(run: Run, step: CarryOver) -> None:
@@ -31,7 +30,6 @@ def carry_over(run: Run, number: int) -> Step | None:
     solvers[number] = run.solver
     run.change(solvers=tuple(solvers))
     run.let_search(number)
-    if isinstance(sampler, Ibis):
-        # Coarse steps may have cut off what these do not.
-        sampler.look()
+    # Coarse steps may have cut off what these do not.
+    run.look(number)
     return judge_on_the_way(run) if sampler.sample < run.likelihood.n_samples else None

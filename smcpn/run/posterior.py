@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from smcpn.codegen.clock import counted_apart
 from smcpn.estimate.maximise import more_starts
 from smcpn.estimate.multistart import SEARCHES
 from smcpn.functions.linearised_network import LinearisedNetwork
@@ -19,11 +20,13 @@ from smcpn.results.posterior import Posterior
 from smcpn.run.judge import bridges, judged
 from smcpn.run.run import Run
 from smcpn.settings import AUTO
+from smcpn.smc.evidence import largest_k
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import Populations
 from smcpn.smc.sampler import Sampler
-from smcpn.smc.start import Modes, extreme_spreads
+from smcpn.smc.start import Modes, Spread, extreme_spreads
+from smcpn.smc.tempering import Tempering
 
 WITNESSES = 100
 """Particles, about, that tell how many filters look ahead."""
@@ -212,7 +215,9 @@ def _lost(modes: Modes, log_evidence: float) -> tuple[str, ...]:
 def _disagreement(run: Run, populations: Populations) -> tuple[str, ...]:
     """Warn if moved particles are far wider or narrower than the start along some direction.
 
-    Particles that only importance weights took from there are what these say.
+    Particles that only importance weights took from there are what these say. Where the Gaussian at
+    a mode is wrong, as of a posterior that the bounds of its prior shape, and weighted draws from
+    the start have the width of the particles, nothing is lost.
     """
     longer = any(isinstance(sampler, Ibis) for sampler in run.samplers)
     if run.start is None or longer or not populations.rejuvenations:
@@ -223,6 +228,9 @@ def _disagreement(run: Run, populations: Populations) -> tuple[str, ...]:
     spreads = extreme_spreads(run.start, populations.theta, weights, independent)
     narrowest = 1.0 / (NARROWER * run.start.width)
     spreads = [one for one in spreads if not narrowest < one.ratio < WIDER]
+    if spreads:
+        found = _spreads_by_weights(run)
+        spreads = [one for one in spreads if not any(one.agrees_with(other) for other in found)]
     if not spreads:
         return ()
     worst = max(spreads, key=lambda spread: abs(np.log(max(spread.ratio, 1e-300))))
@@ -230,6 +238,24 @@ def _disagreement(run: Run, populations: Populations) -> tuple[str, ...]:
     names = [run.problem.names[j] for j in np.argsort(-parts) if parts[j] >= 0.5 * parts.max()]
     return (
         f"along {', '.join(names)} the particles spread {worst.ratio:.2g} times as wide as the "
-        "start: its Gaussian is wrong there, or the particles have lost a part of the posterior; "
-        "their width and the evidence are not to be trusted without a run from the prior",
+        "start, which draws from the start do not confirm: its Gaussian is wrong there, or the "
+        "particles have lost a part of the posterior; their width and the evidence are not to be "
+        "trusted without a run from the prior",
     )
+
+
+def _spreads_by_weights(run: Run) -> list[Spread]:
+    """Spreads of draws from the start that are weighted to the posterior; empty without trust.
+
+    A start that is wider than the posterior has good weights, of whatever shape that is.
+    """
+    start, settings = run.start, run.settings
+    assert start is not None
+    sampler_settings = replace(settings.sampler, start=start)
+    with counted_apart():
+        rng = settings.generator(settings.replicates)
+        drawn = Tempering(run.problem.prior, run.likelihood, sampler_settings, rng)
+        drawn.proceed(run.likelihood.n_samples)
+    if not drawn.state.pareto_k <= largest_k(settings.particles):
+        return []
+    return extreme_spreads(start, drawn.system.theta, normalise(drawn.system.log_increment))

@@ -14,7 +14,8 @@ from typing import Any
 from smcpn.distributed.likelihood import distributed, evaluated_by
 from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError
-from smcpn.estimate.first_samples import SearchesOfFirstSamples, first_samples
+from smcpn.estimate.first_samples import Hills, SearchesOfFirstSamples, first_samples
+from smcpn.estimate.multistart import likely_hills, many_hills
 from smcpn.likelihood.contract import EstimatedLikelihood, Likelihood
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.lanes import LaneLikelihood
@@ -30,6 +31,7 @@ from smcpn.run_state import Plan, RunState
 from smcpn.settings import AUTO, METHODS, Method, RunSettings
 from smcpn.smc.estimation import MOST
 from smcpn.smc.ibis import Ibis
+from smcpn.smc.looks import take_back_lost
 from smcpn.smc.replicates import Populations
 from smcpn.smc.sampler import Progress
 from smcpn.smc.sampler import Settings as SamplerSettings
@@ -264,13 +266,31 @@ class Run:
 
     def let_search(self, number: int) -> None:
         """Have a population that assimilates samples look for what it loses; see `smc.looks`."""
-        sampler, solver = self.samplers[number], self.state.solvers[number]
-        name = self.likelihoods.first
-        if isinstance(sampler, Ibis) and name is not None:
-            sampler.searches = SearchesOfFirstSamples(
-                partial(self.likelihoods.gradient, name, solver),
-                partial(first_samples, self.problem.records),
-            )
+        sampler = self.samplers[number]
+        if isinstance(sampler, Ibis):
+            sampler.searches = self._searches(number, likely_hills)
+
+    def look(self, number: int) -> None:
+        """Have a population that began at the prior look for what it has lost on the way.
+
+        None does for which searches were made before: these say what a run has missed.
+        """
+        sampler = self.samplers[number]
+        if isinstance(sampler, Ibis):
+            sampler.look()
+        elif self.plan.modes is None and (searches := self._searches(number, many_hills)):
+            take_back_lost(sampler, searches)
+
+    def _searches(self, number: int, hills: Hills) -> SearchesOfFirstSamples | None:
+        """Searches by the likelihood of a population; None where that is an estimate."""
+        name, solver = self.likelihoods.first, self.state.solvers[number]
+        if name is None:
+            return None
+        return SearchesOfFirstSamples(
+            partial(self.likelihoods.gradient, name, solver),
+            partial(first_samples, self.problem.records),
+            hills,
+        )
 
     @property
     def plan(self) -> Plan:

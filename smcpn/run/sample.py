@@ -16,6 +16,7 @@ from smcpn.run.judge import judge_on_the_way
 from smcpn.run.run import Begin, Run, Step
 from smcpn.settings import AUTO, Method
 from smcpn.smc.evidence import largest_k
+from smcpn.smc.ibis import Ibis
 from smcpn.smc.particles import effective_sample_size
 from smcpn.smc.start import WIDTH, share_beyond
 from smcpn.smc.tempering import CollapsedError, Tempering
@@ -49,6 +50,8 @@ def sample(run: Run, number: int) -> Step | None:
     missed = _missed_modes(run, sampler) if from_prior else None
     if refused is not None or missed is not None:
         return missed if refused is None else replace(refused, plan=missed and missed.plan)
+    if sampler.sample == last and not isinstance(sampler, Ibis):
+        run.look(number)
     if len(sampler.rejuvenations) == before:
         return None
     costly = _costly(run, sampler) if sampler.sample < last else None

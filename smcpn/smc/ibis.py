@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from smcpn.smc.looks import Searches, look, next_look
+from smcpn.smc.looks import Searches, next_look, take_back_lost
 from smcpn.smc.particles import (
     Target,
     accumulated,
@@ -79,10 +79,8 @@ class Ibis(Sampler):
 
     def look(self) -> None:
         """Search for what the particles have lost, and where there is any begin anew with it."""
-        if self.searches is None or not self.rejuvenations:
-            return
-        found = look(self, self.searches, self.apart())
-        self.take_back(found.anew, found.missed)
+        if self.searches is not None:
+            take_back_lost(self, self.searches)
 
     @override
     def _recomputed(self, index: Any) -> tuple[Array, Array, Array]:

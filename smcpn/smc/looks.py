@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Protocol, cast
 
 import numpy as np
@@ -29,7 +30,11 @@ _log = logging.getLogger(__name__)
 FIRST, GROWTH = 2, 2
 """Samples for each parameter after which there is the first look, and the factor to the next."""
 POINTS = 2
-"""Particles that searches begin at, the most likely ones, beside what they choose themselves."""
+"""Particles that searches begin at, the most likely ones, beside draws from the prior."""
+ROUNDS = 4
+"""Most further searches from particles that are about none of the modes."""
+LEAST = 10.0
+"""Fewest effective particles about a mode, for each parameter, whose moments tell of it."""
 WIDER = 1.5
 """Factor on the standard deviations of a mixture whose weights cannot be trusted."""
 ERRORS = 3.0
@@ -43,6 +48,10 @@ MOST_ERROR = 0.05
 class Searches(Protocol):
     """Who searches for the modes of a posterior given the first samples."""
 
+    def hills(self, samples: int) -> Array:
+        """Return draws from the prior that are likely given so many samples, (S, d)."""
+        ...
+
     def __call__(self, samples: int, points: Array) -> MixtureStart | None:
         """Return a mixture about the modes given so many samples; None where there is none.
 
@@ -50,7 +59,7 @@ class Searches(Protocol):
         ----------
         samples : int
         points : ndarray, (S, d)
-            Unconstrained coordinates to search from, besides others.
+            Unconstrained coordinates to search from.
         """
         ...
 
@@ -82,6 +91,24 @@ def next_look(samples: int, parameters: int) -> int:
     return due
 
 
+def take_back_lost(sampler: Sampler, searches: Searches) -> None:
+    """Search given the samples so far, and have the particles begin anew where some were lost.
+
+    What goes wrong on the way is no error: the particles then stay as they are. So do those that
+    have not moved yet.
+
+    Parameters
+    ----------
+    sampler : Sampler
+        Between two samples, with an exact likelihood.
+    searches : Searches
+    """
+    if not sampler.rejuvenations:
+        return
+    found = look(sampler, searches, sampler.apart())
+    sampler.take_back(found.anew, found.missed)
+
+
 def look(sampler: Sampler, searches: Searches, rng: np.random.Generator) -> Look:
     """Search given the samples so far, and draw a population anew where particles were lost.
 
@@ -105,9 +132,11 @@ def look(sampler: Sampler, searches: Searches, rng: np.random.Generator) -> Look
 def _looked(sampler: Sampler, searches: Searches, rng: np.random.Generator) -> Look:
     system, limit = sampler.system, largest_k(sampler.settings.particles)
     order = np.argsort(-system.log_prior - system.log_likelihood, kind="stable")
-    near = searches(sampler.sample, system.theta[order[:POINTS]])
+    points = np.concatenate([searches.hills(sampler.sample), system.theta[order[:POINTS]]])
+    near = searches(sampler.sample, points)
     if near is None:
         return Look()
+    near = _with_held(near, searches, sampler, order)
     both = _with_particles(near, system)
     anew = _drawn(sampler, both, rng)
     if not anew.state.pareto_k <= limit:
@@ -125,20 +154,47 @@ def _looked(sampler: Sampler, searches: Searches, rng: np.random.Generator) -> L
     return Look(anew)
 
 
-def _with_particles(near: MixtureStart, system: ParticleSystem) -> MixtureStart:
-    """Return the mixture with a further component, of half the weight: the particles' moments.
+def _with_held(
+    near: MixtureStart, searches: Searches, sampler: Sampler, order: NDArray[np.intp]
+) -> MixtureStart:
+    """Return the mixture with modes that particles hold and no search has led to.
 
-    Particles tell of the breadth of a posterior, which the Gaussian at a mode may not. Where scales
-    are learned components are given these, and there is none.
+    Particles that are drawn anew would lose them. ``order`` has the most likely particles first.
+    """
+    theta, weights = sampler.system.theta[order], sampler.system.weights[order]
+    for _ in range(ROUNDS):
+        beyond = near.by_mode(theta)[-1] > 0.5
+        if weights[beyond].sum() < LOST:
+            break
+        found = searches(sampler.sample, theta[beyond][:POINTS])
+        modes = near.modes if found is None else near.modes.joined(found.modes)
+        if len(modes) == len(near.modes):
+            break
+        near = replace(near, modes=modes)
+    return near
+
+
+def _with_particles(near: MixtureStart, system: ParticleSystem) -> MixtureStart:
+    """Return the mixture with further components, of half the weight: the particles' moments.
+
+    Particles tell of the breadth of a posterior, which the Gaussian at a mode may not. They are
+    those about each mode, where there are several. Where scales are learned components are given
+    these, and there are none.
     """
     modes = near.modes
     if len(modes.pulls):
         return near
-    mean, factor = weighted_moments(system.theta, system.weights)
+    one, d = np.ones((1, len(system))), system.theta.shape[1]
+    about = near.by_mode(system.theta)[:-1] if len(modes) > 1 else one
+    masses = [row * system.weights for row in about]
+    enough = [mass.sum() ** 2 > LEAST * d * np.square(mass).sum() for mass in masses]
+    masses = list(compress(masses, enough)) or [system.weights]
+    held = np.array([mass.sum() for mass in masses])
+    moments = [weighted_moments(system.theta, mass / mass.sum()) for mass in masses]
     together = Modes(
-        shares=np.append(0.5 * modes.shares, 0.5),
-        means=np.concatenate([modes.means, mean[None]]),
-        factors=np.concatenate([modes.factors, factor[None]]),
+        shares=0.5 * np.concatenate([modes.shares, held / held.sum()]),
+        means=np.concatenate([modes.means, [mean for mean, _ in moments]]),
+        factors=np.concatenate([modes.factors, [factor for _, factor in moments]]),
         searches=modes.searches,
         log_evidence=modes.log_evidence,
         ends=modes.ends,
@@ -160,10 +216,13 @@ def _lacks(sampler: Sampler, near: MixtureStart, drawn: Tempering) -> bool:
     start = cast(MixtureStart, drawn.settings.start)
     variance = stratified_variance(log_weights, start.memberships(theta))
     error = np.hypot(min(sampler.log_evidence_se, MOST_ERROR), np.sqrt(variance))
-    if log_mean_exp(log_weights) - sampler.log_evidence > ERRORS * error:
+    more = float(log_mean_exp(log_weights)) - sampler.log_evidence
+    if more > ERRORS * error:
         return True
     found, errors = _shares(near, theta, log_weights)
     held, own = _shares(near, sampler.system.theta, sampler.system.log_weights)
+    # Draws about some modes have a larger share there than particles that hold others too.
+    held = held * max(1.0, np.exp(-more))
     return bool((found - held > LOST + ERRORS * np.hypot(errors, own))[:-1].any())
 
 

@@ -32,6 +32,8 @@ Array = NDArray[np.float64]
 
 DEGREES = 10.0
 """Degrees of freedom of a component: 5 would leave half the effective draws in 25 dimensions."""
+SAME_MODE = 1.0
+"""Squared distance, in posterior sd about the higher one, below which two ends are one mode."""
 PRIOR_SHARE = 0.1
 """Share of the draws that come from the prior."""
 EQUAL_SHARE = 0.1
@@ -46,6 +48,9 @@ LEAST_SHARE = 0.05
 """Share of the weight that a mode must have for the spread about it to be judged."""
 LEAST_DISTINCT = 2.0
 """Fewest effective particles per dimension from which a spread is judged."""
+
+ALIKE = 1.5
+"""Factor between two spreads about a mode below which they are about the same."""
 
 BENDS = 3
 """Directions along which a ridge may bend away from its tangent without being wide."""
@@ -196,6 +201,28 @@ class Modes(Stored):
         least = ends[0] - NARROWEST * parameters if ends else -np.inf
         nothing = np.empty(0), np.empty((0, 0)), np.empty((0, 0, 0))
         return cls(*nothing, searches, least, ends=np.array(ends), doubt=doubt)
+
+    def joined(self, other: Modes) -> Modes:
+        """Return these with the modes of another search that are none of them."""
+        away = squared_distances(other.means, self.means, self.factors).min(axis=0)
+        new = np.flatnonzero(away > SAME_MODE)
+        evidences = np.concatenate(
+            [one.log_evidence + np.log(one.shares)[k] for one, k in ((self, ...), (other, new))]
+        )
+        arrays = "means", "factors", "informations", "pulls"
+        both = {
+            name: np.concatenate([getattr(self, name), getattr(other, name)[new[: len(of)]]])
+            for name in arrays
+            for of in [getattr(other, name)]
+        }
+        return Modes(
+            shares=special.softmax(evidences),
+            searches=self.searches + other.searches,
+            log_evidence=float(np.logaddexp.reduce(evidences)),
+            ends=np.sort(np.append(self.ends, other.ends))[::-1],
+            doubt=self.doubt,
+            **both,
+        )
 
     def fits(self, d: int) -> bool:
         """True if they are of so many parameters."""
@@ -394,14 +421,21 @@ class Spread:
 
     Attributes
     ----------
+    mode : int
     ratio : float
         Of the standard deviations, corrected for the number of particles towards one.
     direction : ndarray, (d,)
         In standard deviations of each coordinate about the mode.
     """
 
+    mode: int
     ratio: float
     direction: Array
+
+    def agrees_with(self, other: Spread) -> bool:
+        """True if the other one is about the same mode, and about as narrow or as wide."""
+        low, high = sorted((self.ratio, other.ratio))
+        return self.mode == other.mode and high < ALIKE * low
 
 
 def extreme_spreads(
@@ -437,8 +471,8 @@ def extreme_spreads(
         widths = [_unbent_spread(axes, share, j) if values[j] > 1.0 else 0.0 for j in range(d)]
         widest = int(np.argmax(widths))
         wide = widths[widest] / (1.0 + noise)
-        found.append(Spread(float(min(narrow, 1.0)), directions[:, 0]))
-        found.append(Spread(float(max(wide, 1.0)), directions[:, widest]))
+        found.append(Spread(k, float(min(narrow, 1.0)), directions[:, 0]))
+        found.append(Spread(k, float(max(wide, 1.0)), directions[:, widest]))
     return found
 
 
