@@ -96,7 +96,7 @@ def written(
         comparable = [
             name
             for name, kind in LIKELIHOODS.items()
-            if kind.takes_noise(model) and not kind.estimated
+            if kind.takes(model) and not kind.estimated
         ]
         yield (
             "report",

@@ -93,7 +93,7 @@ class Clock:
         return slice(3, 3 + self.sizes.numel())
 
     def judged(
-        self, h: ca.SX, error: ca.SX, sizes: ca.SX, order: int, cut: ca.SX | float = 0.0
+        self, h: ca.SX, error: ca.SX, sizes: ca.SX, order: int, cut: ca.SX | None = None
     ) -> Judgement:
         """Judge a step that was tried.
 
@@ -107,7 +107,7 @@ class Clock:
             With the states after the step.
         order : int
             Power of the step with which the error falls.
-        cut : casadi.SX
+        cut : casadi.SX, optional
             Whether it is shorter than its error asks for, though not to end at the sample.
         """
         active, accepted, last = self.left > 0.0, error < 1.0, h == self.left
@@ -117,7 +117,8 @@ class Clock:
         lost = ca.logic_and(active, pole)
         left = ca.if_else(last, 0.0, self.left - h)
         proposed = h * step_control.factor(error, order)
-        grown = step_control.wanted_next(proposed, self.wanted, ca.logic_or(last, cut))
+        short = last if cut is None else ca.logic_or(last, cut)
+        grown = step_control.wanted_next(proposed, self.wanted, short)
         following = ca.if_else(accepted, grown, proposed)
         values = self.values(
             ca.if_else(lost, 0.0, ca.if_else(done, left, self.left)),

@@ -187,6 +187,12 @@ class Recursion(ABC):
         return takes_noise and cls.takes_process_noise == (model.process_noise is not None)
 
     @classmethod
+    def takes(cls, model: Model) -> bool:
+        """True if it can be computed with the noises, dead times and events of a model."""
+        delay = cls.takes_delay or model.delay is None
+        return cls.takes_noise(model) and delay and (cls.takes_events or model.events is None)
+
+    @classmethod
     def default_solver(cls, problem: Problem) -> Solver:
         """Solver where none is named: by default the first that goes with it."""
         return next(kind for kind in SOLVERS.values() if cls.goes_with(kind))()
@@ -362,20 +368,17 @@ def suitable_likelihood(
         fitting = [n for n, kind in LIKELIHOODS.items() if kind.takes_noise(model)]
         others = f", or choose likelihood {' or '.join(fitting)}" if fitting else ""
         raise InputError(f"the {name} likelihood takes {takes}{others}", argument=argument)
-    if model.delay is not None and not LIKELIHOODS[name].takes_delay:
-        fitting = [n for n, kind in LIKELIHOODS.items() if kind.takes_delay]
-        raise InputError(
-            f"the {name} likelihood takes no delay of inputs: choose likelihood "
-            f"{' or '.join(fitting)}, with smcpn.EKF0 or smcpn.RK4",
-            argument="delay",
-        )
-    if model.events is not None and not LIKELIHOODS[name].takes_events:
-        fitting = [n for n, kind in LIKELIHOODS.items() if kind.takes_events]
-        raise InputError(
-            f"the {name} likelihood takes no events of the state: choose likelihood "
-            f"{' or '.join(fitting)}, with smcpn.Rosenbrock, or solver='auto'",
-            argument="events",
-        )
+    for argument, given, what, solvers in (
+        ("delay", model.delay, "delay of inputs", "smcpn.EKF0 or smcpn.RK4"),
+        ("events", model.events, "events of the state", "smcpn.Rosenbrock, or solver='auto'"),
+    ):
+        fitting = [n for n, kind in LIKELIHOODS.items() if getattr(kind, f"takes_{argument}")]
+        if given is not None and name not in fitting:
+            raise InputError(
+                f"the {name} likelihood takes no {what}: choose likelihood "
+                f"{' or '.join(fitting)}, with {solvers}",
+                argument=argument,
+            )
     if problem.diffusion is not None and problem.diffusion != getattr(solver, "diffusion", None):
         raise InputError(
             f"the problem learns the diffusion '{problem.diffusion}', which {solver!r} does not "

@@ -103,7 +103,7 @@ class Cubic:
 
 @dataclass(frozen=True)
 class Crossing:
-    """Where an event crosses zero in a step.
+    """The first crossing of an event in a step.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class Crossing:
 
 @dataclass(frozen=True)
 class Jump:
-    """What events change.
+    """The state and the watch after events.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class Jump:
 
 @dataclass(frozen=True)
 class Scan:
-    """What the points of a step so far say of an event.
+    """The search of a crossing along the points of a step, as far as it has come.
 
     Attributes
     ----------

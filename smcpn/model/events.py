@@ -137,7 +137,7 @@ class EventGraphs:
     following: ca.SX
 
     def crosses(self, side: ca.SX, value: ca.SX) -> ca.SX:
-        """Whether a value of the expression is across zero from a side where it was."""
+        """True where a value of the expression is across zero from a side where it was."""
         rises = ca.logic_and(side < 0.0, value >= 0.0)
         falls = ca.logic_and(side > 0.0, value <= 0.0)
         return {1: rises, -1: falls, 0: ca.logic_or(rises, falls)}[self.sign]

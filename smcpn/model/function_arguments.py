@@ -21,7 +21,7 @@ Parameter = Callable[..., ca.SX]
 
 @dataclass(frozen=True)
 class FunctionArguments:
-    """What functions beside the equation of a model may take, by name.
+    """Symbols of a model by name, for the functions beside its equation.
 
     Attributes
     ----------

@@ -152,7 +152,7 @@ class ODE:
         return _of_compiled(self, self.compiled, interval)
 
     def known(self, x: ca.SX, u: ca.SX, t: ca.SX, parameter: Parameter) -> FunctionArguments:
-        """What a function beside the equation may take, over symbols of the states and inputs."""
+        """Symbols by name for functions beside the equation, of those of states and inputs."""
         scalars = {name: x[i] for i, name in enumerate(self.states)}
         scalars |= {name: u[i] for i, name in enumerate(self.inputs)} | {TIME: t}
         vectors = {
