@@ -11,7 +11,7 @@ time d behind it (`Watch.resolution`). There, with f at the end of the step, New
 
     s = -g / (dg/dt + dg/dx f)    (-d <= s <= 0)
 
-leads back to the event, the state jumps there, and goes on to the end of the step,
+(with a second term, that of Halley) leads back to the event, the state jumps there, and goes on to the end of the step,
 
     x(tau-) = x + s f(x) + s^2/2 f'(x),   y = r(x(tau-)),   x+ = y - s f(y) + s^2/2 f'(y),
 
@@ -42,8 +42,8 @@ MOST_EVENTS = 100
 """Events within a sampling interval beyond which there are infinitely many."""
 QUARTERS = 4
 """Parts of a step in which a crossing is looked for."""
-UNDESCRIBED = 0.3
-"""Of the largest g in a step, how far it may be from its cubic."""
+UNDESCRIBED = 0.2
+"""Of the largest g in a step, how far it may be from its cubic, in root mean square."""
 ROUNDED = 1e-9
 """Of the largest g so far, below which that may be rounding."""
 RESOLVED, LEAST = 1e-8, 1e-12
@@ -99,47 +99,6 @@ class Cubic:
             share = ca.if_else(turns, first / ca.if_else(turns, first - last, 1.0), 0.5)
             parts += [begin + share * (end - begin), ca.SX(end)]
         return parts[:-1]
-
-
-@dataclass(frozen=True)
-class Crossing:
-    """The first crossing of an event in a step.
-
-    Attributes
-    ----------
-    part : casadi.SX
-        Part of the step, 0 where it has crossed before it; `NEVER` where it does not.
-    side, last_side : casadi.SX
-        As of `Watch.sides`, of the points before the end of the step, and with it.
-    size : casadi.SX
-        As of `Watch.sizes`.
-    error : casadi.SX
-        Of the cubic, in units of what it may be.
-    """
-
-    part: ca.SX
-    side: ca.SX
-    last_side: ca.SX
-    size: ca.SX
-    error: ca.SX
-
-
-@dataclass(frozen=True)
-class Jump:
-    """The state and the watch after events.
-
-    Attributes
-    ----------
-    state : casadi.SX, (n, 1)
-        At the end of the step.
-    sides : casadi.SX, (E, 1)
-    number : casadi.SX
-        How many events there were.
-    """
-
-    state: ca.SX
-    sides: ca.SX
-    number: ca.SX
 
 
 @dataclass(frozen=True)
@@ -200,7 +159,7 @@ class Scan:
     def root(self, at: Callable[[ca.SX], ca.SX]) -> ca.SX:
         """Part of the step where g is zero, by the Illinois method (Dowell and Jarratt 1971)."""
         lower, below, upper, above = self.lower, self.below, self.upper, self.above
-        last = ca.SX(0.0)
+        last = ca.SX(NEVER)
         for _ in range(SECANTS):
             part = upper - above * (upper - lower) / (above - below)
             value = at(part)
@@ -275,40 +234,46 @@ class Watch:
         """
         clock, x, resolution = self._clock, self._model.x, self._resolution
         found = [self._crossing(k, h, following) for k in range(len(self._events))]
-        first = ca.mmin(ca.vertcat(*(one.part for one in found)))
-        error = ca.fmax(error, ca.mmax(ca.vertcat(*(one.error for one in found))))
+        parts, within, last, reached, errors = (
+            ca.vertcat(*one) for one in zip(*found, strict=True)
+        )
+        for one in ca.vertsplit(errors):
+            # A g that is no number asks for a shorter step, too; an error that is none stays so.
+            known = ca.if_else(one < np.inf, one, np.inf)
+            error = ca.if_else(known > error, known, error)
+        first = ca.mmin(parts)
         judged = clock.judged(h, error, sizes, order, cut=self.aim > 0.0)
         at_once = ca.logic_and(clock.left > 0.0, first == 0.0)
         base, left = ca.if_else(at_once, x, following), clock.left - ca.if_else(at_once, 0.0, h)
-        primary = [ca.logic_and(one.part == first, first <= 1.0) for one in found]
-        back = self._newton(primary, base, left)
-        near = ca.logic_and(back <= 0.0, back >= -resolution)
+        primary = ca.vertsplit(ca.logic_and(parts == first, first <= 1.0))
+        step, back = self._newton(primary, base, left)
+        near = ca.logic_and(step <= 0.0, step >= -resolution)
         crossed = ca.logic_and(judged.done, first <= 1.0)
         hit = ca.logic_or(at_once, ca.logic_and(crossed, near))
         again = ca.logic_and(crossed, ca.logic_not(hit))
+        taken = ca.logic_and(judged.done, ca.logic_not(again))
         # What has not come to its zero by itself, but by an input that jumps, is as early as that.
-        known = ca.logic_or(ca.logic_not(at_once), ca.fabs(back) <= 2.0 * resolution)
-        sides = ca.vertcat(*(one.side for one in found))
-        sides = ca.if_else(at_once, self.sides, sides)
-        jump = self._jump(primary, base, left, ca.if_else(known, back, 0.0), sides, resolution)
-        count = self.count + ca.if_else(hit, jump.number, 0.0)
+        known = ca.logic_or(ca.logic_not(at_once), ca.fabs(step) <= 2.0 * resolution)
+        sides = ca.if_else(at_once, self.sides, within)
+        jumped, sides, number = self._jump(
+            primary, base, left, ca.if_else(known, back, 0.0), sides, resolution
+        )
+        count = self.count + ca.if_else(hit, number, 0.0)
         lost = ca.logic_or(judged.lost, count > MOST_EVENTS)
-        reached = ca.if_else(judged.done, ca.vertcat(*(one.size for one in found)), self.sizes)
-        last = ca.if_else(judged.done, ca.vertcat(*(one.last_side for one in found)), self.sides)
         missed = clock.values(
             clock.left, clock.h, clock.wanted, clock.sizes, clock.accepted, clock.rejected + 1.0
         )
         times = ca.if_else(at_once, clock.symbols, ca.if_else(again, missed, judged.clock))
-        times[clock.sized] = ca.fmax(times[clock.sized], ca.if_else(hit, ca.fabs(jump.state), 0.0))
+        times[clock.sized] = ca.fmax(times[clock.sized], ca.if_else(hit, ca.fabs(jumped), 0.0))
         times[0] = ca.if_else(lost, 0.0, times[0])
-        state = ca.if_else(hit, jump.state, ca.if_else(again, x, judged.state(following, x)))
+        state = ca.if_else(hit, jumped, ca.if_else(again, x, judged.state(following, x)))
         shorter = ca.fmin(first * h + 0.5 * resolution, SHORTER * h)
         return ca.vertcat(
             times,
             ca.if_else(again, shorter, 0.0),
             count,
-            ca.if_else(hit, jump.sides, ca.if_else(again, self.sides, last)),
-            reached,
+            ca.if_else(hit, sides, ca.if_else(taken, last, self.sides)),
+            ca.if_else(judged.done, reached, self.sizes),
             ca.if_else(lost, ca.SX(np.nan), state),
         )
 
@@ -328,20 +293,21 @@ class Watch:
         rhs = self._model.rhs
         return x + time * (self._at(rhs, x, left) + 0.5 * time * self._at(self._rate(rhs), x, left))
 
-    def _newton(self, primary: list[ca.SX], base: ca.SX, left: ca.SX) -> ca.SX:
-        """Time from a state to the first event, negative where that is before it, to third order.
+    def _newton(self, primary: list[ca.SX], base: ca.SX, left: ca.SX) -> list[ca.SX]:
+        """Times from a state to the first event by Newton's and Halley's step, negative if before.
 
-        Halley's step: with two terms of the solution the event has a second derivative, too.
+        With the latter, and two terms of the solution, the event has a second derivative, too.
         """
-        time = ca.SX(0.0)
+        times = [ca.SX(0.0), ca.SX(0.0)]
         for own, one in zip(primary[::-1], self._events[::-1], strict=True):
             slope = self._rate(one.expression)
             value, rate, bend = (
                 self._at(graph, base, left) for graph in (one.expression, slope, self._rate(slope))
             )
             step = -value / rate
-            time = ca.if_else(own, step * (1.0 - 0.5 * step * bend / rate), time)
-        return time
+            new = (step, step * (1.0 - 0.5 * step * bend / rate))
+            times = [ca.if_else(own, *pair) for pair in zip(new, times, strict=True)]
+        return times
 
     def _jump(
         self,
@@ -351,8 +317,8 @@ class Watch:
         back: ca.SX,
         sides: ca.SX,
         resolution: ca.SX,
-    ) -> Jump:
-        """State at a time, of which the events happen ``back`` later, and what else they change."""
+    ) -> tuple[ca.SX, ca.SX, ca.SX]:
+        """State at a time, of which events happen ``back`` later, sides after them, how many."""
         time = left - back
         before = y = self._flown(base, left, back)
         fired = list(primary)
@@ -373,10 +339,20 @@ class Watch:
             )
             own = 0.5 * ca.sign(value + AHEAD * resolution * rate)
             left_at.append(ca.if_else(fired[k], own, sides[k]))
-        return Jump(self._flown(y, time, -back), ca.vertcat(*left_at), sum(fired, ca.SX(0.0)))
+        return self._flown(y, time, -back), ca.vertcat(*left_at), sum(fired, ca.SX(0.0))
 
-    def _crossing(self, k: int, h: ca.SX, following: ca.SX) -> Crossing:
-        """Look for the first crossing of an event in a step that leads to a state."""
+    def _crossing(self, k: int, h: ca.SX, following: ca.SX) -> tuple[ca.SX, ...]:
+        """Look for the first crossing of an event in a step that leads to a state.
+
+        Returns
+        -------
+        part : casadi.SX
+            Of the step, 0 where it has crossed before it; `NEVER` where it does not.
+        side, last_side, size : casadi.SX
+            As of `Watch`, the sides by the points before the end of the step, and with it.
+        error : casadi.SX
+            Of the cubic, in units of what it may be.
+        """
         one, left, x = self._events[k], self._clock.left, self._model.x
         rhs, slope = self._model.rhs, self._rate(one.expression)
         ends = ((x, left), (following, left - h))
@@ -392,8 +368,9 @@ class Watch:
         every = [value[0], *values, value[1]]
         largest = ca.mmax(ca.fabs(ca.vertcat(*every)))
         size = ca.fmax(self.sizes[k], largest)
-        off = [ca.fabs(v - cubic.at(part)) for part, v in zip(parts, values, strict=True)]
-        error = ca.mmax(ca.vertcat(*off)) / (UNDESCRIBED * largest + ROUNDED * size + AT_REST)
+        off = ca.vertcat(*values) - ca.vertcat(*map(cubic.at, parts))
+        rms = ca.sqrt(ca.sumsqr(off) / len(parts))
+        error = rms / (UNDESCRIBED * largest + ROUNDED * size + AT_REST)
         scan = within = Scan.of(one, self.sides[k], value[0])
         for part, v in zip([*parts, 1.0], every[1:], strict=True):
             within, scan = scan, scan.followed_by(part, v)
@@ -401,4 +378,4 @@ class Watch:
         newton = ca.logic_and(scan.upper == 1.0, ca.logic_and(back <= 0.0, back >= -NEAR * h))
         part = ca.if_else(newton, 1.0 + back / h, scan.root(at))
         part = ca.if_else(scan.at_once, 0.0, ca.if_else(scan.found, part, NEVER))
-        return Crossing(part, within.side, scan.side, size, error)
+        return part, within.side, scan.side, size, error

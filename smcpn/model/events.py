@@ -108,8 +108,21 @@ class Events:
 
     @classmethod
     def of_column(cls, column: ca.SX | None, n_states: int) -> Events | None:
-        """Events of a column; None of none, or of an empty one."""
-        return None if column is None or not column.numel() else cls(column, n_states)
+        """Events of a column; None of none.
+
+        Raises
+        ------
+        InputError
+            If a direction is none.
+        """
+        if column is None:
+            return None
+        signs = column[1 :: event_rows(n_states)]
+        if not all(
+            one.is_constant() and float(one) in DIRECTIONS.values() for one in ca.vertsplit(signs)
+        ):
+            raise InputError("the stored events have no direction: the file is damaged")
+        return cls(column, n_states)
 
     @property
     def each(self) -> list[EventGraphs]:
