@@ -19,6 +19,7 @@ from .functions.network import network
 from .functions.spline import spline
 from .io.read import read_record, read_records
 from .likelihood.gradient import LogLikelihood
+from .model.dose import Dose
 from .model.events import event
 from .model.gaussian_noise import AR1
 from .model.noise import Bernoulli, LogNormal, NegativeBinomial, Normal, Poisson, StudentT
@@ -67,6 +68,7 @@ __all__ = [
     "CheckpointWarning",
     "DelayEstimate",
     "Discovery",
+    "Dose",
     "ExecutorError",
     "HamiltonianMonteCarlo",
     "IdentifiedFunction",

@@ -384,6 +384,7 @@ def good_arguments() -> dict[str, dict[str, Any]]:
         "Solution.sample": {"t": np.array([0.5])},
         "Solution.chi2": {"t": np.array([0.5]), "reference": np.zeros((1, 1))},
         "Online.predict": {"u": np.zeros(3), "t": None},
+        "Dose": {"time": 0.0, "state": "x", "amount": 1.0},
         "Record": {"u": None, "y": [1.0, 2.0], "t": None, "dt": 0.1},
         "Record.from_dataframe": {
             "df": pandas.DataFrame({"x": [1.0, 2.0]}), "outputs": "x", "inputs": (), "time": None,

@@ -21,6 +21,7 @@ from smcpn.checkpoint.functions import StoredFunction, functions_of, stored_func
 from smcpn.errors import InputError, NotStorableError, shown
 from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution
+from smcpn.model.dosing import Dosing
 from smcpn.model.events import event_rows
 from smcpn.model.expression import ExpressionTable
 from smcpn.model.graphs import Model
@@ -81,6 +82,28 @@ class StoredModel(Stored):
 
 
 @dataclass(frozen=True)
+class StoredRoute(Stored):
+    """Doses into one state with one fraction and lag, see `smcpn.model.dosing.Route`."""
+
+    state: Name
+    fraction: Name | Number
+    lag: Name | Number
+    slots: Whole
+
+
+@dataclass(frozen=True)
+class StoredDose(Stored):
+    """A dose of a record."""
+
+    time: Number
+    state: Name
+    amount: Number
+    duration: Number
+    lag: Name | Number
+    fraction: Name | Number
+
+
+@dataclass(frozen=True)
 class GivenLabels(Stored):
     """Outputs, noises and initial state as the user gave them, for tables and reports."""
 
@@ -89,6 +112,7 @@ class GivenLabels(Stored):
     process_noise: dict[Name, Line | float]
     initial: Line | float | Initial | list[Line | float | Initial]
     delay: dict[Name, Name | Number] = field(default_factory=dict[str, str | float])
+    routes: list[StoredRoute] = field(default_factory=list["StoredRoute"])
 
 
 @dataclass(frozen=True)
@@ -143,6 +167,10 @@ class StoredProblem(Stored):
                 process_noise=dict(problem.process_noise),
                 initial=problem.initial,
                 delay=problem.delay,
+                routes=[
+                    StoredRoute(one.state, one.fraction, one.lag, one.slots)
+                    for one in (() if model.dosing is None else model.dosing.routes)
+                ],
             ),
         )
         for name, table in (("ode", stored.ode.table), ("model", stored.model.table)):
@@ -183,12 +211,17 @@ class StoredProblem(Stored):
             If the parts do not fit each other.
         """
         ode, prior, given = _restored_ode(self.ode), self.prior, self.given
+        free = dict(prior.distributions)
+        routes = [(one.state, one.fraction, one.lag, one.slots) for one in given.routes]
+        dosing = Dosing.restored(routes, ode, free, self.fixed) if routes else None
+        inputs = len(ode.inputs) + (0 if dosing is None else dosing.width)
         model = _restored_model(
             self.model,
-            arguments=[len(ode.states), len(ode.inputs), 1, 1, len(prior)],
+            arguments=[len(ode.states), inputs, 1, 1, len(prior)],
             outputs=len(given.observe),
             records=len(records),
-            delay=Delay.of(given.delay, ode, dict(prior.distributions), self.fixed),
+            delay=Delay.of(given.delay, ode, free, self.fixed),
+            dosing=dosing,
         )
         for record in records:
             check_record(record, ode, len(given.observe), records)
@@ -423,6 +456,7 @@ def _restored_model(
     outputs: int,
     records: int,
     delay: Delay | None,
+    dosing: Dosing | None,
 ) -> Model:
     """Return the model of a table, whose sizes are compared before graphs are made of it."""
     values, table = stored.constants, stored.table
@@ -431,7 +465,7 @@ def _restored_model(
     own = [*table.input_shapes[:6, 0].tolist(), *table.output_shapes[1:2, 0].tolist()]
     if [*own, len(table.output_shapes)] != wanted:
         raise InputError(f"the stored model is not one of its names and records: {DAMAGED}")
-    return Model.from_table(table, values.tolist(), delay)
+    return Model.from_table(table, values.tolist(), delay, dosing)
 
 
 # Records
@@ -459,6 +493,8 @@ class StoredRecord(Stored):
     y_sd: AnyArray | None = None
     y_lower: AnyArray | None = None
     y_upper: AnyArray | None = None
+    held: Whole = 0
+    doses: list[StoredDose] = field(default_factory=list[StoredDose])
 
     @classmethod
     def of(cls, record: Record) -> Self:
@@ -477,6 +513,7 @@ class StoredRecord(Stored):
             )
         known: dict[str, Any] = {one.name: getattr(record, one.name) for one in fields(cls)}
         known["t"] = record.t if record.dt is None else None
+        known["doses"] = [StoredDose(**vars(one)) for one in record.doses]
         return cls(**known)
 
     def restored(self) -> Record:
@@ -487,7 +524,8 @@ class StoredRecord(Stored):
         InputError
             If no record can be made of it.
         """
-        record = Record(**vars(self))
+        given: dict[str, Any] = vars(self) | {"doses": [vars(one) for one in self.doses]}
+        record = Record(**given)
         for around in (record.u_before, record.u_after):
             if around is not None and not _continues(record, around):
                 raise InputError(

@@ -167,7 +167,7 @@ class Adaptive(Recursion):
             emitted=emitted,
             shared=signal.graphs(
                 step=self.between.graph(signal),
-                interval=ca.vertcat(signal.u(1), signal.t(1), *signal.rates, signal.spacing),
+                interval=ca.vertcat(signal.begin, signal.t(1), *signal.rates, signal.spacing),
                 sample=signal.sample(),
             ),
             left=0,

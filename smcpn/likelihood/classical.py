@@ -211,6 +211,7 @@ def step_signal(model: Model, grid: Grid, line: DelayLine | None = None) -> Sign
         not grid.rescales,
         places=PLACES,
         before=0 if line is None else line.memory - 1,
+        held=model.held,
     )
 
 

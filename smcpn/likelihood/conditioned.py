@@ -226,6 +226,7 @@ class Conditioned(Recursion):
             rates=solver.order - 1 if grid.restarts else 0,
             before=int(grid.rescales),
             more=sum(len(covariance.sample_gains.symbols) for covariance in self.shared),
+            held=model.held,
         )
         # Of a step, where all are alike, or of those of mean length; and its share of an interval.
         self.length, self.share = (self.signal.constant(name) for name in ("length", "share"))
@@ -300,7 +301,7 @@ class Conditioned(Recursion):
             state=ca.vertcat(*state),
             start_row=ca.vertcat(start_symbols.row, symbols.h),
             shared=self._graphs(),
-            interval_row=ca.vertcat(sample.row, *derivatives, *h, *sample_gains),
+            interval_row=ca.vertcat(sample.row, *derivatives, *h, *sample_gains, symbols.held),
             step_row=ca.vertcat(model.u, model.t, symbols.h, symbols.scale, symbols.count),
             gain_row=ca.vertcat(*[s for c in self.shared for s in c.step_gains.symbols]),
             sample_row=ca.vertcat(sample.row, symbols.h_before, *sample_gains),
@@ -325,7 +326,9 @@ class Conditioned(Recursion):
         count = signal.steps + signal.step + 1.0
         return signal.graphs(
             step=ca.vertcat(signal.input(1.0), signal.time(1.0), h, scale, count),
-            interval=ca.vertcat(signal.sample(1), *signal.rates, h, before, signal.others(1)),
+            interval=ca.vertcat(
+                signal.sample(1), *signal.rates, h, before, signal.others(1), signal.of_interval
+            ),
             sample=ca.vertcat(signal.sample(), before_sample, signal.others()),
         )
 

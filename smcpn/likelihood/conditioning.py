@@ -91,6 +91,8 @@ class ConditionedSymbols:
     data_free : DataFreeSymbols or None
         Difference of the data-free filter, where an increment compares both.
     sample : SampleSymbols
+    held : casadi.SX
+        Inputs that are numbers of the interval behind the sample.
     h, h_before : casadi.SX
         Length of a step, and of those before the sample.
     scale, count : casadi.SX
@@ -114,6 +116,7 @@ class ConditionedSymbols:
     conditioned: FilterSymbols
     data_free: DataFreeSymbols | None
     sample: SampleSymbols
+    held: ca.SX
     h: ca.SX
     h_before: ca.SX
     scale: ca.SX
@@ -166,6 +169,7 @@ class ConditionedSymbols:
             conditioned,
             DataFreeSymbols(conditioned) if scheme.joint else None,
             SampleSymbols.of(model),
+            ca.SX.sym("held", model.held),
             **{name: ca.SX.sym(name) for name in names},
         )
 
@@ -502,7 +506,9 @@ def _exact_derivatives(
     """Derivatives of each process that are no states, at a sample; and those of the input."""
     model = symbols.model
     derivatives, inputs = taylor_derivatives(model.x, model.u, model.t, model.rhs, symbols.order)
-    at = ca.vertcat(model.u, model.t), ca.vertcat(symbols.sample.u, symbols.sample.t)
+    sample, given = symbols.sample, model.u.numel() - model.held
+    u = ca.vertcat(*ca.vertsplit(sample.u)[:given], symbols.held)
+    at = ca.vertcat(model.u, model.t), ca.vertcat(u, sample.t)
     wanted = [
         (k, i, ca.substitute(derivatives[i][process.states[0]], *at))
         for k, process in enumerate(symbols.conditioned.layout.processes)

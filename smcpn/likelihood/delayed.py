@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.lower import LaneProgram
+from smcpn.model.dosing import ascending
 from smcpn.model.problem import Model
 from smcpn.model.signal import Samples, Signal
 
@@ -154,7 +155,7 @@ class DelayLine:
         ]
         fractions = [number - m for number, m in zip(intervals, whole, strict=True)]
         each = dict(zip(self.delay.keys, fractions, strict=True))
-        cuts = _sorted(list(each.values()))
+        cuts = ascending(list(each.values()))
         kept = [self._pieces(i, whole[i], fractions[i], cuts) for i in range(len(whole))]
         values, slopes, ends = zip(*kept, strict=True)
         return ca.vertcat(*cuts, *values, *slopes, *ends)
@@ -206,7 +207,7 @@ class DelayLine:
 
     def step_graph(self, signal: Signal) -> ca.SX:
         """`step_row` of a step."""
-        u = [signal.u(1)[j] for j in self.undelayed]
+        u = [signal.begin[j] for j in self.undelayed]
         rises = [signal.rise[j] for j in self.undelayed]
         return ca.vertcat(*u, *rises, signal.t(1), signal.interval)
 
@@ -275,13 +276,3 @@ def _part_of(values: Sequence[ca.SX], begin: ca.SX, size: int, most: int) -> lis
         for k in range(block + size - 1)
     ]
     return _part_of(within, begin - block * number, size, block - 1)
-
-
-def _sorted(values: list[ca.SX]) -> list[ca.SX]:
-    """The values in ascending order."""
-    values = list(values)
-    for last in range(len(values) - 1, 0, -1):
-        for k in range(last):
-            low, high = ca.fmin(*values[k : k + 2]), ca.fmax(*values[k : k + 2])
-            values[k : k + 2] = [low, high]
-    return values

@@ -286,7 +286,12 @@ class Kalman(Recursion):
 
     @override
     def states(self) -> tuple[ca.SX, ca.SX]:
-        return self.filtered.mean, ca.diag(ca.densify(self.filtered.covariance))
+        variances = ca.diag(ca.densify(self.filtered.covariance))
+        return self._whole(self.filtered.mean), variances
+
+    def _whole(self, mean: ca.SX) -> ca.SX:
+        """States at a sample, with what arrived by doses."""
+        return self.model.whole_states(self.sample.u, self.sample.t, mean)
 
     @override
     def local_error(self) -> ca.SX:
@@ -312,7 +317,9 @@ class Kalman(Recursion):
         n = self.model.x.numel()
         product, one = ca.SX.sym("product", n, n), ca.vec(ca.SX.eye(n))
         moments = [
-            part for g in (self.predicted, self.filtered) for part in (g.mean, ca.vec(g.covariance))
+            part
+            for g in (self.predicted, self.filtered)
+            for part in (self._whole(g.mean), ca.vec(g.covariance))
         ]
         program = self.program(ca.vertcat(*moments[:2], ca.vec(product), *moments[2:]))
         moved = ca.vec(self.transition.jacobian @ product)

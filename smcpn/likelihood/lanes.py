@@ -52,9 +52,9 @@ class Grid:
     def of(cls, records: Sequence[Record], delay: Delay | None = None) -> Grid:
         """Look at all records of a problem."""
         return cls(
-            restarts=not all(record.smooth for record in records),
+            restarts=not all(record.smooth and not record.held for record in records),
             rescales=not all(record.uniform for record in records),
-            smooth=any(record.smooth and record.n_inputs for record in records),
+            smooth=any(record.smooth and record.n_inputs > record.held for record in records),
             delays=() if delay is None else delay.intervals(records),
         )
 
@@ -159,9 +159,9 @@ class StartSymbols:
 
     def initial(self, model: Model) -> ca.SX:
         """Initial state of the record at hand."""
-        if not self.record.numel():
-            return model.initial[0]
-        return sum((self.record[k] * state for k, state in enumerate(model.initial)), ca.SX(0.0))
+        weights = ca.vertsplit(self.record) if self.record.numel() else [ca.SX(1.0)]
+        pairs = zip(weights, model.initial, strict=True)
+        return model.smooth_part(sum((one * state for one, state in pairs), ca.SX(0.0)))
 
 
 TANGENT_LANES = 16

@@ -111,6 +111,7 @@ class Marginal(Recursion):
             rates=self.order - 1 if self.restarts else 0,
             before=0 if self.line is None else self.line.memory - 1,
             more=int(not self.restarts),
+            held=self.model.held,
         )
         names = ("unit", "variance_of_interval")
         self.unit, self.added = (self.signal.constant(name) for name in names)
@@ -210,7 +211,7 @@ class Marginal(Recursion):
             shared=signal.graphs(
                 step=ca.vertcat(signal.input(1.0), signal.time(1.0), signal.h, 1.0 / self._growth),
                 interval=ca.vertcat(
-                    signal.u(1), signal.t(1), *signal.rates, signal.h, self._growth
+                    signal.begin, signal.t(1), *signal.rates, signal.h, self._growth
                 ),
                 sample=self._sample_graph(0),
             ),

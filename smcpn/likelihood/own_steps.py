@@ -228,6 +228,7 @@ def interval_signal(model: Model, grid: Grid, rates: int = 0) -> Signal:
         not grid.rescales,
         degree=DEGREE,
         rates=rates,
+        held=model.held,
     )
 
 

@@ -156,7 +156,8 @@ class Recursion(ABC):
 
         Without process noise they are those of the solution, and there are no variances, (0, 1).
         """
-        return self.expected().states, ca.SX(0, 1)
+        here, sample = self.expected().states, self.sample
+        return self.model.whole_states(sample.u, sample.t, here), ca.SX(0, 1)
 
     @abstractmethod
     def local_error(self) -> ca.SX:

@@ -11,7 +11,8 @@ time d behind it (`Watch.resolution`). There, with f at the end of the step, New
 
     s = -g / (dg/dt + dg/dx f)    (-d <= s <= 0)
 
-(with a second term, that of Halley) leads back to the event, the state jumps there, and goes on to the end of the step,
+(with a second term, that of Halley) leads back to the event, the state jumps there, and goes on
+to the end of the step,
 
     x(tau-) = x + s f(x) + s^2/2 f'(x),   y = r(x(tau-)),   x+ = y - s f(y) + s^2/2 f'(y),
 

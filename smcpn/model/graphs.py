@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 import casadi as ca
 import numpy as np
@@ -15,6 +16,7 @@ from smcpn.errors import InputError, listed, shown
 from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution
 from smcpn.model.disturbance import Disturbance, ProcessNoise
+from smcpn.model.dosing import Dosing
 from smcpn.model.events import Events, event_rows, refuse_events
 from smcpn.model.expression import ExpressionTable
 from smcpn.model.function_arguments import Parameter
@@ -62,6 +64,9 @@ class Model:
         G of dx = f dt + G dW, where the state is disturbed.
     delay : Delay or None
         Dead times of the inputs: ``u`` is that of so much earlier.
+    dosing : Dosing or None
+        Of the records' doses: ``x`` is then the smooth part of the states, and ``u`` ends with the
+        numbers of an interval.
     events : Events or None
         Where the state jumps.
     """
@@ -83,6 +88,47 @@ class Model:
     process_noise: ProcessNoise | None = None
     delay: Delay | None = None
     events: Events | None = None
+    dosing: Dosing | None = None
+
+    @property
+    def held(self) -> int:
+        """Last entries of ``u``, which are numbers of the interval that ends at a sample."""
+        return 0 if self.dosing is None else self.dosing.width
+
+    def smooth_part(self, states: ca.SX) -> ca.SX:
+        """Return ``x`` of states at a sample, without what arrived by doses."""
+        return states if self.dosing is None else states - self.dosing.arrived(self)
+
+    def whole_states(self, u: ca.SX, t: ca.SX, smooth: ca.SX) -> ca.SX:
+        """States at a sample of inputs ``u`` and time ``t``, of their `smooth_part`."""
+        if self.dosing is None:
+            return smooth
+        arrived = self.dosing.arrived(self)
+        return smooth + ca.substitute(arrived, ca.vertcat(self.u, self.t), ca.vertcat(u, t))
+
+    def arrived(self, record: Record, values: Array) -> Array:
+        """Amounts that have arrived in every state, (T, n, N), at parameter values (N, d)."""
+        shape = len(record), self.x.numel(), len(values)
+        if self.dosing is None:
+            return np.zeros(shape)
+        model = self.with_numbers()
+        symbols = [model.theta, model.u, model.t]
+        function = ca.Function("arrived", symbols, [self.dosing.arrived(model)])
+        each = [np.array(function(theta, record.u.T, record.t[None])).T for theta in values]
+        return np.stack(each, axis=2)
+
+    def prepared(self, record: Record) -> Record:
+        """Return a record as kernels read it, with samples where its doses arrive."""
+        if self.dosing is None or record.held:
+            return record
+        if record not in self._prepared:
+            self._prepared[record] = self.dosing.prepared(record)
+        return self._prepared[record]
+
+    @cached_property
+    def _prepared(self) -> WeakKeyDictionary[Record, Record]:
+        """Records that were prepared: one that is given again is the same one."""
+        return WeakKeyDictionary()
 
     @cached_property
     def kernels(self) -> dict[Any, Any]:
@@ -189,6 +235,7 @@ class Model:
         table: ExpressionTable,
         constant_values: Sequence[float],
         delay: Delay | None = None,
+        dosing: Dosing | None = None,
     ) -> Model:
         """Make the graphs again, over new symbols.
 
@@ -214,12 +261,14 @@ class Model:
             ) if y.numel() else None,
             process_noise=_process_noise(columns, x),
             delay=delay,
+            dosing=dosing,
             events=Events.of_column(events, x.numel()),
         )  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
         return {
             "table": self.table(), "constant_values": self.constant_values, "delay": self.delay,
+            "dosing": self.dosing,
         }  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -526,6 +575,7 @@ def make_model(
     disturbance: Disturbance | None = None,
     delay: Delay | None = None,
     limited: bool = False,
+    dosing: Dosing | None = None,
 ) -> tuple[Model, dict[str, Distribution], list[str]]:
     """Trace everything over one set of symbols.
 
@@ -549,6 +599,8 @@ def make_model(
         Of the inputs.
     limited : bool
         Whether values may be known by their limits alone.
+    dosing : Dosing, optional
+        Of the doses of records.
 
     Returns
     -------
@@ -600,7 +652,8 @@ def make_model(
         delay=delay,
         events=Events.of_column(ode.events and ode.events(x, u, t, values), x.numel()),
     )
-    for name, other in (("process noise", disturbed), ("delay", delay)):
+    others = {"process noise": disturbed, "delay": delay, "doses": dosing}
+    for name, other in others.items():
         if other is not None:
             refuse_events(model.events, name, f"leave out the {name} or the events")
     if delay is not None:
@@ -609,7 +662,32 @@ def make_model(
                 "delay does not go with process noise: leave one of them out", argument="delay"
             )
         parameter.used.update(delay.names)
+    if dosing is not None:
+        parameter.used.update(dosing.names)
+        model = _dosed(model, dosing)
     return model, added.distributions, parameter.unused(ode)
+
+
+def _dosed(model: Model, dosing: Dosing) -> Model:
+    """A model with the smooth part of the states in place of these, see `smcpn.model.dosing`."""
+    if dosing.lagged and model.delay is not None:
+        raise InputError(
+            "a lag of doses is a parameter, which does not go with delay: give the lag a number",
+            argument="delay",
+        )
+    model = replace(model, u=ca.vertcat(model.u, dosing.symbols()), dosing=dosing)
+    noise, speed = model.process_noise, dosing.speed(model)
+    if noise is not None:
+        # A part of no length has no slope, either.
+        root = ca.sqrt(ca.fmax(speed, np.finfo(float).tiny))
+        columns = dosing.applied(noise.columns, model, at_sample=False)
+        noise = replace(noise, columns=ca.sparsify(root * columns))
+    return replace(
+        model,
+        rhs=speed * dosing.applied(model.rhs, model, at_sample=False),
+        outputs=dosing.applied(model.outputs, model, at_sample=True),
+        process_noise=noise,
+    )
 
 
 def _vector(name: str, size: int) -> ca.SX:

@@ -20,6 +20,7 @@ from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution, describe
 from smcpn.model.disturbance import Disturbance
+from smcpn.model.dosing import Dosing
 from smcpn.model.entries import ByName, by_scalar, is_name
 from smcpn.model.gaussian_noise import AR1, as_gaussian
 from smcpn.model.graphs import Model, make_model, observed_outputs, one_per_output
@@ -197,7 +198,10 @@ class Problem(WithCard):
             disturbance=disturbance,
             delay=Delay.of(delay, ode, free, fixed),
             limited=any(record.limits for record in self.records),
+            dosing=Dosing.of(self.records, ode, free, fixed),
         )
+        if self.model.dosing is not None:
+            self.records = tuple(map(self.model.prepared, self.records))
         _check_delay(self)
         _check_model(self.model, unused, ode)
         _check_beside(self)
@@ -233,7 +237,7 @@ class Problem(WithCard):
             )
         problem = assembled(
             ode=self.ode,
-            records=tuple(records),
+            records=tuple(map(self.model.prepared, records)),
             model=replace(self.model, initial=self.model.initial[: len(records)]),
             prior=self.prior,
             fixed=self.fixed,
@@ -368,9 +372,14 @@ class Problem(WithCard):
                 return ca.SX(value)
             raise InputError(f"observe function takes '{name}', which is no parameter")
 
-        outputs = observed_outputs(
-            self.ode, what, model.x, model.u, model.t, model.rhs, parameter, model.process_noise
-        )
+        rhs, noise, dosing = model.rhs, model.process_noise, model.dosing
+        if dosing is not None:
+            ode = self.ode.at_interval(_typical_interval(self.records[0]))
+            values = ca.vertcat(*[parameter(name) for name in ode.parameters])
+            rhs = ode.rhs(model.x, model.u[: dosing.n_inputs], model.t, values)
+        outputs = observed_outputs(self.ode, what, model.x, model.u, model.t, rhs, parameter, noise)
+        if dosing is not None:
+            outputs = dosing.applied(outputs, model, at_sample=True)
         none = ca.SX.zeros(len(what), 1)
         return replace(
             model, outputs=outputs, noise_variance=none, noise_correlation=none, density=None
@@ -444,9 +453,10 @@ def check_record(record: Record, ode: ODE, n_outputs: int, learned: Sequence[Rec
     InputError
         If inputs or outputs differ in number, or time is counted in another unit.
     """
-    if record.n_inputs != len(ode.inputs):
+    given = record.n_inputs - record.held
+    if given != len(ode.inputs):
         raise InputError(
-            f"{record.name}: u has {counted(record.n_inputs, 'column')} but model '{ode.name}' has "
+            f"{record.name}: u has {counted(given, 'column')} but model '{ode.name}' has "
             f"{counted(len(ode.inputs), 'input')} ({', '.join(ode.inputs) or 'none'}): it "
             f"returns {counted(len(ode.states), 'derivative')}, so that as many arguments are "
             f"states ({', '.join(ode.states)}); return the derivative of every state, and give "

@@ -15,6 +15,7 @@ from typing_extensions import override
 from smcpn.arguments import Index, check_fields, checked, whole
 from smcpn.errors import InputError, real_number, shown
 from smcpn.late_binding import late_bound
+from smcpn.model.dose import as_doses
 from smcpn.tables import Card, Table, WithCard
 from smcpn.units import duration, time_unit
 
@@ -64,6 +65,10 @@ class Record(WithCard):
         Limits of a value that was not measured itself, and is NaN in ``y``: below a detection limit
         it has an ``y_upper``, of a sensor that saturates an ``y_lower``, and both in an interval;
         NaN elsewhere. For a stream whose samples may have them, give columns of NaN.
+    doses : sequence of Dose or dict
+        Amounts that enter states at known times, at once or over a while, at and between samples:
+        ``[smcpn.Dose(0.0, "gut", 320.0)]``. A problem inserts samples without outputs at these
+        times in its own records.
     dt : float, optional
         Sampling interval, in ``t_unit``. Give either ``dt`` or ``t``.
     t : array_like, shape (T,), optional
@@ -88,7 +93,8 @@ class Record(WithCard):
     Raises
     ------
     InputError
-        For unsorted or repeated times, NaN in ``u``, unequal lengths, an unknown hold.
+        For unsorted or repeated times, NaN in ``u``, unequal lengths, an unknown hold, and a dose
+        that is not given between the first and the last sample.
 
     Examples
     --------
@@ -110,16 +116,19 @@ class Record(WithCard):
     y_sd: Any = None
     y_lower: Any = None
     y_upper: Any = None
+    doses: Any = ()
     u_function: InputFunction | None = None
     u_before: Array | None = None
     u_after: Array | None = None
     cut: Cut | None = None
+    held: int = 0
 
     def __post_init__(self) -> None:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         check_fields(
-            self, "name", "y_unit", "t_unit", "periodic", "u_function", "u_before", "u_after", "cut"
-        )
+            self, "name", "y_unit", "t_unit", "periodic", "u_function", "u_before", "u_after",
+            "cut", "held",
+        )  # fmt: skip
         put("t_unit", time_unit(self.t_unit))
         given = () if isinstance(self.y_unit, str) else tuple(self.y_unit)
         if not isinstance(self.y_unit, str):
@@ -163,6 +172,8 @@ class Record(WithCard):
                 put(name, self._checked_beside(name))
         self._check_values()
         self._check_beside()
+        put("doses", as_doses(self.doses, self.name) if len(self.doses) else ())
+        self._check_doses()
         # A record is not changed by what its user does to the arrays afterwards, nor by us.
         for values in (self.t, self.u, self.y, *self._of_y().values()):
             np.asarray(values).setflags(write=False)
@@ -328,6 +339,19 @@ class Record(WithCard):
                 given = f"{name} is {getattr(self, name)[place]:g} at sample {place[0]}"
                 raise InputError(f"{self.name}: {given}: {why}", argument=name)
 
+    def _check_doses(self) -> None:
+        """Refuse doses before or after the record; one that was cut out may have such."""
+        if self.u_before is not None:
+            return
+        for dose in self.doses:
+            if not self.t[0] <= dose.time <= self.t[-1]:
+                raise InputError(
+                    f"{self.name}: a dose is given at {dose.time:g}, and the record reaches from "
+                    f"{self.t[0]:g} to {self.t[-1]:g}: leave it out, begin the record earlier, by "
+                    "samples whose y is NaN, or give what is left of it as the initial state",
+                    argument="doses",
+                )
+
     def _of_y(self) -> dict[str, Array]:
         """Arrays of the outputs by the names of fields: y, and those given beside it."""
         given = {name: getattr(self, name) for name in ("y", *BESIDE)}
@@ -371,13 +395,16 @@ class Record(WithCard):
             else "at irregular times"
         )
         hold = "a function" if self.u_function is not None else self.hold
-        inputs = f"{_count(self.n_inputs, 'input')} ({hold})" if self.n_inputs else "no input"
+        given = self.n_inputs - self.held
+        inputs = f"{_count(given, 'input')} ({hold})" if given else "no input"
+        if self.doses:
+            inputs += f", {_count(len(self.doses), 'dose')}"
         outputs = _count(self.n_outputs, "output") if self.n_outputs else "no output"
         return f"<Record '{self.name}': {len(self)} samples {spacing}, {inputs}, {outputs}>"
 
     @property
     def n_inputs(self) -> int:
-        """Number of inputs."""
+        """Number of inputs, with those that tell of the doses of a problem's record."""
         return self.u.shape[1]
 
     @property
@@ -512,6 +539,7 @@ class Record(WithCard):
             },
             t=np.concatenate([self.t, more.t]),
             u_after=more.u_after,
+            doses=(*self.doses, *more.doses),
         )
 
     @property

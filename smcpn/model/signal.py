@@ -90,7 +90,20 @@ class Samples(ABC):
         A held input jumps at a sample: the first point of an interval has the value after the jump,
         the last point the value before the next one, so that a step never sees the jump.
         """
-        template, n = self.template, self.template.n_inputs
+        given = self._given_inputs(a, b, parts)
+        if not self.template.held:
+            return given
+        held = np.repeat(self._held(a, b)[:, None], parts + 1, axis=1)
+        return np.concatenate([given, held], axis=2)
+
+    def _held(self, a: int, b: int) -> Array:
+        """Numbers of the intervals between the samples [a, b), which the later ones have."""
+        n, held = self.template.n_inputs, self.template.held
+        return self.columns(a, b)[1:, 1 + n - held : 1 + n]
+
+    def _given_inputs(self, a: int, b: int, parts: int) -> Array:
+        """Of `inputs` those that are no numbers of an interval."""
+        template, n = self.template, self.template.n_inputs - self.template.held
         if n == 0:
             return np.empty((b - a - 1, parts + 1, 0))
         if template.u_function is not None:
@@ -111,8 +124,8 @@ class Samples(ABC):
         A held input has none, a linear one its slope; of a smooth input they are those of the
         polynomial through nine points, an eighth of the sampling interval apart.
         """
-        template, n = self.template, self.template.n_inputs
-        rates = np.zeros((b - a - 1, order, n))
+        template, n = self.template, self.template.n_inputs - self.template.held
+        rates = np.zeros((b - a - 1, order, template.n_inputs))
         if order == 0 or n == 0:
             return rates
         columns = self.columns(a, b)
@@ -122,9 +135,9 @@ class Samples(ABC):
                 np.vander(np.arange(9.0), increasing=True), self.inputs(a, b, 8)
             )
             for k in range(1, order + 1):
-                rates[:, k - 1] = taylor[:, k] * factorial(k) / (lengths / 8) ** k
+                rates[:, k - 1, :n] = taylor[:, k, :n] * factorial(k) / (lengths / 8) ** k
         elif template.hold == "foh":
-            rates[:, 0] = np.diff(columns[:, 1 : 1 + n], axis=0) / lengths
+            rates[:, 0, :n] = np.diff(columns[:, 1 : 1 + n], axis=0) / lengths
         return rates
 
     def first_rates(self, order: int) -> Array:
@@ -267,6 +280,8 @@ class Signal:
         Samples before an interval that are looked at besides the one that it begins with.
     more : int
         Numbers of a sample behind its outputs.
+    held : int
+        Last inputs that are numbers of the interval which ends at a sample.
 
     Attributes
     ----------
@@ -294,8 +309,9 @@ class Signal:
         degree: int | None = None,
         before: int = 0,
         more: int = 0,
+        held: int = 0,
     ) -> None:
-        n = n_inputs
+        n, self.held = n_inputs, held
         self.n_inputs, self.n_outputs, self.more = n, n_outputs, more
         self.smooth, self.uniform, self.before = smooth and n > 0, uniform, before
         self.places, self.order, self.degree = tuple(places), rates, degree
@@ -349,6 +365,17 @@ class Signal:
         """Inputs measured at a sample so many before the last one, (n, 1)."""
         return self._sample(back)[1 : 1 + self.n_inputs]
 
+    @property
+    def begin(self) -> ca.SX:
+        """Inputs just after the sample that begins an interval, (n, 1)."""
+        given = ca.vertsplit(self.u(1))[: self.n_inputs - self.held]
+        return ca.vertcat(*given, self.of_interval)
+
+    @property
+    def of_interval(self) -> ca.SX:
+        """Inputs that are numbers of an interval, (held, 1)."""
+        return ca.vertcat(*ca.vertsplit(self.u())[self.n_inputs - self.held :])
+
     def others(self, back: int = 0) -> ca.SX:
         """Numbers of a sample behind its outputs."""
         return self._sample(back)[self.width - self.more :]
@@ -383,12 +410,12 @@ class Signal:
         if self.smooth:
             k, n = self.places.index(place), self.n_inputs
             return self._values[k * n : (k + 1) * n]
-        return self._along(self.u(1), self.rise * self._share, place)
+        return self._along(self.begin, self.rise * self._share, place)
 
     @property
     def rise(self) -> ca.SX:
         """Change of the input over an interval, (n, 1)."""
-        return self.linear * (self.u() - self.u(1))
+        return self.linear * (self.u() - self.begin)
 
     def _along(self, begin: ca.SX, change: ca.SX, place: float) -> ca.SX:
         """Value at a point of a step, of that which begins an interval and its change by a step.
@@ -416,7 +443,7 @@ class Signal:
             return self._values
         parts = [ca.SX.zeros(self.n_inputs, 1) for _ in range(self.degree + 1)]
         parts[1] = 0.5 * self.rise
-        parts[0] = self.u(1) + parts[1]
+        parts[0] = self.begin + parts[1]
         return ca.vertcat(*parts)
 
     def numbers_of(self, record: Record, *others: float) -> Array:

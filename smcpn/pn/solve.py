@@ -148,6 +148,12 @@ def _times(over: Any, ode: ODE) -> tuple[Record | None, Array]:
     if isinstance(over, Record):
         record = over.unmeasured(0)
         check_record(record, ode, 0)
+        if record.doses:
+            raise InputError(
+                f"{record.name} has doses, which solve does not take: use smcpn.simulate, or solve "
+                "from one dose to the next, each from the state after it",
+                argument="over",
+            )
         return record, record.t
     if ode.inputs:
         raise InputError(

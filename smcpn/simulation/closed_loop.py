@@ -287,6 +287,7 @@ def predict_particles(
                 argument="filter",
             )
         check_record(record, problem.ode, model.outputs.numel(), problem.records)
+        record = problem.model.prepared(record)
         windows = WindowFilter(problem, model, record, window_begins(record, horizon), steps)
         found = simulate_particles(problem, record, values, weights, simulator=windows)
         return replace(found, kind=_ahead(horizon))

@@ -179,6 +179,7 @@ def simulate_started(
     """
     model = problem.model if observe is None else problem.model_observing(observe)
     check_record(record, problem.ode, model.outputs.numel(), problem.records)
+    record = problem.model.prepared(record)
     natural = model.natural_means() if observe is None else None
     # Counts are fitted by their mean, not by its logarithm.
     means = model.outputs if natural is None else natural(model.outputs)[0]

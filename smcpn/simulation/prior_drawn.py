@@ -186,6 +186,7 @@ def simulate_prior(
     first = problem.records[0]
     record = first if record is None else record
     check_record(record, problem.ode, problem.model.outputs.numel(), problem.records)
+    record = problem.model.prepared(record)
     own = any(one is record for one in problem.records)
     model = starting_like(problem, problem.model, record if own else first)
     values = problem.prior.natural(problem.prior.sample(rng, draws))

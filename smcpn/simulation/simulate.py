@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from smcpn.errors import InputError, listed, real_number, shown, whole_number
 from smcpn.model.delay import Delay
 from smcpn.model.disturbance import Disturbance
+from smcpn.model.dosing import Dosing
 from smcpn.model.entries import by_scalar
 from smcpn.model.graphs import Model, make_model
 from smcpn.model.initial import FirstSample, scalar_initial
@@ -208,6 +209,7 @@ def known_model(
         fixed={},
         disturbance=disturbance,
         delay=Delay.of(delay, ode, {}, values),
+        dosing=None if record is None else Dosing.of([record], ode, {}, values),
         lacking="parameter '{name}' has no value: give parameters={{'{name}': ...}} a number",
     )
     if unused or added:
@@ -282,6 +284,7 @@ def _median(prior: Any) -> Any:
 
 def _path(model: Model, record: Record, theta: Array, steps: int | str, seed: int | None) -> Array:
     """Outputs (T, q) at parameters (p, 1)."""
+    times, record = record.t, model.prepared(record)
     simulator = Simulator(model, record, steps)
     if model.process_noise is not None:
         simulator = DisturbedSimulator(model, record, steps, seed)
@@ -291,4 +294,4 @@ def _path(model: Model, record: Record, theta: Array, steps: int | str, seed: in
             f"{record.name}: the path with process noise diverges: give less noise, or more steps",
             argument="process_noise",
         )
-    return outputs
+    return outputs[np.isin(record.t, times)] if record.held else outputs

@@ -253,6 +253,12 @@ def simulate_particles(
     """
     model = problem.model if observe is None else problem.model_observing(observe)
     check_record(record, problem.ode, model.outputs.numel(), problem.records)
+    prepared = problem.model.prepared(record)
+    if prepared is not record and simulator is None:
+        run = simulate_particles(
+            problem, prepared, values, weights, observe, steps, step_length, like=like
+        )
+        return _part_of(run, problem, record, np.isin(prepared.t, record.t))
     warnings: tuple[str, ...] = ()
     if simulator is None and like is None:
         longer = from_the_start(problem, record, observe is None)
@@ -261,7 +267,7 @@ def simulate_particles(
                 problem, longer.record, values, weights, observe, steps, step_length,
                 like=longer.learned,
             )  # fmt: skip
-            return _end_of(run, problem, record)
+            return _part_of(run, problem, record, slice(-len(record), None))
     if simulator is None:
         warnings = () if like is not None else _learned_elsewhere(problem, record, observe is None)
         started = starting_like(problem, model, record if like is None else like)
@@ -312,19 +318,20 @@ def simulate_particles(
     )
 
 
-def _end_of(run: Simulation, problem: Problem, record: Record) -> Simulation:
-    """Return a simulation without the samples before a record, which were not compared."""
-    n = len(record)
+def _part_of(
+    run: Simulation, problem: Problem, record: Record, chosen: slice | NDArray[np.bool_]
+) -> Simulation:
+    """Return a simulation of the samples of a record alone; others were not compared."""
     noise = run.noise_variance
     return replace(
         run,
         record=record,
-        mean=run.mean[-n:],
-        sd=run.sd[-n:],
-        parameter_variance=run.parameter_variance[-n:],
-        process_variance=run.process_variance[-n:],
-        solver_variance=run.solver_variance[-n:],
-        noise_variance=noise if noise.ndim == 1 else noise[-n:],
+        mean=run.mean[chosen],
+        sd=run.sd[chosen],
+        parameter_variance=run.parameter_variance[chosen],
+        process_variance=run.process_variance[chosen],
+        solver_variance=run.solver_variance[chosen],
+        noise_variance=noise if noise.ndim == 1 else noise[chosen],
         learned=learned_samples(problem, record),
     )
 

@@ -213,8 +213,8 @@ class Simulator:
         if lost.size:
             raise InputError(
                 f"{self._record.name}: the simulation at the mean parameters is lost at "
-                f"t = {self._record.t[lost[0]]:g}: it diverges, the expression of an event jumps or "
-                f"is no number, or there are more than {MOST_EVENTS} events between two samples, "
+                f"t = {self._record.t[lost[0]]:g}: it diverges, the expression of an event jumps "
+                f"or is no number, or there are more than {MOST_EVENTS} events between two samples, "
                 "as of a ball that bounces ever faster: let an event put such a state to rest, or "
                 "end the record before"
             )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isqrt
 from typing import TYPE_CHECKING, Any, cast
 
@@ -207,6 +207,7 @@ def states_of_particles(
             "states, which posterior.simulate(record, observe=[...]) gives"
         )
     check_record(record, problem.ode, len(problem.observe), problem.records)
+    record = problem.model.prepared(record)
     _check_size(draws, len(record) * len(problem.ode.states))
     kind = suitable_likelihood(problem, solver, likelihood)
     rng = np.random.default_rng(seed)
@@ -290,12 +291,14 @@ def _by_particles(
     n = len(problem.ode.states)
     smoothed, filtered = PathMoments(len(record), n), Mixture(len(record), n)
     paths = np.empty((draws, len(record), n))
+    arrived = problem.model.arrived(record, values)
     for k, theta in enumerate(values):
         (history,) = likelihood.history(theta, keys[k], len(record))
+        history = replace(history, states=history.states + arrived[:, :, k, None])
         paths[k :: len(values)] = smoothed.add(history, rng, len(paths[k :: len(values)]))
     bootstrap = likelihood.with_state_particles(FILTER_PARTICLES)
     for a, (mean, variance) in enumerate(filtered_moments(bootstrap, values, keys)):
-        filtered.put(a, mean[None], variance[None])
+        filtered.put(a, mean[None] + arrived[a], variance[None])
     return _parts(smoothed, filtered, paths)
 
 

@@ -229,6 +229,7 @@ def validate(
     weights = normalise(log_weights)
     if record is not None:
         check_record(record, problem.ode, len(problem.observe), problem.records)
+        record = problem.model.prepared(record)
     values = problem.prior.natural(theta)
     tested, remarks = weights, tuple[str, ...]()
     if record is not None and all(record is not one for one in problem.records):
@@ -244,7 +245,7 @@ def validate(
     _check_innovations(parts, names)
     shares = np.concatenate([part.solver_share for part in parts])
     process = np.concatenate([part.process_share for part in parts])
-    inputs = [part.record.u for part in parts]
+    inputs = [part.record.u[:, : len(problem.ode.inputs)] for part in parts]
     density = problem.model.density
     return Validation(
         model=problem.ode.name,
