@@ -213,10 +213,10 @@ class Simulator:
         if lost.size:
             raise InputError(
                 f"{self._record.name}: the simulation at the mean parameters is lost at "
-                f"t = {self._record.t[lost[0]]:g}: it diverges, the expression of an event jumps "
-                f"or is no number, or there are more than {MOST_EVENTS} events between two samples, "
-                "as of a ball that bounces ever faster: let an event put such a state to rest, or "
-                "end the record before"
+                f"t = {self._record.t[lost[0]]:g}: it diverges, what an event crosses jumps or is "
+                f"no number, or there are more than {MOST_EVENTS} events between two samples, as of "
+                "a ball that bounces ever faster: let an event put such a state to rest, or end "
+                "the record before"
             )
         self._settled = fine - coarse
         return OWN_STEPS
