@@ -70,7 +70,7 @@ def data_fingerprint(records: Sequence[Record], n_samples: int, delay: Delay | N
             break
         _add_record(digest, number, record, used)
         if delay is not None:
-            number_before = 1 + max(most for _, most in delay.intervals([record]))
+            number_before = max(span.most for span in delay.spans([record]))
             digest.array("before", inputs_before(record, number_before)[:, list(delay.inputs)])
         left -= used
     if left:

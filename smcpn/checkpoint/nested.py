@@ -39,8 +39,9 @@ class FilterState(Stored):
     theta, log_weights : ndarray, (N, d), (N,)
     filters : ndarray, (N, k)
         Their particles; (0, k) before the first sample.
-    last : ndarray, (1, 1 + n + q)
-        Time, inputs and outputs of the last sample; (0, 1 + n + q) before the first.
+    last : ndarray, (m, 1 + n + q)
+        Time, inputs and outputs of the samples that those to come depend on, and of those that
+        wait for samples ahead of them.
     held : ndarray, (n,)
         The last input.
     sample : int
@@ -98,12 +99,12 @@ def _require_place(state: FilterState) -> None:
     begun, axis, last = state.sample > 0, state.axis, state.last
     filters = len(state.theta) if begun else 0
     fits = (
-        axis.count == state.sample
-        and len(last) == int(begun)
+        state.sample <= axis.count
+        and axis.count - state.sample + int(begun) <= len(last) <= axis.count
         and len(state.filters) == filters
-        and axis.last == (last[0, 0] if begun else -np.inf)
-        and (np.isfinite(axis.given) if begun else axis.given == -np.inf)
-        and (not begun or bool(np.isfinite(last[0, : 1 + len(state.held)]).all()))
+        and axis.last == (last[-1, 0] if axis.count else -np.inf)
+        and (np.isfinite(axis.given) if axis.count else axis.given == -np.inf)
+        and bool(np.isfinite(last[:, : 1 + len(state.held)]).all())
         and bool(np.isfinite(state.log_weights).any())
     )
     if not fits:

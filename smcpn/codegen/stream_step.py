@@ -68,7 +68,8 @@ class Population:
     def __init__(self, n_state: int, n_outputs: int, n: int) -> None:
         self.sizes = n_state, n_outputs, n
         self._numbers = np.empty((n_state + WEIGHT_ROWS) * n + 2 + 3 * n_outputs)
-        self.address: int = self._numbers.__array_interface__["data"][0]
+        buffer = ctypes.c_char.from_buffer(self._numbers)  # pyright: ignore[reportArgumentType]
+        self.address: int = ctypes.addressof(buffer)
 
     def _rows(self, first: int, last: int) -> Array:
         n = self.sizes[2]

@@ -315,20 +315,26 @@ class Arrivals:
             )
         return inputs
 
-    def measured(self, y: Any, *beside: Any) -> list[float]:
+    def measured(
+        self, y: Any, y_sd: Any = None, y_lower: Any = None, y_upper: Any = None
+    ) -> list[float]:
         """Outputs of a sample as a row has them, checked, see `smcpn.model.measured.measured_rows`.
 
         Parameters
         ----------
-        y, *beside
-            y, y_sd, y_lower and y_upper as of `Online.update`.
+        y, y_sd, y_lower, y_upper
+            As of `Online.update`.
 
         Raises
         ------
         InputError
             If they are no numbers, or none that go together.
         """
-        outputs = self._outputs(y)
+        outputs, beside = self._outputs(y), (y_sd, y_lower, y_upper)
+        # Most samples have nothing else, and this is the path of every update.
+        alone = y_sd is None and y_lower is None and y_upper is None
+        if alone and self._width == self._n_outputs:
+            return outputs
         given: dict[str, Any] = dict(zip(BESIDE, beside, strict=True))
         known = [name for name in BESIDE if getattr(self._record, name) is not None]
         for name, one in given.items():

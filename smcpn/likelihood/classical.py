@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self, TypeVar
 
 import casadi as ca
 import numpy as np
@@ -88,6 +88,9 @@ class Step(ABC):
         return ca.substitute(model.rhs, symbols, ca.vertcat(x, u, t))
 
 
+S = TypeVar("S", bound=Step)
+
+
 class RungeKuttaStep(Step, solver=RK4):
     """The classical fourth-order Runge-Kutta method."""
 
@@ -122,19 +125,15 @@ class Classical(Recursion):
     coloured_noise = True
     gaussian = True
     takes_delay = True
-    _input: ca.SX | None = None
-    """Inputs at a sample, where they are delayed."""
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
-        self.model, self.sample = problem.model, SampleSymbols.of(problem.model)
-        self.line = DelayLine.of(self.model, grid.delays, POINTS)
+        self.model, self.line = problem.model, DelayLine.of(problem.model, grid, POINTS)
+        self.sample = SampleSymbols.of(self.model, self.line)
         self.signal = step_signal(self.model, grid, self.line)
         self.step: Step = step_along(self.line, solver.step, self.model)
         self.local_order = self.step.error_order
-        self.outputs = outputs_at(self.model, self.model.x, self.sample, self.line)
+        self.outputs = outputs_at(self.model, self.model.x, self.sample)
         self.noise = NoiseFilter.of(self.model)
-        if self.line is not None:
-            self._input = self.line.at_sample(self.sample.u)
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
@@ -161,7 +160,7 @@ class Classical(Recursion):
         if density is None:
             innovation = sample.y - self.outputs - self.noise.mean
             return gaussian_log_density(innovation, ca.diag(self.noise.variance), sample.present)
-        each = sample.of_density(density.log_density, self.outputs, self._input)
+        each = sample.of_density(density.log_density, self.outputs)
         # A missing sample may be where a density is not finite, as log-normal noise of nothing is.
         return ca.sum1(ca.if_else(sample.present, each, 0.0))
 
@@ -170,7 +169,7 @@ class Classical(Recursion):
         q = self.outputs.numel()
         noise, variance = self.noise, self.noise.variance
         if self.model.density is not None:
-            variance = self.sample.noise_variance(self.outputs, self._input)
+            variance = self.sample.noise_variance(self.outputs)
         return ExpectedOutputs(self.outputs, ca.SX(q, q), self.model.x, noise.mean, variance)
 
     @override
@@ -184,7 +183,7 @@ class Classical(Recursion):
         return step_inputs(self.signal, self.model, record, steps, number, interval, self.line)
 
 
-def step_along(line: DelayLine | None, kind: type[Step], model: Model) -> Step:
+def step_along(line: DelayLine | None, kind: type[S], model: Model) -> S:
     """Graphs of a step, over symbols of its own or those of a line of delayed inputs."""
     if line is None:
         return kind.of(model)
@@ -192,25 +191,22 @@ def step_along(line: DelayLine | None, kind: type[Step], model: Model) -> Step:
     return kind(model, line.h, line.time(0), (begin, middle, end))
 
 
-def outputs_at(
-    model: Model, state: ca.SX, sample: SampleSymbols, line: DelayLine | None = None
-) -> ca.SX:
+def outputs_at(model: Model, state: ca.SX, sample: SampleSymbols) -> ca.SX:
     """Noise-free outputs at a sample, for a state."""
-    u = sample.u if line is None else line.at_sample(sample.u)
-    return ca.substitute(
-        model.outputs, ca.vertcat(model.x, model.u, model.t), ca.vertcat(state, u, sample.t)
-    )
+    known = ca.vertcat(state, sample.input, sample.t)
+    return ca.substitute(model.outputs, ca.vertcat(model.x, model.u, model.t), known)
 
 
 def step_signal(model: Model, grid: Grid, line: DelayLine | None = None) -> Signal:
     """Input at the begin, middle and end of a step, as `runge_kutta_program` takes it."""
+    if line is not None:
+        return line.signal
     return Signal(
         model.u.numel(),
         model.measured,
         grid.smooth,
         not grid.rescales,
         places=PLACES,
-        before=0 if line is None else line.memory - 1,
         held=model.held,
     )
 
@@ -218,6 +214,23 @@ def step_signal(model: Model, grid: Grid, line: DelayLine | None = None) -> Sign
 def step_graph(signal: Signal) -> ca.SX:
     """Inputs at the begin, middle and end of a step, its time, and its length."""
     return ca.vertcat(*map(signal.input, PLACES), signal.time(0.0), signal.h)
+
+
+class StepRows(NamedTuple):
+    """Symbols of what steps share, and of what recurs in every interval; graphs of the former."""
+
+    step: ca.SX
+    gains: ca.SX
+    graph: ca.SX
+
+
+def step_rows(step: Step, signal: Signal, line: DelayLine | None) -> StepRows:
+    """Rows of a step, by its own symbols or those of a line of delayed inputs."""
+    if line is None:
+        row = ca.vertcat(*step.inputs, step.t, step.h)
+        return StepRows(row, ca.SX(0, 1), step_graph(signal))
+    gains = ca.vertcat(line.share, line.gain_row)
+    return StepRows(line.step_row, gains, line.step_graph(signal))
 
 
 def runge_kutta_program(
@@ -230,21 +243,21 @@ def runge_kutta_program(
 ) -> LaneProgram:
     """One step after the other, by default of RK4, that emit ``emitted`` at each sample."""
     step = step_along(line, RungeKuttaStep, model) if step is None else step
-    start = StartSymbols.of(model, [])
+    start, rows = StartSymbols.of(model, []), step_rows(step, signal, line)
     program = LaneProgram(
         theta=model.theta,
         constants=model.constants,
         constant_values=model.constant_values,
         state=model.x,
         start_row=start.row,
-        step_row=ca.vertcat(*step.inputs, step.t, step.h) if line is None else line.step_row,
-        gain_row=ca.SX(0, 1) if line is None else ca.vertcat(line.share, line.gain_row),
+        step_row=rows.step,
+        gain_row=rows.gains,
         sample_row=sample.row,
         start=start.initial(model),
         step=step.following,
         emitted=emitted,
         shared=signal.graphs(
-            step=step_graph(signal) if line is None else line.step_graph(signal),
+            step=rows.graph,
             sample=signal.sample(),
         ),
     )
@@ -285,7 +298,7 @@ def step_inputs(
 def signal_of(model: Model, record: Record) -> tuple[Signal, DelayLine | None]:
     """Signal of `runge_kutta_program` for one record, and its line of delayed inputs."""
     grid = Grid.of([record], model.delay)
-    line = DelayLine.of(model, grid.delays, POINTS)
+    line = DelayLine.of(model, grid, POINTS)
     return step_signal(model, grid, line), line
 
 

@@ -5,7 +5,9 @@ time tau = (m + r) dt at the fraction r of every sampling interval. The interval
 each part takes the steps of a whole interval, of its own length: no step sees a jump, and the
 order of convergence is kept. Lengths are functions of tau, so that derivatives by tau are those of
 the steps; m, which is constant but for jumps where r is 0, has none. Several dead times cut the
-interval at each of their fractions.
+interval at each of their fractions, and samples that are not equally spaced cut it wherever one of
+them arrives, into as many parts as any interval of the records needs. An input that is smooth
+between samples is the polynomial of degree eight through nine of its points in each interval.
 
 An interval brings, of every delayed input, the samples between its least and its greatest dead
 time. A particle picks its own at the beginning of an interval and keeps them in its state.
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 from math import log2
 
@@ -23,12 +26,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.lower import LaneProgram
+from smcpn.likelihood.lanes import Grid
 from smcpn.model.dosing import ascending
 from smcpn.model.problem import Model
 from smcpn.model.signal import Samples, Signal
 
 Array = NDArray[np.float64]
-Ranges = tuple[tuple[int, int], ...]
 
 
 class DelayLine:
@@ -38,8 +41,8 @@ class DelayLine:
     ----------
     model : Model
         With a delay.
-    ranges : tuple of (int, int)
-        Least and greatest number of whole sampling intervals in each dead time.
+    grid : Grid
+        Of the records: `Grid.delays` and how inputs go on between samples.
     places : int
         Points of a step at which the input is needed.
 
@@ -50,14 +53,15 @@ class DelayLine:
     memory : int
         Samples before an interval that it may depend on.
     state : casadi.SX
-        Where the interval is cut, as fractions of it, and of each delayed input its value at the
-        beginning of each part and its slope there, for the interval as unit of time, and its value
-        at the sample that ends the interval.
+        Where the interval is cut, as fractions of it; of each delayed input in each part its
+        coefficients, a polynomial of the time since the part began in units of the interval; and
+        its value at the sample that ends the interval.
     row : casadi.SX
-        What an interval brings: of each delayed input its latest samples, whether it is linear in
-        between, and the length of the interval.
+        What an interval brings: of each delayed input its latest samples, or the polynomials
+        between them, whether it is linear in between, the length of the interval and, where
+        samples are not equally spaced, the times of the latest ones since it began.
     step_row : casadi.SX
-        What a step brings: undelayed inputs and their increment over the interval, the time at
+        What a step brings: coefficients of the undelayed inputs over the interval, the time at
         which it begins, its length.
     gain_row : casadi.SX
         What recurs in every interval: which part a step is in, its points as fractions of it.
@@ -65,31 +69,56 @@ class DelayLine:
         Length of a step over that of its part.
     """
 
-    def __init__(self, model: Model, ranges: Ranges, places: int) -> None:
+    def __init__(self, model: Model, grid: Grid, places: int) -> None:
         assert model.delay is not None
-        self.model, self.ranges, self.delay = model, ranges, model.delay
-        self.memory = 2 + max(most for _, most in ranges)
-        self._samples = [ca.SX.sym(f"samples_{i}", b - a + 3) for i, (a, b) in enumerate(ranges)]
+        self.model, self.spans, self.delay = model, grid.delays, model.delay
+        self.uniform, self.degree = not grid.rescales, SMOOTH_DEGREE if grid.smooth else 1
+        self.memory = 1 + max(span.most for span in self.spans)
+        size = self.degree + 1 if grid.smooth else 1
+        self._samples = [
+            ca.SX.sym(f"samples_{i}", len(span.lags), size) for i, span in enumerate(self.spans)
+        ]
+        self._times = [
+            ca.SX.sym(f"times_{i}", 0 if self.uniform else len(span.lags))
+            for i, span in enumerate(self.spans)
+        ]
         self._linear, self._interval = ca.SX.sym("linear"), ca.SX.sym("interval")
-        self.row = ca.vertcat(*self._samples, self._linear, self._interval)
-        self.parts = 1 + len(set(self.delay.keys))
+        self.row = ca.vertcat(
+            *map(ca.vec, self._samples), *self._times, self._linear, self._interval
+        )
+        self._cut_of = dict(zip(self.delay.keys, self.spans, strict=True))
+        self.parts = 1 + sum(span.cuts for span in self._cut_of.values())
         self._cuts = ca.SX.sym("cuts", self.parts - 1)
-        shape = self.parts, len(ranges)
-        self._values, self._slopes = ca.SX.sym("values", *shape), ca.SX.sym("slopes", *shape)
-        self._ends = ca.SX.sym("ends", len(ranges))
-        self.state = ca.vertcat(self._cuts, ca.vec(self._values), ca.vec(self._slopes), self._ends)
+        self._curves = [
+            ca.SX.sym(f"curve_{i}", self.parts, self.degree + 1) for i in range(len(self.spans))
+        ]
+        self._ends = ca.SX.sym("ends", len(self.spans))
+        self.state = ca.vertcat(self._cuts, *map(ca.vec, self._curves), self._ends)
         self._part, self._points = ca.SX.sym("part", self.parts), ca.SX.sym("points", places)
-        n = len(self.undelayed)
-        self._u, self._rise = ca.SX.sym("u", n), ca.SX.sym("rise", n)
+        self._known = ca.SX.sym("known", len(self.undelayed), self.degree + 1)
         self._begin, self._length = ca.SX.sym("begin"), ca.SX.sym("length")
-        self.step_row = ca.vertcat(self._u, self._rise, self._begin, self._length)
+        self.step_row = ca.vertcat(ca.vec(self._known), self._begin, self._length)
         self.gain_row = ca.vertcat(self._part, self._points)
         self.share = ca.SX.sym("share")
 
     @classmethod
-    def of(cls, model: Model, ranges: Ranges, places: int) -> DelayLine | None:
+    def of(cls, model: Model, grid: Grid, places: int) -> DelayLine | None:
         """Make the symbols; None for a model without delay."""
-        return None if model.delay is None else cls(model, ranges, places)
+        return None if model.delay is None else cls(model, grid, places)
+
+    @cached_property
+    def signal(self) -> Signal:
+        """The samples of which `interval_graph` and `step_graph` are graphs."""
+        model = self.model
+        return Signal(
+            model.u.numel(),
+            model.measured,
+            uniform=self.uniform,
+            # One more, so that the first sample has the interval before it.
+            before=self.memory,
+            curves=self.degree if self.degree > 1 else None,
+            held=model.held,
+        )
 
     @property
     def undelayed(self) -> list[int]:
@@ -105,7 +134,8 @@ class DelayLine:
     def lengths(self) -> list[ca.SX]:
         """Lengths of all parts, as fractions of the interval."""
         edges = [ca.SX(0.0), *ca.vertsplit(self._cuts), ca.SX(1.0)]
-        return [end - begin for begin, end in pairwise(edges)]
+        # Nothing divides by a part without length, and the noise of its steps has a derivative.
+        return [end - begin + SHORTEST_PART for begin, end in pairwise(edges)]
 
     @property
     def h(self) -> ca.SX:
@@ -122,22 +152,21 @@ class DelayLine:
 
     def input(self, point: int | None) -> ca.SX:
         """All inputs at a point as of `time`, (n, 1)."""
-        since, values = self._since(point), ca.SX(self.model.u.numel(), 1)
-        for k, j in enumerate(self.undelayed):
-            values[j] = self._u[k] + self._rise[k] * (self._first + since)
-        for i, j in enumerate(self.delay.inputs):
-            value, slope = (ca.dot(self._part, of[:, i]) for of in (self._values, self._slopes))
-            values[j] = value + slope * since
-        return values
+        return self.rates(point, 0)[0]
 
-    def rate(self) -> ca.SX:
-        """Time derivative of all inputs during a step, (n, 1)."""
-        values = ca.SX(self.model.u.numel(), 1)
-        for k, j in enumerate(self.undelayed):
-            values[j] = self._rise[k]
-        for i, j in enumerate(self.delay.inputs):
-            values[j] = ca.dot(self._part, self._slopes[:, i])
-        return values / self._length
+    def rates(self, point: int | None, order: int) -> list[ca.SX]:
+        """All inputs and their time derivatives up to an order at a point, (n, 1) each."""
+        since = self._since(point)
+        found = [ca.SX.zeros(self.model.u.numel(), 1) for _ in range(order + 1)]
+        curves = {j: (self._known[k, :], self._first + since) for k, j in enumerate(self.undelayed)}
+        for curve, j in zip(self._curves, self.delay.inputs, strict=True):
+            curves[j] = ca.mtimes(self._part.T, curve), since
+        for j, (curve, place) in curves.items():
+            coefficients = ca.horzsplit(curve)
+            for k, values in enumerate(found[: self.degree + 1]):
+                values[j] = _horner(coefficients, place) / self._length**k
+                coefficients = [m * c for m, c in enumerate(coefficients)][1:]
+        return found
 
     def at_sample(self, u: ca.SX) -> ca.SX:
         """Inputs at the sample that ends an interval, of those that were measured there, (n, 1)."""
@@ -148,39 +177,75 @@ class DelayLine:
 
     def picked(self) -> ca.SX:
         """Samples of an interval that a particle keeps in its next `state`."""
-        intervals = [seconds / self._interval for seconds in self.delay.seconds(self.model.theta)]
-        whole = [
-            ca.fmin(ca.fmax(ca.floor(number), least), most)
-            for number, (least, most) in zip(intervals, self.ranges, strict=True)
-        ]
-        fractions = [number - m for number, m in zip(intervals, whole, strict=True)]
-        each = dict(zip(self.delay.keys, fractions, strict=True))
-        cuts = ascending(list(each.values()))
-        kept = [self._pieces(i, whole[i], fractions[i], cuts) for i in range(len(whole))]
-        values, slopes, ends = zip(*kept, strict=True)
-        return ca.vertcat(*cuts, *values, *slopes, *ends)
+        arrivals, places = zip(*map(self._arrivals, range(len(self.spans))), strict=True)
+        inner = dict(zip(self.delay.keys, (each[1:-1] for each in arrivals), strict=True))
+        cuts = [cut for each in inner.values() for cut in each]
+        cuts = ascending(cuts) if len(inner) > 1 else cuts
+        if not self.uniform:
+            cuts = [ca.fmin(ca.fmax(cut, 0.0), 1.0) for cut in cuts]
+        kept = [self._pieces(i, arrivals[i], places[i], cuts) for i in range(len(places))]
+        curves, ends = zip(*kept, strict=True)
+        return ca.vertcat(*cuts, *map(ca.vec, curves), *ends)
+
+    def _arrivals(self, i: int) -> tuple[list[ca.SX], ca.SX]:
+        """Times at which the samples about an interval arrive, and the place of the first of them.
+
+        The first one is the last to arrive before the interval. Times count from the beginning of
+        the interval, which is their unit.
+        """
+        span, seconds = self.spans[i], self.delay.seconds(self.model.theta)[i]
+        if self.uniform:
+            number = seconds / self._interval
+            whole = ca.fmin(ca.fmax(ca.floor(number), span.least - 1), span.most - 1)
+            fraction = number - whole
+            return [fraction + (k - 1) for k in range(3)], span.most - 1 - whole
+        times = [(time + seconds) / self._interval for time in ca.vertsplit(self._times[i])]
+        later = times[1 : span.most - span.least + 1]
+        place = sum((time <= 0.0 for time in later), ca.SX(0.0))
+        return consecutive(times, place, span.cuts + 2, span.most - span.least), place
 
     def _pieces(
-        self, i: int, whole: ca.SX, fraction: ca.SX, cuts: list[ca.SX]
-    ) -> tuple[ca.SX, ca.SX, ca.SX]:
-        """Values of a delayed input at the beginning of all parts, its slopes, and its end."""
-        least, most = self.ranges[i]
-        samples = ca.vertsplit(self._samples[i])
-        before, now, after = _part_of(samples, most - whole, 3, most - least)
-        values: list[ca.SX] = []
-        slopes: list[ca.SX] = []
+        self, i: int, arrivals: list[ca.SX], place: ca.SX, cuts: list[ca.SX]
+    ) -> tuple[ca.SX, ca.SX]:
+        """Coefficients of a delayed input in all parts, (parts, degree + 1), and its end."""
+        span = self.spans[i]
+        picked = [
+            consecutive(ca.vertsplit(column), place, span.cuts + 2, span.most - span.least)
+            for column in ca.horzsplit(self._samples[i])
+        ]
+        between = self._between(picked, arrivals)
+        rows: list[ca.SX] = []
         for part, (begin, end) in enumerate(pairwise([ca.SX(0.0), *cuts, ca.SX(1.0)])):
-            since = begin - fraction
-            # Whether the sample that arrives in the interval is still to come: by the middle of the
-            # part, since a cut and the fraction that it is may be rounded differently.
-            earlier = ca.SX(part == 0) if len(cuts) == 1 else 0.5 * (begin + end) < fraction
-            slope = self._linear * ca.if_else(earlier, now - before, after - now)
-            values.append(ca.if_else(earlier, before, now) + slope * (since + earlier))
-            slopes.append(slope)
-        # A held input has the value of the sample that arrives just then.
-        held = ca.if_else(fraction < SIMULTANEOUS, after, now)
-        end = ca.if_else(self._linear, now + (after - now) * (1.0 - fraction), held)
-        return ca.vertcat(*values), ca.vertcat(*slopes), end
+            # By the middle of the part, since a cut and the arrival that it is may be rounded
+            # differently.
+            curve, origin = _latest(between, arrivals, 0.5 * (begin + end))
+            if len(cuts) == span.cuts:
+                curve, origin = between[part], arrivals[part]
+            rows.append(ca.horzcat(*_shifted(ca.horzsplit(curve), begin - origin)))
+        curve, origin = _latest(between, arrivals, ca.SX(1.0))
+        end = _horner(ca.horzsplit(curve), 1.0 - origin)
+        if self.degree == 1:
+            # A held input has the value of the sample that arrives just then.
+            held = picked[0][0]
+            for value, arrival in zip(picked[0][1:], arrivals[1:], strict=True):
+                held = ca.if_else(arrival < 1.0 + SIMULTANEOUS, value, held)
+            end = ca.if_else(self._linear, end, held)
+        return ca.vertcat(*rows), end
+
+    def _between(self, picked: list[list[ca.SX]], arrivals: list[ca.SX]) -> list[ca.SX]:
+        """Coefficients by the time since each arrival, up to the next one, (1, degree + 1) each."""
+        made: list[ca.SX] = []
+        for k, (begin, end) in enumerate(pairwise(arrivals)):
+            length = ca.SX(1.0) if self.uniform else end - begin
+            if self.degree == 1:
+                here, there = picked[0][k : k + 2]
+                made.append(ca.horzcat(here, self._linear * (there - here) / length))
+                continue
+            # The polynomial goes from -1 to 1, and stands with the sample at its end.
+            coefficients = _shifted([column[k + 1] for column in picked], ca.SX(-1.0))
+            scaled = [c * (2.0 / length) ** m for m, c in enumerate(coefficients)]
+            made.append(ca.horzcat(*scaled))
+        return made
 
     def join(self, program: LaneProgram, signal: Signal) -> LaneProgram:
         """The program of a recursion whose steps are those of this line, and their rows its own."""
@@ -200,24 +265,52 @@ class DelayLine:
             step=ca.vertcat(program.step, self.state),
         )
 
+    def stateless(self, signal: Signal) -> ca.SX:
+        """`state` in an interval and at the sample that ends it, by theta and samples alone."""
+        return ca.substitute(self.picked(), self.row, self.interval_graph(signal))
+
     def interval_graph(self, signal: Signal) -> ca.SX:
         """`row` of an interval, of its samples and those before."""
-        lagged = [signal.u(lag + 1)[j] for j, lag in self._lags]
-        return ca.vertcat(*lagged, signal.linear, signal.interval)
+        columns: list[ca.SX] = []
+        for j, span in zip(self.delay.inputs, self.spans, strict=True):
+            backs = [max(lag + 1, 0) for lag in span.lags]
+            of_lag = [signal.curve(k, j) if signal.curves else signal.u(k)[j] for k in backs]
+            columns += [ca.horzcat(*of_lag).T[:]]
+        times = [
+            signal.t(max(lag + 1, 0)) - signal.t(1) - min(lag + 1, 0) * signal.spacing
+            for span in self.spans
+            for lag in ([] if self.uniform else span.lags)
+        ]
+        return ca.vertcat(*columns, *times, signal.linear, signal.spacing)
 
     def step_graph(self, signal: Signal) -> ca.SX:
         """`step_row` of a step."""
-        u = [signal.begin[j] for j in self.undelayed]
-        rises = [signal.rise[j] for j in self.undelayed]
-        return ca.vertcat(*u, *rises, signal.t(1), signal.interval)
+        if signal.curves:
+            half = [_shifted(ca.vertsplit(signal.curve(0, j)), ca.SX(-1.0)) for j in self.undelayed]
+            known = [ca.horzcat(*[c * 2.0**m for m, c in enumerate(each)]) for each in half]
+        else:
+            known = [ca.horzcat(signal.begin[j], signal.rise[j]) for j in self.undelayed]
+        return ca.vertcat(ca.vec(ca.vertcat(*known)), signal.t(1), signal.spacing)
 
     def start(self, samples: Samples) -> Array:
         """`row` of the interval that ends with the first sample."""
-        record = samples.template
-        self.delay.intervals([record])
-        u = samples.columns(-self.memory, 1)[:, 1 : 1 + record.n_inputs]
-        lagged = [u[-2 - lag, j] for j, lag in self._lags]
-        return np.array([*lagged, float(record.hold == "foh"), record.interval])
+        record, n = samples.template, 1 + samples.template.n_inputs
+        self.delay.spans([record])
+        columns = samples.columns(-self.memory, 1)
+        kept: list[Array] = []
+        curves = samples.curves(-self.memory, 1, self.degree) if self.degree > 1 else None
+        for j, span in zip(self.delay.inputs, self.spans, strict=True):
+            places = [-2 - max(lag, -1) for lag in span.lags]
+            known = columns[:, 1:n] if curves is None else curves
+            kept.append(known[places, ..., j].T.ravel())
+        interval = columns[-1, 0] - columns[-2, 0]
+        times = [
+            columns[-2 - max(lag, -1), 0] - columns[-2, 0] - min(lag + 1, 0) * interval
+            for span in self.spans
+            for lag in ([] if self.uniform else span.lags)
+        ]
+        unit = record.interval if self.uniform else interval
+        return np.concatenate([*kept, times, [float(record.hold == "foh"), unit]])
 
     def gains(self, number: int, points: Array) -> Array:
         """`gain_row` of the steps of an interval, (parts number, g).
@@ -233,15 +326,6 @@ class DelayLine:
         return np.column_stack([parts, np.tile(points, (self.parts, 1))])
 
     @property
-    def _lags(self) -> list[tuple[int, int]]:
-        """Delayed inputs, and the samples before an interval at which they may be needed."""
-        return [
-            (j, lag)
-            for j, (least, most) in zip(self.delay.inputs, self.ranges, strict=True)
-            for lag in range(most + 1, least - 2, -1)
-        ]
-
-    @property
     def _first(self) -> ca.SX:
         """Begin of the part of a step, as a fraction of the interval."""
         return self.of_part([ca.SX(0.0), *ca.vertsplit(self._cuts)])
@@ -255,10 +339,40 @@ SIMULTANEOUS = 1e-9
 """Part of a sampling interval below which a sample arrives at the end of an interval."""
 FEW = 12
 """Places that are compared one by one."""
+SHORTEST_PART = 1e-14
+"""Length of a part in which no time passes, as a fraction of its interval."""
+SMOOTH_DEGREE = 8
+"""Of the polynomials of an input that is smooth between samples, through nine points."""
 
 
-def _part_of(values: Sequence[ca.SX], begin: ca.SX, size: int, most: int) -> list[ca.SX]:
-    """Consecutive values from number ``begin`` on, which is 0, 1, ..., or ``most``.
+def _horner(coefficients: Sequence[ca.SX], x: ca.SX) -> ca.SX:
+    """Value of a polynomial, of its coefficients by powers."""
+    value = ca.SX(0.0)
+    for coefficient in reversed(coefficients):
+        value = coefficient + value * x
+    return value
+
+
+def _shifted(coefficients: Sequence[ca.SX], by: ca.SX) -> list[ca.SX]:
+    """Coefficients of the polynomial of x + ``by``, as a function of x."""
+    shifted = list(coefficients)
+    for k in range(len(shifted) - 1):
+        for m in range(len(shifted) - 2, k - 1, -1):
+            shifted[m] += by * shifted[m + 1]
+    return shifted
+
+
+def _latest(curves: Sequence[ca.SX], arrivals: Sequence[ca.SX], time: ca.SX) -> tuple[ca.SX, ca.SX]:
+    """The curve that began last at a time, and when."""
+    curve, origin = curves[0], arrivals[0]
+    for other, begin in zip(curves[1:], arrivals[1:], strict=False):
+        begun = begin <= time
+        curve, origin = ca.if_else(begun, other, curve), ca.if_else(begun, begin, origin)
+    return curve, origin
+
+
+def consecutive(values: Sequence[ca.SX], begin: ca.SX, size: int, most: int) -> list[ca.SX]:
+    """So many values from number ``begin`` on, which is 0, 1, ..., or ``most``.
 
     Where there are many places, first a block of values that has them, then those of the block.
     """
@@ -275,4 +389,4 @@ def _part_of(values: Sequence[ca.SX], begin: ca.SX, size: int, most: int) -> lis
         sum((weight * known[place + k] for weight, place in weights), ca.SX(0.0))
         for k in range(block + size - 1)
     ]
-    return _part_of(within, begin - block * number, size, block - 1)
+    return consecutive(within, begin - block * number, size, block - 1)

@@ -41,6 +41,25 @@ def samples_ahead(template: Record, lookahead: int | None) -> int:
     return CONTEXT if interpolated and template.hold == "bandlimited" else 0
 
 
+def stream_grid(problem: Problem) -> Grid:
+    """Grid of the samples of a stream, which are as those of the problem's first record.
+
+    Raises
+    ------
+    InputError
+        For delayed inputs at irregular times: how many arrive in an interval is not known before.
+    """
+    template, delay = problem.records[0], problem.model.delay
+    if delay is not None and not template.uniform:
+        raise InputError(
+            f"{template.name}: delay in a stream needs samples at equal intervals, of which it is "
+            "known how many inputs arrive between two: give the record dt, and outputs as NaN "
+            "where they are missing",
+            argument="delay",
+        )
+    return Grid.of([template], delay)
+
+
 def growing_likelihood(
     problem: Problem,
     solver: Solver,
@@ -76,7 +95,7 @@ def growing_likelihood(
     template = problem.records[0]
     kind = suitable_likelihood(problem, solver, likelihood)
     require_exact(kind.name)
-    recursion = kind(problem, solver, Grid.of([template], problem.model.delay))
+    recursion = kind(problem, solver, stream_grid(problem))
     compiled = GrowingRecursion(recursion, template, number_of_steps(solver), threads)
     return GrowingLikelihood(compiled, history, samples_ahead(template, lookahead))
 

@@ -167,6 +167,9 @@ class KernelInputs:
             gains, more, memory = self.shared(samples, a, b, memory)
             padded = np.concatenate([np.zeros((before, more.shape[1])), more])
             columns = np.column_stack([columns, padded])
+        if signal.curves is not None:
+            curves = samples.curves(a - before, b, signal.curves)
+            columns = np.column_stack([columns, curves.reshape(len(curves), -1)])
         counts = None
         if self.divides:
             counts = numbers_of_steps(np.diff(columns[before:, 0]), self.steps, self.interval)

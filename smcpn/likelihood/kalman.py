@@ -20,6 +20,9 @@ alone.
 
 Where a measured value is not Gaussian, the update is Laplace's approximation about the predicted
 output (`measurement.LaplaceMeasurement`).
+
+Coloured noise e of an output (`coloured`) is a state more, which moves from sample to sample as
+e <- phi e + sigma sqrt(1 - phi^2) w, and is measured without noise in y = g(x) + e.
 """
 
 from __future__ import annotations
@@ -35,11 +38,12 @@ from typing_extensions import override
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.tangent import jacobian
 from smcpn.errors import InputError
-from smcpn.likelihood.classical import outputs_at, step_graph, step_inputs, step_signal
+from smcpn.likelihood.classical import POINTS, outputs_at, step_inputs, step_rows, step_signal
 from smcpn.likelihood.covariance import Factor, OutputGain, downdate, orthogonalised
+from smcpn.likelihood.delayed import DelayLine
 from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
-from smcpn.likelihood.measurement import measurement
+from smcpn.likelihood.measurement import GaussianMeasurement, measurement
 from smcpn.likelihood.registry import ExpectedOutputs, Recursion
 from smcpn.likelihood.transition import Transition
 from smcpn.model.problem import Model, Problem
@@ -114,12 +118,20 @@ def entries_in_use(factor: Factor) -> NDArray[np.bool_]:
     return used
 
 
-def predicted_factor(factor: Factor, transition: Transition, noise: ca.SX) -> Factor:
-    """Factor of F P F' + L L' + E, by weighted Gram-Schmidt (Thornton); ``noise`` is L."""
+def predicted_factor(factor: Factor, jacobian: ca.SX, noise: ca.SX, error: ca.SX) -> Factor:
+    """Factor of F P F' + L L' + E, by weighted Gram-Schmidt (Thornton).
+
+    Parameters
+    ----------
+    jacobian, noise : casadi.SX
+        F (n, n) and L (n, k).
+    error : casadi.SX
+        Diagonal of E, (n, 1).
+    """
     n, k = noise.shape
     lower = ca.vertcat(*[ca.horzcat(*row) for row in factor.rows])
-    columns = ca.densify(ca.horzcat(transition.jacobian @ lower, noise, ca.SX.eye(n)))
-    weights = [*factor.pivots, *[ca.SX(1)] * k, *ca.vertsplit(transition.error_variance)]
+    columns = ca.densify(ca.horzcat(jacobian @ lower, noise, ca.SX.eye(n)))
+    weights = [*factor.pivots, *[ca.SX(1)] * k, *ca.vertsplit(error)]
     used = [j for j, weight in enumerate(weights) if not weight.is_zero()]
     rows = [[columns[i, j] for j in used] for i in range(n)]
     return orthogonalised(rows, [weights[j] for j in used], _divided)
@@ -132,6 +144,8 @@ def _divided(value: ca.SX, pivot: ca.SX) -> ca.SX:
 
 MAX_ENTRIES = 300
 """Those of 24 states, beyond which straight-line code gets too long to compile."""
+SILENT = 1e-14
+"""Share of its variance that coloured noise has without memory, by which a pivot is divided."""
 MOST_ORDER = 3
 """Of `EKF0`, beyond which the derivatives of an input are not known well enough."""
 
@@ -147,8 +161,10 @@ class Kalman(Recursion):
     ----------
     transition : Transition
         Of a solver step.
+    mean : casadi.SX, (n + c, 1)
+        Symbols of the states' mean and that of the coloured noise of c outputs.
     predicted : Gaussian
-        States at a sample, given those before; over the symbols of the lane's state.
+        States and noise at a sample, given those before; over the symbols of the lane's state.
 
     Raises
     ------
@@ -159,37 +175,44 @@ class Kalman(Recursion):
     name = "kalman"
     divides = True
     any_density = True
+    coloured_noise = True
     gaussian = True
     takes_process_noise = True
+    takes_delay = True
     approximates = "particle"
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
         if solver.probabilistic:
             _check(cast(EKF0, solver))
-        self.model, self.sample = problem.model, SampleSymbols.of(problem.model)
-        self.transition = Transition.of(self.model, solver)
+        self.model, self.line = problem.model, DelayLine.of(problem.model, grid, POINTS)
+        self.sample = SampleSymbols.of(self.model, self.line)
+        self.transition = Transition.of(self.model, solver, self.line)
+        self._solver = solver
         self.local_order = self.transition.error_order
-        self._varies, self.signal = grid.rescales, step_signal(self.model, grid)
+        self._varies, self.signal = grid.rescales, step_signal(self.model, grid, self.line)
+        self.mean = ca.vertcat(self.model.x, ca.SX.sym("noise", len(self.model.coloured), 1))
         self._hold_noise()
         self._keep(solver)
 
     def _hold_noise(self) -> None:
         """Have L in the state, unless it is another in every step: it takes many operations."""
         step, factor = self.transition.step, self.transition.factor
-        stays = not ca.depends_on(factor, ca.vertcat(self.model.x, *step.inputs, step.t))
+        varying = ca.vertcat(self.model.x, *step.inputs, step.t)
+        stays = self.line is None and not ca.depends_on(factor, varying)
         self._noise = ca.SX.sym("noise", factor.sparsity()) if stays else factor
         self._held = self._noise.nz[:] if stays else ca.SX(0, 1)
         self._noise_of_step = factor.nz[:] if stays else ca.SX(0, 1)
 
     def _keep(self, solver: Solver) -> None:
-        """Keep the entries of the factor that are not zero at all times, from P = 0."""
-        n, known, key = self.model.x.numel(), self.model.kernels, ("factor", solver.kind, self.name)
-        self._kept, grown = known.get(key, np.zeros((n, n), dtype=bool)), True
+        """Keep the entries of the factor that are not zero at all times, from the first P."""
+        n, known, key = self.mean.numel(), self.model.kernels, ("factor", solver.kind, self.name)
+        at_start = np.diag(np.arange(n) >= self.model.x.numel())
+        self._kept, grown = known.get(key, at_start), True
         while grown:
             factor = held_factor(self._kept)
-            self.predicted = Gaussian(self.model.x, factor)
-            after_step = predicted_factor(factor, self.transition, self._noise)
-            after_sample = self.corrected.gaussian.factor
+            self.predicted = Gaussian(self.mean, factor)
+            after_step = self._after_step
+            after_sample = self._at_interval.factor
             kept = self._kept | entries_in_use(after_step) | entries_in_use(after_sample)
             grown = bool((kept != self._kept).any())
             self._kept = known[key] = kept
@@ -212,13 +235,44 @@ class Kalman(Recursion):
 
     @property
     def outputs(self) -> ca.SX:
-        """Noise-free outputs at the predicted mean, (q, 1)."""
-        return outputs_at(self.model, self.model.x, self.sample)
+        """Outputs at the predicted mean, with the coloured noise that is expected, (q, 1)."""
+        return outputs_at(self.model, self.model.x, self.sample) + self._coloured @ self.mean
 
     @property
     def slopes(self) -> ca.SX:
-        """H, their derivatives by the states there, (q, n)."""
-        return jacobian(self.outputs, self.model.x)
+        """H, their derivatives by states and coloured noise there, (q, n + c)."""
+        return jacobian(self.outputs, self.mean)
+
+    @property
+    def _coloured(self) -> ca.SX:
+        """Share of states and coloured noise in the noise of the outputs, (q, n + c)."""
+        n = self.model.x.numel()
+        share = ca.SX(self.model.outputs.numel(), self.mean.numel())
+        for k, j in enumerate(self.model.coloured):
+            share[j, n + k] = 1.0
+        return share
+
+    @property
+    def _after_step(self) -> Factor:
+        """Factor of the covariance after a step, in which coloured noise stays as it is."""
+        c, move = len(self.model.coloured), self.transition
+        slopes = ca.diagcat(move.jacobian, ca.SX.eye(c))
+        noise = ca.vertcat(self._noise, ca.SX(c, self._noise.shape[1]))
+        error = ca.vertcat(move.error_variance, ca.SX(c, 1))
+        return predicted_factor(self.predicted.factor, slopes, noise, error)
+
+    @property
+    def _at_interval(self) -> Gaussian:
+        """States given a sample, and coloured noise at the sample after it."""
+        model, filtered = self.model, self.filtered
+        coloured, n = list(model.coloured), model.x.numel()
+        if not coloured:
+            return filtered
+        phi, variance = model.noise_correlation[coloured], model.noise_variance[coloured]
+        moved = ca.diag(ca.vertcat(ca.SX.ones(n, 1), phi))
+        added = ca.vertcat(ca.SX(n, len(coloured)), ca.diag(ca.sqrt(variance * (1.0 - phi**2))))
+        factor = predicted_factor(filtered.factor, moved, added, ca.SX(n + len(coloured), 1))
+        return Gaussian(moved @ filtered.mean, factor)
 
     @property
     def corrected(self) -> Correction:
@@ -236,62 +290,98 @@ class Kalman(Recursion):
 
     @property
     def filtered(self) -> Gaussian:
-        """States at a sample, given it and those before."""
+        """States and coloured noise at a sample, given it and those before."""
         return self.corrected.gaussian
 
     @override
     def program(self, emitted: ca.SX) -> LaneProgram:
         model, step, start = self.model, self.transition.step, StartSymbols.of(self.model, [])
-        filtered, kept, noise, signal = (
-            self.filtered,
+        begun, kept, noise, signal = (
+            self._at_interval,
             self._kept,
             self._noise_of_step,
             self.signal,
         )
-        factor = predicted_factor(self.predicted.factor, self.transition, self._noise)
-        state = [model.x, *held_entries(self.predicted.factor, kept), self._held]
-        return LaneProgram(
+        coloured, n = list(model.coloured), model.x.numel()
+        stationary = [ca.SX(0.0)] * n + [model.noise_variance[j] for j in coloured]
+        at_start = Factor(held_factor(np.zeros_like(kept)).rows, stationary)
+        state = [self.mean, *held_entries(self.predicted.factor, kept), self._held]
+        line, gap = self.line, ([model.gap], [signal.spacing]) if coloured else ([], [])
+        own_rows = step_rows(step, signal, line)
+        length = ca.SX(0, 1) if line is not None else step.h
+        program = LaneProgram(
             theta=model.theta,
             constants=model.constants,
             constant_values=model.constant_values,
             state=ca.vertcat(*state),
-            start_row=ca.vertcat(start.row, step.h),
-            interval_row=ca.vertcat(self.sample.row, step.h),
-            step_row=ca.vertcat(*step.inputs, step.t, step.h),
-            gain_row=ca.SX(0, 1),
+            start_row=ca.vertcat(start.row, length),
+            interval_row=ca.vertcat(self.sample.row, length, *gap[0]),
+            step_row=own_rows.step,
+            gain_row=own_rows.gains,
             sample_row=self.sample.row,
-            start=ca.vertcat(start.initial(model), ca.SX.zeros(int(kept.sum()), 1), noise),
+            start=ca.vertcat(
+                start.initial(model),
+                ca.SX.zeros(len(coloured), 1),
+                *held_entries(at_start, kept),
+                noise,
+            ),
             interval=ca.vertcat(
-                filtered.mean,
-                *held_entries(filtered.factor, kept),
+                begun.mean,
+                *held_entries(begun.factor, kept),
                 noise if self._varies else self._held,
             ),
-            step=ca.vertcat(self.transition.following, *held_entries(factor, kept), self._held),
+            step=ca.vertcat(
+                self.transition.following,
+                # Of one row a slice without columns is a row, and not empty.
+                self.mean[n:, :],
+                *held_entries(self._after_step, kept),
+                self._held,
+            ),
             emitted=emitted,
             shared=signal.graphs(
-                step=step_graph(signal),
-                interval=ca.vertcat(signal.sample(1), signal.h),
+                step=own_rows.graph,
+                interval=ca.vertcat(
+                    signal.sample(1), *([] if line is not None else [signal.h]), *gap[1]
+                ),
                 sample=signal.sample(),
             ),
         )
+        return program if line is None else line.join(program, signal)
 
     @override
     def log_density(self) -> ca.SX:
         return self.corrected.log_density
 
     def expected(self) -> ExpectedOutputs:
-        """Outputs and states given the samples before."""
-        covariance = self.slopes @ self.predicted.covariance @ self.slopes.T
-        return ExpectedOutputs.with_white_noise(self.sample, self.outputs, covariance, self.model.x)
+        """Outputs and states given the samples before.
+
+        What the state tells of coloured noise counts as variance of the noise.
+        """
+        coloured, outputs = self._coloured @ self.mean, self.outputs
+        slopes, spread = self.slopes, self.predicted.covariance
+        free = slopes - self._coloured
+        covariance, whole = free @ spread @ free.T, slopes @ spread @ slopes.T
+        white = ExpectedOutputs.with_white_noise(
+            self.sample, outputs - coloured, covariance, self.model.x
+        )
+        if not self.model.coloured:
+            return white
+        noise, more = ca.SX(white.noise_variance), ca.diag(whole - covariance)
+        for j in self.model.coloured:
+            noise[j] = more[j]
+        return replace(white, noise_mean=ca.densify(coloured), noise_variance=noise)
 
     @override
     def states(self) -> tuple[ca.SX, ca.SX]:
-        variances = ca.diag(ca.densify(self.filtered.covariance))
-        return self._whole(self.filtered.mean), variances
+        n, filtered = self.model.x.numel(), self.filtered
+        variances = ca.diag(ca.densify(filtered.covariance[:n, :n]))
+        return self._whole(filtered.mean)[:n], variances
 
     def _whole(self, mean: ca.SX) -> ca.SX:
-        """States at a sample, with what arrived by doses."""
-        return self.model.whole_states(self.sample.u, self.sample.t, mean)
+        """States at a sample, with what arrived by doses, and coloured noise."""
+        n, sample = self.model.x.numel(), self.sample
+        states = self.model.whole_states(sample.u, sample.t, mean[:n])
+        return ca.vertcat(states, mean[n:, :])
 
     @override
     def local_error(self) -> ca.SX:
@@ -301,7 +391,9 @@ class Kalman(Recursion):
     def inputs(
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
     ) -> KernelInputs:
-        plain = step_inputs(self.signal, self.model, record, steps, number, interval)
+        plain = step_inputs(self.signal, self.model, record, steps, number, interval, self.line)
+        if self.line is not None:
+            return plain
         # What the start holds of a step is that of the first interval, where all are alike.
         first = 1.0 if self._varies else record.interval / plain.most_steps
         return replace(plain, start_more=np.array([first]))
@@ -309,26 +401,29 @@ class Kalman(Recursion):
     def smoothing_program(self) -> LaneProgram:
         """Program that emits at each sample what a smoother of the states needs.
 
-        That is, matrices by columns: mean (n) and covariance (n n) of the states given the samples
-        before, the product of F over the steps since the sample before (n n; I at the first), mean
-        (n) and covariance (n n) given the sample too. A step back of Rauch, Tung and Striebel takes
-        the last two of a sample and the first three of the next one.
+        That is, matrices by columns: mean (n) and covariance (n n) of states and coloured noise
+        given the samples before, the product of F over the steps since the sample before (n n; I at
+        the first), mean (n) and covariance (n n) given the sample too. A step back of Rauch, Tung
+        and Striebel takes the last two of a sample and the first three of the next one.
         """
-        n = self.model.x.numel()
+        n, states = self.mean.numel(), self.model.x.numel()
         product, one = ca.SX.sym("product", n, n), ca.vec(ca.SX.eye(n))
+        phi = [self.model.noise_correlation[j] for j in self.model.coloured]
+        begun = ca.vec(ca.diag(ca.vertcat(ca.SX.ones(states, 1), *phi)))
         moments = [
             part
             for g in (self.predicted, self.filtered)
             for part in (self._whole(g.mean), ca.vec(g.covariance))
         ]
         program = self.program(ca.vertcat(*moments[:2], ca.vec(product), *moments[2:]))
-        moved = ca.vec(self.transition.jacobian @ product)
+        slopes = ca.diagcat(self.transition.jacobian, ca.SX.eye(n - states))
+        moved = ca.vec(slopes @ product)
         assert program.interval is not None
         return replace(
             program,
             state=ca.vertcat(program.state, ca.vec(product)),
             start=ca.vertcat(program.start, one),
-            interval=ca.vertcat(program.interval, one),
+            interval=ca.vertcat(program.interval, ca.densify(begun)),
             step=ca.vertcat(program.step, moved),
         )
 
@@ -368,7 +463,11 @@ def corrected(
     determinant, total = ca.SX(1), ca.SX(0)
     for j in range(outputs.numel()):
         expected = outputs[j] + slopes[j, :] @ (mean - gaussian.mean)
-        value = measurement(sample, j, expected, None if about is None else about[j])
+        if j in model.coloured:
+            silent = SILENT * model.noise_variance[j]
+            value = GaussianMeasurement(expected, sample.y[j], sample.present[j], silent)
+        else:
+            value = measurement(sample, j, expected, None if about is None else about[j])
         sensitivity = ca.horzsplit(ca.densify(slopes[j, :] * sample.present[j]))
         factor, gain, variance, spread = downdate(factor, sensitivity, value.noise)
         mean = mean + ca.vertcat(*gain) * value.innovation
@@ -399,14 +498,14 @@ class IteratedKalman(Kalman):
     @property
     @override
     def corrected(self) -> Correction:
-        about = self.model.x
+        about = self.mean
         for _ in range(self.iterations):
             about = self._corrected_about(about).gaussian.mean
         return self._corrected_about(about)
 
     def _corrected_about(self, about: ca.SX) -> Correction:
         """Condition on outputs that are linear about a point."""
-        x = self.model.x
+        x = self.mean
         outputs, slopes = ca.substitute([self.outputs, self.slopes], [x], [about])
         linear = outputs + slopes @ (x - about)
         return corrected(self.model, self.sample, self.predicted, linear, slopes, outputs)

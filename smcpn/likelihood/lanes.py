@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from math import ceil
-from typing import ClassVar, Self
+from typing import ClassVar, Protocol, Self
 
 import casadi as ca
 import numpy as np
@@ -18,7 +18,7 @@ from smcpn.codegen.tangent import tangent
 from smcpn.likelihood.batches import Batchable
 from smcpn.likelihood.contract import NO_KEYS, Derivatives, Keys, Likelihood
 from smcpn.likelihood.inputs import CHUNK, KernelInputs, RecordRows
-from smcpn.model.delay import Delay
+from smcpn.model.delay import Delay, Span
 from smcpn.model.measured import Beside
 from smcpn.model.problem import Model
 from smcpn.model.record import Record
@@ -39,14 +39,14 @@ class Grid:
         The length of the steps changes.
     smooth : bool
         An input is smooth between samples: it is known by numbers of every step.
-    delays : tuple of (int, int)
-        Least and greatest number of whole sampling intervals in each dead time of an input.
+    delays : tuple of Span
+        Samples of each delayed input that arrive about an interval.
     """
 
     restarts: bool
     rescales: bool
     smooth: bool = False
-    delays: tuple[tuple[int, int], ...] = ()
+    delays: tuple[Span, ...] = ()
 
     @classmethod
     def of(cls, records: Sequence[Record], delay: Delay | None = None) -> Grid:
@@ -55,8 +55,16 @@ class Grid:
             restarts=not all(record.smooth and not record.held for record in records),
             rescales=not all(record.uniform for record in records),
             smooth=any(record.smooth and record.n_inputs > record.held for record in records),
-            delays=() if delay is None else delay.intervals(records),
+            delays=() if delay is None else delay.spans(records),
         )
+
+
+class Line(Protocol):
+    """Dead times of inputs, `smcpn.likelihood.delayed.DelayLine`."""
+
+    def at_sample(self, u: ca.SX) -> ca.SX:
+        """Inputs of the equations at a sample, of those that were measured there."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,8 @@ class SampleSymbols:
     measured, known : casadi.SX, (m, 1)
         Of every number of `measured_rows` itself, 0 where it is missing, and whether it is known.
     model : Model
+    input : casadi.SX
+        Input of the equations there: ``u`` but for dead times.
     """
 
     u: ca.SX
@@ -76,17 +86,19 @@ class SampleSymbols:
     measured: ca.SX
     known: ca.SX
     model: Model
+    input: ca.SX
 
     @classmethod
-    def of(cls, model: Model) -> SampleSymbols:
-        """Make fresh symbols of the model's sizes."""
-        m = model.measured
+    def of(cls, model: Model, line: Line | None = None) -> SampleSymbols:
+        """Make fresh symbols of the model's sizes; ``line`` delays its inputs."""
+        m, u = model.measured, ca.SX.sym("u", model.u.numel(), 1)
         return cls(
-            ca.SX.sym("u", model.u.numel(), 1),
+            u,
             ca.SX.sym("t"),
             ca.SX.sym("y", m, 1),
             ca.SX.sym("present", m, 1),
             model,
+            u if line is None else line.at_sample(u),
         )
 
     @property
@@ -114,27 +126,21 @@ class SampleSymbols:
         sd, *limits = ca.vertsplit(self.measured, self.model.outputs.numel())[:-1]
         return Beside(sd, *limits, *ca.vertsplit(self.known, self.model.outputs.numel())[1:-1])
 
-    def of_density(self, graph: ca.SX, outputs: ca.SX, u: ca.SX | None = None) -> ca.SX:
-        """A graph of the model's density at the sample, for outputs (q, 1).
-
-        Parameters
-        ----------
-        u : casadi.SX, optional
-            Inputs, where dead times make them others than those of the sample.
-        """
+    def of_density(self, graph: ca.SX, outputs: ca.SX) -> ca.SX:
+        """A graph of the model's density at the sample, for outputs (q, 1)."""
         density, model, q = self.model.density, self.model, self.model.outputs.numel()
         assert density is not None
         # In place of a missing value one that every density has.
         value = ca.if_else(self.known[-q:], self.y, 1.0)
-        known = ca.vertcat(model.u, model.t), ca.vertcat(self.u if u is None else u, self.t)
+        known = ca.vertcat(model.u, model.t), ca.vertcat(self.input, self.t)
         return density.at(graph, value, outputs, self._beside.column, known)
 
-    def noise_variance(self, outputs: ca.SX, u: ca.SX | None = None) -> ca.SX:
+    def noise_variance(self, outputs: ca.SX) -> ca.SX:
         """Variance of the noise at the sample for outputs (q, 1); infinite where not Gaussian."""
         density = self.model.density
         if density is None or not density.variance.numel():
             return self.model.noise_variance
-        return self.of_density(density.variance, outputs, u)
+        return self.of_density(density.variance, outputs)
 
 
 @dataclass(frozen=True)

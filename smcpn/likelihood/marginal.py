@@ -90,31 +90,36 @@ class Marginal(Recursion):
         _check(solver)
         self.model, self.order = problem.model, solver.order
         self.local_order = self.order + 1
-        self.restarts, self.rescales = grid.restarts or grid.rescales, grid.rescales
+        self.restarts = grid.restarts or grid.rescales or bool(grid.delays)
+        self.rescales = grid.rescales
         n = self.model.x.numel()
         self.m = [[ca.SX.sym(f"m_{i}_{j}") for j in range(self.order + 1)] for i in range(n)]
         self.residual_sum = ca.SX.sym("residual_sum", n, 1)
-        self.sample = SampleSymbols.of(self.model)
         self.variance = ca.SX.sym("variance")
         self.per_step = ca.SX.sym("per_step")
         self.h = ca.SX.sym("h")
         self.first = ca.SX.sym("first")
         self.noise = NoiseFilter.of(self.model)
-        self.line = DelayLine.of(self.model, grid.delays, places=1)
+        self.line = DelayLine.of(self.model, grid, places=1)
+        self.sample = SampleSymbols.of(self.model, self.line)
         self.scales = ca.SX.sym("scales", 0 if self.line is None else self.line.parts)
-        self.signal = Signal(
+        self.signal = self._signal(grid)
+        names = ("unit", "variance_of_interval")
+        self.unit, self.added = (self.signal.constant(name) for name in names)
+
+    def _signal(self, grid: Grid) -> Signal:
+        if self.line is not None:
+            return self.line.signal
+        return Signal(
             self.model.u.numel(),
             self.model.measured,
             grid.smooth,
             not grid.rescales,
             places=(1.0,),
             rates=self.order - 1 if self.restarts else 0,
-            before=0 if self.line is None else self.line.memory - 1,
             more=int(not self.restarts),
             held=self.model.held,
         )
-        names = ("unit", "variance_of_interval")
-        self.unit, self.added = (self.signal.constant(name) for name in names)
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
@@ -155,13 +160,13 @@ class Marginal(Recursion):
         jacobian = ca.jacobian(model.outputs, model.x)
         scaled = self.residual_sum * (self.per_step * self.variance)
         numerical = jacobian @ ca.diag(scaled) @ jacobian.T
-        u = self.sample.u if self.line is None else self.line.at_sample(self.sample.u)
+        u = self.sample.input
         outputs, numerical = ca.substitute(
             [model.outputs, numerical], [model.x, model.u, model.t], [states, u, self.sample.t]
         )
         variance = self.noise.variance
         if model.density is not None:
-            variance = self.sample.noise_variance(outputs, u)
+            variance = self.sample.noise_variance(outputs)
         return ExpectedOutputs(outputs, numerical, states, self.noise.mean, variance)
 
     def log_density(self) -> ca.SX:
@@ -247,13 +252,17 @@ class Marginal(Recursion):
         unit diffusion, which is carried in its state.
         """
         scale = program.step_row[-1]
-        growth = [powered(length, 2 * self.order + 1) for length in line.lengths]
+        signal, of_interval = self.signal, ca.SX.sym("of_interval", int(self.rescales))
+        power = 2 * self.order + 1
+        growth = [powered(length, power) for length in line.lengths]
+        if self.rescales:
+            growth = [one * of_interval for one in growth]
         # A part may be so short that the residual is rounding.
-        scales = [1.0 / ca.fmax(one, SHORTEST ** (2 * self.order + 1)) for one in growth]
+        scales = [1.0 / ca.fmax(one, SHORTEST**power) for one in growth]
         picked = ca.vertcat(sum(growth, ca.SX(0.0)), *scales)
         following = ca.substitute(picked, line.state, line.picked())
         of_part, variance = ca.SX.sym("of_part"), self.variance
-        signal, shared = self.signal, program.shared
+        shared = program.shared
         assert shared is not None
         joined = line.join(
             replace(
@@ -271,12 +280,13 @@ class Marginal(Recursion):
         shared = joined.shared
         assert joined.interval is not None
         assert shared is not None
+        known = [powered(signal.spacing / signal.interval, power)] if self.rescales else []
         return replace(
             joined,
-            shared=replace(shared, interval=ca.vertcat(shared.interval, self.added)),
+            shared=replace(shared, interval=ca.vertcat(shared.interval, self.added, *known)),
             state=ca.vertcat(joined.state, variance, self.scales),
             start=ca.vertcat(joined.start, 0.0, ca.SX.ones(line.parts, 1)),
-            interval_row=ca.vertcat(joined.interval_row, of_part),
+            interval_row=ca.vertcat(joined.interval_row, of_part, of_interval),
             interval=ca.vertcat(joined.interval, variance + of_part * following[0], following[1:]),
             step=ca.vertcat(joined.step, variance, self.scales),
         )
@@ -291,9 +301,7 @@ class Marginal(Recursion):
         derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, self.order)
         coordinates = self._coordinates(derivatives)
         known, places = ca.vertcat(model.u, model.t, self.h), ca.vertcat(*[r[0] for r in self.m])
-        slopes = [
-            line.rate() if k == 0 else ca.SX.zeros(*rate.shape) for k, rate in enumerate(rates)
-        ]
+        slopes = line.rates(None, len(rates))[1:]
         begun = ca.substitute(
             coordinates,
             ca.vertcat(model.x, known, *rates),

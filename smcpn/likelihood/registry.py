@@ -373,8 +373,9 @@ def suitable_likelihood(
         ("delay", model.delay, "delay of inputs", "smcpn.EKF0 or smcpn.RK4"),
         ("events", model.events, "events of the state", "smcpn.Rosenbrock, or solver='auto'"),
     ):
-        fitting = [n for n, kind in LIKELIHOODS.items() if getattr(kind, f"takes_{argument}")]
-        if given is not None and name not in fitting:
+        kinds = {n: kind for n, kind in LIKELIHOODS.items() if getattr(kind, f"takes_{argument}")}
+        if given is not None and name not in kinds:
+            fitting = [n for n, kind in kinds.items() if kind.takes_noise(model)]
             raise InputError(
                 f"the {name} likelihood takes no {what}: choose likelihood "
                 f"{' or '.join(fitting)}, with {solvers}",

@@ -11,14 +11,15 @@ the variance that the solver claims for its own error, where it claims one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import factorial, sqrt
-from typing import Self, cast
+from typing import cast
 
 import casadi as ca
 
 from smcpn.codegen.tangent import jacobian
-from smcpn.likelihood.classical import Step
+from smcpn.likelihood.classical import Step, step_along
+from smcpn.likelihood.delayed import DelayLine
 from smcpn.model.problem import Model
 from smcpn.model.process_noise import step_factor
 from smcpn.pn.iwp import process_noise_factor
@@ -51,12 +52,6 @@ class PredictorStep(Step):
     """
 
     order: int = 1
-
-    @classmethod
-    def of(cls, model: Model, order: int = 1) -> Self:
-        """Make fresh symbols of the model's sizes."""
-        plain = super().of(model)
-        return cls(plain.model, plain.h, plain.t, plain.inputs, order)
 
     @property
     def following(self) -> ca.SX:
@@ -101,7 +96,7 @@ class Transition:
     Attributes
     ----------
     step : Step
-        Whose ``h``, ``t`` and ``inputs`` are the symbols of the shared rows.
+        Whose ``h``, ``t`` and ``inputs`` are the symbols of the shared rows, or graphs of a line.
     following : casadi.SX, (n, 1)
         Phi(x).
     jacobian : casadi.SX, (n, n)
@@ -122,23 +117,27 @@ class Transition:
     error_order: int
 
     @classmethod
-    def of(cls, model: Model, solver: Solver) -> Transition:
-        """The graphs of a solver's step, made once for a model."""
+    def of(cls, model: Model, solver: Solver, line: DelayLine | None = None) -> Transition:
+        """The graphs of a solver's step, made once for a model without delayed inputs."""
         order = cast(EKF0, solver).order if solver.probabilistic else None
         known, key = model.kernels, ("transition", solver.step if order is None else order)
+        if line is not None:
+            return cls._made(model, solver, order, line)
         if key not in known:
-            known[key] = cls._made(model, solver, order)
+            known[key] = cls._made(model, solver, order, None)
         return known[key]
 
     @classmethod
-    def _made(cls, model: Model, solver: Solver, order: int | None) -> Transition:
+    def _made(
+        cls, model: Model, solver: Solver, order: int | None, line: DelayLine | None
+    ) -> Transition:
         n = model.x.numel()
         error, factor = ca.SX(n, 1), ca.SX(n, 0)
         if order is not None:
-            step = PredictorStep.of(model, order)
+            step = replace(step_along(line, PredictorStep, model), order=order)
             error, error_order = step.error_variance, order + 1
         else:
-            step = solver.step.of(model)
+            step = step_along(line, solver.step, model)
             error_order = step.error_order
         if model.process_noise is not None:
             middle = step.t + step.h / 2

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import floor, isfinite
-from typing import Any
+from functools import lru_cache
+from math import ceil, floor, isfinite
+from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
@@ -23,6 +24,8 @@ Array = NDArray[np.float64]
 ARGUMENT = "delay"
 MOST_INTERVALS = 512
 """Sampling intervals between the bounds of a dead time: each particle picks its samples of them."""
+MOST_ARRIVALS = 16
+"""Samples of a delayed input that arrive in one interval, which is cut at each of them."""
 LONGEST = 10**5
 """Sampling intervals in a dead time, at most."""
 _REMEDY = "give a time that is not negative, or the name of a parameter"
@@ -111,20 +114,20 @@ class Delay:
             for i, one in zip(self.inputs, self.sources, strict=True)
         }
 
-    def intervals(self, records: Sequence[Record]) -> tuple[tuple[int, int], ...]:
-        """Least and greatest number of whole sampling intervals in each dead time.
+    def spans(self, records: Sequence[Record]) -> tuple[Span, ...]:
+        """Samples that arrive about an interval, of each delayed input.
 
         Raises
         ------
         InputError
-            If a record is not sampled uniformly, its input is not held or linear between samples,
-            a prior spans too many of its intervals, or no dead time that it allows is within what
-            a cut record knows of the input before it.
+            If a dead time is longer than `LONGEST` intervals, a prior spans too many samples, too
+            many arrive in one interval, or no dead time that it allows is within what a cut record
+            knows of the input before it.
         """
         for record in records:
             _check_record(record, max(lower for lower, _ in self.bounds))
         lengths, unit = [record.interval for record in records], records[0].t_unit
-        ranges: list[tuple[int, int]] = []
+        spans: list[Span] = []
         for lower, upper in self.bounds:
             if upper > LONGEST * min(lengths):
                 raise _refused(
@@ -132,15 +135,76 @@ class Delay:
                     f"intervals of {duration(min(lengths), unit)}: give a shorter one, or shift "
                     "the input of the record"
                 )
-            least, most = floor(lower / max(lengths)), floor(upper / min(lengths))
-            if most - least > MOST_INTERVALS:
+            span = Span(1 + floor(lower / max(lengths)), 1 + floor(upper / min(lengths)), 1)
+            if not all(record.uniform for record in records):
+                each = [_uneven_span(record.t.tobytes(), lower, upper) for record in records]
+                least, most, cuts = zip(*each, strict=True)
+                span = Span(min(least), max(most), max(cuts))
+            if span.most - span.least > MOST_INTERVALS:
                 raise _refused(
-                    f"delay reaches from {lower:g} to {duration(upper, unit)}, {most - least} "
-                    f"sampling intervals of {duration(min(lengths), unit)}: give a prior that "
+                    f"delay reaches from {lower:g} to {duration(upper, unit)}, "
+                    f"{span.most - span.least} sampling intervals of "
+                    f"{duration(min(lengths), unit)}: give a prior that "
                     f"spans at most {MOST_INTERVALS}, or resample the record"
                 )
-            ranges.append((least, most))
-        return tuple(ranges)
+            if span.cuts > MOST_ARRIVALS:
+                raise _refused(
+                    f"{records[0].name}: {span.cuts} samples of a delayed input arrive in one "
+                    f"interval between samples, at most {MOST_ARRIVALS} may: give the samples in "
+                    "its gap, with outputs that are NaN, or resample the record"
+                )
+            spans.append(span)
+        return tuple(spans)
+
+
+class Span(NamedTuple):
+    """Samples of a delayed input that arrive before and in an interval between two samples.
+
+    Attributes
+    ----------
+    least, most : int
+        Least and greatest number of samples between that which begins the interval and the last one
+        to arrive before it.
+    cuts : int
+        Samples that arrive in the interval, at most.
+    """
+
+    least: int
+    most: int
+    cuts: int
+
+    @property
+    def lags(self) -> range:
+        """Places of the samples that may be needed, before the one that begins an interval."""
+        return range(self.most, self.least - self.cuts - 2, -1)
+
+
+@lru_cache(maxsize=256)
+def _uneven_span(times: bytes, lower: float, upper: float) -> Span:
+    """Samples that arrive about an interval of samples at these times, for all dead times.
+
+    Times before the first one go on as of `Samples.columns`.
+    """
+    t = np.frombuffer(times)
+    first = t[1] - t[0]
+    more = ceil(upper / first) + 2
+    t = np.concatenate([t[0] - first * np.arange(more, 0, -1), t])
+    here = np.arange(more - 1, len(t) - 1)
+    begin, end, rounding = t[here], t[here + 1], 1e-9 * first
+    least, most = (
+        here + 1 - np.searchsorted(t, begin - delay, side="right")
+        for delay in (lower - rounding, upper + rounding)
+    )
+    # Most arrive where the last of them does at the end of the interval, or for the longest one.
+    earliest, latest = (
+        np.searchsorted(t, end - delay + rounding, side="right") - 1 for delay in (upper, lower)
+    )
+    cuts = 0
+    for number in range(int((latest - earliest).max()) + 1):
+        last = np.minimum(earliest + number, latest)
+        edge = np.clip(t[last], end - upper, end - lower) - (end - begin) - rounding
+        cuts = max(cuts, int((last + 1 - np.searchsorted(t, edge)).max()))
+    return Span(int(least.min()), int(most.max()), cuts)
 
 
 def inputs_before(record: Record, number: int) -> Array:
@@ -185,16 +249,7 @@ def _source(
 
 def _check_record(record: Record, least: float) -> None:
     if record.u_function is not None:
-        raise _refused(
-            f"{record.name}: u is a function of time, which delay does not move: write the dead "
-            "time into the function, or give the input by its samples"
-        )
-    if record.hold == "bandlimited":
-        raise _refused(
-            f"{record.name}: hold 'bandlimited' does not go with delay: choose 'foh' or 'zoh'"
-        )
-    if not record.uniform:
-        raise _refused(f"{record.name}: delay needs uniform sampling: resample the record")
+        return
     known = 0 if record.u_before is None else len(record.u_before)
     if known == CONTEXT and least > known * record.interval:
         back, far = (duration(one, record.t_unit) for one in (least, known * record.interval))

@@ -657,10 +657,6 @@ def make_model(
         if other is not None:
             refuse_events(model.events, name, f"leave out the {name} or the events")
     if delay is not None:
-        if disturbed is not None:
-            raise InputError(
-                "delay does not go with process noise: leave one of them out", argument="delay"
-            )
         parameter.used.update(delay.names)
     if dosing is not None:
         parameter.used.update(dosing.names)

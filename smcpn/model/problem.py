@@ -106,7 +106,7 @@ class Problem(WithCard):
         Where it depends on the state, write the model with `smcpn.sde`.
     delay : mapping of str to float or str, optional
         Dead times, ``{"u": "tau"}``: the equation's u(t) is the record's u(t - tau), exact for its
-        hold, ``"zoh"`` or ``"foh"``, whatever part of a sampling interval tau is. An input maps to
+        hold, whatever part of a sampling interval tau is. An input maps to
         a time, or to the name of a parameter whose prior has bounds. Before the first sample the
         input is the first one; of a record that was cut from a longer one it is what came before,
         up to 64 samples, beyond which the first of these is held and a dead time that is surely
@@ -596,8 +596,16 @@ def _check_records(problem: Problem) -> None:
 
 
 def _check_delay(problem: Problem) -> None:
-    if problem.model.delay is not None:
-        problem.model.delay.intervals(problem.records)
+    model = problem.model
+    if model.delay is None:
+        return
+    if model.dosing is not None and model.dosing.lagged and model.u.numel() > model.held:
+        raise InputError(
+            "delay does not go with a lag of doses that is a parameter, which moves the times at "
+            "which inputs are taken: give the lag a number",
+            argument="delay",
+        )
+    model.delay.spans(problem.records)
 
 
 def assembled(

@@ -140,6 +140,19 @@ class Samples(ABC):
             rates[:, 0, :n] = np.diff(columns[:, 1 : 1 + n], axis=0) / lengths
         return rates
 
+    def curves(self, a: int, b: int, degree: int) -> Array:
+        """Polynomials of the input over the intervals that end at the samples [a, b).
+
+        Coefficients by powers over the interval from -1 to 1, (b - a, degree + 1, n_inputs).
+        """
+        nodes = np.vander(np.linspace(-1.0, 1.0, degree + 1), increasing=True)
+        points = self.inputs(a - 1, b, degree)
+        # Added one after the other: a sample of a stream and those of a record round alike.
+        made = np.zeros(points.shape)
+        for k, column in enumerate(np.linalg.inv(nodes).T):
+            made += column[:, None] * points[:, k, None, :]
+        return made
+
     def first_rates(self, order: int) -> Array:
         """Time derivatives 1..order of the input at the first sample, (order, n_inputs)."""
         return self.rates(0, 2, order)[0]
@@ -189,7 +202,9 @@ class RecordSamples(Samples):
 
         fine = np.asarray(signal.resample(self.template.u, parts * len(self), axis=0))
         fine = fine.reshape(len(self), parts, -1)
-        return np.concatenate([fine[:-1], fine[1:, :1]], axis=1)[a : b - 1]
+        here = np.arange(a, b - 1)
+        begun, next_one = (np.take(fine, here + k, axis=0, mode="wrap") for k in range(2))
+        return np.concatenate([begun, next_one[:, :1]], axis=1)
 
 
 def substep_times(record: Record, parts: int) -> Array:
@@ -282,6 +297,8 @@ class Signal:
         Numbers of a sample behind its outputs.
     held : int
         Last inputs that are numbers of the interval which ends at a sample.
+    curves : int, optional
+        Degree of the polynomials of past intervals, where `curve` is needed.
 
     Attributes
     ----------
@@ -309,9 +326,11 @@ class Signal:
         degree: int | None = None,
         before: int = 0,
         more: int = 0,
+        curves: int | None = None,
         held: int = 0,
     ) -> None:
-        n, self.held = n_inputs, held
+        n, self.held, self.curves = n_inputs, held, curves
+        more += 0 if curves is None else (curves + 1) * n
         self.n_inputs, self.n_outputs, self.more = n, n_outputs, more
         self.smooth, self.uniform, self.before = smooth and n > 0, uniform, before
         self.places, self.order, self.degree = tuple(places), rates, degree
@@ -379,6 +398,10 @@ class Signal:
     def others(self, back: int = 0) -> ca.SX:
         """Numbers of a sample behind its outputs."""
         return self._sample(back)[self.width - self.more :]
+
+    def curve(self, back: int, j: int) -> ca.SX:
+        """Polynomial of an input over the interval that ends with a sample: `Samples.curves`."""
+        return self.others(back)[j :: self.n_inputs]
 
     def sample(self, back: int = 0) -> ca.SX:
         """Input, time, outputs (0 where missing) and whether each is present, of a sample."""
@@ -456,12 +479,7 @@ class Signal:
             return None
         m, n = b - a - 1, self.n_inputs
         if self.degree is not None:
-            nodes = np.vander(np.linspace(-1.0, 1.0, self.degree + 1), increasing=True)
-            points = samples.inputs(a, b, self.degree)
-            # Added one after the other: a sample of a stream and those of a record round alike.
-            made = np.zeros((m, self.degree + 1, n))
-            for k, column in enumerate(np.linalg.inv(nodes).T):
-                made += column[:, None] * points[:, k, None, :]
+            made = samples.curves(a + 1, b, self.degree)
             return made.reshape(m, 1, (self.degree + 1) * n)
         # The least common denominator of all places.
         finer = next(k for k in range(1, 100) if all((k * p).is_integer() for p in self.places))

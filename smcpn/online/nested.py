@@ -153,8 +153,11 @@ class NestedFilter:
     Raises
     ------
     InputError
-        If an argument is out of range, the problem has no process noise, or its input is
-        band-limited.
+        If an argument is out of range, or the problem has no process noise.
+
+    Notes
+    -----
+    A band-limited input is known 64 samples later: so long does a sample wait.
 
     Examples
     --------
@@ -221,11 +224,6 @@ class NestedFilter:
         self.problem, self._rng = problem, rng
         none = History(problem.records[0].n_inputs, problem.model.measured)
         filters = stream_estimate(problem, solver, none, threads, likelihood=Particle.name)
-        if filters.rows.lookahead:
-            raise InputError(
-                "hold is 'bandlimited', so that an input is known only 64 samples later: give the "
-                "record hold='zoh' or 'foh' to filter its stream without delay"
-            )
         self._filters = filters.with_state_particles(state_particles)
         self._arrivals = Arrivals(problem)
 
@@ -254,23 +252,42 @@ class NestedFilter:
         arrival = self._arrivals.take(u, outputs, t)
         try:
             if arrival.status == "new":
-                for row in [*arrival.gap, np.array(arrival.sample, dtype=float)]:
-                    self._assimilate(row)
+                known = [*before.last, *arrival.gap, np.array(arrival.sample, dtype=float)]
+                self._assimilate(np.array(known), self._filters.rows.lookahead)
         except InputError:
             self._state, self._rng.bit_generator.state = before, random
             self.axis.resume(axis)
             self._arrivals.last_input = held
             raise
-        return self._known(arrival.status, len(arrival.gap), begin)
+        waits = arrival.status == "new" and self.sample == before.sample
+        status = "waiting" if waits else arrival.status
+        return self._known(status, len(arrival.gap), begin)
 
-    def _assimilate(self, row: Array) -> None:
+    def finish(self) -> NestedState:
+        """Have the samples count that wait for those ahead of them; the input is held there."""
+        begin = time.perf_counter()
+        self._assimilate(self._state.last, 0)
+        return self._known("new", 0, begin)
+
+    @property
+    def _waiting(self) -> int:
+        """Samples that wait for those ahead of them."""
+        return self.axis.state.count - self.sample
+
+    def _assimilate(self, known: Array, ahead: int) -> None:
+        """Assimilate the last samples but those that are not so many ``ahead`` of the last one."""
+        while self._waiting > ahead:
+            self._weigh(known, len(known) - self._waiting)
+        kept = known[-(self._filters.behind + self._waiting) :]
+        self._state = replace(self._state, last=np.ascontiguousarray(kept))
+
+    def _weigh(self, known: Array, place: int) -> None:
         """Jitter, filter and weigh by a sample, and resample where it calls for that."""
         before = self._state
         theta = self._jittered() if before.sample else before.theta
-        samples = np.ascontiguousarray(np.vstack([before.last, row]))
         keys = fresh_keys(self._rng, len(theta), 1)
         values = self.problem.prior.natural(theta)
-        filters, increments = self._filters.run_last(values, keys, self._known_filters, samples)
+        filters, increments = self._filters.run_one(values, keys, self._known_filters, known, place)
         log_weights = before.log_weights + finite_or_excluded(increments)
         top = log_weights.max()
         if top == -np.inf:
@@ -286,7 +303,6 @@ class NestedFilter:
             theta=theta,
             log_weights=log_weights - top,
             filters=filters,
-            last=row[None],
         )
         if effective_sample_size(self._state.log_weights) < len(theta) / 2:
             self._resample()
@@ -324,7 +340,7 @@ class NestedFilter:
         moments = (unknown, unknown) if filters is None else self._filters.state_moments(filters.T)
         return NestedState(
             sample=state.sample,
-            t=self._arrivals.axis.last,
+            t=float(state.last[-1 - self._waiting, 0]) if state.sample else self.axis.last,
             ess=float(effective_sample_size(state.log_weights)),
             latency=time.perf_counter() - begin,
             status="assimilated" if status == "new" else status,

@@ -56,7 +56,7 @@ class WindowFilter:
         self._begins, self.steps = begins, steps
         of_model = copy(problem)
         of_model.model = model
-        recursion = Kalman(of_model, RK4(steps=steps), Grid.of([record]))
+        recursion = Kalman(of_model, RK4(steps=steps), Grid.of([record], model.delay))
         self._kernel = LaneKernel(window_program(recursion))
         rows = recursion.inputs(record, steps).whole(record)
         self._rows: Rows = replace(rows, intervals=begins[:-1, None].astype(float))

@@ -138,9 +138,9 @@ def _scales(model: Model, window: Record, values: Array) -> Array:
 
 def _sensitivity_program(model: Model, window: Record) -> LaneProgram:
     n = model.x.numel()
-    sample = SampleSymbols.of(model)
     signal, line = signal_of(model, window)
-    outputs = outputs_at(model, model.x, sample, line)
+    sample = SampleSymbols.of(model, line)
+    outputs = outputs_at(model, model.x, sample)
     plain = runge_kutta_program(model, signal, sample, outputs, line=line)
     start, moved = ca.SX.sym("start", n, 1), ca.SX.sym("moved", n, n)
     rates = ca.jacobian(outputs, model.x) @ moved

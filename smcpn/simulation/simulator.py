@@ -140,8 +140,9 @@ class Simulator:
 
     @cached_property
     def _program(self) -> LaneProgram:
-        model, line, sample = self._model, self._line, SampleSymbols.of(self._model)
-        outputs = outputs_at(model, model.x, sample, line)
+        model, line = self._model, self._line
+        sample = SampleSymbols.of(model, line)
+        outputs = outputs_at(model, model.x, sample)
         return runge_kutta_program(model, self._signal, sample, outputs, line=line)
 
     @cached_property
@@ -213,10 +214,10 @@ class Simulator:
         if lost.size:
             raise InputError(
                 f"{self._record.name}: the simulation at the mean parameters is lost at "
-                f"t = {self._record.t[lost[0]]:g}: it diverges, what an event crosses jumps or is "
-                f"no number, or there are more than {MOST_EVENTS} events between two samples, as of "
-                "a ball that bounces ever faster: let an event put such a state to rest, or end "
-                "the record before"
+                f"t = {self._record.t[lost[0]]:g}: it diverges, what an event crosses jumps or "
+                f"is no number, or there are more than {MOST_EVENTS} events between two samples, "
+                "as of a ball that bounces ever faster: let an event put such a state to rest, or "
+                "end the record before"
             )
         self._settled = fine - coarse
         return OWN_STEPS

@@ -148,7 +148,7 @@ class FilterRun:
     """
 
     def __init__(self, recursion: Kalman, solver: Solver, rows: Rows, values: Array) -> None:
-        self._n, self._rows = recursion.model.x.numel(), rows
+        self._n, self._rows = recursion.mean.numel(), rows
         self._theta = np.ascontiguousarray(values.T)
         self._kernel = recursion.kernel(solver, write=Kalman.smoothing_program)
         emitted = self._kernel.program.emitted.numel() * len(values)
@@ -263,9 +263,10 @@ def _by_kalman(
         if not np.isfinite(stretch.covariance).all():
             raise InputError(f"{record.name}: the filter diverges at parameters of the posterior")
         mean, covariance, path = smoother.back(stretch)
-        smoothed.put(a, mean, covariance[:, diagonal, diagonal])
-        filtered.put(a, stretch.mean, stretch.covariance[:, diagonal, diagonal])
-        paths[:, a : a + len(path)] = np.moveaxis(path, -1, 0)
+        # Behind the states is coloured noise.
+        smoothed.put(a, mean[:, :n], covariance[:, diagonal, diagonal])
+        filtered.put(a, stretch.mean[:, :n], stretch.covariance[:, diagonal, diagonal])
+        paths[:, a : a + len(path)] = np.moveaxis(path[:, :n], -1, 0)
     return _parts(smoothed, filtered, paths)
 
 

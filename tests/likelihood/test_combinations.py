@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -11,15 +12,24 @@ from scipy import stats
 import smcpn
 from smcpn import AR1, EKF0, EKF1, RK4, AdaptiveEKF1, InputError, Record, Rosenbrock
 from smcpn.datasets.models import duffing
+from smcpn.likelihood.growing import growing_likelihood
+from smcpn.likelihood.history import History
 from smcpn.likelihood.lanes import Grid
-from smcpn.likelihood.registry import LIKELIHOODS, suitable_likelihood, weighing_program
+from smcpn.likelihood.particle.stream import stream_estimate
+from smcpn.likelihood.registry import (
+    LIKELIHOODS,
+    build_estimate,
+    build_likelihood,
+    suitable_likelihood,
+    weighing_program,
+)
 
 PRIOR = {"m": 1.0, "c": stats.lognorm(0.5), "k": 2.0, "k3": 0.5}
 SOLVERS = {
     "marginal": EKF0(2, 2), "classical": RK4(2), "filtering": EKF1(2, 2, diffusion=1.0),
     "dalton": EKF1(2, 2, diffusion=1.0), "fenrir": EKF1(2, 2, diffusion=1.0),
     "kalman": RK4(2), "kalman-iterated": RK4(2), "particle": RK4(2), "particle-bootstrap": RK4(2),
-    "adaptive": AdaptiveEKF1(), "rosenbrock": Rosenbrock(),
+    "adaptive": AdaptiveEKF1(tolerance=1e-4), "rosenbrock": Rosenbrock(tolerance=1e-4),
 }  # fmt: skip
 RNG = np.random.default_rng(0)
 COLUMNS = {
@@ -49,12 +59,14 @@ def table() -> dict[tuple[str, str], bool]:
     }
 
 
-CELLS = table()
+TABLE = table()
+RUN = ("stream", "executor")
+CELLS = {cell: taken for cell, taken in TABLE.items() if cell[1] not in RUN}
 
 
 def test_every_likelihood_has_its_row():
     known = {name for name, kind in LIKELIHOODS.items() if kind.__module__.startswith("smcpn.")}
-    assert {name for name, _ in CELLS} == known
+    assert {name for name, _ in TABLE} == known
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=" ".join)
@@ -86,3 +98,28 @@ def test_a_cell_is_as_the_table_says(cell):
     else:
         with pytest.raises(InputError):
             traced()
+
+
+@pytest.mark.parametrize("likelihood", SOLVERS)
+def test_a_stream_and_what_an_executor_is_sent_have_the_increments_of_the_record(likelihood):
+    """All rows of the table say yes there: samples as they come, the likelihood as bytes."""
+    assert all(TABLE[likelihood, column] for column in RUN)
+    kind, solver, n = LIKELIHOODS[likelihood], SOLVERS[likelihood], 12
+    record = Record(u=np.sin(np.arange(n)), y=0.1 * np.cos(np.arange(n)), dt=0.1, hold="zoh")
+    options = {"process_noise": {"v": 0.1}} if kind.takes_process_noise else {}
+    problem = smcpn.Problem(duffing, record, observe="x", prior=PRIOR, noise=0.1, **options)
+    build, make = build_likelihood, growing_likelihood
+    if kind.estimated:
+        build, make = build_estimate, stream_estimate
+    whole = build(problem, solver, 1, likelihood)
+    stream = make(problem, solver, History(1, 1), threads=1, likelihood=likelihood)
+    stream.append(record.t, record.u, record.y)
+    values, keys = np.array([[0.5], [1.5]]), np.ones((2, 1), dtype=np.uint64)
+
+    def increments(of):
+        return of.advance(values, of.start(values), 0, n, keys)[1]
+
+    expected = increments(whole)
+    sent = pickle.loads(pickle.dumps(whole.detached()))
+    np.testing.assert_array_equal(increments(sent), expected)
+    np.testing.assert_allclose(increments(stream), expected, rtol=1e-10)

@@ -18,9 +18,11 @@ from smcpn.likelihood.growing import growing_likelihood
 from smcpn.likelihood.history import History
 from smcpn.likelihood.kalman import IteratedKalman, Kalman
 from smcpn.likelihood.lanes import Grid
-from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
+from smcpn.likelihood.prediction import predictions
+from smcpn.likelihood.registry import LIKELIHOODS, build_estimate, build_likelihood
 from smcpn.likelihood.solver_choice import solver_from_prior
 from smcpn.model.process_noise import step_factor
+from smcpn.simulation.states import states_of_particles
 from tests.reference.kalman import Disturbed, extended_kalman
 
 DT, NOISE = 0.1, (0.3, 0.5)
@@ -154,6 +156,72 @@ def test_a_linear_system_has_the_increments_of_a_textbook_filter(hold, irregular
         for r in records
     ]
     np.testing.assert_allclose(increments, np.concatenate(expected), atol=1e-10)
+
+
+def with_coloured_noise(sd, rho):
+    """The linear system with Ornstein and Uhlenbeck's process, sampled AR1, as a third state."""
+    c, k, q = LINEAR
+    slope = np.array([[0.0, 1.0, 0.0], [-k, -c, 0.0], [0.0, 0.0, np.log(rho) / DT]])
+    return Disturbed(
+        lambda x, u, t: slope @ x + np.array([0.0, u[0], 0.0]),
+        lambda x, u, t: np.array([x[0] + x[2], x[1]]),
+        exact_noise(slope, np.diag([0.0, q**2, -2.0 * sd**2 * slope[2, 2]])),
+        np.array([0.0, NOISE[1] ** 2]),
+        np.array([0.3, -0.2, 0.0]),
+        np.diag([0.0, 0.0, sd**2]),
+    )
+
+
+@pytest.mark.parametrize("irregular", [False, True])
+@pytest.mark.parametrize("name", ["kalman", "kalman-iterated"])
+def test_coloured_noise_is_a_state_that_is_measured_exactly(irregular, name):
+    r = record_of(16, "foh", irregular)
+    problem = linear_problem([r], noise=[AR1(0.3, 0.6, interval=DT), NOISE[1]])
+    expected = extended_kalman(with_coloured_noise(0.3, 0.6), r.t, r.y, held_input(r), STEPS)
+    found = increments_of(problem, LINEAR, RK4(steps=STEPS), name)
+    np.testing.assert_allclose(found, expected.increments, atol=1e-9)
+    (run,) = predictions(problem, RK4(steps=STEPS), [(0, r)], "kalman")
+    outputs, covariance, mean, variance = run.with_noise(LINEAR, STEPS)
+    np.testing.assert_allclose(
+        outputs + mean, expected.predicted @ [[1, 0], [0, 1], [1, 0]], atol=1e-9
+    )
+    share = np.array([1.0, 0.0, 1.0])
+    spread = np.einsum("i,tij,j->t", share, expected.predicted_covariance, share)
+    np.testing.assert_allclose(covariance[:, 0, 0] + variance[:, 0], spread, atol=1e-9)
+
+
+def test_states_beside_coloured_noise_are_those_of_a_textbook_smoother():
+    r = record_of(12)
+    problem = linear_problem([r], noise=[AR1(0.3, 0.6, interval=DT), NOISE[1]])
+    run = extended_kalman(with_coloured_noise(0.3, 0.6), r.t, r.y, held_input(r), 16)
+    mean, spread = run.filtered.copy(), run.covariance.copy()
+    for k in range(len(mean) - 2, -1, -1):
+        gain = run.covariance[k] @ run.transitions[k + 1].T
+        gain = gain @ np.linalg.pinv(run.predicted_covariance[k + 1])
+        mean[k] += gain @ (mean[k + 1] - run.predicted[k + 1])
+        spread[k] += gain @ (spread[k + 1] - run.predicted_covariance[k + 1]) @ gain.T
+    values, weights = np.tile(LINEAR, (2, 1)), np.full(2, 0.5)
+    found = states_of_particles(
+        problem, RK4(steps=16), "kalman", r, values, weights, draws=2, parameters=2, seed=0
+    )
+    np.testing.assert_allclose(found.mean, mean[:, :2], atol=1e-6)
+    np.testing.assert_allclose(found.sd, np.sqrt([np.diag(p)[:2] for p in spread]), atol=1e-5)
+
+
+def test_a_stream_and_a_gradient_with_coloured_noise():
+    problem = linear_problem(record_of(), noise=[AR1(0.3, 0.6), AR1(0.2, -0.4)])
+    r, values = problem.records[0], np.vstack([LINEAR, 1.3 * LINEAR])
+    whole = build_likelihood(problem, RK4(2), 1, "kalman")
+    expected = whole.advance(values, whole.start(values), 0, len(r))[1]
+    stream = growing_likelihood(problem, RK4(2), History(1, 2, intervals=8, kept=2), threads=1)
+    stream.append(r.t, r.u, r.y)
+    increments = stream.advance(values, stream.start(values), 0, len(r))[1]
+    np.testing.assert_array_equal(increments, expected)
+    function = smcpn.LogLikelihood(problem, "kalman", RK4(2))
+    _, gradient = function.value_and_gradient(LINEAR[None])
+    moved = 1e-5 * np.eye(3)
+    numeric = (function(LINEAR + moved) - function(LINEAR - moved)) / 2e-5
+    np.testing.assert_allclose(gradient[0], numeric, rtol=1e-6)
 
 
 def test_the_noise_of_a_linear_system_converges_with_the_fourth_order():
@@ -433,7 +501,7 @@ def test_what_it_cannot_use_is_refused():
         )
     coloured = linear_problem(record_of(), noise=[AR1(0.3, 0.5), 0.5])
     with pytest.raises(InputError, match="no coloured noise"):
-        build_likelihood(coloured, RK4(1), 1, "kalman")
+        build_estimate(coloured, RK4(1), 1, "particle")
 
 
 def test_it_is_the_likelihood_of_a_problem_with_process_noise():

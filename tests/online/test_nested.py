@@ -6,6 +6,7 @@ from scipy import stats
 
 import smcpn
 from smcpn import RK4
+from smcpn.model.signal import sinc_taps
 from tests import models
 from tests.reference.linear_gaussian import kalman
 from tests.simulation.test_states import SENSOR, STEPS, discrete, oscillator, simulated
@@ -108,6 +109,50 @@ def test_times_may_be_irregular(problem):
     assert same.state_mean == pytest.approx(expected.state_mean, rel=1e-9)
 
 
+def test_a_band_limited_input_is_known_later(problem, tmp_path):
+    """As the function that interpolates it: a sample counts when 64 after it are known."""
+    record, dt = problem.records[0], problem.records[0].dt
+    u, y = record.u[:, 0], record.y
+
+    def between(times):
+        place = np.floor(times / dt + 1e-9).astype(int)
+        near = np.clip(place[:, None] + np.arange(-63, 65), 0, SAMPLES - 1)
+        taps = [sinc_taps(shift) for shift in (times / dt - place).round(9)]
+        return (u[near] * np.reshape(taps, (-1, 128))).sum(axis=1)
+
+    smooth = smcpn.Record(u=u, y=y, dt=dt, hold="bandlimited")
+    known = smcpn.Record(u=between, y=y, t=dt * np.arange(SAMPLES))
+    live, other = (nested(problem.with_records([r]), particles=20) for r in (smooth, known))
+    states = []
+    for k in range(SAMPLES):
+        states.append(live.update(u[k], y[k]))
+        if k == 70:
+            live.save(tmp_path / "filter.h5")
+            live = smcpn.NestedFilter.load(tmp_path / "filter.h5")
+    expected = [other.update(None, y[k], t=k * dt) for k in range(SAMPLES)]
+    assert [one.status for one in states[62:66]] == ["waiting"] * 2 + ["assimilated"] * 2
+    assert states[70].sample == 7
+    assert states[70].t == expected[6].t
+    for one, its in ((states[70], expected[6]), (live.finish(), expected[-1])):
+        assert one.log_evidence == pytest.approx(its.log_evidence, abs=1e-7)
+        assert one.state_mean == pytest.approx(its.state_mean, rel=1e-7)
+
+
+def test_a_dead_time_of_whole_samples_moves_the_input(problem):
+    record = problem.records[0]
+    u = record.u[:40, 0]
+    moved, found = np.concatenate([np.full(3, u[0]), u[:-3]]), []
+    for forces, delay in ((u, 3 * record.dt), (moved, 0.0)):
+        late = smcpn.Problem(
+            oscillator, record, observe="x", noise=SENSOR, process_noise={"v": "q"},
+            delay={"u": delay}, prior={"c": stats.lognorm(0.5), "q": stats.lognorm(0.5)},
+        )  # fmt: skip
+        live = nested(late, particles=20)
+        found.append([live.update(*each) for each in zip(forces, record.y[:40], strict=True)][-1])
+    assert found[0].log_evidence == pytest.approx(found[1].log_evidence, rel=1e-7)
+    assert found[0].mean == pytest.approx(found[1].mean, rel=1e-7)
+
+
 def test_what_it_cannot_follow_is_refused(problem):
     with pytest.raises(smcpn.InputError, match="needs a problem with process noise"):
         nested(models.duffing_problem())
@@ -115,10 +160,6 @@ def test_what_it_cannot_follow_is_refused(problem):
         nested(problem, state_particles=33)
     with pytest.raises(smcpn.InputError, match="particles"):
         nested(problem, particles=2)
-    record = problem.records[0]
-    smooth = smcpn.Record(u=record.u, y=record.y, dt=record.dt, hold="bandlimited")
-    with pytest.raises(smcpn.InputError, match="bandlimited"):
-        nested(problem.with_records([smooth]))
     live = nested(problem, particles=20)
     before = live.update(0.0, 0.5)
     with pytest.raises(smcpn.InputError, match="impossible"):

@@ -28,6 +28,8 @@ class Disturbed:
     noise : ndarray, (q,)
         Variances of the outputs.
     initial : ndarray, (n,)
+    spread : ndarray, (n, n), optional
+        Covariance of the first state, none by default.
     """
 
     rate: Function
@@ -35,6 +37,7 @@ class Disturbed:
     covariance: Function
     noise: np.ndarray
     initial: np.ndarray
+    spread: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ def extended_kalman(
         Input (m,) in interval k, the share w of the way from its begin to its end.
     """
     m, n = system.initial, len(system.initial)
-    covariance = np.zeros((n, n))
+    covariance = np.zeros((n, n)) if system.spread is None else system.spread
     parts: list[list[np.ndarray]] = [[] for _ in range(6)]
     for k, values in enumerate(y):
         transition = np.eye(n)

@@ -48,8 +48,8 @@ def test_a_path_is_runge_kutta_with_the_factor_of_the_noise() -> None:
     second = slope * np.array([h * (1 / 6 - c / 12 + c**2 / 40), -c / 6 + c**2 / 12 - c**3 / 40])
     L = np.column_stack([first, second])
     assert np.allclose(L @ L.T, exact, rtol=1e-5)
-    # The normals of 16 steps at a time; the first of all is of no step.
-    normals = np.concatenate([rng.standard_normal((32, 1)).reshape(16, 2) for _ in range(4)])
+    # The normals of five intervals of three steps at a time; those of the first sample are of none.
+    normals = np.concatenate([rng.standard_normal((30, 1)).reshape(15, 2) for _ in range(5)])[14:]
     for step in range(58):
         if step:
             a, b = u[step - 1], u[step]

@@ -10,12 +10,10 @@ import casadi as ca
 from smcpn.codegen.loops import ARRAY
 from smcpn.codegen.lower import Level, Operand, Statement, Value, Vector, lower
 from smcpn.codegen.machine_code import Block
-from smcpn.likelihood.classical import step_graph
+from smcpn.likelihood.classical import step_rows
 from smcpn.likelihood.lanes import StartSymbols
 from smcpn.likelihood.particle.guide import Guide, triangle
 
-WINDOW = 2
-"""Samples that shared statements look at."""
 OWN, STEP, PATH, SAMPLE = (array * ARRAY for array in range(4))
 """Arrays of lanes that are thetas: their own values, rows of a step, of the path, of a sample."""
 
@@ -85,20 +83,25 @@ class _Layout:
         self.guide, model = guide, guide.model
         self.theta = ca.vertcat(model.theta, model.constants)
         self.start = StartSymbols.of(model, [])
-        shared = guide.signal.graphs(step=step_graph(guide.signal), sample=guide.signal.sample())
+        line, signal, none = guide.line, guide.signal, ca.SX(0, 1)
+        rows, delayed = step_rows(guide.step, signal, line), (none, none)
+        if line is not None:
+            # Of a theta, but not of its particles, which read what became of a step.
+            delayed = line.state, line.stateless(signal)
+        shared = signal.graphs(step=rows.graph, sample=signal.sample())
         self.vectors = {
             "w": shared.window, "i": shared.index, "o": shared.record, "r": shared.values,
-            "f": self.start.row,
+            "f": ca.vertcat(self.start.row, none if line is None else line.row), "g": rows.gains,
         }  # fmt: skip
         self.widths = {name: symbols.numel() for name, symbols in self.vectors.items()}
-        self.widths |= {"w": shared.width, "q": 0, "g": 0}
-        step = guide.step
+        self.widths |= {"w": shared.width, "q": 0}
         # What a block reads of a step, or of a sample, and what that is by the samples.
+        step, sample = (rows.step, shared.step), (guide.sample.row, shared.sample)
         self.rows = {
-            "step": (ca.vertcat(*step.inputs, step.t, step.h), shared.step, "wior"),
-            "sample": (guide.sample.row, shared.sample, "wio"),
-            "start": (ca.SX(0, 1), ca.SX(0, 1), "f"),
+            name: (*map(ca.vertcat, own, delayed), vectors)
+            for name, own, vectors in (("step", step, "wiorg"), ("sample", sample, "wio"))
         }
+        self.rows |= {"start": (none, none, "f")}
         self.hoisted: list[Statement] = []
         self.names = 0
         look, n = guide.look, guide.n
@@ -206,7 +209,7 @@ class _Layout:
             "step": (
                 [(following, 0), (growth + grows, self.growth)],
                 state | grown | {"z": (normals, n + 1), "f": (free, self.free)},
-                "step q",
+                "step q" if guide.line is None else "q",
             ),
             "sample": (
                 [(weight + growth + guide.scored(), n), (none, self.growth)],

@@ -52,6 +52,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.likelihood.classical import outputs_at
+from smcpn.likelihood.delayed import DelayLine
 from smcpn.likelihood.lanes import SampleSymbols
 from smcpn.likelihood.transition import Transition
 from smcpn.model.problem import Model
@@ -197,6 +198,13 @@ class Row:
         )
 
 
+def _factor(transition: Transition) -> ca.SX:
+    """Factor of the noise of a step and of the error that its solver claims, (n, k)."""
+    error = ca.diag(ca.sqrt(transition.error_variance))
+    claimed = [k for k in range(error.shape[0]) if not error[k, k].is_zero()]
+    return ca.sparsify(ca.horzcat(transition.factor, error[:, claimed]))
+
+
 def _matrix(name: str, sparsity: ca.Sparsity) -> ca.SX:
     return ca.SX.sym(name, sparsity)
 
@@ -208,8 +216,10 @@ class Guide:
     ----------
     model : Model
     sample : SampleSymbols
-    transition : Transition
-        A solver step. The variance that a solver claims for its error is noise too.
+    transition, plain : Transition
+        A solver step, along ``line`` where inputs are delayed, and over symbols of its own. The
+        variance that a solver claims for its error is noise too.
+    line : DelayLine, optional
 
     Attributes
     ----------
@@ -226,17 +236,21 @@ class Guide:
     """
 
     def __init__(
-        self, model: Model, signal: Signal, sample: SampleSymbols, transition: Transition
+        self,
+        model: Model,
+        signal: Signal,
+        sample: SampleSymbols,
+        transition: Transition,
+        plain: Transition,
+        line: DelayLine | None = None,
     ) -> None:
-        self.model, self.signal = model, signal
-        self.sample, self.step = sample, transition.step
+        self.model, self.signal, self.line = model, signal, line
+        self.sample, self.step, self.plain = sample, transition.step, plain
         self.x, self.n = model.x, model.x.numel()
         self.outputs = outputs_at(model, self.x, sample)
         self.following = transition.following
         self.jacobian = ca.densify(transition.jacobian)
-        error = ca.diag(ca.sqrt(transition.error_variance))
-        claimed = [k for k in range(self.n) if not error[k, k].is_zero()]
-        self.factor = ca.sparsify(ca.horzcat(transition.factor, error[:, claimed]))
+        self.factor = _factor(transition)
         self.additive = not ca.depends_on(self.factor, self.x)
         self.noises = self.factor.shape[1]
         self.look = LookAhead.symbols(self.n)
@@ -245,7 +259,7 @@ class Guide:
         self.step_row, self.sample_row = self._step_symbols(), self._sample_symbols()
 
     def _step_symbols(self) -> Row:
-        n, k = self.n, self.noises
+        n, k, step = self.n, self.noises, self.plain.step
         square, column = ca.Sparsity.lower(n), ca.Sparsity.dense(n, 1)
         row = {
             "information": _matrix("A", square), "slope": _matrix("a", column),
@@ -264,7 +278,15 @@ class Guide:
                 "information_after": _matrix("A1", square),
                 "slope_after": _matrix("a1", column), "about": _matrix("r1", column),
             }  # fmt: skip
+        if self.line is not None:
+            row |= {"known": ca.vertcat(*step.inputs, step.t, step.h)}
         return Row(**row)
+
+    @property
+    def _known(self) -> dict[str, ca.SX]:
+        """Values of a step of delayed inputs that its particles read."""
+        step = self.step
+        return {} if self.line is None else {"known": ca.vertcat(*step.inputs, step.t, step.h)}
 
     def _sample_symbols(self) -> Row:
         n, q = self.n, self.outputs.numel()
@@ -353,7 +375,7 @@ class Guide:
             constant=before.log(m),
             about=self.x,
         )
-        row = {"jacobian": self.jacobian, "offset": m - self.jacobian @ self.x}
+        row = {"jacobian": self.jacobian, "offset": m - self.jacobian @ self.x} | self._known
         row["information"] = ca.tril(before.information)
         if self.additive:
             row |= {
@@ -376,7 +398,7 @@ class Guide:
             name: ca.SX.zeros(n, n) for name in ("information", "information_after", "jacobian")
         }
         row |= {"constant": ca.SX(0.0), "mean": ca.SX.zeros(k, 1), "gain": ca.SX.zeros(k, n)}
-        row |= {"spread": ca.SX.eye(k), "factor": self.factor}
+        row |= {"spread": ca.SX.eye(k), "factor": self.factor} | self._known
         return self.step_row.values(**row)
 
     def jacobian_diagonal(self) -> tuple[int, ...]:
@@ -393,7 +415,7 @@ class Guide:
 
         ``free`` is 1 for a particle that moves as the model does, and 0 for one that looks ahead.
         """
-        row, m = self.step_row, self.following
+        row, m = self.step_row, self.plain.following
         linear = row["jacobian"] @ self.x + row["offset"]
         information = ca.tril2symm(row["information"])
         if self.additive:
@@ -403,10 +425,11 @@ class Guide:
         after = LookAhead(
             ca.tril2symm(row["information_after"]), row["slope_after"], ca.SX(0.0), row["about"]
         )
-        twist = after.before_noise(ca.densify(self.factor))
+        factor = _factor(self.plain)
+        twist = after.before_noise(ca.densify(factor))
         expected = LookAhead(information, row["slope"], row["constant"], row["about"])
         noise = twist.mean - twist.gain @ (m - row["about"]) + twist.spread @ normals
-        moved = m + self.factor @ (noise + free * (normals - noise))
+        moved = m + factor @ (noise + free * (normals - noise))
         return moved, twist.before.log(m) - expected.log(linear)
 
     def scored(self) -> ca.SX:

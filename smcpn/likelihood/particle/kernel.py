@@ -16,7 +16,7 @@ from smcpn.codegen.kernel import KernelArgumentError, Rows, address, rows_fit
 from smcpn.codegen.native import Code, code
 from smcpn.codegen.threads import processors, thread_pool
 from smcpn.likelihood.contract import Keys
-from smcpn.likelihood.particle.blocks import WINDOW, Blocks, particle_blocks
+from smcpn.likelihood.particle.blocks import Blocks, particle_blocks
 from smcpn.likelihood.particle.guide import Guide
 from smcpn.likelihood.particle.machine import (
     BEGIN_ARGUMENTS,
@@ -88,6 +88,8 @@ class FilterSizes:
 
     Attributes
     ----------
+    window : int
+        Samples that shared statements look at.
     jacobian : tuple of int
         Where the diagonal of a step's Jacobian is in the row of a step.
     """
@@ -101,13 +103,14 @@ class FilterSizes:
     look: int
     n_look: int
     widths: dict[str, int]
+    window: int
     jacobian: tuple[int, ...]
 
     @classmethod
     def of(cls, blocks: Blocks, guide: Guide) -> FilterSizes:
         """Sizes of the filters of a guide."""
-        own = {one.name: getattr(blocks, one.name) for one in fields(cls)[:-1]}
-        return cls(**own, jacobian=guide.jacobian_diagonal())
+        own = {one.name: getattr(blocks, one.name) for one in fields(cls)[:-2]}
+        return cls(**own, window=2 + guide.signal.before, jacobian=guide.jacobian_diagonal())
 
 
 class CompiledFilters:
@@ -147,7 +150,7 @@ class CompiledFilters:
             and keys.shape[1] >= blocks
             and state.shape == (len(theta), self.state_size(particles))
             and rows.start.shape == (widths["f"],)
-            and rows_fit(rows, widths, WINDOW)
+            and rows_fit(rows, widths, self.sizes.window)
         )
         if not fits:
             raise KernelArgumentError("theta, keys, state or rows are not of the filter's shape")

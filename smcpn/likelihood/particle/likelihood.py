@@ -36,6 +36,7 @@ from smcpn.likelihood.particle.kernel import CompiledFilters, Kept, ParticleKern
 from smcpn.likelihood.particle.machine import KEY_SAMPLES, THETAS
 from smcpn.likelihood.particle.normals import GROUP
 from smcpn.likelihood.registry import number_of_steps
+from smcpn.likelihood.transition import Transition
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.solver import Solver
@@ -60,7 +61,7 @@ class Particle(Kalman):
     """
 
     name = "particle"
-    gaussian = False
+    gaussian = coloured_noise = False
     estimated = True
     approximation, approximates = "kalman", None
     looks_ahead: ClassVar[bool] = True
@@ -95,12 +96,14 @@ class Particle(Kalman):
     def particle_inputs(self, record: Record, solver: Solver, number: int = 0) -> KernelInputs:
         """Inputs of the filters for a record, which starts from the ``number``-th initial state."""
         steps, interval = number_of_steps(solver), solver.interval
-        return step_inputs(self.signal, self.model, record, steps, number, interval)
+        return step_inputs(self.signal, self.model, record, steps, number, interval, self.line)
 
     @cached_property
     def filters(self) -> ParticleKernel:
         """The compiled filters."""
-        return ParticleKernel(Guide(self.model, self.signal, self.sample, self.transition))
+        plain = self.transition if self.line is None else Transition.of(self.model, self._solver)
+        guide = Guide(self.model, self.signal, self.sample, self.transition, plain, self.line)
+        return ParticleKernel(guide)
 
 
 class Bootstrap(Particle):

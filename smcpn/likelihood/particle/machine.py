@@ -20,7 +20,7 @@ from smcpn.codegen.loops import (
 )
 from smcpn.codegen.lower import Value
 from smcpn.codegen.terms import DOUBLE, doubles, vector
-from smcpn.likelihood.particle.blocks import WINDOW, Blocks
+from smcpn.likelihood.particle.blocks import Blocks
 from smcpn.likelihood.particle.normals import CHOICE, RESAMPLING, uniform, write_normals
 from smcpn.likelihood.particle.weights import (
     real,
@@ -81,7 +81,7 @@ class _Places(SharedPlaces):
     """Places of the shared vectors, and of the guide's arrays of lanes."""
 
     def __init__(self, function: Function, blocks: Blocks) -> None:
-        super().__init__(function, function["rows"], blocks.widths, WINDOW)
+        super().__init__(function, function["rows"], blocks.widths, window=2)
         self._origin, _ = self.steps(function["first"])
 
     def guide_step(self, step: Any, array: str, size: int) -> Any:

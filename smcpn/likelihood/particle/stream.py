@@ -19,9 +19,8 @@ from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.stream_step import weigh
 from smcpn.likelihood.classical import outputs_at, runge_kutta_program
 from smcpn.likelihood.contract import NO_KEYS, Keys
-from smcpn.likelihood.growing import GrowingRows, samples_ahead
+from smcpn.likelihood.growing import GrowingRows, samples_ahead, stream_grid
 from smcpn.likelihood.history import History
-from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.particle.kernel import Piece
 from smcpn.likelihood.particle.likelihood import STATE_PARTICLES, Particle, ParticleEstimate
 from smcpn.likelihood.particle.machine import KEY_SAMPLES
@@ -51,7 +50,7 @@ def stream_estimate(
     number_of_steps(solver)
     template = problem.records[0]
     kind = cast(type[Particle], suitable_likelihood(problem, solver, likelihood))
-    recursion = kind.traced(problem, solver, Grid.of([template], problem.model.delay))
+    recursion = kind.traced(problem, solver, stream_grid(problem))
     filters = StreamFilters(recursion, solver, template, threads)
     rows = GrowingRows(filters.inputs, history, samples_ahead(template, lookahead))
     return StreamEstimate(filters, rows)
@@ -74,16 +73,29 @@ class StreamFilters:
     def __init__(
         self, recursion: Particle, solver: Solver, template: Record, threads: int | None
     ) -> None:
-        model, sample, step = recursion.model, recursion.sample, recursion.transition.step
+        model, sample, line = recursion.model, recursion.sample, recursion.line
         self.recursion, self.threads = recursion, threads
         self.constants = np.array(recursion.constant_values(solver))
         outputs = outputs_at(model, model.x, sample)
         q = self.n_outputs = outputs.numel()
         self.n_states = model.x.numel()
         expected = ExpectedOutputs.with_white_noise(sample, outputs, ca.SX(q, q), model.x)
+        moments = ca.vertcat(expected.outputs, expected.noise_variance)
+        step, none = recursion.transition.step, ca.SX(0, 1)
+        plain = runge_kutta_program(model, recursion.signal, sample, ca.SX.zeros(1), step, line)
+        if line is not None:
+            moments = ca.substitute(moments, line.state, line.stateless(recursion.signal))
+        assert plain.shared is not None
+        # Of the states of a particle at a sample: no step is taken.
         program = replace(
-            runge_kutta_program(model, recursion.signal, sample, ca.SX.zeros(1), step),
-            moments=ca.vertcat(expected.outputs, expected.noise_variance),
+            plain,
+            state=model.x,
+            start=plain.start[: self.n_states, :],
+            step=model.x,
+            interval=None,
+            interval_row=none,
+            shared=replace(plain.shared, interval=none),
+            moments=moments,
             n_outputs=q,
         )
         self.outputs = LaneKernel(program, threads)
@@ -171,10 +183,16 @@ class StreamEstimate(ParticleEstimate):
         for chunk, rows, first, last in self.rows.chunks(a, b):
             yield Piece(rows, first, last, chunk.begin, chunk.begin * self.rows.steps)
 
-    def run_last(
-        self, values: Array, keys: Keys, state: Array | None, samples: Array
+    @property
+    def behind(self) -> int:
+        """Samples before one that it depends on, the state at the last of them known."""
+        inputs = self._compiled.inputs
+        return 1 if inputs.direct else inputs.signal.before + 2 + self.rows.lookahead
+
+    def run_one(
+        self, values: Array, keys: Keys, state: Array | None, samples: Array, place: int
     ) -> tuple[Array, Array]:
-        """State (N, k) after the last of two samples, and log increments (N,), of no history.
+        """State (N, k) after one of some samples, and log increments (N,), of no history.
 
         Parameters
         ----------
@@ -182,17 +200,22 @@ class StreamEstimate(ParticleEstimate):
             New for every sample.
         state : ndarray, (N, k), or None
             At the sample before; None at the first one.
-        samples : ndarray, (2, 1 + n + q), or (1, 1 + n + q) at the first one
-            Time, inputs and outputs of the sample before and of this one.
+        samples : ndarray, (m, 1 + n + q)
+            Time, inputs and outputs of this one, those `behind` it and those ahead.
+        place : int
+            Of this one among them.
         """
-        n = 1 + self.history.n_inputs
+        n, m = 1 + self.history.n_inputs, len(samples)
         rows = GrowingRows(
-            self._compiled.inputs, History(n - 1, self.history.n_outputs, intervals=2)
+            self._compiled.inputs, History(n - 1, self.history.n_outputs, intervals=m)
         )
         rows.append(samples[:, 0], samples[:, 1:n], samples[:, n:])
-        _, known, here = rows.at(len(samples) - 1)
+        _, known, here = rows.at(place)
         held = None if state is None else state.copy()
-        after, increments, _ = self.run(values, keys, Piece(known, here, here + 1, 0, 0), held)
+        # Random numbers are those of the second sample, whatever is known before it.
+        before = max(here - 1, 0)
+        piece = Piece(known, here, here + 1, -before, -int(known.begins[before]))
+        after, increments, _ = self.run(values, keys, piece, held)
         return after, increments[0]
 
     def columns(self, values: Array) -> Array:
@@ -268,7 +291,7 @@ class StreamEstimate(ParticleEstimate):
         """A sample with its outputs missing, at the end of an interval; and itself, without one."""
         chunk, rows, local = self.rows.at(sample)
         begin, steps = max(local - 1, 0), self.rows.steps
-        samples, inputs = rows.samples[begin : local + 1], rows.inputs
+        samples, inputs = rows.samples[begin : local + rows.before + 1], rows.inputs
         missing = samples.copy()
         missing[-1, -self.history.n_outputs :] = np.nan
         if inputs is not None:
