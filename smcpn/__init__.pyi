@@ -21,6 +21,7 @@ from .io.doses import read_doses
 from .io.read import read_record, read_records
 from .likelihood.gradient import LogLikelihood
 from .model.dose import Dose
+from .model.events import event
 from .model.gaussian_noise import AR1
 from .model.noise import Bernoulli, LogNormal, NegativeBinomial, Normal, Poisson, StudentT
 from .model.ode import ODE, ode
@@ -112,6 +113,7 @@ __all__ = [
     "datasets",
     "discover",
     "estimate_delay",
+    "event",
     "fourier",
     "gaussian_process",
     "identify",

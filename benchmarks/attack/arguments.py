@@ -403,6 +403,7 @@ def good_arguments() -> dict[str, dict[str, Any]]:
         "Problem.with_records": {"records": [record]},
         "LogLikelihood.with_records": {"records": [record]},
         "ModelComparison.__getitem__": {"name": "one"},
+        "event": {"when": lambda x: x, "then": lambda x: -x, "direction": "either"},
         "solve": {"solver": known["EKF1"]},
         "EKF1": {"steps": 1}, "EKF0": {"steps": 1},
         "spline": {"argument": "v", "within": (-1.0, 1.0)},

@@ -22,6 +22,7 @@ from smcpn.errors import InputError, NotStorableError, shown
 from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution
 from smcpn.model.dosing import Dosing
+from smcpn.model.events import event_rows
 from smcpn.model.expression import ExpressionTable
 from smcpn.model.graphs import Model
 from smcpn.model.ode import ODE, entry_names, graphs_of
@@ -413,12 +414,12 @@ def _restored_ode(stored: StoredODE) -> ODE:
     functions = functions_of(stored.functions)
     sizes = [len(states), len(stored.inputs), 1, len(stored.parameters)]
     shapes = table.output_shapes.tolist()
-    own = len(shapes) - len(functions)
+    own, rows = len(shapes) - len(functions), event_rows(len(states))
     if (
         table.input_shapes.tolist() != [[n, 1] for n in sizes]
         or own not in (1, 2)
         or shapes[0] != [len(states), 1]
-        or shapes[own - 1][0] != len(states)
+        or shapes[own - 1][0] not in (len(states), *range(rows, shapes[own - 1][0] + 1, rows))
         or any(
             columns != len(one.arguments)
             for (_, columns), one in zip(shapes[own:], functions.values(), strict=True)
@@ -473,7 +474,8 @@ def _restored_model(
 ) -> Model:
     """Return the model of a table, whose sizes are compared before graphs are made of it."""
     values, table = stored.constants, stored.table
-    wanted = [*arguments, len(values), outputs, records + RESULTS]
+    events = table.output_shapes[-1, 0] >= event_rows(arguments[0])
+    wanted = [*arguments, len(values), outputs, records + RESULTS + int(events)]
     own = [*table.input_shapes[:6, 0].tolist(), *table.output_shapes[1:2, 0].tolist()]
     if [*own, len(table.output_shapes)] != wanted:
         raise InputError(f"the stored model is not one of its names and records: {DAMAGED}")

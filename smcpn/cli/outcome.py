@@ -94,9 +94,7 @@ def written(
     if report is not None:
         model = outcome.posterior.problem.model
         comparable = [
-            name
-            for name, kind in LIKELIHOODS.items()
-            if kind.takes_noise(model) and not kind.estimated
+            name for name, kind in LIKELIHOODS.items() if kind.takes(model) and not kind.estimated
         ]
         yield (
             "report",

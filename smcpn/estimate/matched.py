@@ -92,8 +92,8 @@ def matched_starts(density: LogDensity) -> MatchedStarts:
     """
     problem, none = density.log_likelihood.problem, MatchedStarts.none(len(density.names))
     model = problem.model.with_numbers()
-    skipped = model.process_noise is not None or model.delay is not None
-    if skipped or model.algebraic or problem.ode.functions or problem.prior.scales:
+    skipped = model.process_noise is not None or not model.smooth
+    if skipped or problem.ode.functions or problem.prior.scales:
         return none
     observe = _observed(model)
     if observe is None:

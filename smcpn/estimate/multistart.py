@@ -279,15 +279,15 @@ def searched(
     Raises
     ------
     InputError
-        If inputs are delayed, or there are algebraic equations, and only lifted paths are wanted.
+        If inputs are delayed, or there are events or algebraic equations, and only lifted paths are
+        wanted.
     """
     if search == SHOOTING:
         return climb(density, starts, stages, iterations)
     if search == LIFTED:
-        model = density.log_likelihood.problem.model
-        if model.delay is not None or model.algebraic:
+        if not density.log_likelihood.problem.model.smooth:
             raise InputError(
-                f"search is '{LIFTED}', whose paths know no delay of inputs and no algebraic "
+                f"search is '{LIFTED}', whose paths know no delay, no events and no algebraic "
                 f"equations: choose '{SHOOTING}'",
                 argument="search",
             )
@@ -388,11 +388,11 @@ def undoubted(density: LogDensity, found: Sequence[SearchEnd]) -> bool:
     They agree where half of them end there, or where they are `settled`. Of a few values that is
     enough: no path is many periods long.
     Where process noise acts the likelihood follows the outputs by itself, and a path that may leave
-    the model adds nothing; lifted paths know no delay and no algebraic equations.
+    the model adds nothing; lifted paths know no delay, no events and no
+    algebraic equations.
     """
     problem = density.log_likelihood.problem
-    model = problem.model
-    if model.process_noise is not None or model.delay is not None or model.algebraic:
+    if problem.model.process_noise is not None or not problem.model.smooth:
         return True
     ends = [one.log_density for one in found]
     best = found[int(np.argmax(ends))]

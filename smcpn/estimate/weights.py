@@ -107,13 +107,15 @@ def search_of_networks(
     need not be counted here, and steps are chosen once.
     """
     solver = choose_solver(problem, solver, likelihood).solver
-    if Classical.takes_noise(problem.model) and problem.diffusion is None:
+    if Classical.takes(problem.model) and problem.diffusion is None:
         steps = 1 if solver.adaptive else int(solver_from_prior(problem, solver, likelihood).steps)
         solver, likelihood = RK4(steps), None
 
+    paths = "lifted" if problem.model.smooth else "shooting"
+
     def search(seed: int) -> Maximum:
         return maximise(
-            problem, likelihood, solver=solver, starts=1, search="lifted", seed=seed,
+            problem, likelihood, solver=solver, starts=1, search=paths, seed=seed,
             iterations=max(FEWEST, WORK // len(problem.names)), threads=threads, executor=workers,
         )  # fmt: skip
 

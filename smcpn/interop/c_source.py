@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from smcpn.errors import InputError, whole_number
 from smcpn.files import write_outputs
 from smcpn.likelihood.algebraic import explicit_model
+from smcpn.model.events import refuse_events
 from smcpn.model.graphs import Model
 from smcpn.model.initial import FirstSample
 from smcpn.model.problem import Problem
@@ -106,6 +107,9 @@ class ModelSource:
                 "C source and FMU take no doses and no accumulators: pose the problem without "
                 "them, rates of doses as inputs"
             )
+        refuse_events(
+            problem.model.events, "C source or FMU", "let the tool that runs it have the events"
+        )
         if problem.ode.compiled is not None:
             raise InputError(
                 f"'{problem.ode.name}' is a function that numba has compiled, which C source and "

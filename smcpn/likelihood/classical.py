@@ -28,6 +28,7 @@ from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import gaussian_log_density
 from smcpn.likelihood.registry import ExpectedOutputs, Recursion
+from smcpn.model.events import refuse_events
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.model.signal import Signal
@@ -62,6 +63,10 @@ class Step(ABC):
     def __init_subclass__(cls, solver: type[Solver] | None = None) -> None:
         if solver is not None:
             solver.step = cls
+
+    def __post_init__(self) -> None:
+        steps = "what goes by steps of one length (Runge-Kutta, a controller, initialise=)"
+        refuse_events(self.model.events, steps, "use solver='auto' or smcpn.Rosenbrock alone")
 
     @classmethod
     def of(cls, model: Model) -> Self:
@@ -121,8 +126,7 @@ class Classical(Recursion):
     any_density = True
     coloured_noise = True
     gaussian = True
-    takes_delay = True
-    takes_accumulators = True
+    takes_parts = frozenset({"delay", "accumulators"})
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
         self.model, self.line = problem.model, DelayLine.of(problem.model, grid, POINTS)

@@ -85,8 +85,7 @@ class Marginal(Recursion):
     varying_noise = True
     coloured_noise = True
     gaussian = True
-    takes_delay = True
-    takes_accumulators = True
+    takes_parts = frozenset({"delay", "accumulators"})
 
     def __init__(self, problem: Problem, solver: EKF0, grid: Grid) -> None:
         _check(solver)

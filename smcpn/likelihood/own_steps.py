@@ -87,7 +87,14 @@ class Clock:
         """The step to try."""
         return step_control.length(self.wanted, self.left)
 
-    def judged(self, h: ca.SX, error: ca.SX, sizes: ca.SX, order: int) -> Judgement:
+    @property
+    def sized(self) -> slice:
+        """Places of the sizes among the symbols."""
+        return slice(3, 3 + self.sizes.numel())
+
+    def judged(
+        self, h: ca.SX, error: ca.SX, sizes: ca.SX, order: int, cut: ca.SX | None = None
+    ) -> Judgement:
         """Judge a step that was tried.
 
         Parameters
@@ -100,6 +107,8 @@ class Clock:
             With the states after the step.
         order : int
             Power of the step with which the error falls.
+        cut : casadi.SX, optional
+            Whether it is shorter than its error asks for, though not to end at the sample.
         """
         active, accepted, last = self.left > 0.0, error < 1.0, h == self.left
         pole = ca.logic_not(step_control.moves(self.left, h))
@@ -108,7 +117,8 @@ class Clock:
         lost = ca.logic_and(active, pole)
         left = ca.if_else(last, 0.0, self.left - h)
         proposed = h * step_control.factor(error, order)
-        grown = step_control.wanted_next(proposed, self.wanted, last)
+        short = last if cut is None else ca.logic_or(last, cut)
+        grown = step_control.wanted_next(proposed, self.wanted, short)
         following = ca.if_else(accepted, grown, proposed)
         values = self.values(
             ca.if_else(lost, 0.0, ca.if_else(done, left, self.left)),

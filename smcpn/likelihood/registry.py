@@ -28,6 +28,13 @@ from smcpn.solver import SOLVERS, Solver, check_solver
 Array = NDArray[np.float64]
 
 LIKELIHOODS: dict[str, type[Recursion]] = {}
+PARTS = {
+    "delay": ("delay of inputs", "smcpn.EKF0 or smcpn.RK4"),
+    "accumulators": ("accumulators", "smcpn.EKF0, smcpn.RK4 or smcpn.Rosenbrock"),
+    "algebraic": ("algebraic equations", "smcpn.Rosenbrock, or solver='auto'"),
+    "events": ("events of the state", "smcpn.Rosenbrock, or solver='auto'"),
+}
+"""Parts of a model that some likelihoods take: what they are called, and solvers that know them."""
 """Every likelihood by its name; each registers itself where it is defined."""
 
 
@@ -88,12 +95,8 @@ class Recursion(ABC):
         Whether the noise may be correlated from sample to sample.
     takes_process_noise : bool
         Whether the state is disturbed between samples: it takes models with process noise only.
-    takes_delay : bool
-        Whether inputs may have dead times.
-    takes_accumulators : bool
-        Whether states may be set back after every sample.
-    takes_algebraic : bool
-        Whether there may be algebraic equations.
+    takes_parts : frozenset of str
+        Of `PARTS` those that a model may have.
     estimated : bool
         Whether it is an estimate by a particle filter of the states (`EstimatedLikelihood`).
     approximation : str or None
@@ -117,9 +120,7 @@ class Recursion(ABC):
     varying_noise: ClassVar[bool] = False
     coloured_noise: ClassVar[bool] = False
     takes_process_noise: ClassVar[bool] = False
-    takes_delay: ClassVar[bool] = False
-    takes_accumulators: ClassVar[bool] = False
-    takes_algebraic: ClassVar[bool] = False
+    takes_parts: ClassVar[frozenset[str]] = frozenset()
     estimated: ClassVar[bool] = False
     approximation: ClassVar[str | None] = None
     approximates: ClassVar[str | None] = None
@@ -189,6 +190,11 @@ class Recursion(ABC):
             gaussian = cls.varying_noise and model.density.gaussian
         takes_noise = (gaussian or cls.any_density) and (white or cls.coloured_noise)
         return takes_noise and cls.takes_process_noise == (model.process_noise is not None)
+
+    @classmethod
+    def takes(cls, model: Model) -> bool:
+        """True if it can be computed with the noises of a model and its `PARTS`."""
+        return cls.takes_noise(model) and model.parts <= cls.takes_parts
 
     @classmethod
     def default_solver(cls, problem: Problem) -> Solver:
@@ -366,26 +372,14 @@ def suitable_likelihood(
         fitting = [n for n, kind in LIKELIHOODS.items() if kind.takes_noise(model)]
         others = f", or choose likelihood {' or '.join(fitting)}" if fitting else ""
         raise InputError(f"the {name} likelihood takes {takes}{others}", argument=argument)
-    if model.delay is not None and not LIKELIHOODS[name].takes_delay:
-        kinds = LIKELIHOODS.items()
-        fitting = [n for n, kind in kinds if kind.takes_delay and kind.takes_noise(model)]
+    for part in (one for one in PARTS if one in model.parts - LIKELIHOODS[name].takes_parts):
+        what, solvers = PARTS[part]
+        fitting = [n for n, kind in LIKELIHOODS.items() if kind.takes(model)]
+        choose = f"choose likelihood {' or '.join(fitting)}, with {solvers}"
         raise InputError(
-            f"the {name} likelihood takes no delay of inputs: choose likelihood "
-            f"{' or '.join(fitting)}, with smcpn.EKF0 or smcpn.RK4",
-            argument="delay",
-        )
-    if model.accumulators and not LIKELIHOODS[name].takes_accumulators:
-        fitting = [n for n, kind in LIKELIHOODS.items() if kind.takes_accumulators]
-        raise InputError(
-            f"the {name} likelihood takes no accumulators: choose likelihood "
-            f"{' or '.join(fitting)}, with smcpn.EKF0, smcpn.RK4 or smcpn.Rosenbrock",
-            argument="likelihood",
-        )
-    if model.algebraic and not LIKELIHOODS[name].takes_algebraic:
-        raise InputError(
-            f"{solver!r} cannot solve algebraic equations, which model '{problem.ode.name}' has: "
-            "give solver=smcpn.Rosenbrock(), or leave solver and likelihood out",
-            argument="solver",
+            f"the {name} likelihood takes no {what}: "
+            f"{choose if fitting else 'no likelihood takes what else the model has'}",
+            argument=part,
         )
     if problem.diffusion is not None and problem.diffusion != getattr(solver, "diffusion", None):
         raise InputError(

@@ -45,6 +45,7 @@ from smcpn.likelihood.own_steps import (
 )
 from smcpn.likelihood.registry import ExpectedOutputs
 from smcpn.likelihood.sparse_lu import SparseLU
+from smcpn.likelihood.state_events import Watch
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.solver import Rosenbrock, Solver
@@ -285,6 +286,7 @@ class Trajectory:
         self._algebraic = AlgebraicEquations(model) if model.algebraic else None
         self._jumps = grid.restarts
         self.state = self._consistent(model.x, ca.vertcat(self.sample.u, self.sample.t))
+        self._watch = model.events and Watch(model, self.clock, self._between)
         # Where steps are still left to take, they were too many.
         known = ca.if_else(self.clock.left > 0.0, ca.SX(np.nan), 0.0)
         self.outputs = outputs_at(model, self.state, self.sample) + known
@@ -308,23 +310,26 @@ class Trajectory:
         initial = self._consistent(start.initial(model), driven, start=True)
         first = Clock.values(ca.SX(0.0), length, length, self._first_sizes(initial), 0.0, 0.0)
         # One that took more steps than it may would try as many in every interval.
-        begun = self._consistent(model.x, driven)
-        held = ca.if_else(clock.left > 0.0, ca.SX(np.nan), begun)
+        held = ca.if_else(clock.left > 0.0, ca.SX(np.nan), self._consistent(model.x, driven))
         at_begin, of_begin = ca.SX(0, 1), ca.SX(0, 1)
         if self._algebraic is not None:
             at_begin, of_begin = driven, ca.vertcat(signal.u(1), signal.t(1))
+        watched = begun = watching = ca.SX(0, 1)
+        if (watch := self._watch) is not None:
+            watched, begun, watching = watch.symbols, watch.begun, watch.started(initial)
+        control = clock.symbols.numel() + watched.numel()
         program = LaneProgram(
             theta=model.theta,
             constants=ca.vertcat(model.constants, self.tolerance),
             constant_values=self.constant_values(solver),
-            state=ca.vertcat(clock.symbols, model.x),
+            state=ca.vertcat(clock.symbols, watched, model.x),
             start_row=ca.vertcat(start.row, length),
             interval_row=ca.vertcat(length, at_begin),
             step_row=self._between.row,
             gain_row=ca.SX(0, 1),
             sample_row=self.sample.row,
-            start=ca.vertcat(first, initial),
-            interval=ca.vertcat(clock.begun(length), held),
+            start=ca.vertcat(first, watching, initial),
+            interval=ca.vertcat(clock.begun(length), begun, held),
             step=step,
             emitted=emitted,
             shared=signal.graphs(
@@ -333,7 +338,7 @@ class Trajectory:
                 sample=signal.sample(),
             ),
             left=0,
-            control=tuple(range(clock.symbols.numel())),
+            control=tuple(range(control)),
             memory=algebra.memory,
             sections=algebra.sections(),
         )
@@ -361,7 +366,7 @@ class Trajectory:
     def _step(self) -> tuple[StraightLine, ca.SX]:
         """State after a step that is accepted, rejected, or not taken any more."""
         model, clock = self._model, self.clock
-        h = clock.step
+        h = clock.step if self._watch is None else self._watch.step
         algebra = Memory() if model.x.numel() > MOST_STATES else STRAIGHT
         step = RosenbrockStep(model, RODAS5P, self._between, h, clock.left, algebra)
         if isinstance(algebra, Memory):
@@ -376,8 +381,10 @@ class Trajectory:
         error = ca.sqrt(ca.sumsqr(relative[own]) / len(own)) / self.tolerance
         for place in model.algebraic:
             finite = ca.logic_and(finite, ca.fabs(following[place]) < np.inf)
-        error = ca.if_else(finite, error, np.inf)
-        judged = clock.judged(h, error, sizes, Rosenbrock().error_order)
+        error, order = ca.if_else(finite, error, np.inf), Rosenbrock().error_order
+        if self._watch is not None:
+            return algebra, self._watch.after(h, error, following, sizes, order)
+        judged = clock.judged(h, error, sizes, order)
         return algebra, ca.vertcat(judged.clock, judged.state(following, model.x))
 
 
@@ -387,8 +394,7 @@ class StiffTrajectory(Classical):
     name = "rosenbrock"
     divides = False
     gaussian = True
-    takes_delay = False
-    takes_algebraic = True
+    takes_parts = frozenset({"accumulators", "algebraic", "events"})
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
         self.model = problem.model

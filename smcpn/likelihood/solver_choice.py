@@ -46,6 +46,7 @@ from smcpn.likelihood.solver_error import (
     median_of_finite,
     without_data,
 )
+from smcpn.model.graphs import STIFF_PARTS
 from smcpn.model.problem import Problem
 from smcpn.solver import EKF0, MAX_STEPS, SOLVERS, Rosenbrock, Solver, check_solver
 
@@ -111,8 +112,8 @@ def choose_solver(
     """Choose the solver, where none is given, and the likelihood, where none is named.
 
     A solver that is given is taken. For None and ``"auto"`` it is `EKF0`, or `Rosenbrock` where the
-    problem, or a part of its prior, is stiff, or there are algebraic equations; where a likelihood
-    is named, or there is process noise, it is the solver that goes with it.
+    problem, or a part of its prior, is stiff, or there are events or algebraic equations; where a
+    likelihood is named, or there is process noise, it is the solver that goes with it.
 
     Raises
     ------
@@ -124,10 +125,12 @@ def choose_solver(
     if solver is not None and not (isinstance(solver, str) and solver == "auto"):
         chosen, reason = cast(Solver, solver), "it is given"
         check_solver(chosen)
+    elif problem.model.events is not None:
+        chosen, reason = default_solver(problem, likelihood), "it finds the events of the state"
+    elif problem.model.algebraic:
+        chosen, reason = default_solver(problem, likelihood), "there are algebraic equations"
     elif likelihood is not None:
         chosen, reason = default_solver(problem, likelihood), "it goes with the likelihood"
-    elif problem.model.algebraic:
-        chosen, reason = default_solver(problem, None), "there are algebraic equations"
     else:
         stiff = _stiff_choice(problem)
         chosen, reason = stiff or (
@@ -154,8 +157,8 @@ def solver_named(name: str, problem: Problem, likelihood: str | None) -> Solver:
 def default_solver(problem: Problem, likelihood: str | None) -> Solver:
     """Return the solver of a problem that is not stiff: `EKF0`, or the likelihood's.
 
-    With process noise it is that of the first likelihood that takes it, with noise of another
-    density that of the classical one, with algebraic equations `Rosenbrock`.
+    With process noise, events or algebraic equations it is that of the first likelihood that takes
+    them, with noise of another density that of the classical one.
 
     Raises
     ------
@@ -163,10 +166,10 @@ def default_solver(problem: Problem, likelihood: str | None) -> Solver:
         For a likelihood that needs a diffusion which neither solver nor problem gives.
     """
     if likelihood is None:
-        if problem.model.algebraic:
-            return Rosenbrock()
         fitting = with_process_noise() if problem.model.process_noise is not None else []
         density = problem.model.density
+        if not fitting and problem.model.parts & STIFF_PARTS:
+            fitting = [n for n, kind in LIKELIHOODS.items() if kind.takes(problem.model)]
         if not fitting and density is not None and not density.gaussian:
             fitting = ["classical"]
         return LIKELIHOODS[fitting[0]].default_solver(problem) if fitting else EKF0()

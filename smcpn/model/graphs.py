@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,26 +12,27 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.errors import InputError, listed, real_number, shown
-from smcpn.functions.unknown import UnknownFunction
+from smcpn.errors import InputError, listed, shown
 from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution
 from smcpn.model.disturbance import Disturbance, ProcessNoise
 from smcpn.model.dosing import Dosing
+from smcpn.model.events import Events, event_rows, refuse_events
 from smcpn.model.expression import ExpressionTable
-from smcpn.model.function_call import FunctionCalls
+from smcpn.model.function_arguments import Parameter
 from smcpn.model.gaussian_noise import as_gaussian, noise_graphs
 from smcpn.model.initial import FirstSample, initial_states
 from smcpn.model.measured import BESIDE_PARTS, SampleNumbers
 from smcpn.model.noise import Density, Normal, OutputDensity, Symbols, as_density, output_density
 from smcpn.model.ode import ODE, TIME
 from smcpn.model.record import BESIDE, Record
-from smcpn.model.symbol_array import SymbolArray
-from smcpn.model.trace import argument_names, check_same, function_name, trace
+from smcpn.model.trace import function_name
 
 Array = NDArray[np.float64]
 SampleFunction = Callable[[Array, Array, Array, SampleNumbers], list[Array]]
 """Of values (T, q), outputs (T, q), parameters (T, d) or (d,) and samples: numbers (T, q) each."""
+STIFF_PARTS = frozenset({"algebraic", "events"})
+"""Of `Model.parts` those that need a solver which chooses its steps."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,8 @@ class Model:
         numbers of an interval.
     accumulators : tuple of int
         States that are set back to zero after every sample.
+    events : Events or None
+        Where the state jumps.
     """
 
     x: ca.SX
@@ -93,6 +95,7 @@ class Model:
     process_noise: ProcessNoise | None = None
     delay: Delay | None = None
     algebraic: tuple[int, ...] = ()
+    events: Events | None = None
     dosing: Dosing | None = None
     accumulators: tuple[int, ...] = ()
 
@@ -159,6 +162,22 @@ class Model:
         return ca.SX([float(k not in self.algebraic) for k in range(self.x.numel())])
 
     @property
+    def parts(self) -> frozenset[str]:
+        """Names of what it has beside equations, outputs and noises, that few solvers know."""
+        parts = {
+            "delay": self.delay is not None,
+            "accumulators": bool(self.accumulators),
+            "algebraic": bool(self.algebraic),
+            "events": self.events is not None,
+        }
+        return frozenset(name for name, there in parts.items() if there)
+
+    @property
+    def smooth(self) -> bool:
+        """True if a path through the states of the samples is one of x' = f at their inputs."""
+        return self.parts <= {"accumulators"}
+
+    @property
     def measured(self) -> int:
         """Numbers of a sample's outputs in a row: the values, and what is known beside them."""
         q = self.outputs.numel()
@@ -192,13 +211,14 @@ class Model:
             ),
             process_noise=self.process_noise
             and replace(self.process_noise, columns=numbers(self.process_noise.columns)),
+            events=self.events and Events(numbers(self.events.column), self.events.n_states),
             constants=ca.SX(0, 1),
             constant_values=(),
         )
 
     @property
     def _graphs(self) -> list[ca.SX]:
-        """All graphs, absent ones as empty."""
+        """All graphs, absent ones as empty; the events, if any, last."""
         nothing = ca.SX(0, 1)
         density = nothing
         if self.density is not None:
@@ -206,7 +226,13 @@ class Model:
         diffusion = nothing if self.diffusion is None else self.diffusion
         columns = nothing if self.process_noise is None else ca.vec(self.process_noise.columns)
         noise = [self.noise_variance, self.noise_correlation]
-        return [self.rhs, self.outputs, *noise, diffusion, density, columns, *self.initial]
+        rest = [diffusion, density, columns, *self.initial, *self._events]
+        return [self.rhs, self.outputs, *noise, *rest]
+
+    @property
+    def _events(self) -> list[ca.SX]:
+        """Graphs of the events, if any, in one column."""
+        return [] if self.events is None else [self.events.column]
 
     def depends_on(self) -> NDArray[np.bool_]:
         """Which parameters, (d,), any of the graphs depends on: the prior alone has the others."""
@@ -214,7 +240,7 @@ class Model:
 
     def moves_outputs(self) -> NDArray[np.bool_]:
         """Which parameters, (d,), the outputs without noise depend on."""
-        return self._in_graphs([self.rhs, self.outputs, *self.initial])
+        return self._in_graphs([self.rhs, self.outputs, *self.initial, *self._events])
 
     def _in_graphs(self, graphs: Sequence[ca.SX]) -> NDArray[np.bool_]:
         """Which parameters, (d,), some graphs depend on, or a dead time is."""
@@ -257,6 +283,7 @@ class Model:
         columns, *initial = results[6:]
         if not all(ca.depends_on(rhs[k], x[k]) for k in algebraic):
             raise InputError("the equations of the stored model do not fit: it is damaged")
+        events = initial.pop() if initial[-1].numel() != x.numel() else None
         q = outputs.numel()
         return cls(
             x=x, u=u, t=t, theta=theta, rhs=rhs, outputs=outputs, noise_variance=noise_variance,
@@ -271,6 +298,7 @@ class Model:
             algebraic=algebraic,
             dosing=dosing,
             accumulators=tuple(accumulators),
+            events=Events.of_column(events, x.numel()),
         )  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
@@ -406,6 +434,9 @@ def _describes_model(table: ExpressionTable, n_constants: int) -> bool:
     rates, outputs, variances, correlations, diffusion, densities, columns, *initial = (
         rows for rows, _ in results
     )
+    # The events are more numbers than there are states.
+    if initial[-1] >= event_rows(n) and initial[-1] % event_rows(n) == 0:
+        initial.pop()
     return (
         n > 0
         and n_times == n_gaps == 1
@@ -417,6 +448,7 @@ def _describes_model(table: ExpressionTable, n_constants: int) -> bool:
         and n_expected in (0, outputs)
         and columns % n == 0
         and all(size == n for size in [rates, *initial])
+        and bool(initial)
     )
 
 
@@ -424,10 +456,6 @@ def _process_noise(entries: ca.SX, x: ca.SX) -> ProcessNoise | None:
     """Process noise of the entries of its columns, one column below the other."""
     columns = ca.sparsify(ca.reshape(entries, x.numel(), entries.numel() // x.numel()))
     return ProcessNoise(columns, x) if columns.nnz() else None
-
-
-Parameter = Callable[..., ca.SX]
-"""The symbol or value of a parameter by its name; a second argument is its value otherwise."""
 
 
 def observed_outputs(
@@ -441,18 +469,18 @@ def observed_outputs(
     process_noise: ProcessNoise | None = None,
 ) -> ca.SX:
     """Noise-free outputs: states, derivatives (``"v'"``), or functions of either."""
-    scalars = {name: x[i] for i, name in enumerate(ode.states)}
-    scalars |= {name: u[i] for i, name in enumerate(ode.inputs)} | {TIME: t}
-    vectors = {
-        name: SymbolArray.of([scalars[one] for one in entries])
-        for name, entries in ode.wholes.items()
-        if entries[0] in scalars
-    }
-    named = scalars | vectors
+    known = ode.known(x, u, t, parameter)
     outputs: list[ca.SX] = []
     for what in observe:
         if callable(what):
-            outputs += _traced_output(what, ode, named, parameter)
+            traced = known.traced(what, "observe function", "observe")
+            if not traced:
+                raise InputError(
+                    f"observe function '{function_name(what)}' returns nothing: "
+                    "return what is measured",
+                    argument="observe",
+                )
+            outputs += traced
         else:
             outputs.append(_named_output(what, ode, x, rhs, process_noise))
     if len(outputs) != len(observe):
@@ -502,62 +530,6 @@ def _named_output(
             argument="observe",
         )
     return rhs[place] if what != name else x[place]
-
-
-def _traced_output(
-    function: Callable[..., Any],
-    ode: ODE,
-    named: Mapping[str, ca.SX | SymbolArray],
-    parameter: Parameter,
-) -> list[ca.SX]:
-    positional, keyword = argument_names(function)
-    for name in positional:
-        if name not in named:
-            raise InputError(
-                f"observe function takes '{name}', which is no state or input of model "
-                f"'{ode.name}': make a parameter keyword-only",
-                argument="observe",
-            )
-    values = {n: _parameter(n, default, ode, parameter) for n, default in keyword.items()}
-    first, again = (trace(function, [named[n] for n in positional], values) for _ in range(2))
-    if not first:
-        raise InputError(
-            f"observe function '{function_name(function)}' returns nothing: "
-            "return what is measured",
-            argument="observe",
-        )
-    graphs = [ca.vertcat(*one) for one in (first, again)]
-    symbols = ca.symvar(ca.vertcat(*graphs))
-    check_same([ca.Function("observe", symbols, [one]) for one in graphs], "observe function")
-    return first
-
-
-def _parameter(name: str, default: Any, ode: ODE, parameter: Parameter) -> Any:
-    """Symbol of a parameter in the body of a function: of one number, a vector, a function.
-
-    A parameter of one number may be one that the model has not; it then needs a default or a prior.
-    """
-    names = ode.wholes.get(name)
-    if names is None:
-        return parameter(name, _default(name, default))
-    function = ode.functions[name].function if name in ode.functions else None
-    same = isinstance(default, UnknownFunction) and default == function
-    if default is not inspect.Parameter.empty and not same:
-        raise InputError(
-            f"observe function: '{name}' has a default, but it is a "
-            f"{'vector' if function is None else 'function'} of model '{ode.name}': "
-            "leave the default out"
-        )
-    entries = [parameter(one) for one in names]
-    if function is not None:
-        return FunctionCalls(name, function, ca.vertcat(*entries))
-    return SymbolArray.of(entries)
-
-
-def _default(name: str, value: Any) -> float | None:
-    if value is inspect.Parameter.empty:
-        return None
-    return real_number(f"observe function: default of parameter '{name}'", value)
 
 
 LACKING = (
@@ -720,6 +692,7 @@ def make_model(
         density=density,
         process_noise=disturbed,
         delay=delay,
+        events=Events.of_column(ode.events and ode.events(x, u, t, values), x.numel()),
         algebraic=tuple(map(ode.states.index, ode.algebraic)),
         accumulators=tuple(map(ode.states.index, ode.accumulators)),
     )
@@ -730,6 +703,10 @@ def make_model(
         )
     names = [*parameter.symbols, *added.distributions]
     _check_algebraic(model, ode, names, dosing is not None)
+    others = {"process noise": disturbed, "delay": delay, "doses": dosing}
+    for name, other in others.items():
+        if other is not None:
+            refuse_events(model.events, name, f"leave out the {name} or the events")
     if delay is not None:
         parameter.used.update(delay.names)
     if dosing is not None:
@@ -747,10 +724,14 @@ def _check_algebraic(model: Model, ode: ODE, names: list[str], dosed: bool) -> N
     """
     if not model.algebraic:
         return
-    refused = {"process_noise": model.process_noise is not None, "doses": dosed}
+    refused = {
+        "process_noise": model.process_noise is not None,
+        "doses": dosed,
+        "events": model.events is not None,
+    }
     for argument in (name for name, given in refused.items() if given):
         raise InputError(
-            f"{argument} does not go with algebraic equations, which model '{ode.name}' has: "
+            f"{argument} cannot be given with algebraic equations, which model '{ode.name}' has: "
             "leave it out",
             argument=argument,
         )

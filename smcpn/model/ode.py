@@ -17,7 +17,9 @@ from smcpn.errors import InputError, listed, nearest, one_of, real_number, shown
 from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.algebraic import arranged_equations
 from smcpn.model.compiled_function import CompiledFunction, is_compiled
+from smcpn.model.events import Event, event_column
 from smcpn.model.expression import MAX_ROWS, ExpressionTable
+from smcpn.model.function_arguments import FunctionArguments, Parameter
 from smcpn.model.function_call import FunctionCalls, TracedFunction
 from smcpn.model.symbol_array import SymbolArray
 from smcpn.model.trace import argument_names, check_same, function_name, trace
@@ -70,6 +72,8 @@ class ODE:
         States that are set back to zero after every sample, see `accumulating`.
     algebraic : tuple of str
         States that are algebraic variables.
+    events : casadi.Function or None
+        Column of `Events` as a function of the arguments of ``rhs``, where the state jumps.
     """
 
     name: str
@@ -89,6 +93,8 @@ class ODE:
     function: Callable[..., Any] | None = field(default=None, repr=False)
     compiled: CompiledFunction | None = field(default=None, repr=False)
     accumulators: tuple[str, ...] = ()
+    algebraic: tuple[str, ...] = field(default=(), repr=False)
+    events: ca.Function | None = field(default=None, repr=False)
 
     def accumulating(self, *states: str) -> ODE:
         """Return the same equation with states that count since the last sample.
@@ -111,8 +117,6 @@ class ODE:
         for name in states:
             one_of("accumulators", name, self.states)
         return replace(self, accumulators=states)
-
-    algebraic: tuple[str, ...] = field(default=(), repr=False)
 
     def with_functions(self, functions: Mapping[str, UnknownFunction]) -> ODE:
         """Return the same equation with other unknown functions in place of those of these names.
@@ -186,15 +190,28 @@ class ODE:
             return self
         return _of_compiled(self, self.compiled, interval)
 
+    def known(self, x: ca.SX, u: ca.SX, t: ca.SX, parameter: Parameter) -> FunctionArguments:
+        """Symbols by name for functions beside the equation, of those of states and inputs."""
+        scalars = {name: x[i] for i, name in enumerate(self.states)}
+        scalars |= {name: u[i] for i, name in enumerate(self.inputs)} | {TIME: t}
+        vectors = {
+            name: SymbolArray.of([scalars[one] for one in entries])
+            for name, entries in self.wholes.items()
+            if entries[0] in scalars
+        }
+        return FunctionArguments(
+            self.name, scalars | vectors, self.wholes, self.functions, parameter
+        )
+
     @property
     def drift(self) -> ODE:
         """Equation without the noise of a stochastic one."""
         return replace(self, diffusion=None)
 
     def table(self) -> ExpressionTable:
-        """``rhs``, ``diffusion`` where there is one, and places of functions as plain data."""
+        """``rhs``, ``diffusion`` or ``events`` if any, and places of functions as plain data."""
         arguments = self.rhs.sx_in()
-        others = [] if self.diffusion is None else [self.diffusion]
+        others = [one for one in (self.diffusion, self.events) if one is not None]
         others += [one.places for one in self.functions.values()]
         if not others:
             return ExpressionTable.of(self.rhs)
@@ -203,7 +220,7 @@ class ODE:
 
     def __getstate__(self) -> dict[str, Any]:
         functions = {name: one.function for name, one in self.functions.items()}
-        graphs = {"rhs": self.table(), "diffusion": None, "functions": functions}
+        graphs = {"rhs": self.table(), "diffusion": None, "events": None, "functions": functions}
         return vars(self) | graphs | {"traced": None, "function": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -211,9 +228,11 @@ class ODE:
 
 
 def graphs_of(table: ExpressionTable, functions: Mapping[str, UnknownFunction]) -> dict[str, Any]:
-    """``rhs``, ``diffusion`` and ``functions`` of what `ODE.table` returned."""
+    """``rhs``, ``diffusion``, ``events`` and ``functions`` of what `ODE.table` returned."""
     arguments, results = table.graphs()
-    names = ("rhs", "diffusion")[: len(results) - len(functions)]
+    # A diffusion has a row for each state, and events have more.
+    second = "diffusion" if results[-1 - len(functions)].size1() == results[0].size1() else "events"
+    names = ("rhs", second)[: len(results) - len(functions)]
     made = [
         ca.Function(name, arguments, [graph]) for name, graph in zip(names, results, strict=False)
     ]
@@ -222,7 +241,9 @@ def graphs_of(table: ExpressionTable, functions: Mapping[str, UnknownFunction]) 
         name: TracedFunction(function, at)
         for (name, function), at in zip(functions.items(), places, strict=True)
     }
-    return {"diffusion": None, "functions": traced} | dict(zip(names, made, strict=True))
+    return {"diffusion": None, "events": None, "functions": traced} | dict(
+        zip(names, made, strict=True)
+    )
 
 
 @overload
@@ -231,6 +252,7 @@ def ode(function: Callable[..., Any], /) -> ODE: ...
 def ode(
     *,
     sizes: Mapping[str, int] | None = None,
+    events: Sequence[Event] = (),
     states: Sequence[str] | None = None,
     inputs: Sequence[str] = (),
     parameters: Sequence[str] = (),
@@ -243,6 +265,7 @@ def ode(
     /,
     *,
     sizes: Mapping[str, int] | None = None,
+    events: Sequence[Event] = (),
     states: Sequence[str] | None = None,
     inputs: Sequence[str] = (),
     parameters: Sequence[str] = (),
@@ -254,6 +277,7 @@ def ode(
     /,
     *,
     sizes: Mapping[str, int] | None = None,
+    events: Sequence[Event] = (),
     states: Sequence[str] | None = None,
     inputs: Sequence[str] = (),
     parameters: Sequence[str] = (),
@@ -290,6 +314,8 @@ def ode(
     sizes : mapping of str to int, optional
         Number of entries of each argument that is a vector; a parameter whose default is an array
         or a list has the size of that.
+    events : sequence of `smcpn.event`
+        Where the state jumps. Parameters that only they have are parameters of the model.
     states, inputs, parameters : sequence of str, optional
         Names of the arguments of a function that numba has compiled, and of no other.
     chains : mapping of str to str, optional
@@ -340,7 +366,13 @@ def ode(
                 argument="states",
             )
         make = functools.partial(_ode, algebraic=algebraic)
-        return decorated(make, function, sizes, callers_scope())
+        scope = callers_scope()
+
+        def traced(function: Callable[..., Any]) -> ODE:
+            return with_events(_retraceable(make, function, checked_sizes, scope), events)
+
+        checked_sizes = _checked_sizes(sizes)
+        return traced if function is None else traced(function)
     if algebraic:
         raise InputError(
             f"algebraic is {shown(algebraic)}, and states names those of a function that numba has "
@@ -351,7 +383,7 @@ def ode(
     names = ArgumentNames.of(sizes, **named)
 
     def compiled(function: Callable[..., Any]) -> ODE:
-        return _compiled(function, names, sizes)
+        return with_events(_compiled(function, names, sizes), events)
 
     return compiled if function is None else compiled(function)
 
@@ -380,6 +412,61 @@ def _with_algebraic(equation: ODE, algebraic: tuple[str, ...]) -> ODE:
         rhs=ca.Function("rhs", arguments, [rows]),
         chains={of: rate for of, rate in equation.chains.items() if of not in algebraic},
         algebraic=algebraic,
+    )
+
+
+def with_events(equation: ODE, events: Sequence[Event]) -> ODE:
+    """Return the equation with events, and with the parameters that only these have.
+
+    Raises
+    ------
+    InputError
+        As `event_column`, or if an equation that numba has compiled does not name a parameter.
+    """
+    if not events:
+        return equation
+    x, u, t, values = equation.rhs.sx_in()
+    symbols = dict(zip(equation.parameters, ca.vertsplit(values), strict=True))
+    defaults: dict[str, float] = {}
+
+    def parameter(name: str, default: float | None = None) -> ca.SX:
+        if name not in symbols and equation.compiled is not None:
+            raise InputError(
+                f"events have the parameter '{name}', which model '{equation.name}' does not: "
+                "name it among its parameters",
+                argument="events",
+            )
+        if default is not None and defaults.setdefault(name, default) != default:
+            raise InputError(
+                f"events give parameter '{name}' the defaults {defaults[name]:g} and {default:g}: "
+                "give it one",
+                argument="events",
+            )
+        return symbols.setdefault(name, ca.SX.sym(name))
+
+    column = event_column(events, equation.known(x, u, t, parameter), equation.states)
+    arguments = [x, u, t, ca.vertcat(*symbols.values())]
+
+    def over_all(function: ca.Function) -> ca.Function:
+        if len(symbols) == values.numel():
+            return function
+        return ca.Function(function.name(), arguments, [function(x, u, t, values)])
+
+    def traced(functions: Mapping[str, UnknownFunction]) -> ODE:
+        assert equation.traced is not None
+        return with_events(equation.traced(functions), events)
+
+    return replace(
+        equation,
+        parameters=tuple(symbols),
+        defaults={**defaults, **equation.defaults},
+        rhs=over_all(equation.rhs),
+        functions={
+            name: replace(one, places=over_all(one.places))
+            for name, one in equation.functions.items()
+        },
+        events=ca.Function("events", arguments, [column]),
+        traced=None if equation.traced is None else traced,
     )
 
 

@@ -17,6 +17,7 @@ import casadi as ca
 import numpy as np
 
 from smcpn.errors import InputError, nearest, real_number, shown
+from smcpn.model.events import refuse_events
 from smcpn.model.ode import ODE
 
 STEADY = "steady state"
@@ -97,6 +98,7 @@ def equilibrium(ode: ODE, begin: ca.SX, u: ca.SX, t: ca.SX, parameters: ca.SX) -
     InputError
         If there are too many states.
     """
+    refuse_events(ode.events, "a steady state", "give the initial states as formulas")
     n = begin.numel()
     if n > MOST_STATES:
         raise InputError(

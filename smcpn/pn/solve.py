@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from smcpn.errors import InputError, listed, real_number, shown, whole_number
 from smcpn.model.entries import by_scalar
+from smcpn.model.events import refuse_events
 from smcpn.model.initial import is_formula, named_values, scalar_initial
 from smcpn.model.ode import ODE
 from smcpn.model.problem import check_ode, check_record
@@ -116,6 +117,7 @@ def solve(
             "its times as a smcpn.Record to smcpn.simulate",
             argument="ode",
         )
+    refuse_events(ode.events, "smcpn.solve", "draw the path by smcpn.simulate")
     solver = EKF1(order=5, smooth=True) if solver is None else solver
     if not getattr(solver, "probabilistic", False) or solver.adaptive:
         raise InputError(f"solver is {shown(solver)}: give smcpn.EKF0(...) or smcpn.EKF1(...)")

@@ -118,7 +118,7 @@ def _comparable(run: Run) -> str | None:
     name = run.likelihoods.first or LIKELIHOODS[run.settings.likelihood].approximation
     assert name is not None
     near = max(map(bridges, run.samplers), default=0) <= 1
-    return name if near and LIKELIHOODS[name].takes_noise(run.problem.model) else None
+    return name if near and LIKELIHOODS[name].takes(run.problem.model) else None
 
 
 def _compared(run: Run, sampler: Method, finer: Solver, some: slice) -> ParticleSystem:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from smcpn.arguments import checked
 from smcpn.errors import InputError, listed, real_number, shown
 from smcpn.model.entries import by_scalar
+from smcpn.model.events import refuse_events
 from smcpn.model.graphs import Model
 from smcpn.model.observed import scalar_outputs
 from smcpn.model.ode import ODE
@@ -144,6 +145,8 @@ def linearised(
             f"model '{ode.name}' has algebraic equations, which are not linearised: solve them for "
             f"{listed(ode.algebraic)} in the model, where that can be written"
         )
+    if at.state is None:
+        refuse_events(model.events, "an equilibrium", "give state=, where it is linear until one")
     graphs = _Graphs(ode.name, model, at)
     x0 = graphs.state(at.near, mean[None])
     points = graphs.states(x0[0], draws)

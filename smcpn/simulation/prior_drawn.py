@@ -13,6 +13,7 @@ from typing_extensions import override
 from smcpn.arguments import Index, checked
 from smcpn.errors import InputError, counted, shown, whole_number
 from smcpn.late_binding import late_bound
+from smcpn.likelihood.state_events import MOST_EVENTS
 from smcpn.model.graphs import Model
 from smcpn.model.problem import Problem, check_record
 from smcpn.model.record import Record
@@ -23,7 +24,7 @@ from smcpn.simulation.simulation import (
     simulate_particles,
     starting_like,
 )
-from smcpn.simulation.simulator import LEAST_STEPS, OwnSteps, Simulator
+from smcpn.simulation.simulator import LEAST_STEPS, OWN_STEPS, OwnSteps, Simulator
 from smcpn.solver import Rosenbrock
 from smcpn.tables import Card, Column, Table, fact_lines, table_text, words
 
@@ -229,10 +230,16 @@ class _PriorSimulator(Simulator):
         self.model, self.record = model, record
         self._pilot = int(np.clip(COMPARED // (len(record) * model.outputs.numel()), 8, PILOT))
         self._disturbed = None
+        automatic = self.steps == "auto"
+        if model.events is not None:
+            # Paths of which an event passes a sample by finer steps have not changed.
+            self._change = np.zeros((len(record), model.outputs.numel()))
+            self.unsettled = 0.0
+            self.steps, self.stiff = self._stable(values, OWN_STEPS, False)
+            return
         if isinstance(self.steps, OwnSteps):
             self._change, self.unsettled, self.stiff = self._refined(values), 0.0, 0.0
             return
-        automatic = self.steps == "auto"
         steps = LEAST_STEPS if self.steps == "auto" else int(self.steps)
         steps, self._change, self.unsettled = self._accurate(values, steps, automatic)
         self.steps, self.stiff = self._stable(values, steps, automatic)
@@ -267,7 +274,8 @@ class _PriorSimulator(Simulator):
         some = values[lost][: self._pilot]
         if not len(some):
             return steps, 0.0
-        curable = _finite(self._outputs(some, max(steps, MOST_STEPS)))
+        own = isinstance(steps, OwnSteps)
+        curable = _finite(self._outputs(some, steps if own else max(steps, MOST_STEPS)))
         if lost.all() and not curable.any():
             raise InputError(
                 f"{self.record.name}: the simulation diverges for each of {len(values)} draws of "
@@ -312,6 +320,8 @@ def _warnings(simulator: _PriorSimulator, diverged: float) -> Iterator[str]:
 
 def _or_stiff(simulator: _PriorSimulator) -> str:
     """Say what else than its equation lets a draw diverge."""
+    if simulator.model.events is not None:
+        return f", or have more than {MOST_EVENTS} events between two samples"
     if simulator.stiff:
         return (
             f" ({_figure(100 * simulator.stiff)} % by too few steps per sample, {simulator.steps})"

@@ -24,6 +24,8 @@ from smcpn.likelihood.classical import (
 from smcpn.likelihood.inputs import KernelInputs, RecordRows
 from smcpn.likelihood.lanes import Grid, SampleSymbols
 from smcpn.likelihood.rosenbrock import Trajectory
+from smcpn.likelihood.state_events import MOST_EVENTS
+from smcpn.model.graphs import STIFF_PARTS
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.simulation.chunks import output_chunks
@@ -58,7 +60,8 @@ class Simulator:
     steps : int or "auto"
         Runge-Kutta steps per sample, at irregular times in the longest interval between samples;
         ``"auto"`` doubles until the outputs settle. Where they do not, for `OwnSteps`, and where
-        there are algebraic equations, every particle chooses the steps of a `Rosenbrock` solver.
+        there are events or algebraic equations, every particle chooses the steps of a `Rosenbrock`
+        solver.
     step_length : float, optional
         Seconds; ``steps="auto"`` starts near it.
     initial : ndarray, (N, n_states), optional
@@ -84,13 +87,13 @@ class Simulator:
         self._initial = np.empty((1, 0)) if initial is None else initial
         self._model, self._record = model, record
         self.steps = steps if isinstance(steps, OwnSteps) else RK4(steps).steps
+        if model.parts & STIFF_PARTS and not (steps == "auto" or isinstance(steps, OwnSteps)):
+            raise InputError(
+                f"steps is {steps!r}, and a model with events or algebraic equations takes steps "
+                "of its own: leave it out",
+                argument="steps",
+            )
         if model.algebraic:
-            if steps not in ("auto", OWN_STEPS):
-                raise InputError(
-                    f"steps is {steps}, and Runge-Kutta steps cannot solve algebraic equations: "
-                    "leave steps out, and those of a stiff solver are taken",
-                    argument="steps",
-                )
             self.steps = OWN_STEPS
         self._least_steps, self._settled = LEAST_STEPS, None
         # Chosen steps are of equal length: as many as are needed in the longest interval.
@@ -190,6 +193,8 @@ class Simulator:
 
     def _sufficient_steps(self, theta: Array) -> int:
         """Double the steps until a further doubling changes little, for one parameter vector."""
+        if self._model.events is not None:
+            return self._own_steps(theta)
         steps = self._least_steps
         before = self._whole(theta, steps)
         while 2 * steps <= MAX_STEPS:
@@ -205,6 +210,21 @@ class Simulator:
             f"{MAX_STEPS} steps per sample{', nor with a stiff solver' * plain}: it diverges"
             f"{', or the model is stiff and needs more times in between' * (not plain)}"
         )
+
+    def _own_steps(self, theta: Array) -> OwnSteps:
+        """Own steps, if the path of one parameter vector comes to its end by them."""
+        coarse, fine = self._compared(theta, OWN_STEPS)
+        lost = np.flatnonzero(~np.isfinite(fine).all(axis=1))
+        if lost.size:
+            raise InputError(
+                f"{self._record.name}: the simulation at the mean parameters is lost at "
+                f"t = {self._record.t[lost[0]]:g}: it diverges, what an event crosses jumps or "
+                f"is no number, or there are more than {MOST_EVENTS} events between two samples, "
+                "as of a ball that bounces ever faster: let an event put such a state to rest, or "
+                "end the record before"
+            )
+        self._settled = fine - coarse
+        return OWN_STEPS
 
     def _settles(self, before: Array, after: Array) -> bool:
         """True if finer steps change the outputs little; the change is kept."""

@@ -183,7 +183,7 @@ def compare_likelihoods(
         names = [
             name
             for name, kind in LIKELIHOODS.items()
-            if kind.takes_noise(problem.model) and not kind.estimated
+            if kind.takes(problem.model) and not kind.estimated
         ]
     for name in names:
         check_likelihood(name)

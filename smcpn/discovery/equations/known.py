@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, nearest, real_number, shown
+from smcpn.model.events import refuse_events
 from smcpn.model.ode import ODE, TIME
 from smcpn.model.trace import argument_names, trace
 
@@ -75,6 +76,7 @@ class KnownPart:
                 f"{listed(inputs) or 'none'}: give both the same names",
                 argument="known",
             )
+        refuse_events(known.events, "discover", "give known without them")
         symbols, values = _symbols(states, inputs, len(known.parameters))
         own = [ca.vertcat(*[values[n] for n in names]) for names in (known.states, known.inputs)]
         rows = [known.states.index(name) for name in states]

@@ -1,0 +1,191 @@
+"""Events of the state within Rosenbrock steps: their times, their derivatives, and their limits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.integrate import solve_ivp
+
+import smcpn
+from smcpn import InputError, Record, Rosenbrock
+from smcpn.likelihood.registry import build_likelihood
+from smcpn.likelihood.solver_choice import choose_solver
+from smcpn.solver import LEAST_TOLERANCE
+
+pytestmark = pytest.mark.numerics
+
+TIMES = np.linspace(0.0, 6.0, 13)
+
+
+@smcpn.ode(
+    events=[
+        smcpn.event(
+            when=lambda x: x,
+            then=lambda v, t, *, r: {"v": -r * v, "last": t},
+            direction="falling",
+        )
+    ]
+)
+def pendulum(x, v, last, *, drag):
+    """A pendulum that hits a wall where it hangs down."""
+    return v, -np.sin(x) - drag * v * np.abs(v), 0.0
+
+
+def problem(ode=pendulum, times=TIMES, observe="x", initial=(1.5, 0.0, 0.0), y=None, **values):
+    values = values or {"drag": 0.2, "r": 0.8}
+    y = np.zeros(len(times)) if y is None else y
+    prior = {name: stats.norm(value, 0.1) for name, value in values.items()}
+    record = Record(y=y, t=times)
+    return smcpn.Problem(
+        ode, record, observe=observe, noise=0.1, initial=list(initial), prior=prior
+    )
+
+
+def by_scipy(drag, r, times=TIMES):
+    """The pendulum, restarted by hand at each event."""
+
+    def wall(t, state):
+        return state[0] if t > begin + 1e-6 else 1.0
+
+    wall.terminal, wall.direction = True, -1
+    begin, state, last = 0.0, np.array([1.5, 0.0]), 0.0
+    out = np.empty((len(times), 3))
+    while begin < times[-1]:
+        found = solve_ivp(
+            lambda t, s: [s[1], -np.sin(s[0]) - drag * s[1] * abs(s[1])],
+            (begin, times[-1]), state, events=wall, rtol=1e-12, atol=1e-13, dense_output=True,
+            method="DOP853",
+        )  # fmt: skip
+        within = (times >= begin) & (times <= found.t[-1])
+        out[within] = np.column_stack([found.sol(times[within]).T, np.full(within.sum(), last)])
+        begin = last = found.t[-1]
+        state = found.y[:, -1] * [0.0, -r]
+    return out
+
+
+def path(*values, ode=pendulum, observe=("x", "v", "last"), times=TIMES, initial=(1.5, 0.0, 0.0)):
+    """Outputs (T, q) by `simulate`."""
+    record = Record(y=np.zeros((len(times), len(observe))), t=times)
+    parameters = dict(zip(ode.parameters, values, strict=True))
+    return smcpn.simulate(ode, record, parameters, observe=list(observe), initial=list(initial))
+
+
+def test_events_are_where_a_restarted_solver_finds_them():
+    exact = by_scipy(0.2, 0.8)
+    assert len(np.unique(exact[:, 2])) == 3
+    found = path(0.2, 0.8)
+    assert np.abs(found - exact).max() < 10 * 1e-7
+
+
+def test_gradient_has_the_jump_of_the_sensitivities():
+    y = by_scipy(0.2, 0.8)[:, 0] + 0.1 * np.random.default_rng(0).normal(size=len(TIMES))
+    function = smcpn.LogLikelihood(problem(y=y), solver=Rosenbrock(LEAST_TOLERANCE), threads=1)
+    values = np.array([[0.2, 0.8]])
+    gradient = function.value_and_gradient(values)[1][0]
+    for k, slope in enumerate(gradient):
+        h = 1e-4 * np.eye(2)[k]
+        near, far = (function(values + s * h) - function(values - s * h) for s in (1, 2))
+        assert slope == pytest.approx(((8 * near - far) / 12e-4)[0], rel=1e-6)
+
+
+def test_lanes_have_events_of_their_own():
+    likelihood = build_likelihood(problem(), Rosenbrock(1e-8), 1)
+    values = np.random.default_rng(0).uniform([0.0, 0.5], [0.5, 0.9], size=(21, 2))
+    _, together = likelihood.evaluate(values, len(TIMES))
+    alone = [likelihood.evaluate(one[None], len(TIMES))[1][0] for one in values]
+    assert np.isfinite(together).all()
+    assert together.tolist() == alone
+
+
+def test_stream_and_resumed_run_know_the_events(tmp_path):
+    y = by_scipy(0.2, 0.8)[:, 0] + 0.1 * np.random.default_rng(0).normal(size=len(TIMES))
+    given = problem(y=y)
+    assert isinstance(choose_solver(given).solver, Rosenbrock)
+    options = {"solver": Rosenbrock(1e-6), "particles": 60, "seed": 0}
+    file = tmp_path / "run.h5"
+    run = smcpn.identify(given, method="ibis", checkpoint=file, progress=False, **options)
+    assert smcpn.resume(file).log_evidence == run.log_evidence
+    live = smcpn.Online(given, **options)
+    for t, value in zip(TIMES, y, strict=True):
+        state = live.update((), value, t=t)
+    assert state.mean["r"] == pytest.approx(0.8, abs=0.1)
+
+
+def counter(**given):
+    event = smcpn.event(then=lambda n: {"n": n + 1.0}, **given)
+
+    @smcpn.ode(events=[event])
+    def equation(x, n, *, k):
+        return -k * x, 0.0 * n
+
+    return equation
+
+
+def test_no_crossing_is_stepped_over_though_the_states_do_not_ask_for_steps():
+    w = 60.0
+    ode = counter(when=lambda t: np.sin(w * t) - 0.5, direction="rising")
+    times = np.linspace(0.0, 10.0, 6)
+    counts = path(1.0, ode=ode, observe=["n"], times=times, initial=[1.0, 0.0])
+    assert counts[:, 0].tolist() == (np.floor((w * times - np.pi / 6) / (2 * np.pi)) + 1).tolist()
+
+
+def test_zero_at_the_start_is_no_crossing_and_no_event_happens_twice():
+    times = np.array([0.0, 1.0, 2.0, 3.0, 4.0])
+    start = counter(when=lambda t: t * (t - 2.0))
+    counts = path(1.0, ode=start, observe=["n"], times=times, initial=[1.0, 0.0])
+    assert counts[:, 0].tolist() == [0, 0, 1, 1, 1]
+    either = counter(when=lambda x: x - 0.5)
+    counts = path(1.0, ode=either, observe=["n"], times=times, initial=[1.0, 0.0])
+    assert counts[:, 0].tolist() == [0, 1, 1, 1, 1]
+
+
+def test_an_event_and_an_input_that_jump_call_others():
+    @smcpn.ode(
+        events=[
+            smcpn.event(when=lambda z: z - 0.5, then=lambda w: {"w": w + 1.0}, direction="rising"),
+            smcpn.event(when=lambda x, *, limit: x - limit, then=lambda x: {"x": 0.0, "z": 1.0}),
+            smcpn.event(when=lambda u: u - 0.5, then=lambda s: {"s": s + 1.0}, direction="rising"),
+        ]
+    )
+    def chain(x, z, w, s, u, *, rate):
+        # What was called goes on by itself, so that its time counts.
+        return rate * (1.0 + x), 0.0 * z, w, 0.0 * s
+
+    u = np.array([0.0, 0.0, 1.0, 0.0, 1.0, 0.0])
+    record = Record(u=u, y=np.zeros(6), dt=0.2, hold="zoh")
+    values = {"rate": 1.0, "limit": 0.7}
+    found = smcpn.simulate(chain, record, values, observe=["x", "z", "w", "s"], initial=[0.0] * 4)
+    at = np.log(1.7)
+    assert found[-1] == pytest.approx([np.exp(1 - at) - 1, 1.0, np.exp(1 - at), 2.0], rel=1e-6)
+    given = smcpn.Problem(
+        chain, record, observe="w", noise=0.1, initial=[0.0] * 4,
+        prior={"rate": stats.norm(1, 1), "limit": stats.norm(0.7, 1)},
+    )  # fmt: skip
+    function = smcpn.LogLikelihood(given, solver=Rosenbrock(1e-10), threads=1)
+    values = np.array([[1.0, 0.7]])
+    gradient = function.value_and_gradient(values)[1][0]
+    h = 1e-5
+    for k, slope in enumerate(gradient):
+        step = h * np.eye(2)[k]
+        assert slope == pytest.approx(
+            ((function(values + step) - function(values - step)) / (2 * h))[0], rel=1e-5
+        )
+
+
+def test_infinitely_many_events_have_no_likelihood_and_are_told():
+    @smcpn.ode(
+        events=[smcpn.event(when=lambda x: x, then=lambda v: {"v": -0.5 * v}, direction="falling")]
+    )
+    def ball(x, v, *, g):
+        return v, -g
+
+    # The ball is at rest from t = 3.
+    late, early = np.linspace(0.0, 4.0, 9), np.linspace(0.0, 2.5, 6)
+    options = {"ode": ball, "initial": [0.5, 0.0], "g": 1.0}
+    function = smcpn.LogLikelihood(problem(times=late, **options), solver=Rosenbrock(1e-6))
+    assert not np.isfinite(function(np.array([[1.0]]))).any()
+    function = smcpn.LogLikelihood(problem(times=early, **options), solver=Rosenbrock(1e-6))
+    assert np.isfinite(function(np.array([[1.0]]))).all()
+    with pytest.raises(InputError, match="more than 100 events between two samples"):
+        path(1.0, ode=ball, observe=["x"], times=late, initial=[0.5, 0.0])
