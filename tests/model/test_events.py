@@ -140,7 +140,7 @@ def problem(**given):
             lambda: smcpn.simulate(
                 ball(bounce()), RECORD, dict(drag=0.1, r=0.5), observe="x", steps=4
             ),
-            "steps is 4: a model with events",
+            "steps is 4, and a model with events",
         ),
         (
             lambda: smcpn.linearise(ball(bounce()), dict(drag=0.1, r=0.5), observe="x"),
@@ -148,7 +148,7 @@ def problem(**given):
         ),
         (
             lambda: smcpn.maximise(problem(), starts=1, search="lifted"),
-            "no delay and no events",
+            "no delay, no events and no algebraic",
         ),
     ],
 )
