@@ -132,7 +132,7 @@ MECHANISMS = {
             {
                 "smcpn.likelihood.differentiable",
                 "smcpn.likelihood.particle.growing",
-                "smcpn.smc.random_streams:Whole",
+                "smcpn.smc.estimation:Whole",
                 "Stepwise",
                 "GrowingEstimate",
                 "KeyedGrowing",

@@ -23,13 +23,13 @@ from .likelihood.gradient import LogLikelihood
 from .model.dose import Dose
 from .model.events import event
 from .model.gaussian_noise import AR1
+from .model.initial import SteadyState
 from .model.noise import Bernoulli, LogNormal, NegativeBinomial, Normal, Poisson, StudentT
 from .model.ode import ODE, ode
 from .model.prior import Prior
 from .model.problem import Problem
 from .model.record import Record
 from .model.sde import sde
-from .model.steady_state import SteadyState
 from .online import NestedFilter, Online
 from .pn.solution import Solution
 from .pn.solve import solve

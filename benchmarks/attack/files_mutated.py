@@ -33,8 +33,7 @@ from smcpn.checkpoint import data_fingerprint, model_fingerprint
 from smcpn.checkpoint.codec import TEXT, decoded
 from smcpn.checkpoint.container import HEADER_BYTES, KINDS
 from smcpn.checkpoint.inspection import inspect
-from smcpn.checkpoint.records import read_records
-from smcpn.checkpoint.run import Header
+from smcpn.checkpoint.run import Header, read_records
 from smcpn.io.hdf5_subset import read_plain
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.run.resume import load, resume

@@ -27,7 +27,7 @@ from benchmarks.executors import each
 from benchmarks.rows import Row, at_most, between
 from benchmarks.study import study
 from smcpn.discovery.equations.system import CandidateSystem
-from smcpn.discovery.search.regression import SLABS, BetaBinomial
+from smcpn.discovery.search.supports import SLABS, BetaBinomial
 from smcpn.errors import InputError
 
 Array = NDArray[np.float64]

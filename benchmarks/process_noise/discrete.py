@@ -15,9 +15,9 @@ import smcpn
 from benchmarks.process_noise.linear import exact_transition
 from benchmarks.rows import Row, at_least, at_most
 from benchmarks.study import study
+from smcpn.likelihood.transition import step_factor
 from smcpn.model.ode import ODE
-from smcpn.model.process_noise import step_factor
-from smcpn.simulation.disturbed import DisturbedSimulator
+from smcpn.simulation.simulator import DisturbedSimulator
 
 Array = NDArray[np.float64]
 INTERVAL = 0.1

@@ -23,9 +23,8 @@ from benchmarks.process_noise.linear import Textbook, exact_transition
 from benchmarks.rows import Row, absent, at_least, at_most, rms_of
 from benchmarks.study import study
 from smcpn.likelihood.registry import build_estimate, build_likelihood
-from smcpn.smc.estimation import MOST, MOST_VARIANCE, enough
+from smcpn.smc.estimation import MOST, MOST_VARIANCE, enough, fresh_keys
 from smcpn.smc.particles import RecordTarget, normalise
-from smcpn.smc.random_streams import fresh_keys
 from smcpn.smc.sampler import Sampler
 from smcpn.smc.sampler import Settings as SamplerSettings
 from smcpn.smc.tempering import Tempering

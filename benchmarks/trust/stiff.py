@@ -26,7 +26,7 @@ from benchmarks.executors import each
 from benchmarks.rows import Row, at_least, at_most
 from benchmarks.study import study
 from smcpn.codegen.clock import CLOCK
-from smcpn.likelihood.information import fisher_information
+from smcpn.likelihood.gradient import fisher_information
 from smcpn.likelihood.inputs import numbers_of_steps
 from smcpn.likelihood.solver_choice import longest_interval
 from smcpn.solver import Solver

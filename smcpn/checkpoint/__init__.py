@@ -2,10 +2,10 @@
 
 `container` writes and reads a file as bytes, with its lock, checksum and previous version; `codec`
 writes dataclasses as parts of a file and reads them by the annotations of their fields (see
-`smcpn.stored`). What is written: `problem` a problem and its records, `run` and `records` a run,
-`stream` and `nested` streams, `posterior` a result, of which `earlier` reads those of old formats.
-`fingerprint` compares problems and data sets by SHA-256; `writer` writes a run while it goes on;
-`inspection` describes a file as text. `smcpn.run.restore` makes a run of a file again.
+`smcpn.stored`). What is written: `problem` a problem and its records, `run` a run with its records,
+while it goes on, `stream` and `nested` streams, `posterior` a result, those of old formats too.
+`fingerprint` compares problems and data sets by SHA-256; `inspection` describes a file as text.
+`smcpn.run.restore` makes a run of a file again.
 """
 
 from smcpn.checkpoint.fingerprint import data_fingerprint, model_fingerprint

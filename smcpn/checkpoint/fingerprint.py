@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.checkpoint.functions import stored_function
-from smcpn.checkpoint.problem import stored_distribution
+from smcpn.checkpoint.problem import stored_distribution, stored_function
 from smcpn.errors import InputError, NotStorableError
 from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.delay import Delay, inputs_before

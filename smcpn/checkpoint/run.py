@@ -1,37 +1,122 @@
 """The checkpoint of a run: a header that stays the same while it goes on, and its state.
 
 `docs/checkpoint.md` has the schema.
+
+The records of a run are a file of their own beside the checkpoint, written once. `CheckpointWriter`
+writes snapshots of a run while it goes on: when, and what if that fails.
 """
 
 from __future__ import annotations
 
+import logging
 import platform
-from collections.abc import Sequence
+import sys
+import time
+import warnings
+from collections.abc import Iterable, Sequence, Set
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import TracebackType
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 from pydantic import Field
 
-from smcpn.checkpoint.codec import decoded, encoded, numbered, require_parts
-from smcpn.checkpoint.container import DAMAGED, RUN, DamagedFileError, read, read_version
-from smcpn.checkpoint.problem import StoredProblem
-from smcpn.checkpoint.records import DIGITS, records_path
+from smcpn.checkpoint.codec import decoded, decoded_all, encoded, numbered, require_parts
+from smcpn.checkpoint.container import (
+    DAMAGED,
+    RECORDS,
+    RUN,
+    CheckpointWarning,
+    DamagedFileError,
+    kind_of,
+    publish,
+    read,
+    read_version,
+    remove_left,
+)
+from smcpn.checkpoint.problem import StoredProblem, StoredRecord
 from smcpn.codegen.target import target
 from smcpn.errors import InputError
+from smcpn.files import is_plain, put
 from smcpn.io.hdf5_subset import Group
 from smcpn.model.prior import Prior
+from smcpn.model.record import Record
 from smcpn.run_state import RunState
 from smcpn.settings import RunSettings
 from smcpn.smc.start import Modes
 from smcpn.smc.state import SamplerState
 from smcpn.stored import Fingerprint, Line, Names, Stored, Whole
 from smcpn.version import __version__
+
+DIGITS = 8
+"""Digits of the fingerprint of the data in the name of their file."""
+
+
+def records_path(checkpoint: Path, fingerprint: str) -> Path:
+    """Return the path of a checkpoint's records: ``run.h5.data-0123abcd.h5`` of ``run.h5``."""
+    return checkpoint.with_name(f"{checkpoint.name}.data-{fingerprint[:DIGITS]}.h5")
+
+
+def write_records(path: Path, records: Sequence[Record]) -> None:
+    """Write the records of a run unless the file holds them already.
+
+    Raises
+    ------
+    NotStorableError
+        If the input of a record is a function.
+    InputError
+        If a file of this name is none of records.
+    OSError
+        If the file cannot be written.
+    """
+    content = encoded(RECORDS, numbered(map(StoredRecord.of, records), "records"))
+    if kind_of(path) not in (None, "", RECORDS):
+        raise InputError(
+            f"{path} is not the file of records that belongs to this name, or damaged, and is not "
+            "overwritten: move it away, or choose another checkpoint"
+        )
+    remove_left(path)
+    if not path.exists() or path.read_bytes() != content:
+        put(path, content)
+
+
+def read_records(path: Path) -> tuple[Record, ...]:
+    """Read the records of a run.
+
+    Raises
+    ------
+    InputError
+        If the file is absent or damaged.
+    """
+    if not path.exists():
+        raise InputError(
+            f"{path.name}, which holds the records, is not with the checkpoint in "
+            f"{path.parent}: put it there, or resume from the script that has the data"
+        )
+    return read_version(path, RECORDS, _records_of)
+
+
+def _records_of(file: Group) -> tuple[Record, ...]:
+    """Return the records of a file."""
+    require_parts(file, "records")
+    return tuple(one.restored() for one in decoded_all(file, "records", StoredRecord))
+
+
+def remove_records(paths: Iterable[Path]) -> None:
+    """Remove those files that are whole files of records."""
+    for path in paths:
+        with suppress(InputError, OSError):
+            if is_plain(path):
+                read_version(path, RECORDS, lambda _: None)
+                path.unlink()
+
 
 PROCESSOR = "processor"
 """Entry of the versions with the processor that kernels are for, its name and features."""
@@ -216,3 +301,139 @@ def own_records(checkpoint: Path, version: Path) -> set[Path]:
         return set()
     path = records_path(checkpoint, header.data_fingerprint)
     return {path} if path.name == header.data_file else set()
+
+
+_log = logging.getLogger(__name__)
+
+PATIENCE = 50
+"""A rejuvenation is written if the last write took at most 1/50 of the time since: rapid ones
+are cheap to repeat, and writing takes less than two per cent of a run."""
+
+
+class CheckpointWriter:
+    """Writes snapshots of a run in the background, the newest only.
+
+    The run hands over references to arrays that nobody changes, so it waits for nothing. A write
+    that fails is reported once; the run goes on, and later snapshots are tried again.
+
+    Parameters
+    ----------
+    path : Path
+    header : Header
+        The part of the file that stays the same.
+    prior : Prior
+    every : float
+        Most seconds between two snapshots; with 0 every part of the run is written.
+    retired : set of Path
+        Files of records that the versions on disk name and this run does not. They are removed
+        when both versions are of this run.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        header: Header,
+        prior: Prior,
+        every: float,
+        retired: Set[Path] = frozenset(),
+    ) -> None:
+        self.path, self.header, self.every, self._prior = path, header, every, prior
+        self._image = header_image(header)
+        self.writes: list[float] = []
+        self._retired, self._versions = retired, 0
+        self._failure, self._reported = "", False
+        self._written: RunState | None = None
+        self._offered: RunState | None = None
+        self._last, self._cost, self._rejuvenations = time.monotonic(), 0.0, 0
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="smcpn-checkpoint")
+        self._under_way: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Write the last snapshot, also where the run ended with an exception."""
+        self.close("finished" if kind is None else "interrupted")
+        if (
+            kind is not None
+            and self._written is not None
+            and issubclass(kind, (KeyboardInterrupt, SystemExit))
+        ):
+            print(
+                f"smcpn: stopped at sample {self._written.sample} of {self.header.n_samples}; "
+                f"'smcpn resume {self.path}' goes on",
+                file=sys.stderr,
+            )
+
+    def offer(self, snapshot: RunState) -> None:
+        """Write a snapshot if one is due; keep it for `close` otherwise."""
+        self._offered = snapshot
+        if self._due(snapshot) and (self._under_way is None or self._under_way.done()):
+            self._settle()
+            self._last, self._rejuvenations = time.monotonic(), snapshot.rejuvenations
+            self._under_way = self._pool.submit(self._write, snapshot, "running")
+            if self.every == 0.0:
+                self._settle()
+
+    def close(self, status: Status) -> None:
+        """Write the newest snapshot and wait until that is done."""
+        self._settle()
+        if self._offered is not None:
+            self._under_way = self._pool.submit(self._write, self._offered, status)
+            self._offered = None
+            self._settle()
+        self._pool.shutdown(wait=True)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """One sentence if the last write failed."""
+        if not self._failure:
+            return ()
+        last = (
+            "there is none" if self._written is None else f"the last holds {self._written.sample}"
+        )
+        return (
+            f"the checkpoint {self.path} could not be written ({self._failure}): {last} of "
+            f"{self.header.n_samples} samples",
+        )
+
+    def _due(self, snapshot: RunState) -> bool:
+        if self._under_way is None and self._written is None and not self._failure:
+            return True
+        elapsed = time.monotonic() - self._last
+        rejuvenated = snapshot.rejuvenations != self._rejuvenations
+        return elapsed >= self.every or (rejuvenated and elapsed >= PATIENCE * self._cost)
+
+    def _settle(self) -> None:
+        """Wait for the write under way, and report the first failure."""
+        if self._under_way is None:
+            return
+        self._under_way.result()
+        self._under_way = None
+        if self._failure and not self._reported:
+            self._reported = True
+            warnings.warn(
+                f"the checkpoint {self.path} cannot be written ({self._failure}): the run goes on",
+                CheckpointWarning,
+                stacklevel=4,
+            )
+
+    def _write(self, snapshot: RunState, status: Status) -> None:
+        begin = time.monotonic()
+        try:
+            publish(self.path, run_image(snapshot, status, self._image, self._prior))
+        except OSError as error:
+            self._failure = error.strerror or str(error)
+        else:
+            self._failure, self._written = "", snapshot
+            self._versions += 1
+            if self._versions == 2:
+                remove_records(self._retired)
+            _log.debug("%s written at sample %d", self.path, snapshot.sample)
+        self._cost = time.monotonic() - begin
+        self.writes.append(self._cost)

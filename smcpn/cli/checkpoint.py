@@ -97,7 +97,7 @@ def inspect(
         is_system = str(file) in CASES or file.is_dir() or file.suffix in (SUFFIX, ".py")
         problem = _of_system(file) if is_system else _of_checkpoint(file, plot is not None)
     if plot is not None and problem is not None:
-        from smcpn.report.record import record_figure
+        from smcpn.report.trajectories import record_figure
 
         names = problem.ode.inputs, tuple(map(str, problem.observe))
         record_figure(problem.records[0], *names).savefig(plot, bbox_inches="tight")

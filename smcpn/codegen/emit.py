@@ -22,6 +22,7 @@ from typing import Any
 
 import casadi as ca
 
+from smcpn.codegen.long_blocks import Loop
 from smcpn.codegen.loops import ARRAY, LoopCall, Plan
 from smcpn.codegen.lower import (
     SHARED_VECTORS,
@@ -36,7 +37,6 @@ from smcpn.codegen.lower import (
 )
 from smcpn.codegen.machine_code import Block
 from smcpn.codegen.memory import Pass
-from smcpn.codegen.rolled import Loop
 from smcpn.codegen.terms import doubles
 
 MEMORY = "s"

@@ -16,9 +16,9 @@ from typing import Any
 from llvmlite import ir
 
 from smcpn.codegen.elementary import QUICK
+from smcpn.codegen.long_blocks import Loop
 from smcpn.codegen.lower import Operand, Value
 from smcpn.codegen.machine_code import Block, Writer
-from smcpn.codegen.rolled import Loop
 from smcpn.codegen.terms import DOUBLE, vector
 
 INTEGER = ir.IntType(64)

@@ -23,6 +23,7 @@ from typing import Any
 from llvmlite import ir
 
 from smcpn.codegen.elementary import FUNCTIONS
+from smcpn.codegen.long_blocks import Loop
 from smcpn.codegen.loops import (
     ARRAY,
     FAST,
@@ -37,7 +38,6 @@ from smcpn.codegen.loops import (
     run_loop,
 )
 from smcpn.codegen.machine_code import Block
-from smcpn.codegen.rolled import Loop
 
 SWEEP_ARGUMENTS = {
     "numbers": NUMBERS, "particles": INTEGER, "state": NUMBERS, "adjoint": NUMBERS,

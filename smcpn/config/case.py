@@ -17,12 +17,11 @@ from smcpn.errors import InputError, nearest, shown, whole_number
 from smcpn.likelihood.registry import likelihood_name
 from smcpn.likelihood.solver_choice import default_solver, solver_named
 from smcpn.model.entries import part_name, spanned, whole_of
+from smcpn.model.initial import STEADY
 from smcpn.model.measured import Y_SD
-from smcpn.model.observed import scalar_outputs
 from smcpn.model.ode import ODE
-from smcpn.model.problem import Problem
+from smcpn.model.problem import Problem, scalar_outputs
 from smcpn.model.record import BESIDE, trained_on
-from smcpn.model.steady_state import STEADY
 from smcpn.model.units_and_times import told_unit
 from smcpn.settings import PartialSettings, solver_with
 from smcpn.solver import CALIBRATED, SOLVERS, Solver, solver_options

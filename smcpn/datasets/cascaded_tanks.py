@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from smcpn.arguments import checked
-from smcpn.datasets.inventory import require_file
-from smcpn.datasets.table import columns_of
+from smcpn.datasets.inventory import columns_of, require_file
 from smcpn.model.record import Record
 
 SAMPLES = 1024

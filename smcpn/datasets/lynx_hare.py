@@ -7,8 +7,7 @@ The numbers are Hewitt's (1921) as given by Howard (2009), which the Stan case s
 from __future__ import annotations
 
 from smcpn.arguments import checked
-from smcpn.datasets.inventory import require_file
-from smcpn.datasets.table import columns_of
+from smcpn.datasets.inventory import columns_of, require_file
 from smcpn.model.record import Record
 
 YEARS = 21

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import checked
-from smcpn.datasets.inventory import find_file, require_file
-from smcpn.datasets.table import columns_of
+from smcpn.datasets.inventory import columns_of, find_file, require_file
 from smcpn.model.record import Record
 
 Array = NDArray[np.float64]

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from smcpn.arguments import checked
-from smcpn.datasets.inventory import require_file
-from smcpn.datasets.table import columns_of
+from smcpn.datasets.inventory import columns_of, require_file
 from smcpn.model.record import Record
 
 SAMPLES = 132

@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 
 from smcpn.arguments import ANYTHING, Count, Positive, Seed, checked
 from smcpn.discovery.equations.known import Known
-from smcpn.discovery.equations.library import Library
+from smcpn.discovery.equations.library import Library, read_library
 from smcpn.discovery.equations.system import CandidateSystem
-from smcpn.discovery.equations.text import read_library
 from smcpn.discovery.results.discovery import Discovery
 from smcpn.discovery.results.models import DiscoveredModel
 from smcpn.discovery.results.residuals import lacking, omitting, remarks
-from smcpn.discovery.search.regression import SLABS
 from smcpn.discovery.search.search import SearchResult, search
+from smcpn.discovery.search.supports import SLABS
 from smcpn.discovery.shrinkage.entry import PARTICLES, shrunk_posterior
 from smcpn.discovery.shrinkage.priors import SHRINKAGE, Shrinkage, shrinkage
 from smcpn.distributed.engines import checked_executor

@@ -19,8 +19,8 @@ from smcpn.estimate.laplace import modes_near
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.multistart import likely_hills
 from smcpn.likelihood.gradient import LogLikelihood
+from smcpn.model.learned_scales import learned_scales
 from smcpn.model.record import Record
-from smcpn.model.scaled_columns import learned_scales
 from smcpn.smc.start import MixtureStart
 
 Array = NDArray[np.float64]

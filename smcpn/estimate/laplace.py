@@ -1,4 +1,13 @@
-"""`smcpn.laplace`: the Gaussian about the mode of a posterior, in unconstrained coordinates."""
+"""`smcpn.laplace`: the Gaussian about the mode of a posterior, in unconstrained coordinates.
+
+Its curvature is that of the log density at the mode, where kinks may have spoilt the second
+derivatives.
+
+Of problems with networks the modes are those of the weights. Networks of few weights fit the same
+data by several functions, which differ between the samples. The highest log density is no measure
+of them: a high, narrow peak of the weights may hold less of the posterior than a lower, wide one.
+What counts is the evidence of the problem that is linear in the weights about each.
+"""
 
 from __future__ import annotations
 
@@ -14,24 +23,258 @@ from smcpn.arguments import ANYTHING, Count, Seed, checked
 from smcpn.distributed.likelihood import evaluated_by
 from smcpn.distributed.workers import Workers, workers_of
 from smcpn.errors import InputError
-from smcpn.estimate.curvature import trusted_curvature
 from smcpn.estimate.linearise import linearise_networks, networks_of, start_of
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import averaged_over_scales, with_marginal_scales
 from smcpn.estimate.maximise import Starts, highest_end, maximise, more_starts
 from smcpn.estimate.multistart import ENOUGH, FIRST_LOOK, SHOOTING
 from smcpn.estimate.search import AUTOMATIC, INTERRUPTED, chosen_search
-from smcpn.estimate.weights import best_of_networks, search_of_networks
-from smcpn.likelihood.gradient import LogLikelihood
+from smcpn.likelihood.classical import Classical
+from smcpn.likelihood.gradient import (
+    DIFFERENCE,
+    LogLikelihood,
+    fisher_information,
+    score_information,
+)
+from smcpn.likelihood.solver_choice import choose_solver, solver_from_prior
+from smcpn.model.learned_scales import learned_scales
+from smcpn.model.prior import prior_expansion
 from smcpn.model.problem import Problem
-from smcpn.model.scaled_columns import learned_scales
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import POSTERIOR, Maximum
+from smcpn.results.method import as_high
 from smcpn.smc.start import SAME_MODE, Mode, Modes
-from smcpn.solver import Solver
+from smcpn.solver import RK4, Solver
 from smcpn.status import status
 
 Array = NDArray[np.float64]
+
+SUSPECT = 4.0
+"""Factor between curvatures of Hessian and Gauss-Newton beyond which kinks are looked for."""
+AGREEING = 1.25
+"""Factor up to which the Hessian of a density that has kinks is still believed."""
+OTHER_DIFFERENCE = 3.7 * DIFFERENCE
+"""Step of a second Hessian: where the gradient jumps, the two differ by about this factor."""
+
+
+def trusted_curvature(
+    density: LogDensity, theta: Array, free: NDArray[np.int64] | None = None
+) -> tuple[Array, Array]:
+    """Minus the Hessian of a log posterior at a mode, by Gauss-Newton where kinks have spoilt it.
+
+    Where the model has kinks, as of a maximum or a dead zone, gradients jump, and differences of
+    them are of any size and sign. Relative to the Gauss-Newton matrix of the likelihood, plus the
+    curvature of the prior, the Hessian of a density with many samples has eigenvalues near one.
+    Where one is negative or off by more than `SUSPECT`, and the Hessian depends on the step of the
+    differences, all that are off by more than `AGREEING` become one.
+
+    Parameters
+    ----------
+    density : LogDensity
+        Of the posterior.
+    theta : ndarray, (d,)
+    free : ndarray of int, optional
+        Coordinates of which it is, where the others are held; d is their number below.
+
+    Returns
+    -------
+    curvature : ndarray, (d, d)
+        In units of the spread of the prior, symmetric; nan where derivatives are not finite.
+    replaced : ndarray, (d, k)
+        Directions, of length one, in which it is that of Gauss-Newton.
+    """
+    of = np.ix_(*[np.arange(len(theta)) if free is None else free] * 2)
+    curvature = _curvature(density, theta, DIFFERENCE)[of]
+    function, values = density.log_likelihood, density.prior.natural(theta[None, :])[0]
+    nothing = curvature, np.empty((len(curvature), 0))
+    for information in (score_information, fisher_information):
+        compared = _posterior_information(density, theta, information(function, values))[of]
+        root = _root(compared)
+        if root is None:
+            return nothing
+        eigenvalues, vectors = np.linalg.eigh(_relative(curvature, root))
+        if _within(eigenvalues, SUSPECT).all():
+            return nothing
+    change = _curvature(density, theta, OTHER_DIFFERENCE)[of] - curvature
+    if np.abs(_relative(change, root)).max() < AGREEING - 1:
+        return nothing
+    off = ~_within(eigenvalues, AGREEING)
+    trusted = root @ vectors * np.sqrt(np.where(off, 1.0, eigenvalues))
+    directions = np.linalg.solve(root.T, vectors[:, off])
+    return trusted @ trusted.T, directions / np.linalg.norm(directions, axis=0)
+
+
+def _curvature(density: LogDensity, theta: Array, difference: float) -> Array:
+    curvature = -density.hessian(theta[None, :], difference)[0]
+    curvature = curvature * np.outer(density.scale, density.scale)
+    return 0.5 * (curvature + curvature.T)
+
+
+def _within(eigenvalues: Array, factor: float) -> NDArray[np.bool_]:
+    return (eigenvalues > 1 / factor) & (eigenvalues < factor)
+
+
+def _posterior_information(density: LogDensity, theta: Array, information: Array) -> Array:
+    """Information of the likelihood and of the prior, in units of the spread of the prior."""
+    slopes = density.prior.slopes(theta[None, :])[0][0] * density.scale
+    prior = prior_expansion(density.prior, theta[None, :], density.scale).diagonal[0]
+    own = np.maximum(-prior * density.scale**2, 0.0)
+    return information * np.outer(slopes, slopes) + np.diag(own)
+
+
+def _root(information: Array) -> Array | None:
+    """Lower Cholesky factor; None where it is not finite, or leaves a direction open."""
+    if not np.isfinite(information).all():
+        return None
+    try:
+        return np.asarray(np.linalg.cholesky(information), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _relative(curvature: Array, root: Array) -> Array:
+    """A curvature in units of the information L L'; what is not finite counts as zero."""
+    known = np.where(np.isfinite(curvature), curvature, 0.0)
+    return np.asarray(np.linalg.solve(root, np.linalg.solve(root, known).T), dtype=np.float64)
+
+
+WORK, FEWEST = 9000, 15
+"""Weights times iterations of a search for them, and iterations at least.
+
+That of sixty weights has settled after some hundred; of hundreds of weights each is dear.
+"""
+LEAST, MOST = 4, 8
+"""Searches at least, of few weights, and at most: until two have led to the highest evidence."""
+FEW = 150
+"""Weights that are few. Of more the searches do not settle, each takes long, and the first that
+leads anywhere is taken."""
+VANISHED = 1e-3
+"""Scale of a network, over its typical size, below which an end is left out."""
+LOWER = 10.0
+"""Nats below the highest end down to which the evidence about an end is asked for."""
+ALIKE = 0.5
+"""Difference of log-evidences below which ends are one function, of weights that have not all
+settled."""
+
+
+def best_of_networks(
+    problem: Problem,
+    search: Callable[[int], Maximum],
+    linear_about: Callable[[Maximum], Laplace],
+    seed: int,
+) -> Laplace:
+    """Return the approximation of highest evidence, of those about the maxima that searches find.
+
+    Parameters
+    ----------
+    problem : Problem
+        With networks.
+    search : callable
+        From a seed to a maximum of it.
+    linear_about : callable
+        From a maximum to the approximation of the problem that is linear in the weights about it.
+    seed : int
+        From which those of the searches are drawn.
+
+    Raises
+    ------
+    InputError
+        As ``linear_about``, if no search leads anywhere.
+    """
+    enough = LEAST if len(problem.names) <= FEW else 1
+    ends: list[Maximum] = []
+    known: list[tuple[Maximum, Laplace]] = []
+
+    def about(end: Maximum) -> Laplace:
+        same = next((one for other, one in known if _as_high(end, other)), None)
+        if same is None:
+            same = linear_about(end)
+            known.append((end, same))
+        return same
+
+    best: Laplace | None = None
+    draws = np.random.default_rng(seed).integers(2**31, size=MOST).tolist()
+    for count, draw in enumerate(draws, start=1):
+        end = search(draw)
+        if end.found and not _vanished(end):
+            ends.append(end)
+        if len(ends) < enough and count < MOST:
+            continue
+        best, times = _highest_evidence([about(one) for one in _highest(ends or [end])])
+        if times >= min(enough, 2):
+            return best
+    assert best is not None
+    return _found_once(best)
+
+
+def search_of_networks(
+    problem: Problem,
+    likelihood: str | None,
+    solver: Solver | str | None,
+    threads: int | None,
+    workers: Workers | None = None,
+) -> Callable[[int], Maximum]:
+    """Return the search for maxima of a problem with networks, as far as a linearisation needs it.
+
+    That is about the function, which has settled long before the weights; the problem that is
+    linear about it has a mode of its own, by the solver that is wanted. So errors of integration
+    need not be counted here, and steps are chosen once.
+    """
+    solver = choose_solver(problem, solver, likelihood).solver
+    if Classical.takes(problem.model) and problem.diffusion is None:
+        steps = 1 if solver.adaptive else int(solver_from_prior(problem, solver, likelihood).steps)
+        solver, likelihood = RK4(steps), None
+
+    paths = "lifted" if problem.model.smooth else "shooting"
+
+    def search(seed: int) -> Maximum:
+        return maximise(
+            problem, likelihood, solver=solver, starts=1, search=paths, seed=seed,
+            iterations=max(FEWEST, WORK // len(problem.names)), threads=threads, executor=workers,
+        )  # fmt: skip
+
+    return search
+
+
+def _highest(ends: Sequence[Maximum]) -> list[Maximum]:
+    """Return the ends that are not far below the highest."""
+    least = max(one.log_density for one in ends) - LOWER
+    return [one for one in ends if one.log_density >= least]
+
+
+def _highest_evidence(found: Sequence[Laplace]) -> tuple[Laplace, int]:
+    """Return the approximation of highest evidence, and how many are as good as it."""
+    evidences = [one.log_evidence if one.success else -np.inf for one in found]
+    best = int(np.argmax(evidences))
+    alike = [one for one in evidences if np.isfinite(one) and one >= evidences[best] - ALIKE]
+    return found[best], len(alike)
+
+
+def _found_once(best: Laplace) -> Laplace:
+    """Say that one search alone led to an approximation."""
+    doubt = (
+        f"of {MOST} searches for the weights of the network one alone led to the function of the "
+        "highest evidence, and others like it may be missed: take another seed, and of the two "
+        "results that of the higher log-evidence"
+    )
+    found = best.maximum
+    doubted = replace(found, doubt=found.doubt or doubt, warnings=(*found.warnings, doubt))
+    return replace(best, maximum=doubted)
+
+
+def _vanished(maximum: Maximum) -> bool:
+    """True if a network has become zero, where the density of its weights has no bound."""
+    return any(
+        name + ".scale" in maximum.names and maximum[name + ".scale"] < VANISHED * network.size
+        for name, network in networks_of(maximum.problem).items()
+    )
+
+
+def _as_high(one: Maximum, other: Maximum) -> bool:
+    """True if two ends are one maximum."""
+    heights = one.log_density, other.log_density
+    return as_high(*heights) and as_high(*reversed(heights))
+
 
 STATIONARY = 1e-6
 """Squared distance of a point from the mode, as its derivatives predict it, in posterior sd, beyond

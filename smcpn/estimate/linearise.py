@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from smcpn.arguments import checked
 from smcpn.errors import InputError
-from smcpn.functions.linearised_network import LinearisedNetwork
-from smcpn.functions.network import Network
+from smcpn.functions.network import LinearisedNetwork, Network
 from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import Maximum

@@ -12,8 +12,7 @@ from smcpn.errors import InputError
 from smcpn.likelihood.gradient import DIFFERENCE, LogLikelihood
 from smcpn.model.coordinates import Identity
 from smcpn.model.distribution import INTERQUARTILE_RANGE, support
-from smcpn.model.prior import Prior
-from smcpn.model.prior_expansion import prior_expansion
+from smcpn.model.prior import Prior, prior_expansion
 from smcpn.results.maximum import POSTERIOR, TARGETS
 from smcpn.status import Say
 

@@ -2,7 +2,7 @@
 
 Where data are weak the joint density of parameters x and their scale s rises without end as s goes
 to 0, p(x | s) being as high as s^-n. The density of s alone, x integrated over, has its mode where
-its mass is (see `smcpn.model.given_scales`).
+its mass is (see `smcpn.model.learned_scales`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from typing_extensions import override
 
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import LIMIT, Search, SearchEnd
-from smcpn.model.given_scales import GivenScales, ScaledGaussian
-from smcpn.model.prior_expansion import prior_expansion
-from smcpn.model.scaled_columns import ScaledColumns, learned_scales
+from smcpn.model.learned_scales import GivenScales, ScaledColumns, ScaledGaussian, learned_scales
+from smcpn.model.prior import prior_expansion
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import POSTERIOR, Maximum
 

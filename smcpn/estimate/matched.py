@@ -31,13 +31,12 @@ from numpy.typing import NDArray
 from smcpn.errors import InputError
 from smcpn.estimate.least_squares import NEAR_DAMPING, climbed, distinct
 from smcpn.estimate.log_density import LogDensity
-from smcpn.estimate.path_search.linearisation import Field
-from smcpn.estimate.path_search.measurements import state_outputs
-from smcpn.estimate.path_search.starts import beginning
+from smcpn.estimate.path_search.homotopy import beginning
+from smcpn.estimate.path_search.linearisation import Field, state_outputs
 from smcpn.estimate.smoothed_outputs import Equations, Start, first_path, noise_variances
 from smcpn.likelihood.solver_choice import prior_draws
 from smcpn.model.graphs import Model
-from smcpn.model.prior_expansion import prior_expansion
+from smcpn.model.prior import prior_expansion
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 

@@ -44,8 +44,7 @@ from smcpn.estimate.search import (
     chosen_search,
 )
 from smcpn.estimate.shift import finer_for_all, following, judged
-from smcpn.likelihood.gradient import LogLikelihood
-from smcpn.likelihood.information import uninformed
+from smcpn.likelihood.gradient import LogLikelihood, uninformed
 from smcpn.likelihood.registry import require_exact
 from smcpn.likelihood.solver_choice import (
     LEFT_OUT,
@@ -58,7 +57,7 @@ from smcpn.model.distribution import support
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.maximum import POSTERIOR, Maximum, StartResult
-from smcpn.results.search_summary import TWICE_BELOW, as_high
+from smcpn.results.method import TWICE_BELOW, as_high
 from smcpn.solver import Solver
 from smcpn.status import status
 

@@ -21,12 +21,12 @@ from scipy.spatial import KDTree
 from smcpn.errors import InputError, shown
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.matched import MatchedStarts
-from smcpn.estimate.path_search.starts import lifted_ends
+from smcpn.estimate.path_search.homotopy import lifted_ends
 from smcpn.estimate.search import AUTOMATIC, DIVERGES, LIMIT, Search, SearchEnd
 from smcpn.estimate.smoothed_outputs import difference_variances, output_variances
 from smcpn.model.problem import Problem
 from smcpn.results.maximum import StartResult
-from smcpn.results.search_summary import TWICE_BELOW, as_high, heights
+from smcpn.results.method import TWICE_BELOW, as_high, heights
 from smcpn.solver import Solver
 
 Array = NDArray[np.float64]

@@ -29,7 +29,7 @@ from smcpn.estimate.search import chosen_search
 from smcpn.late_binding import late_bound
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.solver_choice import finer_solver
-from smcpn.model.scaled_columns import learned_scales
+from smcpn.model.learned_scales import learned_scales
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import POSTERIOR, Maximum
 from smcpn.status import status

@@ -16,6 +16,12 @@ from numpy.typing import NDArray
 from smcpn.arguments import Count, Kind, Numbers, Seed, UnfitError, checked
 from smcpn.errors import InputError, real_number, shown
 
+
+def softplus(x: ca.SX) -> ca.SX:
+    """Return log(1 + e^x), without overflow and with all digits for x far below zero."""
+    return ca.fmax(x, 0.0) + ca.log1p(ca.exp(-ca.fabs(x)))
+
+
 Array = NDArray[np.float64]
 
 

@@ -2,19 +2,374 @@
 
 Bytes are cut into lines of bounded length (`LineSplitter`), and a `LineParser` makes a `Sample` of
 each. A line that is no sample is reported and skipped. Whole files are read by `table`.
+
+How columns are written shows with the first sample (`CsvLines`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from smcpn.errors import InputError, shown
-from smcpn.io.channels import Channels, Kind, Moment, Sample, Slot, converted
-from smcpn.io.csv_lines import CsvLines
-from smcpn.io.fields import COMMENT, LONGEST, BadLineError
+from smcpn.errors import InputError, counted, listed, shown
+from smcpn.io.channels import Channels, Convert, Kind, Moment, Sample, Slot, converted
+from smcpn.io.dialect import (
+    DECIMALS,
+    DELIMITERS,
+    LOOKED_AT,
+    ColumnQuery,
+    Dialect,
+    Marks,
+    Reading,
+    TextLine,
+    best_reading,
+    fits,
+    split_line,
+)
+from smcpn.io.fields import (
+    COMMENT,
+    LONGEST,
+    MINUTES,
+    MISSING,
+    BadLineError,
+    is_date,
+    is_number,
+    is_value,
+    read_number,
+    split_unit,
+)
+
+LONGEST_NAMES = 1 << 14
+"""Characters of a line of names with the words above it; each such line is read in every way."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """Form of lines of columns, once it is known.
+
+    Attributes
+    ----------
+    delimiter : str
+    names : tuple of str
+        Of the columns; empty where no line names them.
+    layout : tuple
+        What is in each column, None for what is passed over.
+    conversions : mapping
+        To the units of the model.
+    """
+
+    delimiter: str
+    names: tuple[str, ...]
+    layout: tuple[Slot | None, ...]
+    conversions: Mapping[Slot, Convert]
+
+    def fields(self, text: str) -> list[str]:
+        """Return the fields of a line.
+
+        Raises
+        ------
+        BadLineError
+            If it has other columns.
+        """
+        fields = split_line(text, self.delimiter)
+        # Without names an empty field at the end is the one that is missing.
+        if fits(fields, self.layout) if any(self.names) else len(fields) == len(self.layout):
+            return fields
+        names = f" ({listed(self.names)})" if any(self.names) else ""
+        raise BadLineError(f"{counted(len(fields), 'column')} instead of {len(self.layout)}{names}")
+
+
+class CsvLines:
+    """Reads samples from lines of numbers in columns.
+
+    Lines of words before the first sample may name the columns and state their units, in brackets
+    or in a line below; values are converted to the units of the model. How columns are separated
+    and decimals marked is guessed from the first sample and what is above it. Later a line of words
+    is believed where it repeats what is known: files may be strung together. Other columns are
+    passed over. Where no line names them the columns are the inputs and then the outputs in the
+    problem's order, with the time before them where there is one column more.
+
+    Parameters
+    ----------
+    channels : Channels
+    columns : sequence of str, optional
+        Names instead of a header.
+    delimiter, decimal : str, optional
+        Separator of columns, and decimal mark of numbers, instead of a guess.
+
+    Raises
+    ------
+    InputError
+        If ``columns`` lacks an input.
+
+    Attributes
+    ----------
+    told : list of tuple
+        Kinds and messages of events: how lines are written, where it was guessed, and units that
+        the problem does not know.
+    believes : bool
+        Whether a line of words may name the columns.
+    """
+
+    def __init__(
+        self,
+        channels: Channels,
+        columns: list[str] | None = None,
+        delimiter: str | None = None,
+        decimal: str | None = None,
+    ) -> None:
+        self._channels, self._decimal = channels, decimal
+        self._delimiters = tuple(DELIMITERS) if delimiter is None else (delimiter,)
+        self._decimals = tuple(DECIMALS) if decimal is None else (decimal,)
+        self._columns: tuple[str, ...] | None = None
+        self._units: dict[str, str] = {}
+        self._form: Form | None = None
+        self._above: list[TextLine] = []
+        self._marks = {mark: Marks(mark) for mark in DECIMALS}
+        self.believes, self.told = True, list[tuple[str, str]]()
+        if columns is not None:
+            self._columns, self._units = _apart([name.strip() for name in columns])
+            self._named(",", self._columns, self._units, "columns")
+
+    def parse(self, number: int, text: str) -> Sample | None:
+        """Return the sample of a line, or None for one that may name the columns.
+
+        Raises
+        ------
+        BadLineError
+            For anything else.
+        InputError
+            If the line that names the columns lacks an input.
+        """
+        line = TextLine(number, text, comment=False)
+        if self._is_words(text):
+            self._take_words(line)
+            return None
+        form, told = (self._form, []) if self._form and not self._above else self._found(line)
+        sample = self._sample(form, line)
+        self._form, self._above, self.believes = form, [], False
+        self.told += told
+        return sample
+
+    def comment(self, number: int, text: str) -> None:
+        """Take note of a comment: one above the first sample may name the columns."""
+        if self.believes and self._columns is None and self._form is None:
+            self._keep(TextLine(number, text, comment=True))
+
+    def begin(self, believed: bool) -> None:
+        """Say whether words that come next may name the columns anew."""
+        self.believes, self._above = believed, []
+
+    def _is_words(self, text: str) -> bool:
+        """True if a line has as many columns as a sample at least, and words in them."""
+        marks = [mark for mark in self._delimiters if mark in text and mark != " "]
+        if self._form is not None and not self.believes:
+            marks = [self._form.delimiter]
+        fields = split_line(text, next(iter(marks), self._delimiters[-1]))
+        words = [one for one in fields if one.lower() not in MISSING]
+        return (
+            len(fields) > len(self._channels.inputs)
+            and bool(words)
+            and not any(is_value(one, mark) for one in words for mark in self._decimals)
+        )
+
+    def _take_words(self, line: TextLine) -> None:
+        """Keep words that may name the columns, or their units."""
+        if self._columns is not None or not self.believes:
+            self._repeat(line.text)
+            return
+        if len(line.text) > LONGEST_NAMES:
+            raise BadLineError(
+                f"words of more than {LONGEST_NAMES} characters: state --columns where they name "
+                "the columns"
+            )
+        self._keep(line)
+        reading = self._reading(self._above)
+        if reading.header == line.number and reading.found:
+            # Told now: the first sample may be long in coming.
+            units = self._of_values(reading.names, reading.units)
+            self._named(reading.delimiter, reading.names, units, "the header")
+
+    def _of_values(self, names: Sequence[str], units: Mapping[str, str]) -> dict[str, str]:
+        """Units without that of the time, in whose place dates may have ``UTC``."""
+        times = {name for name in names if self._channels.slots.get(name) == ("t", 0)}
+        for name in times:
+            if units.get(name, "").lower() in MINUTES:
+                raise InputError(
+                    f"the header says '{name} [{units[name]}]': send seconds, or times as 00:12:34"
+                )
+        return {name: unit for name, unit in units.items() if name not in times}
+
+    def _repeat(self, text: str) -> None:
+        """Take a header again, of the next file, whose units may be others."""
+        for mark in self._delimiters if self._form is None else (self._form.delimiter,):
+            try:
+                form = self._named(mark, *_apart(split_line(text, mark)), "the header")
+            except InputError:
+                continue
+            if self._form is not None and form.layout == self._form.layout:
+                self._form = form
+                return
+            if self._form is None and form.names == self._columns:
+                return
+        # Noise that looks like a header would give the columns other names.
+        raise BadLineError("words instead of numbers")
+
+    def _keep(self, line: TextLine) -> None:
+        self._above = [*self._above[1 - LOOKED_AT :], line]
+        while sum(len(one.text) for one in self._above) > LONGEST_NAMES:
+            self._above = self._above[1:]
+
+    def _reading(
+        self, lines: Sequence[TextLine], delimiters: Sequence[str] | None = None
+    ) -> Reading:
+        asked = ColumnQuery(tuple(self._channels.slots), frozenset(), self._columns)
+        return best_reading(lines, asked, delimiters or self._delimiters, self._decimals)
+
+    def _found(self, line: TextLine) -> tuple[Form, list[tuple[str, str]]]:
+        """Find out how lines are written, by one with numbers and the words above it."""
+        reading = self._named_reading(line)
+        if reading is None:
+            reading = self._reading([line], self._separating(line.text))
+            form = self._in_order(split_line(line.text, reading.delimiter), reading.delimiter)
+        else:
+            names = self._columns or reading.names
+            units = self._units or reading.units
+            if any(map(is_date, split_line(line.text, reading.delimiter))):
+                units = self._of_values(names, units)
+            form = self._named(reading.delimiter, names, units, "the header")
+        return form, self._remarks(reading, form, line)
+
+    def _named_reading(self, line: TextLine) -> Reading | None:
+        """Return the reading in which words above a line name its columns; None without any."""
+        words = [one for one in self._above if not one.comment]
+        readings = [self._reading([*self._above, line]), self._reading([*words, line])]
+        for reading in readings:
+            named = reading.header is not None or self._columns is not None
+            enough = len(reading.names) > len(self._channels.inputs)
+            if named and enough and line.number in reading.samples:
+                return reading
+        if self._columns is not None or readings[1].found:
+            return readings[1]
+        slots = self._channels.slots
+        comment = {slots[name] for name in readings[0].names if name in slots}
+        if not self._channels.missing_from(comment):
+            raise BadLineError(
+                f"a comment names the columns {listed(readings[0].names)}, and the numbers are "
+                "separated otherwise: state --columns"
+            )
+        return None
+
+    def _separating(self, text: str) -> list[str]:
+        """Separators that make as many columns of a line as a sample has; else the busiest one."""
+        n = len(self._channels.in_order)
+        counts = {mark: len(split_line(text, mark)) for mark in self._delimiters}
+        fitting = [mark for mark, count in counts.items() if count in (n, n + 1)]
+        return fitting or [max(counts, key=lambda mark: counts[mark])]
+
+    def _in_order(self, fields: Sequence[str], delimiter: str) -> Form:
+        """Return the form of lines without names, by the first one."""
+        slots = self._channels.in_order
+        if "" in fields:
+            raise BadLineError(
+                "a column is empty, and without names the first line tells the columns apart: "
+                "name them in a header, or state --columns"
+            )
+        timed: tuple[Slot, ...] = (("t", 0), *slots) if len(fields) == len(slots) + 1 else slots
+        return Form(delimiter, (), timed, self._channels.conversions({}))
+
+    def _named(
+        self, delimiter: str, names: Sequence[str], units: Mapping[str, str], where: str
+    ) -> Form:
+        """Return the form of lines whose columns have these names."""
+        layout = tuple(self._channels.slots.get(name) for name in names)
+        known = [slot for slot in layout if slot is not None]
+        missing = self._channels.missing_from(set(known), whole=True)
+        if missing:
+            raise InputError(
+                f"{where} ({shown(','.join(names))}) names {missing}: {self._channels.remedy}"
+            )
+        if len(set(known)) < len(known):
+            raise InputError(f"{where} ({shown(','.join(names))}) names a column twice")
+        noted = {
+            slot: units.get(name, "")
+            for slot, name in zip(layout, names, strict=True)
+            if slot is not None
+        }
+        return Form(delimiter, tuple(names), layout, self._channels.conversions(noted))
+
+    def _sample(self, form: Form, line: TextLine) -> Sample:
+        values: dict[Slot, float] = {}
+        moment = None
+        decimal = self._decimal or self._marked(form, line.text)
+        for slot, text in zip(form.layout, form.fields(line.text), strict=False):
+            if slot == ("t", 0) and not is_number(text, decimal or "."):
+                moment = self._channels.moment(text)
+            elif slot is not None:
+                values[slot] = read_number(text, decimal or ".")
+        sample = self._channels.sample(line.number, converted(values, form.conversions), moment)
+        if self._form is not None and decimal == "," != self._decimal:
+            self.told.append(("format", DECIMALS[","]))
+        self._decimal = decimal
+        return sample
+
+    def _marked(self, form: Form, text: str) -> str | None:
+        """Return the decimal mark in the numbers of a line; None where they have none."""
+        given = zip(form.layout, form.fields(text), strict=False)
+        fields = {slot: one for slot, one in given if slot is not None}
+        found = [
+            mark
+            for mark in DECIMALS
+            if any(mark in one and is_number(one, mark) for one in fields.values())
+        ]
+        for slot, field in fields.items():
+            for marks in self._marks.values():
+                marks.see(slot, [field])
+        doubtful = self._marks[found[0]].doubtful(form.delimiter) if len(found) == 1 else ""
+        if doubtful:
+            raise BadLineError(
+                f"{shown(doubtful)} may be a decimal number or a number of thousands: state "
+                f"--decimal {found[0]} for decimals, or write thousands without a mark"
+            )
+        return found[0] if found else None
+
+    def _remarks(self, reading: Reading, form: Form, line: TextLine) -> list[tuple[str, str]]:
+        """Kinds and messages of events: what was guessed, and units that are taken as they are."""
+        told: list[tuple[str, str]] = []
+        columns = form.names or tuple(self._channels.word(slot) for slot in form.layout if slot)
+        mark = self._decimal or self._marked(form, line.text)
+        words = [one.number for one in self._above if not one.comment]
+        guessed = (
+            words != ([] if reading.header is None else [reading.header]),
+            len(self._delimiters) > 1 and form.delimiter != ",",
+            len(self._decimals) > 1 and mark == ",",
+        )
+        if any(guessed):
+            dialect = Dialect(
+                form.delimiter, mark or ".", "utf-8", columns, reading.units,
+                reading.header, reading.first, plain=False,
+            )  # fmt: skip
+            told.append(("format", dialect.told()))
+        if form.names and None in form.layout and not {("t", 0), ("n", 0)} & {*form.layout}:
+            message = f"no column of {listed(form.names)} is called t, time, n or seq: samples are "
+            told.append(("untimed", message + "counted one interval after another"))
+        unchecked = [
+            f"{name} [{reading.units[name]}]"
+            for slot, name in zip(form.layout, form.names, strict=False)
+            if slot is not None and name in reading.units and not self._channels.column(slot).to
+        ]
+        if unchecked:
+            message = "the problem states no unit for {}: values are taken as they are"
+            told.append(("units", message.format(", ".join(unchecked))))
+        return told
+
+
+def _apart(fields: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Names of columns, and their units."""
+    parts = [split_unit(one) for one in fields]
+    return tuple(name for name, _ in parts), {name: unit for name, unit in parts if unit}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,16 @@ import casadi as ca
 
 from smcpn.errors import InputError, real_number
 from smcpn.functions.unknown import UnknownFunction
-from smcpn.model.function_call import FunctionCalls, TracedFunction
-from smcpn.model.symbol_array import SymbolArray
-from smcpn.model.trace import argument_names, called, check_same, function_name, scalars
+from smcpn.model.trace import (
+    FunctionCalls,
+    SymbolArray,
+    TracedFunction,
+    argument_names,
+    called,
+    check_same,
+    function_name,
+    scalars,
+)
 
 Parameter = Callable[..., ca.SX]
 """The symbol or value of a parameter by its name; a second argument is its value otherwise."""

@@ -20,9 +20,15 @@ from smcpn.model.compiled_function import CompiledFunction, is_compiled
 from smcpn.model.events import Event, event_column
 from smcpn.model.expression import MAX_ROWS, ExpressionTable
 from smcpn.model.function_arguments import FunctionArguments, Parameter
-from smcpn.model.function_call import FunctionCalls, TracedFunction
-from smcpn.model.symbol_array import SymbolArray
-from smcpn.model.trace import argument_names, check_same, function_name, trace
+from smcpn.model.trace import (
+    FunctionCalls,
+    SymbolArray,
+    TracedFunction,
+    argument_names,
+    check_same,
+    function_name,
+    trace,
+)
 
 TIME = "t"
 _NONE = inspect.Parameter.empty

@@ -21,13 +21,12 @@ from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution, describe
 from smcpn.model.disturbance import Disturbance
 from smcpn.model.dosing import Dosing
-from smcpn.model.entries import ByName, by_scalar, is_name
+from smcpn.model.entries import ByName, by_scalar, check_part, is_name
 from smcpn.model.gaussian_noise import AR1, as_gaussian
 from smcpn.model.graphs import Model, make_model, observed_outputs, one_per_output
 from smcpn.model.initial import FirstSample, scalar_initial
 from smcpn.model.measured import Y_SD, Beside
 from smcpn.model.noise import Density, LimitedDensity, as_density
-from smcpn.model.observed import scalar_outputs
 from smcpn.model.ode import ODE
 from smcpn.model.prior import Prior
 from smcpn.model.record import Record, as_records
@@ -37,6 +36,36 @@ from smcpn.tables import Card, WithCard
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+def scalar_outputs(observe: Any, ode: ODE) -> list[Any]:
+    """Outputs as a list, in which no name is that of a vector.
+
+    Raises
+    ------
+    InputError
+        If there is none, or a name is that of an entry which a vector does not have.
+    """
+    if isinstance(observe, np.ndarray):
+        observe = np.atleast_1d(observe)
+    given = list(observe) if isinstance(observe, (list, tuple, np.ndarray)) else [observe]
+    if not given:
+        raise InputError(
+            f"observe is empty: name a state of model '{ode.name}' ({listed(ode.states)}), or give "
+            "a function",
+            argument="observe",
+        )
+    return [output for what in given for output in _of_vector(what, ode)]
+
+
+def _of_vector(what: Any, ode: ODE) -> list[Any]:
+    """Outputs of a vector or of its derivative; what else it is stays."""
+    if not isinstance(what, str):
+        return [what]
+    name = what.removesuffix("'")
+    check_part(name, ode, "observe")
+    entries = [one for one in ode.wholes.get(name, ()) if one in ode.states]
+    return [f"{entry}{what[len(name) :]}" for entry in entries] or [what]
 
 
 FEW_RECORDS = 3

@@ -42,8 +42,8 @@ from smcpn.likelihood.solver_choice import solver_from_prior
 from smcpn.model.problem import Problem, check_problem
 from smcpn.online.reweighting import HiddenStates
 from smcpn.results.draws import weighted_quantile
+from smcpn.smc.estimation import fresh_keys
 from smcpn.smc.particles import effective_sample_size, finite_or_excluded, normalise
-from smcpn.smc.random_streams import fresh_keys
 from smcpn.smc.resampling import systematic
 from smcpn.smc.state import RandomState
 from smcpn.solver import RK4, Solver

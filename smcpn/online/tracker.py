@@ -32,10 +32,10 @@ from smcpn.online.reweighting import (
     Reweighting,
     StreamLikelihood,
 )
+from smcpn.smc.estimation import extended
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.looks import next_look
 from smcpn.smc.particles import ParticleSystem, Target, finite_or_excluded
-from smcpn.smc.random_streams import extended
 from smcpn.smc.state import SamplerState
 
 Array = NDArray[np.float64]

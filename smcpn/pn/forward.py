@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.translate import call_address
+from smcpn.codegen.routine import call_address
 from smcpn.pn import step_control
-from smcpn.pn.extrapolation import extrapolate, extrapolate_rows, rescale
+from smcpn.pn.iwp import extrapolate, extrapolate_rows, rescale
 from smcpn.pn.square_root import clear, copy, solve_lower, triangularise
 
 if TYPE_CHECKING:

@@ -1,11 +1,11 @@
 """The integrated Wiener process prior, IWP(nu), in coordinates free of the step size.
 
 Coordinates are those of Nordsieck, m_j = h^j x^(j) / j!. The transition is then the Pascal matrix
-for any h, and the process noise a constant matrix times h^(2 nu + 1)
-(PN-SMC eq. 15 with nu in place of q + 1; other papers print other, wrong exponents).
+for any h, and the process noise a constant matrix times h^(2 nu + 1) (PN-SMC eq. 15 with nu in
+place of q + 1; other papers print other, wrong exponents).
 
-The product with the Pascal matrix takes additions only: `pascal` does it for graphs,
-`smcpn.pn.extrapolation` in compiled code.
+The product with the Pascal matrix takes additions only: `pascal` does it for graphs, `extrapolate`
+in compiled code.
 """
 
 from __future__ import annotations
@@ -145,3 +145,34 @@ def _stationary(gains: list[Array], variances: list[float]) -> bool:
         np.ptp(recent, axis=0).max() <= STATIONARY * np.abs(recent).max()
         and np.ptp(growth) <= 10 * STATIONARY * max(variances[-1], growth.max())
     )
+
+
+Indices = NDArray[np.int64]
+
+
+def extrapolate(mean: Array):
+    """Multiply the coordinates of all processes, (order + 1, d), by the Pascal matrix in place."""
+    size = mean.shape[0]
+    for i in range(size - 1):
+        for j in range(size - 2, i - 1, -1):
+            for p in range(mean.shape[1]):
+                mean[j, p] += mean[j + 1, p]
+
+
+def extrapolate_rows(rows: Array, row: Indices, p: int, n_columns: int):
+    """Multiply the rows of process ``p`` by the Pascal matrix; entry j is in row ``row[j, p]``."""
+    size = row.shape[0]
+    for i in range(size - 1):
+        for j in range(size - 2, i - 1, -1):
+            lower, added = rows[row[j, p]], rows[row[j + 1, p]]
+            for column in range(n_columns):
+                lower[column] += added[column]
+
+
+def rescale(mean: Array, ratio: float, result: Array):
+    """Turn coordinates (order + 1, d) of a step h into those of ``ratio`` h."""
+    power = 1.0
+    for j in range(mean.shape[0]):
+        for p in range(mean.shape[1]):
+            result[j, p] = power * mean[j, p]
+        power *= ratio

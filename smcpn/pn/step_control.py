@@ -12,7 +12,7 @@ and after an accepted step by proportional-integral control, with E' of the step
 
 which is the former at a = 1, b = 0. Where h no longer moves the clock (`moves`) the solution has a
 pole. One set of formulas serves numbers, CasADi expressions for lanes, and loops that
-`smcpn.codegen.translate` compiles.
+`smcpn.codegen.routine` compiles.
 
 Bosch, Hennig, Tronarp (2021). Calibrated adaptive probabilistic ODE solvers. AISTATS. Section 4.3,
 whose numbers these are.

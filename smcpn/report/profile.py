@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from smcpn.estimate.dead_time import DelayEstimate
 from smcpn.estimate.profile import DROP, ENOUGH, Profile, Profiles
-from smcpn.report.scales import WIDE, Scale
+from smcpn.report.parameters import WIDE, Scale
 from smcpn.report.style import (
     ACCENT,
     DARK,

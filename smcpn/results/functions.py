@@ -24,7 +24,7 @@ from smcpn.simulation.function_domain import (
     visited_by,
     visited_by_records,
 )
-from smcpn.simulation.learned import from_the_start
+from smcpn.simulation.simulation import from_the_start
 from smcpn.solver import Solver
 from smcpn.tables import Fact, fact_lines
 

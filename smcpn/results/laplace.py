@@ -14,7 +14,7 @@ from typing_extensions import override
 from smcpn.arguments import Count, Probability, Seed, checked
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.shift import DiscretisationShift
-from smcpn.model.given_scales import ScaledGaussian
+from smcpn.model.learned_scales import ScaledGaussian
 from smcpn.model.problem import Problem
 from smcpn.results.by_draws import Analyses
 from smcpn.results.exchange import Exchange, Exchanges, exchange_facts, merged, ordering

@@ -16,13 +16,13 @@ from smcpn.errors import InputError, listed
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.likelihood.wall import Wall
+from smcpn.model.learned_scales import learned_scales
 from smcpn.model.prior import described
 from smcpn.model.problem import Problem
-from smcpn.model.scaled_columns import learned_scales
 from smcpn.results.by_draws import Analyses
 from smcpn.results.draws import Timing
+from smcpn.results.method import as_high, where_ended
 from smcpn.results.posterior import Posterior
-from smcpn.results.search_summary import as_high, where_ended
 from smcpn.results.summary import shortened, warned
 from smcpn.solver import Solver
 from smcpn.tables import Card, Column, Fact, Table, WithCard, fact_lines, table_text, words

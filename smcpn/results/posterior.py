@@ -213,7 +213,7 @@ class Posterior(WeightedDraws, ModelExport):
         """Filter and smooth the states of a record: means, bands and draws given its outputs.
 
         The result counts the process noise and the posterior of the parameters. It comes from the
-        extended Kalman filter and its smoother (`smcpn.simulation.smoother`), or from the paths of
+        extended Kalman filter and its smoother (`smcpn.simulation.states`), or from the paths of
         the particle filter where that is the likelihood.
 
         Parameters

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from smcpn.likelihood.contract import EstimatedLikelihood
 from smcpn.likelihood.shift import DiscretisationShift, shift_of_particles
-from smcpn.smc.estimation import spread_out
+from smcpn.smc.estimation import fresh_keys, spread_out
 from smcpn.smc.particles import ParticleSystem
-from smcpn.smc.random_streams import fresh_keys
 from smcpn.solver import Solver
 
 Array = NDArray[np.float64]

@@ -10,10 +10,10 @@ import numpy as np
 from smcpn.codegen.clock import counted_apart
 from smcpn.estimate.maximise import more_starts
 from smcpn.estimate.multistart import SEARCHES
-from smcpn.functions.linearised_network import LinearisedNetwork
+from smcpn.functions.network import LinearisedNetwork
 from smcpn.likelihood.contract import is_estimated
 from smcpn.likelihood.shift import DiscretisationShift
-from smcpn.model.scaled_columns import learned_scales
+from smcpn.model.learned_scales import learned_scales
 from smcpn.results.draws import Timing
 from smcpn.results.method import MethodRecord
 from smcpn.results.posterior import Posterior

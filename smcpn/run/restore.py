@@ -14,9 +14,19 @@ from smcpn.checkpoint.codec import plain
 from smcpn.checkpoint.container import CheckpointWarning, begun, lock, previous_of, remove
 from smcpn.checkpoint.fingerprint import data_fingerprint, model_fingerprint
 from smcpn.checkpoint.problem import StoredProblem
-from smcpn.checkpoint.records import read_records, records_path, remove_records, write_records
-from smcpn.checkpoint.run import PROCESSOR, Header, StoredRun, now, own_records, read_run
-from smcpn.checkpoint.writer import CheckpointWriter
+from smcpn.checkpoint.run import (
+    PROCESSOR,
+    CheckpointWriter,
+    Header,
+    StoredRun,
+    now,
+    own_records,
+    read_records,
+    read_run,
+    records_path,
+    remove_records,
+    write_records,
+)
 from smcpn.codegen.target import target
 from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError, NotStorableError

@@ -23,8 +23,8 @@ from smcpn.likelihood.registry import build_estimate, build_likelihood
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.likelihood.solver_choice import LogLikelihoodBy, solver_for_approach
 from smcpn.likelihood.wall import Wall
+from smcpn.model.learned_scales import learned_scales
 from smcpn.model.problem import Problem
-from smcpn.model.scaled_columns import learned_scales
 from smcpn.run.departure import Departure
 from smcpn.run.plan import exact_likelihood, planned, why_not_searched
 from smcpn.run_state import Plan, RunState

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from smcpn.errors import InputError
-from smcpn.model.scaled_columns import learned_scales
+from smcpn.model.learned_scales import learned_scales
 from smcpn.run.judge import judge_on_the_way
 from smcpn.run.run import Begin, Run, Step
 from smcpn.settings import AUTO, Method

@@ -12,13 +12,12 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 
-from smcpn.checkpoint.writer import CheckpointWriter
+from smcpn.checkpoint.run import CheckpointWriter
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.threads import one_blas_thread
 from smcpn.results.draws import Timing
 from smcpn.results.posterior import Posterior
-from smcpn.run.carry_over import begin_to_carry_over, carry_over
-from smcpn.run.judge import judge
+from smcpn.run.judge import judge, judge_on_the_way
 from smcpn.run.plan import planned
 from smcpn.run.posterior import posterior_of
 from smcpn.run.progress import progress_line
@@ -27,6 +26,36 @@ from smcpn.run.run import Begin, CarryOver, Outcome, Run, Step
 from smcpn.run.sample import sample
 from smcpn.smc.diagnosis import SamplerWarning
 from smcpn.smc.sampler import Progress
+
+
+def begin_to_carry_over(run: Run, step: CarryOver) -> None:
+    """Put the solver of the step in force, and begin to carry its populations over to it."""
+    if step.to_estimate:
+        for k in step.numbers:
+            run.samplers[k].begin_estimate(run.likelihoods.estimated(step.solver))
+        return
+    if step.solver != run.solver:
+        run.take(step.solver)
+    assert run.likelihoods.first is not None
+    likelihood = run.likelihoods.exact(run.likelihoods.first, step.solver)
+    for k in step.numbers:
+        run.samplers[k].refine(likelihood, run.samplers[k].compared(likelihood))
+
+
+def carry_over(run: Run, number: int) -> Step | None:
+    """Carry a population over by a part; return the step that this calls for, None to go on."""
+    sampler = run.samplers[number]
+    sampler.cross_refinement()
+    if sampler.finer is not None:
+        return None
+    solvers = list(run.state.solvers)
+    solvers[number] = run.solver
+    run.change(solvers=tuple(solvers))
+    run.let_search(number)
+    # Coarse steps may have cut off what these do not.
+    run.look(number)
+    return judge_on_the_way(run) if sampler.sample < run.likelihood.n_samples else None
+
 
 _log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Run a model forward: with known parameters, or with weighted particles.
 
-`simulator` integrates over a record, `disturbed` with process noise, `particles` makes a prediction
+`simulator` integrates over a record, with process noise or without, `simulation` makes a prediction
 with a band and scores of its outputs, `initialisation` finds the state at the start of a record.
-`sampled` closes a loop around the model at every sample, or restarts it every k samples at a
+`closed_loop` closes a loop around the model at every sample, or restarts it every k samples at a
 filtered state.
 """

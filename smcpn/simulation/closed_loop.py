@@ -20,12 +20,10 @@ from smcpn.arguments import NotNegative, checked
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError, counted
-from smcpn.likelihood.classical import outputs_at, runge_kutta_program, signal_of
-from smcpn.likelihood.lanes import SampleSymbols
+from smcpn.likelihood.classical import explicit_rows, outputs_at, runge_kutta_program, signal_of
+from smcpn.likelihood.lanes import SampleSymbols, output_chunks
 from smcpn.model.problem import Model, Problem, check_record
 from smcpn.model.record import Record
-from smcpn.simulation.chunks import output_chunks
-from smcpn.simulation.explicit import explicit_rows
 from smcpn.simulation.filtered import WindowFilter, window_begins
 from smcpn.simulation.simulation import Simulation, simulate_particles, starting_like
 

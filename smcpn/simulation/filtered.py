@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import LaneProgram
 from smcpn.likelihood.kalman import Kalman
-from smcpn.likelihood.lanes import Grid
+from smcpn.likelihood.lanes import Grid, output_chunks
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
-from smcpn.simulation.chunks import output_chunks
 from smcpn.solver import RK4
 
 Array = NDArray[np.float64]

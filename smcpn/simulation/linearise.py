@@ -16,12 +16,10 @@ from smcpn.errors import InputError, listed, real_number, shown
 from smcpn.model.entries import by_scalar
 from smcpn.model.events import refuse_events
 from smcpn.model.graphs import Model
-from smcpn.model.observed import scalar_outputs
 from smcpn.model.ode import ODE
-from smcpn.model.problem import labelled
-from smcpn.simulation.responses import Matrices
+from smcpn.model.problem import labelled, scalar_outputs
 from smcpn.simulation.simulate import known_model
-from smcpn.simulation.state_space import StateSpace
+from smcpn.simulation.state_space import Matrices, StateSpace
 
 Array = NDArray[np.float64]
 

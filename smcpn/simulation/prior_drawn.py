@@ -17,14 +17,19 @@ from smcpn.likelihood.state_events import MOST_EVENTS
 from smcpn.model.graphs import Model
 from smcpn.model.problem import Problem, check_record
 from smcpn.model.record import Record
-from smcpn.simulation.disturbed import DisturbedSimulator
 from smcpn.simulation.simulation import (
     Simulation,
     by_column,
     simulate_particles,
     starting_like,
 )
-from smcpn.simulation.simulator import LEAST_STEPS, OWN_STEPS, OwnSteps, Simulator
+from smcpn.simulation.simulator import (
+    LEAST_STEPS,
+    OWN_STEPS,
+    DisturbedSimulator,
+    OwnSteps,
+    Simulator,
+)
 from smcpn.solver import Rosenbrock
 from smcpn.tables import Card, Column, Table, fact_lines, table_text, words
 

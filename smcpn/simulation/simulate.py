@@ -15,14 +15,12 @@ from smcpn.model.dosing import Dosing
 from smcpn.model.entries import by_scalar
 from smcpn.model.graphs import Model, make_model
 from smcpn.model.initial import FirstSample, scalar_initial
-from smcpn.model.observed import scalar_outputs
 from smcpn.model.ode import ODE
-from smcpn.model.problem import Problem, check_ode, check_record
+from smcpn.model.problem import Problem, check_ode, check_record, scalar_outputs
 from smcpn.model.record import Record
-from smcpn.simulation.disturbed import DisturbedSimulator
 from smcpn.simulation.prior_drawn import DRAWS, PriorPrediction, simulate_prior
 from smcpn.simulation.simulation import starting_like
-from smcpn.simulation.simulator import Simulator
+from smcpn.simulation.simulator import DisturbedSimulator, Simulator
 
 Array = NDArray[np.float64]
 

@@ -1,11 +1,15 @@
-"""Integrate a model over a record by fine classical steps, for many parameter vectors at once."""
+"""Integrate a model over a record by fine classical steps, for many parameter vectors at once.
+
+With process noise a path takes the steps of the likelihoods (`smcpn.likelihood.transition`), by
+Runge-Kutta's method.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import cast
+from typing import Any, cast
 
 import casadi as ca
 import numpy as np
@@ -15,20 +19,17 @@ from smcpn.codegen.emit import LEAST_LANES
 from smcpn.codegen.kernel import LaneKernel
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError
-from smcpn.likelihood.classical import (
-    outputs_at,
-    runge_kutta_program,
-    signal_of,
-    step_inputs,
-)
+from smcpn.likelihood.classical import outputs_at, runge_kutta_program, signal_of, step_inputs
+from smcpn.likelihood.delayed import DelayLine, consecutive
 from smcpn.likelihood.inputs import KernelInputs, RecordRows
-from smcpn.likelihood.lanes import Grid, SampleSymbols
+from smcpn.likelihood.lanes import OUTPUT_CHUNK, Grid, SampleSymbols, output_chunks
 from smcpn.likelihood.rosenbrock import Trajectory
 from smcpn.likelihood.state_events import MOST_EVENTS
+from smcpn.likelihood.transition import Transition
 from smcpn.model.graphs import STIFF_PARTS
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
-from smcpn.simulation.chunks import output_chunks
+from smcpn.model.signal import Signal
 from smcpn.simulation.filtered import WindowFilter, window_begins
 from smcpn.solver import MAX_STEPS, RK4, Rosenbrock
 
@@ -253,3 +254,75 @@ class Simulator:
         for a, b, part in parts:
             outputs[a:b] = part[:, :, 0]
         return outputs
+
+
+STEPS = 16
+"""Solver steps of a call of the kernel, which has the normals of all of them, or of an interval."""
+
+
+class DisturbedSimulator(Simulator):
+    """Outputs of a model with process noise over one record, in chunks of time.
+
+    Parameters
+    ----------
+    model : Model
+        With process noise.
+    record : Record
+    steps : int or "auto"
+        As of `Simulator`, which looks at the path without noise.
+    seed : int or None
+        The same seed, steps and number of particles give the same paths, each time it is called.
+    """
+
+    def __init__(self, model: Model, record: Record, steps: int | str, seed: int | None) -> None:
+        super().__init__(model, record, steps)
+        self._entropy: Any = np.random.SeedSequence(seed).entropy
+
+    def _paths(self, theta: Array, steps: int) -> Iterator[tuple[int, int, Array]]:
+        """Yield (a, b, outputs (b - a, q, N)), every solver step with normals of its own."""
+        inputs = step_inputs(self._signal, self._model, self._record, steps, line=self._line)
+        block = max(1, STEPS // inputs.steps)
+        kernel = disturbed_kernel(self._model, self._signal, self._line, block * inputs.steps)
+        n, rows = theta.shape[1], inputs.whole(self._record)
+        rng = np.random.default_rng(self._entropy)
+        own = kernel.program.theta.numel() - len(theta)
+        given = np.vstack([theta, np.zeros((own, n))])
+        state = kernel.start(given, rows)
+        chunk = block * max(1, OUTPUT_CHUNK // (n * self._model.outputs.numel() * block))
+        for begin in range(1 - block, len(rows), chunk):
+            parts, end = list[Array](), min(begin + chunk, len(rows))
+            for first in range(begin, end, block):
+                rng.standard_normal(out=given[len(theta) :])
+                state, emitted, _ = kernel.advance(
+                    given, state, rows, max(first, 0), min(first + block, end), store=True
+                )
+                parts.append(emitted)
+            yield max(begin, 0), end, np.concatenate(parts)
+
+
+def disturbed_kernel(
+    model: Model, signal: Signal, line: DelayLine | None, steps: int
+) -> LaneKernel:
+    """Kernel of Runge-Kutta steps with noise that emit the outputs.
+
+    Theta ends with the normals of so many ``steps``, which those of an interval divide.
+    """
+    sample, transition = SampleSymbols.of(model, line), Transition.of(model, RK4(), line)
+    outputs, factor = outputs_at(model, model.x, sample), transition.factor
+    plain = runge_kutta_program(model, signal, sample, outputs, transition.step, line)
+    normals, number = ca.SX.sym("normals", factor.shape[1], steps), ca.SX.sym("number")
+    own = [consecutive(ca.horzsplit(row), number, 1, steps - 1)[0] for row in ca.vertsplit(normals)]
+    taken = signal.number * signal.count + signal.step
+    shared = plain.shared
+    assert shared is not None
+    n = model.x.numel()
+    program = replace(
+        plain,
+        theta=ca.vertcat(model.theta, ca.vec(normals)),
+        step_row=ca.vertcat(plain.step_row, number),
+        shared=replace(
+            shared, step=ca.vertcat(shared.step, taken - steps * ca.floor(taken / steps))
+        ),
+        step=ca.vertcat(transition.following + factor @ ca.vertcat(*own), plain.step[n:, :]),
+    )
+    return LaneKernel(program)

@@ -2,10 +2,39 @@
 
 The posterior of the states is a mixture over the posterior of the parameters. It is taken over a
 subsample of equal weights: for each of these parameter vectors the Kalman filter runs forwards and
-its smoother back (`smoother`). The filter's state is kept every so many samples only, and the run
+its smoother back (`Smoother`). The filter's state is kept every so many samples only, and the run
 between is made again when the smoother gets there, so that memory holds neither samples times
 parameter vectors nor the covariances of a whole record. Under a likelihood by particle filters it
-is these that run (`particle_states`), and the history of one at a time is held.
+is these that run, and the history of one at a time is held.
+
+The smoother is that of Rauch, Tung and Striebel. Rauch, Tung and Striebel (1965); Saerkkae and
+Svensson (2023), Bayesian Filtering and Smoothing, section 13.1. From sample k back to k - 1, with
+the filter's means m and covariances P, those predicted m^-, P^-, and the product F_k of the
+derivatives of all solver steps between,
+
+    C = P_{k-1} F_k',    G = C (P_k^-)^-1,    m^s_{k-1} = m_{k-1} + G (m^s_k - m_k^-),
+    P^s_{k-1} = P_{k-1} + G (P^s_k - P_k^-) G',
+
+and a path is drawn by x_{k-1} ~ N(m_{k-1} + G (x_k - m_k^-), P_{k-1} - G C'). C is the covariance
+of the states at the two samples, given those before k, so that this is the smoother that goes back
+through every solver step, without their states being kept.
+
+Arrays hold parameter vectors ("lanes") on their last axis.
+
+By particle filters, smoothed states are the paths of a filter: the ancestors of each particle of
+the last sample, with its weight. A filter that looks ahead resamples seldom and has many different
+ones; where one has resampled often they share their beginnings, and it is the filters of the other
+parameter vectors that tell how far a state is known there. No density of a step is needed, which
+noise on some states only does not have. A path and the parameters of its filter are together what
+particle MCMC is exact for (Andrieu, Doucet and Holenstein 2010, theorem 4).
+
+The states given the samples up to each one are those of bootstrap filters, whose particles have not
+seen the later ones.
+
+References
+----------
+Andrieu, C., Doucet, A., Holenstein, R. (2010). Particle Markov chain Monte Carlo methods. JRSS B
+72.
 """
 
 from __future__ import annotations
@@ -23,21 +52,15 @@ from smcpn.arguments import checked
 from smcpn.codegen.kernel import Rows
 from smcpn.errors import InputError
 from smcpn.late_binding import late_bound
+from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.lanes import Grid
-from smcpn.likelihood.particle.likelihood import Particle
+from smcpn.likelihood.particle.likelihood import History, Particle, ParticleLikelihood
 from smcpn.likelihood.prediction import steps_of, written_rows
 from smcpn.likelihood.registry import suitable_likelihood
 from smcpn.model.problem import Problem, check_record
 from smcpn.model.record import Record
-from smcpn.simulation.particle_states import (
-    FILTER_PARTICLES,
-    STATE_PARTICLES,
-    PathMoments,
-    filtered_moments,
-)
 from smcpn.simulation.simulation import TWO_SIDED_95, initial_number, starting_like
-from smcpn.simulation.smoother import FilterMoments, Smoother
 from smcpn.smc.estimation import WITNESSES
 from smcpn.smc.resampling import systematic
 from smcpn.solver import Solver
@@ -45,7 +68,220 @@ from smcpn.solver import Solver
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+
 Array = NDArray[np.float64]
+
+SINGULAR = 1e-13
+"""Share of its variance below which what is left of a state counts as known exactly."""
+
+
+@dataclass(frozen=True)
+class FilterMoments:
+    """A Kalman filter's moments at the samples [a, b), for N parameter vectors.
+
+    Attributes
+    ----------
+    predicted : ndarray, (m, n, N)
+        Mean given the samples before.
+    predicted_covariance : ndarray, (m, n, n, N)
+    moved : ndarray, (m, n, n, N)
+        F, the derivative of a state by that at the sample before.
+    mean : ndarray, (m, n, N)
+        Given the sample too.
+    covariance : ndarray, (m, n, n, N)
+    """
+
+    predicted: Array
+    predicted_covariance: Array
+    moved: Array
+    mean: Array
+    covariance: Array
+
+
+class Smoother:
+    """A smoother that goes back in time over one stretch of samples after the other.
+
+    Parameters
+    ----------
+    lanes : ndarray of int, (D,)
+        Parameter vector of each path that is drawn.
+    rng : numpy.random.Generator
+        Draws the paths.
+    """
+
+    def __init__(self, lanes: NDArray[np.int64], rng: np.random.Generator) -> None:
+        self._lanes, self._rng = lanes, rng
+        self._mean, self._covariance, self._path = np.empty(0), np.empty(0), np.empty(0)
+        self._later: FilterMoments | None = None
+
+    def back(self, stretch: FilterMoments) -> tuple[Array, Array, Array]:
+        """Means (m, n, N), covariances (m, n, n, N) and paths (m, n, D) of a stretch of samples.
+
+        The first stretch it is given is the last of the record; each other one ends where the
+        one before began.
+        """
+        mean, covariance = stretch.mean.copy(), stretch.covariance.copy()
+        gain, whitened = self._gains(stretch)
+        path = self._noisy(stretch, whitened)
+        chosen = gain[..., self._lanes]
+        for k in reversed(range(len(mean))):
+            if k + 1 < len(mean):
+                after = mean[k + 1], covariance[k + 1], path[k + 1]
+                expected = stretch.predicted[k + 1], stretch.predicted_covariance[k + 1]
+            elif self._later is not None:
+                after = self._mean, self._covariance, self._path
+                expected = self._later.predicted[0], self._later.predicted_covariance[0]
+            else:
+                continue
+            mean[k] += _applied(gain[k], after[0] - expected[0])
+            change = np.einsum("ijn,jkn->ikn", gain[k], after[1] - expected[1])
+            covariance[k] += np.einsum("ikn,jkn->ijn", change, gain[k])
+            if len(self._lanes):
+                path[k] += _applied(chosen[k], after[2] - expected[0][:, self._lanes])
+        self._mean, self._covariance, self._path = mean[0], covariance[0], path[0]
+        self._later = stretch
+        return mean, covariance, path
+
+    def _gains(self, stretch: FilterMoments) -> tuple[Array, Array]:
+        """G and C L^-T, with L L' = P^-, from each sample to the one after; zero from the last."""
+        ahead, moved = stretch.predicted_covariance[1:], stretch.moved[1:]
+        if self._later is not None:
+            ahead = np.concatenate([ahead, self._later.predicted_covariance[:1]])
+            moved = np.concatenate([moved, self._later.moved[:1]])
+        known = len(ahead)
+        gain, whitened = np.zeros_like(stretch.covariance), np.zeros_like(stretch.covariance)
+        cross = np.einsum("tijn,tkjn->tikn", stretch.covariance[:known], moved)
+        gain[:known], whitened[:known] = _gain(ahead, cross)
+        return gain, whitened
+
+    def _noisy(self, stretch: FilterMoments, whitened: Array) -> Array:
+        """Filtered means with what is random of a path at each sample, given the one after."""
+        z = self._rng.standard_normal((*stretch.mean.shape[:2], len(self._lanes)))
+        whitened, covariance = whitened[..., self._lanes], stretch.covariance[..., self._lanes]
+        left = covariance - np.einsum("tikn,tjkn->tijn", whitened, whitened)
+        noise = np.einsum("tijd,tjd->tid", _factor(left, covariance), z)
+        return stretch.mean[:, :, self._lanes] + noise
+
+
+def _applied(matrix: Array, vector: Array) -> Array:
+    return np.einsum("ijn,jn->in", matrix, vector)
+
+
+def _gain(covariance: Array, cross: Array) -> tuple[Array, Array]:
+    """C P^-1 and C L^-T with P = L L', for P (m, n, n, N) and C."""
+    n, lower = covariance.shape[1], _factor(covariance, covariance)
+    pivots = np.stack([lower[:, i, i] for i in range(n)])
+    with np.errstate(divide="ignore"):
+        inverse = np.where(pivots > 0.0, 1.0 / pivots, 0.0)
+    whitened, gain = cross.copy(), np.empty_like(cross)
+    for j in range(n):
+        for k in range(j):
+            whitened[:, :, j] -= whitened[:, :, k] * lower[:, j, k, None]
+        whitened[:, :, j] *= inverse[j][:, None]
+    for j in reversed(range(n)):
+        gain[:, :, j] = whitened[:, :, j]
+        for k in range(j + 1, n):
+            gain[:, :, j] -= gain[:, :, k] * lower[:, k, j, None]
+        gain[:, :, j] *= inverse[j][:, None]
+    return gain, whitened
+
+
+def _factor(matrix: Array, scale: Array) -> Array:
+    """Cholesky factors of (m, n, n, N); states without variance have rows of zeros on the diagonal.
+
+    ``scale`` has on its diagonal what a pivot is to be compared with.
+    """
+    n, lower = matrix.shape[1], np.zeros_like(matrix)
+    for j in range(n):
+        rest = matrix[:, j:, j] - np.einsum("tikn,tkn->tin", lower[:, j:, :j], lower[:, j, :j])
+        pivot = np.where(rest[:, 0] > SINGULAR * scale[:, j, j], rest[:, 0], 0.0)
+        root = np.sqrt(pivot)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lower[:, j:, j] = np.where(pivot > 0.0, 1.0, 0.0)[:, None] * rest / root[:, None]
+        lower[:, j:, j] = np.where(pivot[:, None] > 0.0, lower[:, j:, j], 0.0)
+    return lower
+
+
+STATE_PARTICLES = 64
+"""Of each filter that looks ahead, at least."""
+FILTER_PARTICLES = 256
+"""Of each bootstrap filter, at least."""
+GATHERED = 4096
+"""Samples of the paths of a filter that are put together at a time."""
+
+
+class PathMoments:
+    """Moments of the smoothed states over filters, and drawn paths.
+
+    Parameters
+    ----------
+    samples, n : int
+        Samples of the record, and states.
+    """
+
+    def __init__(self, samples: int, n: int) -> None:
+        self._count = 0
+        self._within = np.zeros((samples, n))
+        self._mean, self._between = np.zeros((samples, n)), np.zeros((samples, n))
+
+    def add(self, history: History, rng: np.random.Generator, draws: int) -> Array:
+        """Count the paths of a filter, and draw some of them, (draws, T, n)."""
+        self._count += 1
+        last = history.log_weights[-1]
+        weights = np.exp(last - last.max())
+        weights /= weights.sum()
+        chosen = rng.choice(len(weights), size=draws, p=weights)
+        drawn = np.empty((draws, *self._mean.shape))
+        for a, paths in _paths(history):
+            here = slice(a, a + len(paths))
+            mean = paths @ weights
+            self._within[here] += np.square(paths - mean[..., None]) @ weights
+            change = mean - self._mean[here]
+            self._mean[here] += change / self._count
+            self._between[here] += change * (mean - self._mean[here])
+            drawn[:, here] = np.moveaxis(paths[..., chosen], -1, 0)
+        return drawn
+
+    @property
+    def mean(self) -> Array:
+        """Mean over all filters, (T, n)."""
+        return self._mean
+
+    @property
+    def sd(self) -> Array:
+        """Standard deviation, (T, n)."""
+        return np.sqrt((self._within + self._between) / self._count)
+
+
+def _paths(history: History) -> Iterator[tuple[int, Array]]:
+    """Yield the first sample and the states (m, n, N_x) of the paths, the last samples first."""
+    samples, _, count = history.states.shape
+    place = np.arange(count)
+    for b in range(samples, 0, -GATHERED):
+        a = max(0, b - GATHERED)
+        places = np.empty((b - a, count), dtype=np.int64)
+        for k in range(b - 1, a - 1, -1):
+            if k < samples - 1:
+                place = history.ancestors[k][place]
+            places[k - a] = place
+        yield a, np.take_along_axis(history.states[a:b], places[:, None, :], axis=2)
+
+
+def filtered_moments(
+    likelihood: ParticleLikelihood, values: Array, keys: Keys
+) -> Iterator[tuple[Array, Array]]:
+    """Yield, for each sample, means and variances (n, N) by the bootstrap filters of N vectors."""
+    filters = likelihood.bootstrap()
+    count, state = filters.state_particles, filters.start(values)
+    for k in range(filters.n_samples):
+        state, _ = filters.advance(values, state, k, k + 1, keys)
+        particles = state[:-1].reshape(-1, count, len(values))
+        states, log_weights = particles[:-1], particles[-1]
+        weights = np.exp(log_weights - log_weights.max(axis=0))
+        weights /= weights.sum(axis=0)
+        mean = (states * weights).sum(axis=1)
+        yield mean, (np.square(states - mean[:, None]) * weights).sum(axis=1)
+
 
 LEAST_STRETCH = 32
 """Samples between two kept states, at least."""

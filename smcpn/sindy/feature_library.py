@@ -14,10 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import Count, checked, whole
-from smcpn.discovery.equations.candidates import MOST_TERMS
-from smcpn.discovery.equations.library import MOST_DEGREE, Library
-from smcpn.discovery.equations.term import Factor, Term, Variables
-from smcpn.discovery.equations.text import read_library
+from smcpn.discovery.equations.candidates import MOST_TERMS, Factor, Term, Variables
+from smcpn.discovery.equations.library import MOST_DEGREE, Library, read_library
 from smcpn.errors import InputError, counted, shown
 from smcpn.sindy.parameters import Parameters
 from smcpn.sindy.trajectories import matrix

@@ -11,6 +11,8 @@ the exact posterior, whatever the number of state particles. That number is chos
 of log Z *at one theta*, which is what importance weights and acceptance suffer from. Over all theta
 log Z varies as log p(y | theta) does, however many state particles there are.
 
+Keys of the random numbers u are drawn anew, and move with their particles.
+
 References
 ----------
 Chopin, N., Jacob, P. E., Papaspiliopoulos, O. (2013). SMC^2: an efficient algorithm for sequential
@@ -27,10 +29,31 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.likelihood.contract import EstimatedLikelihood
+from smcpn.likelihood.contract import EstimatedLikelihood, Keys
 from smcpn.model.prior import Prior
 from smcpn.smc.particles import ParticleSystem, Target, normalise
-from smcpn.smc.random_streams import fresh_keys
+
+
+def fresh_keys(rng: np.random.Generator, size: int, blocks: int) -> Keys:
+    """Draw independent keys, (size, blocks)."""
+    return rng.integers(0, 1 << 64, (size, blocks), dtype=np.uint64)
+
+
+def extended(rng: np.random.Generator, keys: Keys, blocks: int) -> Keys:
+    """Keys (N, B) with those that are missing up to ``blocks`` drawn; themselves where none is."""
+    missing = blocks - keys.shape[1]
+    return keys if missing <= 0 else np.hstack([keys, fresh_keys(rng, len(keys), missing)])
+
+
+def redrawn(rng: np.random.Generator, keys: Keys) -> Keys:
+    """Return keys (N, B) of which each row has one, chosen at random, drawn anew."""
+    size, blocks = keys.shape
+    if not blocks:
+        return keys
+    changed = keys.copy()
+    changed[np.arange(size), rng.integers(0, blocks, size)] = fresh_keys(rng, size, 1)[:, 0]
+    return changed
+
 
 Array = NDArray[np.float64]
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from smcpn.smc.estimation import extended
 from smcpn.smc.looks import Searches, next_look, take_back_lost
 from smcpn.smc.particles import (
     Target,
@@ -16,7 +17,6 @@ from smcpn.smc.particles import (
     ess_and_log_mean,
     finite_or_excluded,
 )
-from smcpn.smc.random_streams import extended
 from smcpn.smc.sampler import Sampler
 
 Array = NDArray[np.float64]

@@ -9,10 +9,10 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.smc.estimation import fresh_keys, redrawn
 from smcpn.smc.evidence import Drawn
 from smcpn.smc.particles import ParticleSystem, Target
 from smcpn.smc.proposals import CrossFitted, Proposal, weighted_moments
-from smcpn.smc.random_streams import fresh_keys, redrawn
 from smcpn.smc.straightening import StraightenedDensity, Straightening
 
 Array = NDArray[np.float64]

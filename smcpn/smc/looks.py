@@ -16,7 +16,7 @@ from typing import Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.likelihood.view import LikelihoodView
+from smcpn.likelihood.contract import LikelihoodView
 from smcpn.smc.evidence import largest_k, stratified_variance
 from smcpn.smc.particles import ParticleSystem, distinct_sample_size, log_mean_exp, normalise
 from smcpn.smc.proposals import weighted_moments

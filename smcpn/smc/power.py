@@ -13,8 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.likelihood.contract import Likelihood
-from smcpn.likelihood.view import LikelihoodView
+from smcpn.likelihood.contract import Likelihood, LikelihoodView
 from smcpn.model.prior import Prior
 from smcpn.smc.particles import normalise
 from smcpn.smc.proposals import StudentMixture

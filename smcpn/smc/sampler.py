@@ -26,6 +26,7 @@ from smcpn.smc.estimation import (
     WITNESSES,
     enough,
     exchanged,
+    fresh_keys,
     spread_out,
     variance_at_mean,
     with_prior_share,
@@ -44,7 +45,6 @@ from smcpn.smc.particles import (
     next_exponent,
     tempered,
 )
-from smcpn.smc.random_streams import fresh_keys
 from smcpn.smc.rejuvenation import Cost, Rejuvenation, chains_of, cost_so_far, growth
 from smcpn.smc.resampling import Resample, systematic
 from smcpn.smc.state import RandomState, SamplerState, Trace

@@ -17,9 +17,8 @@ from scipy import special
 
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import Likelihood
-from smcpn.model.given_scales import GivenScales, ScaledGaussian
+from smcpn.model.learned_scales import GivenScales, ScaledColumns, ScaledGaussian
 from smcpn.model.prior import Prior, by_blocks
-from smcpn.model.scaled_columns import ScaledColumns
 from smcpn.smc.moves import IndependentMetropolis
 from smcpn.smc.proposals import squared_distances, student_log_density
 from smcpn.smc.rejuvenation import MoveSettings

@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import DiffusedLikelihood, Keys, Likelihood
+from smcpn.smc.estimation import fresh_keys
 from smcpn.smc.evidence import FINITE_VARIANCE, k_error, pareto_k, stratified_variance
 from smcpn.smc.moves import IndependentMetropolis
 from smcpn.smc.particles import (
@@ -26,7 +27,6 @@ from smcpn.smc.particles import (
     effective_sample_size,
     finite_or_excluded,
 )
-from smcpn.smc.random_streams import fresh_keys
 from smcpn.smc.sampler import Sampler
 
 Array = NDArray[np.float64]

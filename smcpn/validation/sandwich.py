@@ -50,8 +50,7 @@ from smcpn.errors import InputError
 from smcpn.likelihood.contract import Likelihood
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.distribution import INTERQUARTILE_RANGE
-from smcpn.model.prior import Prior
-from smcpn.model.prior_expansion import prior_expansion
+from smcpn.model.prior import Prior, prior_expansion
 from smcpn.model.problem import Problem
 from smcpn.smc.particles import normalise
 from smcpn.solver import Solver

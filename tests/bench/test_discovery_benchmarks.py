@@ -11,7 +11,7 @@ from benchmarks.discovery.peers import _as_ours, _names
 from benchmarks.discovery.records import HIDDEN
 from benchmarks.discovery.systems import GRIDS, LORENZ
 from smcpn.discovery.equations.system import CandidateSystem
-from smcpn.discovery.search.regression import SLABS, BetaBinomial
+from smcpn.discovery.search.supports import SLABS, BetaBinomial
 
 SYSTEMS = {**GRIDS, "E-SINDy": LORENZ}
 TRUTH = frozenset(LORENZ.truth)

@@ -15,7 +15,7 @@ import pytest
 
 import smcpn
 from smcpn.checkpoint.container import POSTERIOR, read
-from smcpn.checkpoint.earlier import posterior_as_now
+from smcpn.checkpoint.posterior import posterior_as_now
 from tests.checkpoint.changed import changed, number, put, text
 
 FILES = Path(__file__).parent.parent / "data"

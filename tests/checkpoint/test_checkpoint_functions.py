@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import smcpn
 from smcpn.checkpoint import model_fingerprint
 from smcpn.checkpoint.codec import read_again
-from smcpn.checkpoint.functions import restored_function, stored_function
+from smcpn.checkpoint.problem import restored_function, stored_function
 from smcpn.errors import InputError, NotStorableError
 from smcpn.functions.spline import Spline
 from tests.checkpoint.changed import document_of, problem_of

@@ -14,8 +14,7 @@ import pytest
 import smcpn
 from smcpn.checkpoint.container import RECORDS, RUN, STREAM
 from smcpn.checkpoint.inspection import inspect
-from smcpn.checkpoint.records import read_records
-from smcpn.checkpoint.run import read_run
+from smcpn.checkpoint.run import read_records, read_run
 from tests.checkpoint.changed import changed, entry, number, put, text
 from tests.models import oscillator_problem, oscillator_record
 

@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import smcpn
-from smcpn.checkpoint import writer as writing
+from smcpn.checkpoint import run as writing
 from smcpn.checkpoint.container import RUN, image, previous_of
-from smcpn.checkpoint.records import records_path
-from smcpn.checkpoint.run import read_run
+from smcpn.checkpoint.run import read_run, records_path
 from tests.models import OSCILLATOR_DT, oscillator, oscillator_problem, oscillator_record
 
 pytestmark = pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")

@@ -7,10 +7,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from smcpn.codegen import pieces as module
+from smcpn.codegen import long_blocks as module
+from smcpn.codegen.long_blocks import pieces
 from smcpn.codegen.lower import Level, Literal, Statement, Value
 from smcpn.codegen.machine_code import Block
-from smcpn.codegen.pieces import pieces
 
 OPERATIONS = {"add": np.add, "sub": np.subtract}
 SLOTS = 6

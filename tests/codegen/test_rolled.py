@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from smcpn.codegen.long_blocks import Loop, rolled
 from smcpn.codegen.lower import Level, Operand, Statement, Value
 from smcpn.codegen.machine_code import Block
-from smcpn.codegen.rolled import Loop, rolled
 from tests.codegen import test_pieces
 
 R0 = Value("r", 0, Level.SHARED)

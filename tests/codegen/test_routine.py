@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from smcpn.codegen.routine import PassedArgument, routine
-from smcpn.codegen.translate import Program
+from smcpn.codegen.routine import PassedArgument, Program, routine
 
 LARGE = 3
 

@@ -5,7 +5,7 @@ import pytest
 
 import smcpn
 from smcpn.datasets import lynx_hare
-from smcpn.datasets.table import columns_of
+from smcpn.datasets.inventory import columns_of
 
 
 def test_columns_are_found_by_name(tmp_path):

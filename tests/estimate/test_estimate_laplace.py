@@ -12,7 +12,7 @@ import smcpn
 from benchmarks.trust.checks import kinked_maximum
 from smcpn import RK4, InputError, LogLikelihood, Problem
 from smcpn.estimate.log_density import LogDensity
-from smcpn.likelihood.information import fisher_information
+from smcpn.likelihood.gradient import fisher_information
 from smcpn.likelihood.prediction import predictive_moments
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.proposals import DefensiveGaussian

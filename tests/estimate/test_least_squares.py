@@ -11,8 +11,8 @@ from smcpn import EKF1, RK4, LogLikelihood, Problem, Record
 from smcpn.estimate import least_squares
 from smcpn.estimate.least_squares import climbed
 from smcpn.estimate.log_density import LogDensity
-from smcpn.likelihood.expansion import BLOCK, products
-from smcpn.likelihood.information import _information, _predicted
+from smcpn.likelihood.derivatives import BLOCK, products
+from smcpn.likelihood.gradient import _information, _predicted
 from tests.models import (
     LINE_SOLVER,
     decay,

@@ -12,7 +12,7 @@ from smcpn.estimate import marginal_scales
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import given_scales, with_marginal_scales
 from smcpn.estimate.search import SEARCHES
-from smcpn.model.scaled_columns import learned_scales
+from smcpn.model.learned_scales import learned_scales
 from smcpn.smc.evidence import largest_k, pareto_k
 from smcpn.smc.start import MixtureStart
 

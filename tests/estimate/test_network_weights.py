@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import smcpn
-from smcpn.estimate.weights import MOST, best_of_networks
+from smcpn.estimate.laplace import MOST, best_of_networks
 
 NETWORK = smcpn.network("u", hidden=(2,))
 

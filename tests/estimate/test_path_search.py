@@ -15,11 +15,9 @@ import smcpn
 from smcpn import RK4
 from smcpn.errors import InputError
 from smcpn.estimate.log_density import LogDensity
-from smcpn.estimate.path_search.homotopy import Homotopy
-from smcpn.estimate.path_search.linearisation import Field, Intervals
-from smcpn.estimate.path_search.measurements import state_outputs
+from smcpn.estimate.path_search.homotopy import Homotopy, beginning, lifted_ends
+from smcpn.estimate.path_search.linearisation import Field, Intervals, state_outputs
 from smcpn.estimate.path_search.smoothing import Linear, smoothed
-from smcpn.estimate.path_search.starts import beginning, lifted_ends
 from smcpn.estimate.smoothed_outputs import difference_variances, output_variances
 
 

@@ -7,9 +7,9 @@ from scipy import stats
 
 import smcpn
 from smcpn.checkpoint.codec import read_again
-from smcpn.checkpoint.functions import restored_function, stored_function
+from smcpn.checkpoint.problem import restored_function, stored_function
 from smcpn.errors import InputError
-from smcpn.functions.linearised_network import linearised_network
+from smcpn.functions.network import linearised_network
 
 RK4 = smcpn.RK4(steps=1)
 NOISE = 0.05

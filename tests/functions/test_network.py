@@ -8,7 +8,7 @@ import pytest
 
 import smcpn
 from smcpn.errors import InputError
-from smcpn.functions.activation import softplus
+from smcpn.functions.unknown import softplus
 
 ACTIVATIONS = {"tanh": np.tanh, "softplus": lambda x: np.logaddexp(0.0, x)}
 

@@ -5,14 +5,7 @@ import numpy as np
 import pytest
 from scipy.interpolate import BSpline
 
-from smcpn.functions.uniform_spline import (
-    CONSTANT,
-    EVEN,
-    LINEAR,
-    NEITHER,
-    ODD,
-    UniformSpline,
-)
+from smcpn.functions.spline import CONSTANT, EVEN, LINEAR, NEITHER, ODD, UniformSpline
 
 
 def reference(spline: UniformSpline, coefficients: np.ndarray, more: int) -> BSpline:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from smcpn.likelihood.difference import difference
+from smcpn.likelihood.difference_filter import difference
 
 pytestmark = pytest.mark.numerics
 

@@ -21,7 +21,7 @@ from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.prediction import predictions
 from smcpn.likelihood.registry import LIKELIHOODS, build_estimate, build_likelihood
 from smcpn.likelihood.solver_choice import solver_from_prior
-from smcpn.model.process_noise import step_factor
+from smcpn.likelihood.transition import step_factor
 from smcpn.simulation.states import states_of_particles
 from tests.reference.kalman import Disturbed, extended_kalman
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import smcpn
-from smcpn.likelihood import inputs, lanes, solver_error
+from smcpn.likelihood import inputs, lanes, solver_choice
 from smcpn.likelihood.inputs import RecordRows
 from smcpn.likelihood.prediction import predictions
 from smcpn.likelihood.registry import build_likelihood
-from smcpn.likelihood.solver_error import error_budget
+from smcpn.likelihood.solver_choice import error_budget
 from tests.models import duffing_problem
 
 
@@ -44,7 +44,7 @@ def test_pieces_have_the_bytes_of_the_whole(hold, solver, short_chunks, monkeypa
     middle = problem.prior.natural(np.zeros((1, len(problem.names))))[0]
     predicted = partial(predictions, problem, solver)
     budget = error_budget(problem, predicted(enumerate(problem.records)), middle, solver.steps)
-    for module in (inputs, solver_error):
+    for module in (inputs, solver_choice):
         monkeypatch.setattr(module, "LONG", 10)
     pieces, found = computed(problem, solver)
     assert isinstance(pieces._rows[0], RecordRows)

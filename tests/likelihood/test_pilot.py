@@ -12,11 +12,11 @@ from smcpn import EKF0, EKF1, RK4, Problem, Record
 from smcpn.likelihood.prediction import predictions
 from smcpn.likelihood.solver_choice import (
     LEFT_OUT,
+    local_errors,
     pilot_steps,
     solver_for_searches,
     solver_from_prior,
 )
-from smcpn.likelihood.solver_error import local_errors
 from tests.models import van_der_pol
 from tests.reference.solver import Reference
 

@@ -11,9 +11,9 @@ from scipy import stats
 from scipy.linalg import expm
 
 import smcpn
+from smcpn.likelihood.transition import step_factor
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
-from smcpn.model.process_noise import step_factor
 from tests.reference.van_loan import van_loan
 
 EPS = np.finfo(float).eps

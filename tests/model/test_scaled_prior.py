@@ -6,8 +6,7 @@ from scipy import stats
 
 import smcpn
 from smcpn.errors import InputError
-from smcpn.model.prior import Prior
-from smcpn.model.prior_expansion import prior_expansion
+from smcpn.model.prior import Prior, prior_expansion
 
 PRIOR = Prior(
     {

@@ -12,8 +12,7 @@ from smcpn import EKF0, RK4, InputError, Problem, Record, StateFilter
 from smcpn.datasets.models import duffing
 from smcpn.likelihood.prediction import predictions, predictive_moments
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT
-from smcpn.likelihood.solver_choice import sufficient_steps
-from smcpn.likelihood.solver_error import SOLVER_SHARE, error_budget
+from smcpn.likelihood.solver_choice import SOLVER_SHARE, error_budget, sufficient_steps
 from smcpn.results.scores import (
     LEAST_SCORED,
     SCORED_STEPS,

@@ -11,7 +11,7 @@ from scipy import stats
 import smcpn
 from smcpn.estimate.multistart import _better, _stays
 from smcpn.estimate.search import CONVERGED, LIMIT, SearchEnd
-from smcpn.results.search_summary import as_high, heights, where_ended
+from smcpn.results.method import as_high, heights, where_ended
 from tests.models import decay_problem
 from tests.run.test_started_runs import SOLVER, two_signs
 

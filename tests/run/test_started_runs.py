@@ -11,7 +11,7 @@ from scipy import stats
 
 import smcpn
 from smcpn import RK4, InputError
-from smcpn.checkpoint import writer as writing
+from smcpn.checkpoint import run as writing
 from smcpn.run import judge
 from smcpn.run.identify import Settings
 from smcpn.smc.evidence import largest_k

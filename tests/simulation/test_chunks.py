@@ -5,8 +5,9 @@ import pytest
 
 import smcpn
 from smcpn.datasets.models import duffing
+from smcpn.likelihood import lanes
 from smcpn.likelihood.inputs import KernelInputs
-from smcpn.simulation import chunks, simulator
+from smcpn.simulation import simulator
 from tests.models import forced_input
 
 
@@ -33,7 +34,7 @@ def test_a_record_in_pieces_is_simulated_as_one(record, steps, monkeypatch):
 
     whole = simulated()
     monkeypatch.setattr(simulator, "PIECE", 100)
-    monkeypatch.setattr(chunks, "CHUNK", 37)
+    monkeypatch.setattr(lanes, "CHUNK", 37)
     assert np.array_equal(simulated(), whole)
     # Fewer lanes for a single parameter vector.
     monkeypatch.setattr(simulator, "WORTH_COMPILING", 0)

@@ -9,7 +9,7 @@ from scipy import stats
 
 import smcpn
 from smcpn.likelihood.transition import Transition
-from smcpn.simulation.disturbed import DisturbedSimulator
+from smcpn.simulation.simulator import DisturbedSimulator
 from smcpn.solver import RK4
 from tests.reference.van_loan import van_loan
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from smcpn.simulation.smoother import FilterMoments, Smoother
+from smcpn.simulation.states import FilterMoments, Smoother
 from tests.reference.linear_gaussian import Run, System, joint, kalman, smooth
 
 T = 40

@@ -10,7 +10,7 @@ from scipy import stats
 
 import smcpn
 from smcpn import RK4
-from smcpn.model.process_noise import step_factor
+from smcpn.likelihood.transition import step_factor
 from smcpn.simulation import states as states_module
 from smcpn.simulation.closed_loop import predict_particles
 from smcpn.simulation.states import states_of_particles

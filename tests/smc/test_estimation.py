@@ -9,12 +9,19 @@ import pytest
 
 from smcpn.errors import InputError
 from smcpn.likelihood import contract
-from smcpn.smc.estimation import enough, exchanged, variance_at_mean, with_prior_share
+from smcpn.smc.estimation import (
+    enough,
+    exchanged,
+    extended,
+    fresh_keys,
+    redrawn,
+    variance_at_mean,
+    with_prior_share,
+)
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.kernels import IndependentKernel, RandomWalkKernel
 from smcpn.smc.moves import DefensiveGaussian, RandomWalkMetropolis
 from smcpn.smc.particles import RecordTarget
-from smcpn.smc.random_streams import extended, fresh_keys, redrawn
 from smcpn.smc.sampler import Sampler, Settings
 from smcpn.smc.tempering import Tempering
 from tests.targets import BootstrapFilter, OrnsteinUhlenbeck

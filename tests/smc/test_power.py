@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from smcpn.likelihood.view import LikelihoodView
+from smcpn.likelihood.contract import LikelihoodView
 from smcpn.smc.particles import normalise
 from smcpn.smc.power import at_power
 from tests.targets import LinearRegression

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from smcpn.arguments import Count, Index, Seed, checked
 from smcpn.discovery.results.forecast import forecast
+from smcpn.discovery.results.models import ShrunkPosterior, WeightedModels
 from smcpn.discovery.results.notation import as_probability
 from smcpn.discovery.results.peers import PEERS, PeerTable
 from smcpn.discovery.results.printed import (
@@ -22,8 +23,6 @@ from smcpn.discovery.results.printed import (
     summary,
 )
 from smcpn.discovery.results.residuals import verdict_of
-from smcpn.discovery.results.weighted_models import WeightedModels
-from smcpn.discovery.shrinkage.posterior import ShrunkPosterior
 from smcpn.errors import counted, one_of, whole_number
 from smcpn.late_binding import late_bound
 from smcpn.model.ode import ODE

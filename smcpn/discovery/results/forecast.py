@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from smcpn.discovery.results.weighted_models import WeightedModels
+from smcpn.discovery.results.models import WeightedModels
 from smcpn.errors import InputError, listed, nearest, real_number, shown
 from smcpn.model.problem import Problem, check_record
 from smcpn.model.record import Record

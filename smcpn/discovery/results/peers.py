@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.discovery.equations.constraints import coefficient_name
+from smcpn.discovery.results.models import WeightedModels
 from smcpn.discovery.results.notation import as_probability, with_uncertainty
 from smcpn.discovery.results.printed import LEAST_INCLUSION
-from smcpn.discovery.results.weighted_models import WeightedModels
 from smcpn.errors import InputError, listed
 from smcpn.model.ode import TIME
 from smcpn.model.record import Record

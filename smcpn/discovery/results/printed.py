@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.discovery.equations.system import CandidateSystem
+from smcpn.discovery.results.models import WeightedModels
 from smcpn.discovery.results.notation import WrittenTerm, as_probability, equation_text
-from smcpn.discovery.results.weighted_models import WeightedModels
 from smcpn.model.ode import TIME
 from smcpn.simulation.simulation import Simulation
 from smcpn.tables import Column, Table, fact_lines, words

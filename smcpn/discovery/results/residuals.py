@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.discovery.results.weighted_models import WeightedModels
-from smcpn.discovery.search.adequacy import LackOfFit
-from smcpn.discovery.search.omitted import OmittedFunction
+from smcpn.discovery.results.models import WeightedModels
+from smcpn.discovery.search.adequacy import LackOfFit, OmittedFunction
 from smcpn.errors import listed
 from smcpn.estimate.smoothed_outputs import LEAST_NOISE
 from smcpn.validation.innovations import whiteness

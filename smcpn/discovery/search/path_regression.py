@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from smcpn.discovery.search.paths import LibraryPaths
-from smcpn.discovery.search.regression import BetaBinomial, SpikeAndSlab, Support
-from smcpn.discovery.search.selection import best_support
+from smcpn.discovery.search.linearisation import LibraryPaths
+from smcpn.discovery.search.supports import BetaBinomial, SpikeAndSlab, Support, best_support
 from smcpn.estimate.path_search.smoothing import Linear, smoothed
 from smcpn.estimate.smoothed_outputs import Start
 from smcpn.likelihood.gauss_newton import halved

@@ -3,10 +3,10 @@
 A path that may leave the equations a little at every sample (`smcpn.estimate.path_search`) is
 linearised with the coefficients of all candidate terms, and smoothed as an affine function of them.
 What is left, whitened, is a linear regression on the coefficients, in which a support is selected
-(`regression`, `selection`). Path and coefficients take a step, and the model error falls from half
-of the noise to nothing: a homotopy from the regression of smoothed slopes to the likelihood of
-trajectories. Where the evidence of a larger one is clearly better, as that of trajectories which a
-solver with loose tolerances made, it stays.
+(`supports`). Path and coefficients take a step, and the model error falls from half of the noise to
+nothing: a homotopy from the regression of smoothed slopes to the likelihood of trajectories. Where
+the evidence of a larger one is clearly better, as that of trajectories which a solver with loose
+tolerances made, it stays.
 
 In the end MCMC visits supports on the linear model, and each of the most probable ones is led to
 its own maximum and has its Laplace evidence taken there. The others, of which each is little and
@@ -25,9 +25,13 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from smcpn.discovery.equations.system import CandidateSystem
-from smcpn.discovery.search.adequacy import LackOfFit, lack_of_fit
-from smcpn.discovery.search.linearisation import LibraryRate
-from smcpn.discovery.search.omitted import OmittedFunction, omitted_function
+from smcpn.discovery.search.adequacy import (
+    LackOfFit,
+    OmittedFunction,
+    lack_of_fit,
+    omitted_function,
+)
+from smcpn.discovery.search.linearisation import LibraryPaths, LibraryRate
 from smcpn.discovery.search.path_regression import (
     LinearPoint,
     PathRegression,
@@ -35,9 +39,13 @@ from smcpn.discovery.search.path_regression import (
     orthonormal,
     sizes,
 )
-from smcpn.discovery.search.paths import LibraryPaths
-from smcpn.discovery.search.regression import SLABS, Support
-from smcpn.discovery.search.selection import best_support, most_probable, sampled_inclusion
+from smcpn.discovery.search.supports import (
+    SLABS,
+    Support,
+    best_support,
+    most_probable,
+    sampled_inclusion,
+)
 from smcpn.errors import InputError
 from smcpn.estimate.smoothed_outputs import (
     Start,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from smcpn.discovery.shrinkage.joint_prior import JointPrior
+from smcpn.discovery.shrinkage.priors import JointPrior
 from smcpn.discovery.shrinkage.quadratic import QuadraticLikelihood
 from smcpn.smc.kernels import Move
 from smcpn.smc.moves import MoveStrategy

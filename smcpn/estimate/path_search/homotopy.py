@@ -1,16 +1,17 @@
 """Search over path and parameters together, while the model error falls to nothing.
 
 A single trajectory through a long record is a poor guide to its parameters: where the system is
-chaotic, or has gone through many periods, the likelihood has a maximum for every way to be wrong
-at the end. A path that may leave the model a little at every sample stays with the data, whatever
-the parameters, and what it has to leave the model by is nearly linear in them. So the search
-minimises
+chaotic, or has gone through many periods, the likelihood has a maximum for every way to be wrong at
+the end. A path that may leave the model a little at every sample stays with the data, whatever the
+parameters, and what it has to leave the model by is nearly linear in them. So the search minimises
 
     -log p(y | path) + sum over samples of w' Q^-1 w / 2 - log p(theta),
     w_k = flow(x_{k-1}, theta) - x_k,                                     Q = diag(error scale)^2,
 
-by Gauss-Newton steps with halving, first with a large Q, then with ever smaller ones from where
-the last one ended. With Q near zero the path is a trajectory of the model.
+by Gauss-Newton steps with halving, first with a large Q, then with ever smaller ones from where the
+last one ended. With Q near zero the path is a trajectory of the model.
+
+From given starts it takes as much of the records as is quickly done (`lifted_ends`).
 
 References
 ----------
@@ -23,20 +24,24 @@ integrators for ODEs: a falling diffusion, which is the same homotopy.
 
 from __future__ import annotations
 
+import logging
+import time
 from dataclasses import dataclass
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.errors import InputError
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.path_search.linearisation import Field
 from smcpn.estimate.path_search.paths import ProblemPaths
 from smcpn.estimate.path_search.smoothing import Linear, smoothed
 from smcpn.estimate.smoothed_outputs import difference_variances, output_variances
 from smcpn.likelihood.gauss_newton import HALVINGS, halved
-from smcpn.model.prior_expansion import prior_expansion
+from smcpn.model.prior import prior_expansion
 from smcpn.model.problem import Problem
+from smcpn.model.record import Record
 from smcpn.results.maximum import POSTERIOR
 from smcpn.status import tell
 
@@ -309,3 +314,67 @@ def together(searches: Searches, scale: Array) -> Searches:
             follows[k] = len(leaders)
             leaders.append(k)
     return searches.at(np.array(leaders), follows[searches.of_start])
+
+
+_log = logging.getLogger(__name__)
+
+POINTS = 20_000
+"""Sampling intervals, of all starts together, that are searched with at most."""
+LEAST_SAMPLES = 500
+"""Samples of each record that are searched with at least."""
+LEAST_TOGETHER, MOST_TOGETHER = 4, 64
+"""Starts that are searched side by side: as many as leave whole records, if not fewer."""
+
+
+def lifted_ends(density: LogDensity, starts: Array) -> tuple[Array, NDArray[np.int64]]:
+    """Return the points (S, d) that searches over path and parameters end in, and whose they are.
+
+    Parameters
+    ----------
+    density : LogDensity
+        Long records are searched by their beginnings.
+    starts : ndarray, (S0, d)
+
+    Returns
+    -------
+    ends : ndarray, (S, d)
+    of_start : ndarray of int, (S0,)
+        Which of them each start led to; -1 where it led nowhere.
+    """
+    began = time.perf_counter()
+    ends: list[Array] = []
+    of_start = np.full(len(starts), -1)
+    problem = density.log_likelihood.problem
+    size = min(max(POINTS // problem.n_samples, LEAST_TOGETHER), MOST_TOGETHER)
+    for first in range(0, len(starts), size):
+        part = starts[first : first + size]
+        samples = max(POINTS // len(part), LEAST_SAMPLES)
+        found, of_part = Homotopy(density, beginning(problem, samples))(part)
+        of_start[first : first + size] = np.where(of_part < 0, -1, of_part + len(ends))
+        ends += list(found)
+    _log.info(
+        "lifted search: %d starts to %d ends in %.2f s",
+        len(starts), len(ends), time.perf_counter() - began,
+    )  # fmt: skip
+    return np.array(ends).reshape(-1, starts.shape[1]), of_start
+
+
+def beginning(problem: Problem, samples: int) -> Problem:
+    """The problem with the first measured ``samples`` of all records together.
+
+    Records share them in proportion to their lengths.
+    """
+    share = samples / problem.n_samples
+    if share >= 1.0:
+        return problem
+    try:
+        return problem.with_records([_beginning(record, share) for record in problem.records])
+    except InputError:
+        # An output was measured later only.
+        return problem
+
+
+def _beginning(record: Record, share: float) -> Record:
+    measured = np.flatnonzero(np.isfinite(record.y).any(axis=1))
+    wanted = min(max(round(share * len(record)), LEAST_SAMPLES), len(measured))
+    return record[: measured[wanted - 1] + 1] if wanted else record

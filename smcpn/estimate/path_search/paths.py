@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from smcpn.estimate.path_search.linearisation import Field, Intervals, Rate
-from smcpn.estimate.path_search.measurements import (
+from smcpn.estimate.path_search.linearisation import (
+    Field,
     Gaussian,
+    Intervals,
     Measurements,
     OfDensity,
+    Rate,
     state_outputs,
 )
 from smcpn.estimate.path_search.smoothing import Linear

@@ -2,6 +2,6 @@
 
 `guide` has the look-ahead functions as graphs, `blocks` lays these out as statements, `normals` and
 `weights` write random numbers and resampling, and `machine` sets all of it into loops. `kernel`
-runs the compiled filters, `history` is what one of them has seen, and `likelihood` is the contract
-that samplers know.
+runs the compiled filters, and `likelihood` is the contract that samplers know, with the history
+that one of them has seen.
 """

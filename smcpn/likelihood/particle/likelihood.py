@@ -3,9 +3,11 @@
 The process noise of dx = f dt + G dW moves the state between samples, x_{n+1} = Phi(x_n) + L z over
 a solver step, so that p(y | theta) is an integral over all paths. A filter estimates it without
 bias with N_x state particles. Filters are twisted by look-ahead functions (`guide`) by default, and
-a share of their particles is not once these have shown that they are not exact; where they are
-no numbers, a theta is served by a bootstrap filter, whose particles do not look ahead (Gordon,
+a share of their particles is not once these have shown that they are not exact; where they are no
+numbers, a theta is served by a bootstrap filter, whose particles do not look ahead (Gordon,
 Salmond, Smith 1993).
+
+`History` holds the states that the filter of one theta has seen, sample by sample.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log
 from typing import Any, ClassVar, Self
@@ -31,7 +33,6 @@ from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.particle.guide import Guide
-from smcpn.likelihood.particle.history import History
 from smcpn.likelihood.particle.kernel import CompiledFilters, Kept, ParticleKernel, Piece
 from smcpn.likelihood.particle.machine import KEY_SAMPLES, THETAS
 from smcpn.likelihood.particle.normals import GROUP
@@ -42,6 +43,73 @@ from smcpn.model.record import Record
 from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class History:
+    """Particles of one theta at T samples of a record.
+
+    Those of a bootstrap filter are distributed, with the weights of `weights`, as the state given
+    the samples up to their own. A filter that looks ahead weighs by the samples to come, too, until
+    the last one. A path drawn by `draw` is one given all samples, and there it is the filter that
+    looks ahead, which resamples seldom, that has many of them.
+
+    Attributes
+    ----------
+    states : ndarray, (T, n, N_x)
+        Before resampling.
+    log_weights : ndarray, (T, N_x)
+        Those by which the filter resamples, not normalised.
+    ancestors : ndarray of int, (T, N_x)
+        Particle of a sample that the i-th one of the next sample descends from.
+    log_evidence : float
+    guided : bool
+        Whether the filter looked ahead, or was a bootstrap filter.
+    """
+
+    states: Array
+    log_weights: Array
+    ancestors: NDArray[np.int64]
+    log_evidence: float
+    guided: bool
+
+    @classmethod
+    def of(cls, kept: Kept, log_evidence: float, guided: bool) -> History:
+        """Return what a filter has left."""
+        states, log_weights = kept.states[:, :-1], kept.states[:, -1]
+        return cls(states, log_weights, kept.ancestors, log_evidence, guided)
+
+    @property
+    def weights(self) -> Array:
+        """Normalised weights, (T, N_x)."""
+        return _normalised(self.log_weights)
+
+    def filtered(self) -> tuple[Array, Array]:
+        """Mean (T, n) and covariance (T, n, n) of the state under the weights."""
+        weights = self.weights
+        mean = np.einsum("tin,tn->ti", self.states, weights)
+        away = self.states - mean[:, :, None]
+        return mean, np.einsum("tin,tjn,tn->tij", away, away, weights)
+
+    def draw(self, rng: np.random.Generator, size: int = 1) -> Array:
+        """Paths of the state given all samples, (size, T, n): ancestors of particles of the last.
+
+        Paths of one filter share their beginnings where it has resampled; those of many filters,
+        one each, are independent.
+        """
+        place = rng.choice(self.states.shape[2], size=size, p=_normalised(self.log_weights[-1:])[0])
+        paths = np.empty((size, *self.states.shape[:2]))
+        for k in range(len(self.states) - 1, -1, -1):
+            if k < len(self.states) - 1:
+                place = self.ancestors[k, place]
+            paths[:, k] = self.states[k][:, place].T
+        return paths
+
+
+def _normalised(log_weights: Array) -> Array:
+    weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
+
 
 STATE_PARTICLES = 64
 """State particles where none are named."""

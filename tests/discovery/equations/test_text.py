@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import smcpn
-from smcpn.discovery.equations.text import read_library
+from smcpn.discovery.equations.library import read_library
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,8 @@ import pytest
 
 import smcpn
 from benchmarks.discovery.doubts import record
-from smcpn.discovery.search.adequacy import LACKING
-from smcpn.discovery.search.omitted import Function, OmittedFunction, OneFunctionMore
-from smcpn.discovery.search.regression import BetaBinomial
-from smcpn.discovery.search.selection import flipped
+from smcpn.discovery.search.adequacy import LACKING, Function, OmittedFunction, OneFunctionMore
+from smcpn.discovery.search.supports import BetaBinomial, flipped
 
 LIBRARY = BetaBinomial(np.array([0, 1, 1, 2]))
 PRIOR = OneFunctionMore(LIBRARY, 4, np.array([2, 2, 5]))

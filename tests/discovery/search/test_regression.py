@@ -11,8 +11,14 @@ from scipy.linalg import solve_triangular
 from scipy.special import comb, logsumexp
 
 from smcpn.discovery.search.path_regression import orthonormal
-from smcpn.discovery.search.regression import BetaBinomial, SpikeAndSlab
-from smcpn.discovery.search.selection import best_support, flipped, most_probable, sampled_inclusion
+from smcpn.discovery.search.supports import (
+    BetaBinomial,
+    SpikeAndSlab,
+    best_support,
+    flipped,
+    most_probable,
+    sampled_inclusion,
+)
 
 GROUPS = np.array([1, 1, 1, 2, 2, 2, 2])
 SLABS = (1.0, 10.0)

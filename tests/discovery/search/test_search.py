@@ -13,9 +13,8 @@ from scipy.signal import lfilter
 
 import smcpn
 from smcpn.discovery.equations.system import CandidateSystem
-from smcpn.discovery.search.linearisation import LibraryRate
+from smcpn.discovery.search.linearisation import LibraryPaths, LibraryRate
 from smcpn.discovery.search.path_regression import PathRegression, _correlation_time
-from smcpn.discovery.search.paths import LibraryPaths
 from smcpn.discovery.search.search import search
 from smcpn.errors import InputError
 from smcpn.estimate.path_search.linearisation import Intervals

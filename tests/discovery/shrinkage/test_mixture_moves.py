@@ -7,9 +7,8 @@ import pytest
 from scipy import stats
 from scipy.special import gammaln, logsumexp
 
-from smcpn.discovery.shrinkage.joint_prior import JointPrior
 from smcpn.discovery.shrinkage.mixture_moves import LinearGibbs, MixtureMoves, Normals
-from smcpn.discovery.shrinkage.priors import HorseshoePrior, LaplacePrior
+from smcpn.discovery.shrinkage.priors import HorseshoePrior, JointPrior, LaplacePrior
 from smcpn.discovery.shrinkage.quadratic import QuadraticLikelihood
 from smcpn.likelihood.contract import Likelihood
 from smcpn.smc.sampler import Settings

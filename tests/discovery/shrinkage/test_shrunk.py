@@ -7,9 +7,8 @@ from scipy import stats
 import smcpn
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.shrinkage.entry import excluding_level
-from smcpn.discovery.shrinkage.measured_start import relative_to_start
 from smcpn.discovery.shrinkage.priors import HorseshoePrior, LaplacePrior
-from smcpn.discovery.shrinkage.sampler import Point, shrunken
+from smcpn.discovery.shrinkage.sampler import Point, relative_to_start, shrunken
 from smcpn.errors import InputError
 
 pytestmark = pytest.mark.numerics

@@ -7,7 +7,7 @@ from scipy.integrate import solve_ivp
 
 import smcpn
 from smcpn.discovery.equations.system import CandidateSystem
-from smcpn.discovery.shrinkage.pieces import cut, pieces
+from smcpn.discovery.shrinkage.entry import cut, pieces
 
 
 def lorenz(t, x):

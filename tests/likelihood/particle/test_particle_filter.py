@@ -18,7 +18,7 @@ from smcpn.errors import InputError
 from smcpn.likelihood.contract import is_estimated
 from smcpn.likelihood.particle.likelihood import Bootstrap, Particle, ParticleLikelihood
 from smcpn.likelihood.registry import build_estimate
-from smcpn.model.process_noise import step_factor
+from smcpn.likelihood.transition import step_factor
 
 VALUES = np.array([0.4, 1.5, 0.5])
 PRIOR = {

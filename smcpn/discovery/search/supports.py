@@ -1,4 +1,4 @@
-"""Scores of the supports of a linear regression with spike and slab.
+"""Supports of a linear regression with spike and slab: their scores, and the most probable ones.
 
 Whitened data are r + S (u - u0), white noise of unknown variance, in coordinates u = W theta of the
 coefficients theta. A coefficient is zero, or it is there, and all that are have the slab
@@ -22,9 +22,11 @@ Prior of the support: of the n columns of degree g, k are active with a probabil
 for all such sets, and beta-binomial(1, b) for k (Scott and Berger 2010). Of n terms n / (1 + b) are
 expected, and b = 1 + n (g - 1), 1 of constants: any number of constants and linear terms, and some
 1 / (g - 1) of degree g, whatever the library. Terms of high degree are many, and few of them are in
-equations; one that is the only one of its degree is less probable than a constant. With
-1 / (g (g - 1)) of them the first cubic term of two equations costs 4 nats, not 3, and laws lacked
-terms more often than they said (`python -m benchmarks.discovery calibration`).
+equations; one that is the only one of its degree is less probable than a constant. With 1 / (g (g -
+1)) of them the first cubic term of two equations costs 4 nats, not 3, and laws lacked terms more
+often than they said (`python -m benchmarks.discovery calibration`).
+
+The best support is found by greedy steps, all that are probable by MCMC.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, log_ndtr
+from scipy.special import betaln, expit, log_ndtr
 
 Array = NDArray[np.float64]
 Support = NDArray[np.bool_]
@@ -409,3 +411,112 @@ def _log_share(signs: NDArray[np.int64], mean: Array, variance: Array) -> Array:
     """Log of twice the probability of a sign; 0 where there is none."""
     with np.errstate(all="ignore"):
         return np.where(signs == 0, 0.0, np.log(2.0) + log_ndtr(signs * mean / np.sqrt(variance)))
+
+
+SWAP_BELOW = 3.0
+"""Swaps are tried where no column adds more to the score than this."""
+MOST_STEPS = 200
+
+
+def best_support(regression: SpikeAndSlab, support: Support) -> Support:
+    """Go to better supports until none is better.
+
+    One column is added or deleted, or one is swapped, or, where neither helps, two are added.
+    """
+    for _ in range(MOST_STEPS):
+        flips = regression.neighbourhood(support).flips
+        best, gain = int(np.argmax(flips)), float(flips.max(initial=-np.inf))
+        better = flipped(support, best) if gain > 0.0 else None
+        if gain < SWAP_BELOW:
+            out, into, swapped = best_swap(regression, support)
+            if swapped > max(gain, 0.0):
+                better = flipped(flipped(support, out), into)
+        if better is None:
+            better = _with_two(regression, support)
+        if better is None:
+            break
+        support = better
+    return support
+
+
+def _with_two(regression: SpikeAndSlab, support: Support) -> Support | None:
+    """The support with two more columns, if that is better."""
+    if np.sum(~support) < 2:
+        return None
+    first, second = regression.best_pair(support)
+    both = flipped(flipped(support, first), second)
+    return both if regression.score(both) > regression.score(support) else None
+
+
+def best_swap(regression: SpikeAndSlab, support: Support) -> tuple[int, int, float]:
+    """Column out, column in, and what this adds to the score."""
+    score = regression.score(support)
+    best = (0, 0, -np.inf)
+    for out in np.flatnonzero(support).tolist():
+        without = regression.neighbourhood(flipped(support, out))
+        gains = np.where(support, -np.inf, without.flips)
+        into = int(np.argmax(gains))
+        gain = without.score - score + float(gains[into])
+        if gain > best[2]:
+            best = (out, into, gain)
+    return best
+
+
+def flipped(support: Support, column: int) -> Support:
+    """The support with a column added or deleted."""
+    result = support.copy()
+    result[column] = not result[column]
+    return result
+
+
+def sampled_inclusion(
+    regression: SpikeAndSlab, support: Support, sweeps: int, rng: np.random.Generator
+) -> Array:
+    """Probability, (d,), that each column is in the support, by MCMC from a support.
+
+    A sweep is a flip, proposed in proportion to the square root of the change of the posterior
+    (Zanella 2020, informed proposals), and a swap: one column out, and one in from its conditional
+    distribution. The probabilities are averages of the conditional ones. What was visited is in
+    ``regression.visited``.
+    """
+    total = np.zeros(len(support))
+    for _ in range(sweeps):
+        support = _flip(regression, support, rng)
+        support = _swap(regression, support, rng)
+        total += expit(np.where(support, -1.0, 1.0) * regression.neighbourhood(support).flips)
+    return total / sweeps
+
+
+def _flip(regression: SpikeAndSlab, support: Support, rng: np.random.Generator) -> Support:
+    here = 0.5 * regression.neighbourhood(support).flips
+    proposal = flipped(support, _drawn(here, rng))
+    there = 0.5 * regression.neighbourhood(proposal).flips
+    accepted = np.log(rng.uniform()) < np.logaddexp.reduce(here) - np.logaddexp.reduce(there)
+    return proposal if accepted else support
+
+
+def _swap(regression: SpikeAndSlab, support: Support, rng: np.random.Generator) -> Support:
+    active = np.flatnonzero(support)
+    if len(active) == 0:
+        return support
+    without = flipped(support, int(rng.choice(active)))
+    flips = np.where(without, -np.inf, regression.neighbourhood(without).flips)
+    return flipped(without, _drawn(flips, rng)) if np.isfinite(flips).any() else support
+
+
+def _drawn(log_weights: Array, rng: np.random.Generator) -> int:
+    weights = np.exp(log_weights - log_weights.max())
+    return int(np.searchsorted(np.cumsum(weights), rng.uniform() * weights.sum()))
+
+
+def most_probable(regression: SpikeAndSlab, count: int) -> list[tuple[float, Support]]:
+    """Scores and supports, best first, of those visited and their neighbours."""
+    scores: dict[bytes, float] = {}
+    for key, found in regression.visited.items():
+        scores[key] = found.score
+        support = np.frombuffer(key, dtype=bool)
+        for column in np.argsort(-found.flips)[:count].tolist():
+            score = found.score + float(found.flips[column])
+            scores.setdefault(flipped(support, column).tobytes(), score)
+    best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:count]
+    return [(score, np.frombuffer(key, dtype=bool).copy()) for key, score in best]
