@@ -57,11 +57,11 @@ class Limit:
 
 
 LIMITS = {
-    "files": Limit(440, 330),
-    "lines": Limit(94_850, 75_000),
+    "files": Limit(387, 330),
+    "lines": Limit(98_150, 75_000),
     "circles": Limit(0, 0),
     "upward_imports": Limit(0, 0),
-    "modules_entered": Limit(100, 50),
+    "modules_entered": Limit(95, 50),
     "state_spelled_out": Limit(1, 1),
     "no_sentences": Limit(0, 0),
     "solver_dispatch_sites": Limit(0, 0),

@@ -59,7 +59,7 @@ class Linearisation:
     about: dict[Entry, ca.SX]
 
     def bound(self, algebra: StraightLine) -> Linearisation:
-        """The same numbers, computed once for all graphs that read them."""
+        """Copy whose numbers are computed once for all graphs that read them."""
         values = algebra.bound([*self.rates.values(), *self.slopes.values()])
         n = len(self.rates)
         rates = dict(zip(self.rates, values[:n], strict=True))

@@ -308,12 +308,16 @@ class Trajectory:
         start, (algebra, step) = StartSymbols.of(model, []), self._step()
         driven = ca.vertcat(model.u, model.t)
         initial = self._consistent(start.initial(model), driven, start=True)
-        first = Clock.values(ca.SX(0.0), length, length, self._first_sizes(initial), 0.0, 0.0)
+        sizes = self._sizes(initial, ca.fabs(initial))
+        first = Clock.values(ca.SX(0.0), length, length, sizes, 0.0, 0.0)
         # One that took more steps than it may would try as many in every interval.
-        held = ca.if_else(clock.left > 0.0, ca.SX(np.nan), self._consistent(model.x, driven))
-        at_begin, of_begin = ca.SX(0, 1), ca.SX(0, 1)
-        if self._algebraic is not None:
-            at_begin, of_begin = driven, ca.vertcat(signal.u(1), signal.t(1))
+        begin = self._consistent(model.x, driven)
+        held = ca.if_else(clock.left > 0.0, ca.SX(np.nan), begin)
+        sizes, at_begin, of_begin = clock.sizes, ca.SX(0, 1), ca.SX(0, 1)
+        if ca.depends_on(model.rhs, driven):
+            # A state that was at rest may be moved from here on.
+            sizes = self._sizes(begin, sizes)
+            at_begin, of_begin = driven, ca.vertcat(signal.begin, signal.t(1))
         watched = begun = watching = ca.SX(0, 1)
         if (watch := self._watch) is not None:
             watched, begun, watching = watch.symbols, watch.begun, watch.started(initial)
@@ -329,7 +333,7 @@ class Trajectory:
             gain_row=ca.SX(0, 1),
             sample_row=self.sample.row,
             start=ca.vertcat(first, watching, initial),
-            interval=ca.vertcat(clock.begun(length), begun, held),
+            interval=ca.vertcat(replace(clock, sizes=sizes).begun(length), begun, held),
             step=step,
             emitted=emitted,
             shared=signal.graphs(
@@ -348,20 +352,20 @@ class Trajectory:
         """Inputs for a record, which starts from the ``number``-th initial state."""
         return own_step_inputs(self.signal, self._model, 0, record, number)
 
-    def _first_sizes(self, initial: ca.SX) -> ca.SX:
-        """Sizes of the states at the beginning; from zero, those of a coarse solution.
+    def _sizes(self, x: ca.SX, known: ca.SX) -> ca.SX:
+        """Sizes of the states at the begin of an interval; of those at rest of a coarse solution.
 
         A state that grows with a high power of time has no size of its own to be exact to. It gets
         that of linearly implicit Euler steps as long as the sampling interval.
         """
-        model, x = self._model, initial
+        model, after = self._model, x
         slopes = jacobian(model.rhs, model.x)
         for _ in range(FORESEEN):
-            rate, slope = ca.substitute([model.rhs, slopes], [model.x], [x])
+            rate, slope = ca.substitute([model.rhs, slopes], [model.x], [after])
             matrix = ca.diag(model.mass) / self._between.length - slope
-            x = x + SparseLU(matrix).solve(rate)
-        sizes, foreseen = ca.fabs(initial), ca.fabs(x)
-        return ca.if_else(sizes > 0.0, sizes, ca.if_else(foreseen < np.inf, foreseen, 0.0))
+            after = after + SparseLU(matrix).solve(rate)
+        foreseen = ca.fabs(after)
+        return ca.if_else(known > 0.0, known, ca.if_else(foreseen < np.inf, foreseen, 0.0))
 
     def _step(self) -> tuple[StraightLine, ca.SX]:
         """State after a step that is accepted, rejected, or not taken any more."""

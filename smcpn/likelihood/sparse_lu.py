@@ -67,7 +67,7 @@ class SparseLU:
         return len(self.pivots) + sum(map(len, off))
 
     def bound(self, algebra: StraightLine) -> SparseLU:
-        """The same factors, computed once for all graphs that read them."""
+        """Copy whose factors are computed once for all graphs that read them."""
         other, off = copy(self), (self._lower, self._upper)
         entries = [value for part in off for row in part.values() for _, value in row]
         numbers = iter(algebra.bound([*self._inverses.values(), *entries]))

@@ -731,7 +731,7 @@ def _check_algebraic(model: Model, ode: ODE, names: list[str], dosed: bool) -> N
     }
     for argument in (name for name, given in refused.items() if given):
         raise InputError(
-            f"{argument} cannot be given with algebraic equations, which model '{ode.name}' has: "
+            f"{argument} does not go with algebraic equations, which model '{ode.name}' has: "
             "leave it out",
             argument=argument,
         )

@@ -91,7 +91,7 @@ class Simulator:
         if model.parts & STIFF_PARTS and not (steps == "auto" or isinstance(steps, OwnSteps)):
             raise InputError(
                 f"steps is {steps!r}, and a model with events or algebraic equations takes steps "
-                "of its own: leave it out",
+                "of its own: leave steps out",
                 argument="steps",
             )
         if model.algebraic:

@@ -146,7 +146,7 @@ def test_what_tables_show_is_the_same(pair):
     words = "RK4(steps=2)"
     run = {
         "solver": RK4(2),
-        "solver_in_words": words,
+        "solver_and_reason": words,
         "likelihood_name": "classical",
         "method": None,
         "theta": [],

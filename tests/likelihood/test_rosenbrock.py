@@ -379,3 +379,20 @@ def test_a_stiff_model_is_simulated_by_its_own_steps():
     assert run.steps == 0
     assert np.isfinite(run.mean).all()
     assert run.solver_variance.max() < 1e-10
+
+
+def test_states_at_rest_that_an_input_moves_later_are_found():
+    @smcpn.ode(sizes={"v": 8})
+    def ladder(v, u, *, g):
+        flow = g * (np.concatenate([[u], v[:-1]]) - v)
+        return flow - np.concatenate([flow[1:], [0.0]])
+
+    u = np.sign(np.sin(0.5 * np.arange(30)))
+    record = Record(u=u, dt=0.5, y=np.zeros((30, 1)), hold="zoh")
+    prior = {"g": stats.lognorm(0.5)}
+    problem = smcpn.Problem(ladder, record, observe="v[7]", noise=0.01, prior=prior)
+    found, expected = (
+        smcpn.LogLikelihood(problem, solver=solver)([[1.0]])[0]
+        for solver in (Rosenbrock(1e-7), smcpn.RK4(32))
+    )
+    assert found == pytest.approx(expected, abs=1e-5)
