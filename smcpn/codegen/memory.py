@@ -39,10 +39,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Pass:
-    """A function that runs some times on places that move, no turn on what another one writes.
+    """A loop: one function in turns, at places that move from one to the next.
 
-    A number is written as soon as it is known: a result may take the place of an argument if each
-    of its numbers depends on no other number of that argument.
+    No turn reads what another one writes. A number is written as soon as it is known: a result may
+    take the place of an argument if each of its numbers depends on no other number of that argument.
 
     Attributes
     ----------
@@ -147,7 +147,10 @@ class StraightLine:
         rows[which] = function(rows[which], *arguments)
 
     def change_each(self, function: RowFunction, rows: Any, others: Any, *same: Any) -> Any:
-        """Put what a function makes of each row, the other one beside it, and rows for all."""
+        """Return what a function makes of each row, the other one beside it, and rows for all.
+
+        The rows themselves may be overwritten: use those that are returned.
+        """
         pairs = zip(rows, others, strict=True)
         return [function(row, other, *same) for row, other in pairs]
 

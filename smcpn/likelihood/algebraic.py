@@ -39,7 +39,8 @@ class Newton(NamedTuple):
 FROM_START, AFTER_JUMP, NEARBY = Newton(24, SHARES), Newton(16, SHARES), Newton(3, (1.0,))
 """From values that are given, from those before the input jumped, and along a solution."""
 SOLVED = 1e-9
-"""Residual of an equation over what its arguments make of it, each by its size."""
+"""An equation g = 0 counts as solved where |g| is this part of the sum of |dg/da| |a| over its
+arguments a."""
 
 
 class AlgebraicEquations:

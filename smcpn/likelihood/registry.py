@@ -28,6 +28,7 @@ from smcpn.solver import SOLVERS, Solver, check_solver
 Array = NDArray[np.float64]
 
 LIKELIHOODS: dict[str, type[Recursion]] = {}
+"""Every likelihood by its name; each registers itself where it is defined."""
 PARTS = {
     "delay": ("delay of inputs", "smcpn.EKF0 or smcpn.RK4"),
     "accumulators": ("accumulators", "smcpn.EKF0, smcpn.RK4 or smcpn.Rosenbrock"),
@@ -35,7 +36,6 @@ PARTS = {
     "events": ("events of the state", "smcpn.Rosenbrock, or solver='auto'"),
 }
 """Parts of a model that some likelihoods take: what they are called, and solvers that know them."""
-"""Every likelihood by its name; each registers itself where it is defined."""
 
 
 @dataclass(frozen=True)

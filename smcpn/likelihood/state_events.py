@@ -7,7 +7,7 @@ shorter step, as a local error does: no two crossings pass within a step unseen,
 shorter excursion than g at these points shows.
 
 Where there is a crossing, the step is tried again up to just behind it, until it ends at most a
-time d behind it (`Watch.resolution`). There, with f at the end of the step, Newton's step
+time d behind it, 1e-8 of the step. There, with f at the end of the step, Newton's step
 
     s = -g / (dg/dt + dg/dx f)    (-d <= s <= 0)
 
@@ -182,8 +182,8 @@ class Watch:
     count : casadi.SX
         Events since the last sample.
     sides : casadi.SX, (E, 1)
-        Sign of each g where last it was not zero; half of it where an event has left it at zero,
-        from which it goes there.
+        Sign of each g where last it was not zero; half of the sign to which it goes just after its
+        own event.
     sizes : casadi.SX, (E, 1)
         Largest value of each g so far.
     """

@@ -13,10 +13,11 @@ A lag that is a parameter moves arrivals from particle to particle. An interval 
 which some may fall is cut into one part more than these are, and time runs at the speed w in a
 part, from one arrival to the next:
 
-    dz/ds = w f(z + F D(T), u(T), T),   T = begin + w (s - s_0),
+    dz/ds = w f(z + F D(T), u(T), T),   T = first + w (s - s_0),
 
-where begin and w are those of the particle; a part of no length has w = 0. The kernels take their
-steps in s and know of no lag; derivatives by it are those of w and T.
+where a particle's part begins at `first`, and w is its length over that of the part in s; a part of
+no length has w = 0. The kernels take their steps in s and know of no lag; derivatives by it are
+those of w and T.
 """
 
 from __future__ import annotations

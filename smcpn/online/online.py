@@ -70,7 +70,7 @@ class Online:
     Parameters
     ----------
     problem : Problem
-    solver : EKF0, EKF1 or RK4, optional
+    solver : Solver, optional
         With a number of steps; ``"auto"`` chooses it on the problem's record, before the stream.
     likelihood : str, optional
         As of `smcpn.identify`; by default the one the solver stands for.
