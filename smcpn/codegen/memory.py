@@ -42,7 +42,7 @@ class Pass:
     """A loop: one function in turns, at places that move from one to the next.
 
     No turn reads what another one writes. A number is written as soon as it is known: a result may
-    take the place of an argument if each of its numbers depends on no other number of that argument.
+    take the place of an argument if each of its numbers depends on no other one of that argument.
 
     Attributes
     ----------
