@@ -340,6 +340,7 @@ def world() -> dict[str, Any]:
         smcpn.simulate(problem, draws=40, steps=1),
         smcpn.RandomWalkMetropolis(), record, robust, posterior.simulate(record, steps=1),
         smcpn.Rosenbrock(), smcpn.NegativeBinomial(1.0), smcpn.Normal("y_sd"), smcpn.SteadyState(),
+        smcpn.Dose(0.0, "x", 1.0),
         smcpn.solve(decay, record, {"rate": 1.0}, solver=smcpn.EKF1(order=2, steps=1)),
         smcpn.StateFilter(0.1, (0.1,), (0.1,)), smcpn.StudentT(0.1), validation, smcpn.WasteFree(),
         nested, filtered.states(parameters=5), found, chained, posterior.linearise(draws=2),

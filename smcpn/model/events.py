@@ -175,19 +175,29 @@ def event_rows(n_states: int) -> int:
     return n_states + 2
 
 
-def event_column(events: Sequence[Event], known: FunctionArguments, states: Sequence[str]) -> ca.SX:
-    """Trace events over the symbols of a model of these states, see `Events.column`.
+def check_events(events: object) -> None:
+    """Refuse what is no list of events.
 
     Raises
     ------
     InputError
-        If one is no event, or what its functions take or return does not fit the model.
     """
     if not isinstance(events, (list, tuple)) or not all(isinstance(e, Event) for e in events):
         raise InputError(
             f"events is {shown(events)}: give a list, [smcpn.event(when=..., then=...)]",
             argument=ARGUMENT,
         )
+
+
+def event_column(events: Sequence[Event], known: FunctionArguments, states: Sequence[str]) -> ca.SX:
+    """Trace events over the symbols of a model of these states, see `Events.column`.
+
+    Raises
+    ------
+    InputError
+        As `check_events`, or if what its functions take or return does not fit the model.
+    """
+    check_events(events)
     first, again = (
         ca.vertcat(*(entry for one in events for entry in _rows(one, known, states)))
         for _ in range(2)

@@ -17,7 +17,7 @@ from smcpn.errors import InputError, listed, nearest, one_of, real_number, shown
 from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.algebraic import arranged_equations
 from smcpn.model.compiled_function import CompiledFunction, is_compiled
-from smcpn.model.events import Event, event_column
+from smcpn.model.events import Event, check_events, event_column
 from smcpn.model.expression import MAX_ROWS, ExpressionTable
 from smcpn.model.function_arguments import FunctionArguments, Parameter
 from smcpn.model.trace import (
@@ -356,6 +356,7 @@ def ode(
     ...     out[0] = x[1]
     ...     out[1] = u[0] - p[0] * x[0] if x[0] < 1.0 else -100.0 * p[0] * (x[0] - 1.0)
     """
+    check_events(events)
     named = {"states": states, "inputs": inputs, "parameters": parameters, "chains": chains}
     if states is None:
         given = next((name for name, one in named.items() if one), None)
