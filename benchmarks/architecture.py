@@ -116,7 +116,7 @@ MECHANISMS = {
     ),
     "kernel inputs": Mechanism(
         owners=("smcpn.likelihood.inputs",),
-        names=frozenset({"KernelInputs", "RecordRows", "SharedPass", "numbers_of_steps"}),
+        names=frozenset({"KernelInputs", "KernelRows", "SharedPass", "numbers_of_steps"}),
         deleted=frozenset(
             {"smcpn.likelihood.rows", "smcpn.codegen.row_code", "RowGraph", "RowCode"}
             | {"RowWriter", "ClassicalRowWriter", "MarginalRowWriter", "DelayedRowWriter"}

@@ -27,10 +27,10 @@ from typing_extensions import override
 from smcpn.likelihood.contract import NO_KEYS, Keys, Likelihood
 from smcpn.online.background import Background
 from smcpn.online.reweighting import (
+    AnyLikelihood,
     HiddenStates,
     ReweightedParticles,
     Reweighting,
-    StreamLikelihood,
 )
 from smcpn.smc.estimation import extended
 from smcpn.smc.ibis import Ibis
@@ -61,7 +61,7 @@ class BlockTarget(Target):
         The samples from `sample` to before this one are assimilated together.
     """
 
-    likelihood: StreamLikelihood
+    likelihood: AnyLikelihood
     end: int = 0
 
     @property
@@ -90,7 +90,7 @@ class StreamIbis(Ibis):
     `assimilate` and `advance` make the same particle system, to the byte.
     """
 
-    likelihood: StreamLikelihood
+    likelihood: AnyLikelihood
     particles: ReweightedParticles
     # No property as of `Sampler`: it is read ten times for every sample.
     sample: int = 0
@@ -288,7 +288,7 @@ class Tracker:
 
     Parameters
     ----------
-    likelihood : GrowingLikelihood or StreamEstimate
+    likelihood : StreamLikelihood or StreamEstimate
     sampler : StreamIbis or callable
         A function makes it in a thread, where it also catches up with the samples that are known
         already; see `ready`.
@@ -300,7 +300,7 @@ class Tracker:
 
     def __init__(
         self,
-        likelihood: StreamLikelihood,
+        likelihood: AnyLikelihood,
         sampler: StreamIbis | Callable[[], StreamIbis],
         observe: Callable[[Population], None],
     ) -> None:
