@@ -335,7 +335,7 @@ class Online:
             Before the first sample, or if times and inputs do not fit.
         """
         current = self._windows.current
-        population, history = current.tracker.population, current.likelihood.stream.history
+        population, history = current.tracker.population, current.stream.history
         if population.sample == 0:
             raise InputError("predict needs a sample to begin at: update the stream first")
         times, inputs, wanted = self._arrivals.coming(u, t)

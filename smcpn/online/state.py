@@ -307,7 +307,7 @@ def stream_posterior(
     problem : Problem
         Its first record is the template of the stream's.
     """
-    record = stream_record(problem, window.likelihood.stream.history, window.likelihood.n_samples)
+    record = stream_record(problem, window.stream.history, window.stream.n_samples)
     observed = problem.with_records([record])
     observed.prior = window.prior
     sampler = window.tracker.sampler.looked()

@@ -304,7 +304,7 @@ class Tracker:
         sampler: StreamIbis | Callable[[], StreamIbis],
         observe: Callable[[Population], None],
     ) -> None:
-        self.likelihood, self._observe = likelihood, observe
+        self.likelihood, self.stream, self._observe = likelihood, likelihood.stream, observe
         self._interim: Interim | None = None
         self._offered: Interim | None = None
         self._work: Background[None] | None = None
@@ -332,10 +332,10 @@ class Tracker:
     @property
     def lag(self) -> int:
         """Samples that the rejuvenation under way has still to catch up with."""
-        behind = self.likelihood.n_samples - self.sampler.sample
+        behind = self.stream.n_samples - self.sampler.sample
         if self._interim is None:
             return behind
-        return max(behind, self.likelihood.n_samples - self._interim.sample)
+        return max(behind, self.stream.n_samples - self._interim.sample)
 
     def track(self, deadline: float | None) -> None:
         """Assimilate the samples that count, up to the ``deadline`` (of `time.perf_counter`).
@@ -351,7 +351,7 @@ class Tracker:
                 return
             self._take_over()
         sampler = self.sampler
-        while sampler.sample < self.likelihood.n_samples:
+        while sampler.sample < self.stream.n_samples:
             if sampler.sample == 0:
                 sampler.begin()
             if not sampler.assimilate():
@@ -390,17 +390,17 @@ class Tracker:
 
     def _catch_up(self, work: Background[None]) -> None:
         """Assimilate samples until none is left; the work of the thread."""
-        sampler, likelihood = self.sampler, self.likelihood
-        while sampler.sample < likelihood.n_samples and not work.given_up:
+        sampler, stream = self.sampler, self.stream
+        while sampler.sample < stream.n_samples and not work.given_up:
             if sampler.sample == 0:
                 sampler.begin()
-            made, behind = len(sampler.rejuvenations), likelihood.n_samples - sampler.sample
+            made, behind = len(sampler.rejuvenations), stream.n_samples - sampler.sample
             if behind > max(LEAP, LEAP_SHARE * sampler.sample):
-                sampler.leap(likelihood.n_samples)
+                sampler.leap(stream.n_samples)
             else:
-                sampler.proceed(likelihood.n_samples)
+                sampler.proceed(stream.n_samples)
                 while sampler.state.exponent is not None:
-                    sampler.proceed(likelihood.n_samples)
+                    sampler.proceed(stream.n_samples)
             if len(sampler.rejuvenations) > made:
                 self._offer()
 
@@ -419,7 +419,7 @@ class Tracker:
     def _offer(self) -> None:
         """Let updates go on with the population as it is, weighted by the rest of the samples."""
         fresh = Interim(self.sampler)
-        while fresh.sample < self.likelihood.n_samples:
+        while fresh.sample < self.stream.n_samples:
             fresh.assimilate()
         self._offered = fresh
 
@@ -429,7 +429,7 @@ class Tracker:
             self._interim = offered
         population = self._interim
         assert population is not None
-        while population.sample < self.likelihood.n_samples:
+        while population.sample < self.stream.n_samples:
             population.assimilate()
             self._observe(population)
             if deadline is not None and time.perf_counter() > deadline - MARGIN:

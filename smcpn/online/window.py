@@ -24,6 +24,7 @@ from scipy import stats
 
 from smcpn.errors import InputError
 from smcpn.io.axis import AxisState
+from smcpn.likelihood.growing import GrowingRows
 from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.stream import StreamEstimate
 from smcpn.model.prior import Prior
@@ -73,6 +74,11 @@ class Window:
     def likelihood(self) -> AnyLikelihood:
         """Likelihood of the samples of the window."""
         return self.tracker.likelihood
+
+    @property
+    def stream(self) -> GrowingRows:
+        """Samples of the window."""
+        return self.tracker.stream
 
 
 class FreeStart:
@@ -165,12 +171,12 @@ class Beginning:
     def append(self, t: Array, u: Array, y: Array) -> None:
         """Take in samples; those that come before the likelihood is made are copied later."""
         if self._window is not None:
-            self._window.likelihood.stream.append(t, u, y)
+            self._window.stream.append(t, u, y)
 
     def append_sample(self, sample: Sequence[float]) -> None:
         """Take in one sample."""
         if self._window is not None:
-            self._window.likelihood.stream.append_sample(sample)
+            self._window.stream.append_sample(sample)
 
     def give_up(self) -> None:
         """Have its threads end."""
@@ -181,7 +187,7 @@ class Beginning:
         """Return the window once its population has caught up; ``at_once`` waits for it."""
         if self._window is None and (at_once or self._making.done):
             prior, start, likelihood = self._making.result()
-            history = self._current.likelihood.stream.history
+            history = self._current.stream.history
             known = self.begin - self._current.begin + len(likelihood.stream.history)
             likelihood.stream.append(*history.samples(known, len(history)))
             self._window = Window(self.begin, self._track(likelihood, prior), prior, start)
@@ -283,7 +289,7 @@ class Forgetting:
 
     def _beginning(self, current: Window) -> int | None:
         """Sample at which a new population should begin; None where there is no need."""
-        history, n = current.likelihood.stream.history, current.likelihood.n_samples
+        history, n = current.stream.history, current.stream.n_samples
         if self._changed is not None:
             if current.begin + n - self._changed < FEWEST:
                 return None
@@ -301,7 +307,7 @@ class Forgetting:
             return
         begin, mean, means = self._observed[place], self._means[place], self._means
         self._observed, self._means = self._observed[place:], means[place:]
-        history = current.likelihood.stream.history
+        history = current.stream.history
         first, end = begin - current.begin, len(history)
 
         def made() -> tuple[Prior, Array, AnyLikelihood]:
@@ -404,13 +410,13 @@ class Windows:
 
     def append(self, t: Array, u: Array, y: Array) -> None:
         """Take in samples: times (m,), inputs (m, n) and outputs (m, q)."""
-        self.current.likelihood.stream.append(t, u, y)
+        self.current.stream.append(t, u, y)
         if self._forgetting is not None:
             self._forgetting.append(t, u, y)
 
     def append_sample(self, sample: Sequence[float]) -> None:
         """Take in one sample: time, inputs and outputs."""
-        self.current.likelihood.stream.append_sample(sample)
+        self.current.stream.append_sample(sample)
         if self._forgetting is not None:
             self._forgetting.append_sample(sample)
 
@@ -427,13 +433,13 @@ class Windows:
 
     def finish(self) -> None:
         """Have the samples count that wait for later inputs, and end rejuvenations."""
-        self.current.likelihood.stream.finish()
+        self.current.stream.finish()
         self.current.tracker.settle()
 
     def state(self, axis: AxisState, held: Array, doses: Array) -> StreamState:
         """Return the state of the stream, given its time axis, the last input and the doses."""
         current, forgetting = self.current, self._forgetting
-        history = current.likelihood.stream.history
+        history = current.stream.history
         t, u, y = history.samples(0, len(history))
         noted, states = (None, None) if forgetting is None else forgetting.states()
         return StreamState(
@@ -441,7 +447,7 @@ class Windows:
             change=self._change.state,
             observed=self._observed,
             begin=current.begin,
-            counted=current.likelihood.n_samples,
+            counted=current.stream.n_samples,
             frozen=current.tracker.frozen,
             awaited=None if forgetting is None else forgetting.awaited,
             spawned=self._seeds.n_children_spawned,
@@ -525,7 +531,7 @@ class Windows:
         tracker = current.tracker
         if population.last_ess < tracker.sampler.fewest:
             return
-        t = tracker.likelihood.stream.history.time(population.sample - 1)
+        t = tracker.stream.history.time(population.sample - 1)
         alarm = self._change(population.innovation, sample, t)
         if alarm is not None:
             self.alarm = alarm
