@@ -36,12 +36,7 @@ from typing_extensions import override
 
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.memory import StraightLine
-from smcpn.likelihood.covariance import (
-    orthogonalised,
-    output_covariance,
-    predict,
-    zero_covariance,
-)
+from smcpn.likelihood.covariance import output_covariance, predict, zero_covariance
 from smcpn.likelihood.gaussian_filter import (
     FilterSymbols,
     Linearisation,
@@ -62,6 +57,7 @@ from smcpn.likelihood.own_steps import (
 from smcpn.likelihood.registry import ExpectedOutputs, Recursion
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
+from smcpn.pn.gaussian import orthogonalised, substituted
 from smcpn.pn.iwp import pascal
 from smcpn.pn.layout import Layout
 from smcpn.pn.taylor import taylor_derivatives
@@ -249,12 +245,8 @@ class Adaptive(Recursion):
             used = [k for k, weight in enumerate(weights) if not weight.is_zero()]
             rows_used = [[row[k] for k in used] for row in seen]
             factor = orthogonalised(rows_used, [weights[k] for k in used], algebra=algebra)
-            whitened: list[ca.SX] = []
-            for row, rate in zip(factor.rows, block.rates, strict=True):
-                z = linearisation.rates[rate] - mean[rate[0]][rate[1]]
-                for slope, other in zip(row, whitened, strict=False):
-                    z -= slope * other
-                whitened.append(z)
+            residuals = [linearisation.rates[k, i] - mean[k][i] for k, i in block.rates]
+            whitened = substituted(factor.rows, residuals)
             for z, pivot in zip(whitened, factor.pivots, strict=True):
                 variance += z * z / (pivot * d)
         total = ca.SX(0.0)
