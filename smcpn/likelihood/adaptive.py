@@ -26,7 +26,7 @@ has had: nothing depends on the units of time or state.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import casadi as ca
@@ -134,7 +134,9 @@ class Adaptive(Recursion):
         algebra, step = self._step()
         derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, self.order)
         start = StartSymbols.of(model, rates)
-        held = ca.vertcat(*self.filter.state)
+        initial, held = start.initial(model), ca.vertcat(*self.filter.state)
+        begin = self.filter.states(self.filter.mean, clock.h)
+        sizes, begun = self.between.sizes(model, initial, begin, clock.sizes)
         return LaneProgram(
             theta=model.theta,
             constants=ca.vertcat(model.constants, self.tolerance),
@@ -145,18 +147,20 @@ class Adaptive(Recursion):
                 self.sample.u,
                 self.sample.t,
                 *(rates if self.restarts else []),
-                self.between.length,
+                self.between.begin_row,
             ),
             step_row=self.between.row,
             gain_row=ca.SX(0, 1),
             sample_row=self.sample.row,
-            start=self._start(derivatives, start.initial(model)),
-            interval=self._interval(derivatives),
+            start=self._start(derivatives, initial, sizes),
+            interval=self._interval(derivatives, begun),
             step=step,
             emitted=emitted,
             shared=signal.graphs(
                 step=self.between.graph(signal),
-                interval=ca.vertcat(signal.begin, signal.t(1), *signal.rates, signal.spacing),
+                interval=ca.vertcat(
+                    signal.begin, signal.t(1), *signal.rates, self.between.begin_graph(signal)
+                ),
                 sample=signal.sample(),
             ),
             left=0,
@@ -165,7 +169,7 @@ class Adaptive(Recursion):
             sections=algebra.sections(),
         )
 
-    def _start(self, derivatives: list[ca.SX], initial: ca.SX) -> ca.SX:
+    def _start(self, derivatives: list[ca.SX], initial: ca.SX, sizes: ca.SX) -> ca.SX:
         """State at the first sample: exact derivatives and no covariance."""
         h = self.between.length
         mean = [
@@ -174,12 +178,13 @@ class Adaptive(Recursion):
             for i in range(self.order + 1)
         ]
         exact = ca.substitute(ca.vertcat(*mean), self.model.x, initial)
-        clock = Clock.values(ca.SX(0.0), h, h, ca.fabs(initial), 0.0, 0.0)
+        clock = Clock.values(ca.SX(0.0), h, h, sizes, 0.0, 0.0)
         return ca.vertcat(clock, exact, ca.SX.zeros(len(self.filter.held), 1))
 
-    def _interval(self, derivatives: list[ca.SX]) -> ca.SX:
+    def _interval(self, derivatives: list[ca.SX], sizes: ca.SX) -> ca.SX:
         """State at a sample, from which the next interval begins."""
-        f, clock, mean, factors = self.filter, self.clock, self.filter.mean, self.filter.factors
+        f, mean, factors = self.filter, self.filter.mean, self.filter.factors
+        clock = replace(self.clock, sizes=sizes)
         if self.restarts:
             model, at = self.model, ca.vertcat(self.sample.u, self.sample.t)
             exact = [
