@@ -42,6 +42,7 @@ from smcpn.likelihood.covariance import (
     predict,
     zero_covariance,
 )
+from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.gaussian_filter import (
     FilterSymbols,
     Linearisation,
@@ -104,19 +105,20 @@ class Adaptive(Recursion):
 
     name = "adaptive"
     varying_noise = True
+    takes_parts = frozenset({"delay"})
 
     def __init__(self, problem: Problem, solver: AdaptiveEKF1, grid: Grid) -> None:
-        self.model, self.order = problem.model, solver.order
-        self.local_order = solver.order + 1
+        self.dead_times, self.order = DeadTimes(problem.model, grid), solver.order
+        self.model, self.local_order = self.dead_times.model, solver.order + 1
         self.restarts, self._solver = grid.restarts, solver
         model = self.model
         self.layout = Layout.connected(model.x, model.rhs, solver, model.outputs)
         self.filter = FilterSymbols(model, self.layout, shared=False, prefix="m")
-        self.clock, self.sample = Clock.of(model), SampleSymbols.of(model)
+        self.clock, self.sample = Clock.of(model), SampleSymbols.of(model, self.dead_times)
         self.tolerance = ca.SX.sym("tolerance")
         self.between = IntervalSymbols.of(model)
         rates = self.order - 1 if self.restarts else 0
-        self.signal = interval_signal(model, grid, rates)
+        self.signal = interval_signal(self.dead_times, grid, rates)
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
@@ -139,7 +141,7 @@ class Adaptive(Recursion):
         derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, self.order)
         start = StartSymbols.of(model, rates)
         held = ca.vertcat(*self.filter.state)
-        return LaneProgram(
+        program = LaneProgram(
             theta=model.theta,
             constants=ca.vertcat(model.constants, self.tolerance),
             constant_values=self.constant_values(self._solver),
@@ -160,7 +162,7 @@ class Adaptive(Recursion):
             emitted=emitted,
             shared=signal.graphs(
                 step=self.between.graph(signal),
-                interval=ca.vertcat(signal.begin, signal.t(1), *signal.rates, signal.spacing),
+                interval=ca.vertcat(signal.begin, signal.begin_time, *signal.rates, signal.spacing),
                 sample=signal.sample(),
             ),
             left=0,
@@ -168,6 +170,7 @@ class Adaptive(Recursion):
             memory=algebra.memory,
             sections=algebra.sections(),
         )
+        return self.dead_times.join(program, signal)
 
     def _start(self, derivatives: list[ca.SX], initial: ca.SX) -> ca.SX:
         """State at the first sample: exact derivatives and no covariance."""
@@ -284,7 +287,7 @@ class Adaptive(Recursion):
     def expected(self) -> ExpectedOutputs:
         """Mean g(mu), solver covariance J Sigma J', and states at a sample."""
         model, f, h = self.model, self.filter, self.clock.h
-        at = ca.vertcat(model.u, model.t), ca.vertcat(self.sample.u, self.sample.t)
+        at = ca.vertcat(model.u, model.t), ca.vertcat(self.sample.input, self.sample.t)
         here, states = ca.substitute(model.outputs, *at), f.states(f.mean, h)
         # Where steps are still left to take, they were too many.
         known = ca.if_else(self.clock.left > 0.0, ca.SX(np.nan), 0.0)
@@ -309,4 +312,4 @@ class Adaptive(Recursion):
     def inputs(
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
     ) -> KernelInputs:
-        return own_step_inputs(self.signal, self.model, self.order - 1, record, number)
+        return own_step_inputs(self.signal, self.dead_times, self.order - 1, record, number)

@@ -726,6 +726,7 @@ def _check_algebraic(model: Model, ode: ODE, names: list[str], dosed: bool) -> N
         return
     refused = {
         "process_noise": model.process_noise is not None,
+        "delay": model.delay is not None,
         "doses": dosed,
         "events": model.events is not None,
     }
