@@ -272,7 +272,7 @@ class SharedPlaces:
 
     @contextmanager
     def each_part(self, back: bool = False) -> Generator[Any]:
-        """Write a loop over the parts of an interval, if it has some, from the last one ``back``."""
+        """Write a loop over the parts of an interval, backwards from the last one if ``back``."""
         if self._parts == 1:
             yield None
             return

@@ -105,7 +105,7 @@ class Adaptive(Recursion):
 
     name = "adaptive"
     varying_noise = True
-    takes_parts = frozenset({"delay"})
+    takes_parts = Recursion.takes_parts | {"delay"}
 
     def __init__(self, problem: Problem, solver: AdaptiveEKF1, grid: Grid) -> None:
         self.dead_times, self.order = DeadTimes(problem.model, grid), solver.order

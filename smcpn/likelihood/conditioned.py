@@ -177,7 +177,7 @@ class Conditioned(Recursion):
         If it cannot use the solver's diffusion, or compares covariances that are too large.
     """
 
-    takes_parts = frozenset({"delay"})
+    takes_parts = Recursion.takes_parts | {"delay"}
     scheme: ClassVar[Scheme]
     """Which likelihood the filters compute."""
 

@@ -403,7 +403,7 @@ class StiffTrajectory(Classical):
     name = "rosenbrock"
     divides = False
     gaussian = True
-    takes_parts = frozenset({"delay", "accumulators", "algebraic", "events"})
+    takes_parts = Classical.takes_parts | {"algebraic", "events"}
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
         self._solver = cast(Rosenbrock, solver)
