@@ -37,6 +37,7 @@ from typing_extensions import override
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.memory import StraightLine
 from smcpn.likelihood.covariance import output_covariance, predict, zero_covariance
+from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.gaussian_filter import (
     FilterSymbols,
     Linearisation,
@@ -100,19 +101,20 @@ class Adaptive(Recursion):
 
     name = "adaptive"
     varying_noise = True
+    takes_parts = Recursion.takes_parts | {"delay"}
 
     def __init__(self, problem: Problem, solver: AdaptiveEKF1, grid: Grid) -> None:
-        self.model, self.order = problem.model, solver.order
-        self.local_order = solver.order + 1
+        self.dead_times, self.order = DeadTimes(problem.model, grid), solver.order
+        self.model, self.local_order = self.dead_times.model, solver.order + 1
         self.restarts, self._solver = grid.restarts, solver
         model = self.model
         self.layout = Layout.connected(model.x, model.rhs, solver, model.outputs)
         self.filter = FilterSymbols(model, self.layout, shared=False, prefix="m")
-        self.clock, self.sample = Clock.of(model), SampleSymbols.of(model)
+        self.clock, self.sample = Clock.of(model), SampleSymbols.of(model, self.dead_times)
         self.tolerance = ca.SX.sym("tolerance")
         self.between = IntervalSymbols.of(model)
         rates = self.order - 1 if self.restarts else 0
-        self.signal = interval_signal(model, grid, rates)
+        self.signal = interval_signal(self.dead_times, grid, rates)
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
@@ -137,7 +139,7 @@ class Adaptive(Recursion):
         initial, held = start.initial(model), ca.vertcat(*self.filter.state)
         begin = self.filter.states(self.filter.mean, clock.h)
         sizes, begun = self.between.sizes(model, initial, begin, clock.sizes)
-        return LaneProgram(
+        program = LaneProgram(
             theta=model.theta,
             constants=ca.vertcat(model.constants, self.tolerance),
             constant_values=self.constant_values(self._solver),
@@ -159,7 +161,10 @@ class Adaptive(Recursion):
             shared=signal.graphs(
                 step=self.between.graph(signal),
                 interval=ca.vertcat(
-                    signal.begin, signal.t(1), *signal.rates, self.between.begin_graph(signal)
+                    signal.begin,
+                    signal.begin_time,
+                    *signal.rates,
+                    self.between.begin_graph(signal),
                 ),
                 sample=signal.sample(),
             ),
@@ -168,6 +173,7 @@ class Adaptive(Recursion):
             memory=algebra.memory,
             sections=algebra.sections(),
         )
+        return self.dead_times.join(program, signal)
 
     def _start(self, derivatives: list[ca.SX], initial: ca.SX, sizes: ca.SX) -> ca.SX:
         """State at the first sample: exact derivatives and no covariance."""
@@ -281,7 +287,7 @@ class Adaptive(Recursion):
     def expected(self) -> ExpectedOutputs:
         """Mean g(mu), solver covariance J Sigma J', and states at a sample."""
         model, f, h = self.model, self.filter, self.clock.h
-        at = ca.vertcat(model.u, model.t), ca.vertcat(self.sample.u, self.sample.t)
+        at = ca.vertcat(model.u, model.t), ca.vertcat(self.sample.input, self.sample.t)
         here, states = ca.substitute(model.outputs, *at), f.states(f.mean, h)
         # Where steps are still left to take, they were too many.
         known = ca.if_else(self.clock.left > 0.0, ca.SX(np.nan), 0.0)
@@ -306,4 +312,4 @@ class Adaptive(Recursion):
     def inputs(
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
     ) -> KernelInputs:
-        return own_step_inputs(self.signal, self.model, self.order - 1, record, number)
+        return own_step_inputs(self.signal, self.dead_times, self.order - 1, record, number)
