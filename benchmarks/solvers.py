@@ -29,10 +29,8 @@ from benchmarks.solver_precision import (
     distance,
     evaluations,
     label,
-    own_solvers,
     solve,
     solve_on_grid,
-    step_counts,
     work_precision,
 )
 from benchmarks.solver_problems import (
@@ -220,22 +218,6 @@ def _affordable(problem: InitialValueProblem, solver: Solver) -> int:
     layout = discretisation(problem.model, solver).layout
     entries = layout.width * (solver.order + 1)
     return int(MOST_BYTES / (8 * layout.n_blocks * entries**2))
-
-
-@study("control")
-def control(quick: bool) -> Iterator[Result]:
-    """Steps at error 1e-6 under proportional and proportional-integral control."""
-    rows: Rows = []
-    for problem in QUICK if quick else ALL:
-        for solver in own_solvers(problem):
-            counts = [step_counts(problem, solver, name) for name in ("P", "PI")]
-            row: dict[str, Any] = {"problem": problem.name, "solver": label(solver)}
-            for name, (tried, accepted) in zip(("P", "PI"), counts, strict=True):
-                row |= {f"{name} tried": tried.at(), f"{name} accepted": accepted.at()}
-            rows.append(row | {"PI / P": row["PI tried"] / row["P tried"]})
-    ratio = float(np.exp(np.nanmean([np.log(row["PI / P"]) for row in rows])))
-    text = f"no target: the default is P; geometric mean of PI / P is {ratio:.2f}"
-    yield from judged(text, "PI / P", None, rows)
 
 
 @study("agreement")

@@ -14,7 +14,7 @@ from benchmarks.commits import ROOT
 from benchmarks.study import Study, run
 
 TURNS = (
-    ("kernel", "gradients", "likelihoods", "report", "scaling", "papers.dalton",
+    ("kernel", "likelihoods", "report", "scaling", "papers.dalton",
      "papers.differential_programming", "live"),
     ("sampler", "solvers", "papers.fenrir"),
     ("case_studies", "scale_out"),
@@ -24,8 +24,8 @@ TURNS = (
     ("seconds",),
     ("online", "models"),
     ("trust steps-bias steps-warned steps-coverage monod moves-oscillator "
-     "moves-oscillator-by-ibis moves-25 moves-25-and-noise laplace-at-a-kink verdicts units "
-     "robust-tenths robust-bands robust-envelope coloured cancellation-evidence two-modes ridge "
+     "moves-oscillator-by-ibis moves-25 moves-25-and-noise laplace-at-a-kink verdicts "
+     "robust-tenths robust-bands robust-envelope coloured two-modes ridge "
      "pk-short",),
     ("trust pk-short-ranks flip-flop aliasing aliased-steps boundary hyperbola "
      "laplace-at-the-boundary stiff-wall double-well sir duffing oral-short enzyme logistic "

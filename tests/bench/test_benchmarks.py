@@ -28,7 +28,8 @@ from benchmarks.rows import (
     rms_of,
     share_error,
 )
-from benchmarks.scaling import Curve, Taken, chain, markdown
+from benchmarks.scaling import chain
+from benchmarks.scaling_curves import Curve, Taken, markdown
 from benchmarks.side_by_side import methods
 from benchmarks.side_by_side.data import Data
 from benchmarks.side_by_side.reference import Reference
