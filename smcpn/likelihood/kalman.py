@@ -178,7 +178,7 @@ class Kalman(Recursion):
     coloured_noise = True
     gaussian = True
     takes_process_noise = True
-    takes_parts = frozenset({"delay"})
+    takes_parts = Recursion.takes_parts | {"delay"}
     approximates = "particle"
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:

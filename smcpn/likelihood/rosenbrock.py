@@ -398,7 +398,7 @@ class StiffTrajectory(Classical):
     name = "rosenbrock"
     divides = False
     gaussian = True
-    takes_parts = frozenset({"accumulators", "algebraic", "events"})
+    takes_parts = frozenset({"doses", "accumulators", "algebraic", "events"})
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
         self.model = problem.model

@@ -26,7 +26,7 @@ from smcpn.likelihood.lanes import OUTPUT_CHUNK, Grid, SampleSymbols, output_chu
 from smcpn.likelihood.rosenbrock import Trajectory
 from smcpn.likelihood.state_events import MOST_EVENTS
 from smcpn.likelihood.transition import Transition
-from smcpn.model.graphs import STIFF_PARTS
+from smcpn.model.parts import STIFF_PARTS
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.model.signal import Signal
