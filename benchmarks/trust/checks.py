@@ -11,6 +11,8 @@ from scipy import stats
 
 import smcpn
 from benchmarks.executors import each
+from benchmarks.papers.dalton_problems import LORENZ_TRUTH as LORENZ
+from benchmarks.papers.dalton_problems import lorenz63
 from benchmarks.rows import Row, at_least, at_most, between, share_error
 from benchmarks.study import study
 from smcpn import RK4, Maximum, Posterior, Problem, Record
@@ -29,7 +31,6 @@ FRESH = 60_000
 """First seed of the records of right models: smaller ones were seen when the tests were made."""
 
 
-LORENZ = {"alpha": 10.0, "rho": 28.0, "beta": 8.0 / 3.0}
 LORENZ_VARIANCE = 0.005
 
 
@@ -127,12 +128,6 @@ def verdicts(size: tuple[int, int]) -> Iterator[Row]:
         levels = each(partial(_verdict, hardening, noise), range(FRESH, FRESH + wrong))
         found = np.mean([level == "wrong" for level in levels])
         yield at_least(f"wrong without the cubic spring, {label}", float(found), 1.0)
-
-
-@smcpn.ode
-def lorenz63(x, y, z, *, alpha, rho, beta):
-    """Convection, chaotic."""
-    return alpha * (y - x), x * (rho - z) - y, x * y - beta * z
 
 
 def lorenz_problem(seed: int) -> Problem:
