@@ -1,7 +1,7 @@
 """The benchmarks whose turn it is at this commit, by which CI runs all of them in a round.
 
-One of the groups of `TURNS`, by the number of commits before this one. With ``--check`` a miss is an
-error where the group is one of `JUDGED`, and is printed otherwise.
+One of the groups of `TURNS`, by the number of commits before this one. With ``--check`` a miss is
+an error where the group is one of `JUDGED`, and is printed otherwise.
 """
 
 from __future__ import annotations
