@@ -91,7 +91,7 @@ def inspect(
         ),
     ] = None,
 ) -> None:
-    """Print what a checkpoint of a run, discovery or stream holds, or the records that a system learns from.
+    """Print what a checkpoint holds, of a run, discovery or stream, or the records of a system.
 
     Example: smcpn inspect run.h5
 
