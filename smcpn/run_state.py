@@ -103,7 +103,7 @@ class RunState(Stored):
 
     @property
     def begun(self) -> bool:
-        """Whether there is a population to go on from."""
+        """True once there is a population to go on from."""
         return bool(self.samplers)
 
     @property

@@ -78,7 +78,7 @@ class DiscoveryState(Stored):
 
     @property
     def begun(self) -> bool:
-        """Whether there is a part to go on from."""
+        """True once there is a part to go on from."""
         return self.search.parts > 0
 
     @property
@@ -160,12 +160,12 @@ class DiscoveryRun:
         """True if nothing is left to compute but the `result`."""
         return self.search.ended and (self.draws is None or self.draws.run.ended)
 
-    def advance(self) -> None:
+    def proceed(self) -> None:
         """Compute the next part."""
         if not self.search.ended:
-            self.search.advance()
+            self.search.proceed()
         elif self.draws is not None:
-            self.draws.run.advance()
+            self.draws.run.proceed()
 
     def verify(self) -> None:
         """Refuse models whose evidence is another one here, and particles.

@@ -238,7 +238,7 @@ def discovered(
         run = begin()
         kept.offer(run.snapshot())
         while not run.ended:
-            run.advance()
+            run.proceed()
             kept.offer(run.snapshot())
             if report is not None:
                 report(run.progress())

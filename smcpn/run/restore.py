@@ -362,7 +362,7 @@ GOES_ON = "smcpn.resume() goes on"
 
 
 class Interrupted(Protocol):
-    """What was interrupted, with all that it goes on from."""
+    """An interrupted run or discovery, with all that it goes on from."""
 
     @property
     def sentence(self) -> str:
@@ -400,7 +400,7 @@ class Beginning(Protocol):
 
     @property
     def begun(self) -> bool:
-        """Whether there is something to go on from."""
+        """True once there is something to go on from."""
         ...
 
 

@@ -195,7 +195,7 @@ def search(
         records, system, observe=observe, noise=noise, relative=relative, slabs=slabs, seed=seed
     )
     while not found.ended:
-        found.advance()
+        found.proceed()
     return found.result()
 
 
@@ -276,7 +276,7 @@ class Search:
         return replace(self.state, random_state=RandomState.of(self._rng))
 
     @np.errstate(over="ignore", invalid="ignore")
-    def advance(self) -> None:
+    def proceed(self) -> None:
         """Compute the next part.
 
         Raises

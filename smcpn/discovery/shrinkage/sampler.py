@@ -199,7 +199,7 @@ def shrunken(
     """Return the posterior of the coefficients of a system; arguments as of `ShrinkageRun`."""
     run = ShrinkageRun(records, system, outputs, prior, start, units, **options)
     while not run.ended:
-        run.advance()
+        run.proceed()
     return run.result()
 
 
@@ -322,7 +322,7 @@ class ShrinkageRun:
         done = len(self.samplers) == self.replicates
         return done and self.samplers[-1].sample > 0 and self.samplers[-1].finer is None
 
-    def advance(self) -> None:
+    def proceed(self) -> None:
         """Compute the next part: linearise, or take a population one step on its way."""
         if self._gibbs is None:
             self._linearise()
