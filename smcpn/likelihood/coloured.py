@@ -30,6 +30,7 @@ import casadi as ca
 
 from smcpn.codegen.lower import LaneProgram
 from smcpn.likelihood.measurement import GaussianMeasurement
+from smcpn.likelihood.registry import ExpectedOutputs
 from smcpn.model.problem import Model
 from smcpn.pn.gaussian import Factor, Gaussian, downdate, predicted
 
@@ -62,6 +63,26 @@ def moved_factor(model: Model, factor: Factor, first: int, outputs: Sequence[int
     ]
     rows = [*factor.rows[:first], *rows, *factor.rows[size:]]
     return Factor(rows, [*factor.pivots[:first], *own.pivots])
+
+
+def with_coloured_noise(
+    white: ExpectedOutputs, model: Model, mean: ca.SX, whole: ca.SX
+) -> ExpectedOutputs:
+    """Copy that expects coloured noise too: what the state tells of it counts as its variance.
+
+    Parameters
+    ----------
+    mean : casadi.SX, (q, 1)
+        Of the coloured noise, given the samples before.
+    whole : casadi.SX, (q, q)
+        Covariance of the outputs and their coloured noise together.
+    """
+    if not model.coloured:
+        return white
+    noise, more = ca.SX(white.noise_variance), ca.diag(whole - white.covariance)
+    for j in model.coloured:
+        noise[j] = more[j]
+    return replace(white, noise_mean=ca.densify(mean), noise_variance=noise)
 
 
 def correlation(model: Model, outputs: Sequence[int]) -> ca.SX:

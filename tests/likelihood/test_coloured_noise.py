@@ -15,11 +15,11 @@ from smcpn.checkpoint.codec import read_again
 from smcpn.likelihood.growing import growing_likelihood
 from smcpn.likelihood.history import History
 from smcpn.likelihood.prediction import predictive_moments
-from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
+from smcpn.likelihood.registry import build_likelihood
 from smcpn.online.window import FreeStart
 from smcpn.simulation.simulation import simulate_particles
 from smcpn.validation.innovations import innovations
-from tests.reference.coloured import increments
+from tests.reference.coloured import conditioned_increments, increments
 
 RATE, SIGMA, RHO, DT = 0.7, 0.3, 0.8, 0.1
 PRIOR = {
@@ -253,18 +253,23 @@ def test_a_problem_is_the_same_from_a_file():
     )
 
 
-STILL = [name for name, one in LIKELIHOODS.items() if not one.takes_process_noise]
-
-
-@pytest.mark.parametrize("name", [n for n in STILL if not LIKELIHOODS[n].coloured_noise])
-def test_other_likelihoods_refuse_it(name):
-    problem, solver = problem_of(record_of()), EKF1(2, 1, diffusion=1.0)
-    if not LIKELIHOODS[name].goes_with(solver):
-        solver = LIKELIHOODS[name].default_solver(problem)
-    with pytest.raises(InputError, match=rf"{name} .* no coloured noise.*marginal or classical"):
-        build_likelihood(problem, solver, 1, name)
-    with pytest.raises(InputError, match="no coloured noise"):
-        innovations(problem, solver, np.array([0.7, 0.3, 0.5]), likelihood=name)
+@pytest.mark.parametrize("irregular", [False, True], ids=["uniform", "irregular"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    # Fenrir takes rates where its filter without data is, which is elsewhere under EKF0.
+    [("filtering", EKF0), ("filtering", EKF1), ("dalton", EKF0), ("dalton", EKF1), ("fenrir", EKF1)],
+)
+def test_a_filter_that_sees_the_data_carries_the_noise(name, kind, irregular):
+    """The solver's error and the noise depend on each other once an output was seen."""
+    record = record_of(25, irregular=irregular, gaps=(0, 7, 14, 15))
+    interval, solver = float(np.median(np.diff(record.t))), kind(2, 2, diffusion=1.0)
+    found = advanced(
+        build_likelihood(problem_of(record), solver, 1, name), np.array([[0.7, 0.3, 0.8]])
+    )[:, 0]
+    noise = 0.3, 0.8, interval
+    filtering, joint = conditioned_increments(record, 0.7, noise, 2, jacobian=kind is EKF1)
+    expected = filtering if name == "filtering" else joint
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
 REFUSED = {
