@@ -257,7 +257,13 @@ def test_a_problem_is_the_same_from_a_file():
 @pytest.mark.parametrize(
     ("name", "kind"),
     # Fenrir takes rates where its filter without data is, which is elsewhere under EKF0.
-    [("filtering", EKF0), ("filtering", EKF1), ("dalton", EKF0), ("dalton", EKF1), ("fenrir", EKF1)],
+    [
+        ("filtering", EKF0),
+        ("filtering", EKF1),
+        ("dalton", EKF0),
+        ("dalton", EKF1),
+        ("fenrir", EKF1),
+    ],
 )
 def test_a_filter_that_sees_the_data_carries_the_noise(name, kind, irregular):
     """The solver's error and the noise depend on each other once an output was seen."""
