@@ -32,6 +32,7 @@ from smcpn.codegen.lower import LaneProgram
 from smcpn.likelihood.measurement import GaussianMeasurement
 from smcpn.likelihood.registry import ExpectedOutputs
 from smcpn.model.problem import Model
+from smcpn.model.signal import Signal
 from smcpn.pn.gaussian import Factor, Gaussian, downdate, predicted
 
 
@@ -151,7 +152,7 @@ class NoiseFilter:
         return ca.vertcat(*means, *variances)
 
     def join(
-        self, program: LaneProgram, following: ca.SX, before: ca.SX, gap: ca.SX
+        self, program: LaneProgram, following: ca.SX, before: ca.SX, signal: Signal
     ) -> LaneProgram:
         """The program of a recursion whose particles hold this filter too.
 
@@ -159,8 +160,9 @@ class NoiseFilter:
         ----------
         following : casadi.SX, (2 c, 1)
             See `following`, over symbols of the program's state and sample row.
-        before, gap : casadi.SX
-            Graphs of the sample row at the sample before an interval, and of its length.
+        before : casadi.SX
+            Graph of the sample row at the sample before an interval.
+        signal : Signal
         """
         coloured = list(self.model.coloured)
         if not coloured:
@@ -174,7 +176,7 @@ class NoiseFilter:
         assert shared is not None
         return replace(
             program,
-            shared=replace(shared, interval=ca.vertcat(shared.interval, before, gap)),
+            shared=replace(shared, interval=ca.vertcat(shared.interval, before, signal.gap)),
             state=ca.vertcat(program.state, self.state),
             start=start,
             interval=ca.vertcat(begun, following),

@@ -251,7 +251,7 @@ class Kalman(Recursion):
         stationary = [ca.SX(0.0)] * n + [model.noise_variance[j] for j in coloured]
         at_start = Factor(held_factor(np.zeros_like(self._kept)).rows, stationary)
         state = [self.mean, *self.entries(self.predicted.factor), self._held]
-        line, gap = self.line, ([model.gap], [signal.spacing]) if coloured else ([], [])
+        line, gap = self.line, ([model.gap], [signal.gap]) if coloured else ([], [])
         own_rows = step_rows(step, signal, line)
         length = ca.SX(0, 1) if line is not None else step.h
         program = LaneProgram(

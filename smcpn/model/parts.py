@@ -29,6 +29,7 @@ APART = {
     ("delay", "accumulators"): "measure what has come in all in place of accumulators",
     ("process_noise", "accumulators"): "measure what has come in all in place of accumulators",
     ("process_noise", "algebraic"): "leave it out",
+    ("delay", "algebraic"): "leave it out",
     ("doses", "algebraic"): "leave them out",
     ("events", "algebraic"): "leave them out",
     ("process_noise", "events"): "leave out one of them",
