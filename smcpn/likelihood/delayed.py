@@ -113,6 +113,10 @@ class DeadTimes:
         model = self._given
         return Signal(model.u.numel(), model.measured, smooth, uniform, held=model.held, **options)
 
+    def at_first(self, value: ca.SX, other: ca.SX) -> ca.SX:
+        """A value at the begin of the first part of an interval, and another one at the others."""
+        return value if self._lookup is None else ca.if_else(self._part == 0.0, value, other)
+
     def growth(self, power: int) -> ca.SX:
         """A power of a part's length in a particle's own time over that in the kernel's."""
         # Residuals of a part that hardly is one are rounding.
