@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.tangent import jacobian
+from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, LaneLikelihood
 from smcpn.likelihood.sparse_lu import SparseLU
@@ -188,7 +189,7 @@ class IntervalSymbols:
     @staticmethod
     def graph(signal: Signal) -> ca.SX:
         """Values of `row` by the samples."""
-        return ca.vertcat(signal.spacing, signal.t(), signal.polynomial)
+        return ca.vertcat(signal.spacing, signal.end_time, signal.polynomial)
 
     @property
     def begin_row(self) -> ca.SX:
@@ -270,21 +271,13 @@ def solver_steps(
     return np.where(finite, counts, np.inf), np.where(finite, total, -np.inf)
 
 
-def interval_signal(model: Model, grid: Grid, rates: int = 0) -> Signal:
+def interval_signal(dead_times: DeadTimes, grid: Grid, rates: int = 0) -> Signal:
     """Input over an interval as a polynomial, with so many derivatives at its beginning."""
-    return Signal(
-        model.u.numel(),
-        model.measured,
-        grid.smooth,
-        not grid.rescales,
-        degree=DEGREE,
-        rates=rates,
-        held=model.held,
-    )
+    return dead_times.signal(grid.smooth, not grid.rescales, degree=DEGREE, rates=rates)
 
 
 def own_step_inputs(
-    signal: Signal, model: Model, rates: int, record: Record, number: int
+    signal: Signal, dead_times: DeadTimes, rates: int, record: Record, number: int
 ) -> KernelInputs:
     """Inputs for a record of a program with a `Clock`.
 
@@ -294,9 +287,9 @@ def own_step_inputs(
     return KernelInputs(
         signal,
         record,
-        steps=1,
+        steps=signal.parts,
         start_order=rates,
-        start_more=np.array([record.interval]),
+        start_more=dead_times.start(np.array([record.interval])),
         number=number,
-        n_initial=len(model.initial),
+        n_initial=len(dead_times.model.initial),
     )

@@ -34,6 +34,7 @@ from smcpn.likelihood.accumulating import accumulating
 from smcpn.likelihood.algebraic import AFTER_JUMP, FROM_START, NEARBY, AlgebraicEquations
 from smcpn.likelihood.classical import Classical, outputs_at
 from smcpn.likelihood.coloured import NoiseFilter
+from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.own_steps import (
@@ -269,6 +270,8 @@ class Trajectory:
 
     Attributes
     ----------
+    model : Model
+        As it is integrated.
     signal : Signal
     sample : SampleSymbols
     clock : Clock
@@ -280,8 +283,10 @@ class Trajectory:
     """
 
     def __init__(self, model: Model, grid: Grid) -> None:
-        self._model, self.sample, self.clock = model, SampleSymbols.of(model), Clock.of(model)
-        self.signal = interval_signal(model, grid)
+        self._dead_times = DeadTimes(model, grid)
+        self.model = model = self._dead_times.model
+        self.sample, self.clock = SampleSymbols.of(model, self._dead_times), Clock.of(model)
+        self.signal = interval_signal(self._dead_times, grid)
         self._between, self.tolerance = IntervalSymbols.of(model), ca.SX.sym("tolerance")
         self._algebraic = AlgebraicEquations(model) if model.algebraic else None
         self._jumps = grid.restarts
@@ -300,11 +305,11 @@ class Trajectory:
 
     def constant_values(self, solver: Rosenbrock) -> tuple[float, ...]:
         """Values of the constants of a program."""
-        return (*self._model.constant_values, float(solver.tolerance))
+        return (*self.model.constant_values, float(solver.tolerance))
 
     def program(self, emitted: ca.SX, solver: Rosenbrock) -> LaneProgram:
         """Steps from the initial state that emit ``emitted`` at each sample."""
-        model, clock, length, signal = self._model, self.clock, self._between.length, self.signal
+        model, clock, length, signal = self.model, self.clock, self._between.length, self.signal
         start, (algebra, step) = StartSymbols.of(model, []), self._step()
         driven = ca.vertcat(model.u, model.t)
         initial = self._consistent(start.initial(model), driven, start=True)
@@ -333,7 +338,9 @@ class Trajectory:
             emitted=emitted,
             shared=signal.graphs(
                 step=self._between.graph(signal),
-                interval=ca.vertcat(self._between.begin_graph(signal), signal.begin, signal.t(1)),
+                interval=ca.vertcat(
+                    self._between.begin_graph(signal), signal.begin, signal.begin_time
+                ),
                 sample=signal.sample(),
             ),
             left=0,
@@ -341,15 +348,15 @@ class Trajectory:
             memory=algebra.memory,
             sections=algebra.sections(),
         )
-        return accumulating(program, model, signal)
+        return self._dead_times.join(accumulating(program, model, signal), signal)
 
     def inputs(self, record: Record, number: int = 0) -> KernelInputs:
         """Inputs for a record, which starts from the ``number``-th initial state."""
-        return own_step_inputs(self.signal, self._model, 0, record, number)
+        return own_step_inputs(self.signal, self._dead_times, 0, record, number)
 
     def _step(self) -> tuple[StraightLine, ca.SX]:
         """State after a step that is accepted, rejected, or not taken any more."""
-        model, clock = self._model, self.clock
+        model, clock = self.model, self.clock
         h = clock.step if self._watch is None else self._watch.step
         algebra = Memory() if model.x.numel() > MOST_STATES else STRAIGHT
         step = RosenbrockStep(model, RODAS5P, self._between, h, clock.left, algebra)
@@ -381,13 +388,13 @@ class StiffTrajectory(Classical):
     name = "rosenbrock"
     divides = False
     gaussian = True
-    takes_parts = frozenset({"accumulators", "algebraic", "events"})
+    takes_parts = Classical.takes_parts | {"algebraic", "events"}
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
-        self.model = problem.model
         self._solver = cast(Rosenbrock, solver)
         self.local_order = self._solver.error_order
-        self._trajectory = trajectory = Trajectory(self.model, grid)
+        self._trajectory = trajectory = Trajectory(problem.model, grid)
+        self.model = trajectory.model
         self.signal, self.sample = trajectory.signal, trajectory.sample
         self.outputs = trajectory.outputs
         self.noise = NoiseFilter.of(self.model)

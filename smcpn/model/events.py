@@ -156,20 +156,6 @@ class EventGraphs:
         return {1: rises, -1: falls, 0: ca.logic_or(rises, falls)}[self.sign]
 
 
-def refuse_events(events: object, what: str, remedy: str) -> None:
-    """Refuse the events of a model where they would be passed over.
-
-    Raises
-    ------
-    InputError
-    """
-    if events is not None:
-        raise InputError(
-            f"{what} takes no events of the state, and the model has some: {remedy}",
-            argument=ARGUMENT,
-        )
-
-
 def event_rows(n_states: int) -> int:
     """Return the entries of `Events.column` for each event."""
     return n_states + 2

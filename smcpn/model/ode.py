@@ -210,6 +210,17 @@ class ODE:
         )
 
     @property
+    def parts(self) -> frozenset[str]:
+        """Names in `smcpn.model.parts.PARTS` of what it has."""
+        parts = {
+            "process_noise": self.diffusion is not None,
+            "accumulators": bool(self.accumulators),
+            "algebraic": bool(self.algebraic),
+            "events": self.events is not None,
+        }
+        return frozenset(name for name, there in parts.items() if there)
+
+    @property
     def drift(self) -> ODE:
         """Equation without the noise of a stochastic one."""
         return replace(self, diffusion=None)
@@ -380,7 +391,7 @@ def ode(
 
         checked_sizes = _checked_sizes(sizes)
         return traced if function is None else traced(function)
-    if algebraic:
+    if not isinstance(algebraic, (tuple, list)) or algebraic:
         raise InputError(
             f"algebraic is {shown(algebraic)}, and states names those of a function that numba has "
             "compiled, which has no algebraic equations: write one that can be traced",
@@ -403,7 +414,7 @@ def _ode(
 ) -> ODE:
     arguments = Arguments.of(function, scope, sizes)
     equation = arguments.equation(trace(function, arguments.positional, arguments.keyword))
-    named = _names("algebraic", algebraic or [], sizes)
+    named = _names("algebraic", algebraic, sizes)
     return _with_algebraic(equation, tuple(dict.fromkeys(named)))
 
 

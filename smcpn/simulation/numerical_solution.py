@@ -167,7 +167,9 @@ def stiff_solution(
 ) -> NumericalSolution:
     """Solve an ODE by Rosenbrock steps; arguments as of `smcpn.solve`, and the times asked for."""
     states, record = list(ode.states), record.unmeasured(len(ode.states))
-    model, theta = known_model(ode, parameters, states, initial, None, None, record)
+    # What accumulates does so from the first time on, as with every other solver.
+    whole = replace(ode, accumulators=())
+    model, theta = known_model(whole, parameters, states, initial, None, None, record)
     run = StiffRun(model, record, theta)
     found, counts = run.through(times, solver)
     reached = int(np.isfinite(found).all(axis=1).cumprod().sum())

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from smcpn.errors import InputError, listed, real_number, shown, whole_number
 from smcpn.model.entries import by_scalar
-from smcpn.model.events import refuse_events
 from smcpn.model.initial import is_formula, named_values, scalar_initial
 from smcpn.model.ode import ODE
+from smcpn.model.parts import STIFF_PARTS, check_parts
 from smcpn.model.problem import check_ode, check_record
 from smcpn.model.record import Record
 from smcpn.model.signal import substep_times
@@ -26,6 +26,14 @@ from smcpn.solver import CALIBRATED, EKF1, LEAST_TOLERANCE, ProbabilisticSolver,
 
 Array = NDArray[np.float64]
 
+STIFF = "give solver=smcpn.Rosenbrock()"
+INSTEAD = {
+    "process_noise": "give its equation without noise, its .drift, or use smcpn.simulate",
+    "doses": STIFF,
+    "algebraic": STIFF,
+    "events": STIFF,
+}
+"""Remedies for parts that solutions have not."""
 CALIBRATIONS = ("fixed", "fixed-diagonal", "dynamic", "dynamic-diagonal")
 """Diffusions that a solution can be calibrated with."""
 CONTROLS = {"P": (1.0, 0.0), "PI": (0.7, 0.4)}
@@ -139,19 +147,14 @@ def solve(
     0.367879
     """
     check_ode(ode)
-    if ode.diffusion is not None:
-        raise InputError(
-            f"ode is the stochastic model '{ode.name}': give its equation without noise, "
-            f"{ode.name}.drift, or draw paths by smcpn.simulate",
-            argument="ode",
-        )
+    takes = frozenset({"accumulators"})
+    if isinstance(solver, Rosenbrock):
+        takes |= STIFF_PARTS | {"doses"}
+    check_parts(ode.parts, "smcpn.solve", takes, INSTEAD, argument="ode")
+    record, times = _times(over, ode, takes)
     if isinstance(solver, Rosenbrock):
         _refuse_changed(atol=atol, first_step=first_step, max_steps=max_steps, control=control)
-        return _without_claim(ode, over, parameters, initial, solver, rtol, at)
-    remedy = "give solver=smcpn.Rosenbrock()"
-    if ode.algebraic:
-        raise InputError(f"model '{ode.name}' has algebraic equations: {remedy}", argument="ode")
-    refuse_events(ode.events, "smcpn.solve", remedy)
+        return _without_claim(ode, record, times, parameters, initial, solver, rtol, at)
     solver = EKF1(order=5, smooth=True) if solver is None else solver
     if not getattr(solver, "probabilistic", False) or solver.adaptive:
         raise InputError(
@@ -166,7 +169,6 @@ def solve(
             f"diffusion {solver.diffusion!r} is one of the filtering likelihood: give smcpn.solve "
             f"a number, the name of a parameter, or one of {', '.join(map(repr, CALIBRATIONS))}"
         )
-    record, times = _times(over, ode)
     values = _values(ode, parameters, solver)
     x0, used = _initial(ode, initial, values)
     unknown = set(values) - {*ode.parameters, *used, solver.diffusion}
@@ -175,8 +177,6 @@ def solve(
             f"'{min(unknown)}' belongs to no parameter of model '{ode.name}' "
             f"({listed(ode.parameters)})"
         )
-    if record is not None and record.doses:
-        raise InputError(f"{record.name} has doses: {remedy}", argument="over")
     settings = Settings(
         rtol=_positive("rtol", rtol),
         atol=_positive("atol", atol),
@@ -204,7 +204,8 @@ def _refuse_changed(**given: Any) -> None:
 
 def _without_claim(
     ode: ODE,
-    over: Any,
+    record: Record | None,
+    times: Array,
     parameters: Any,
     initial: Any,
     solver: Rosenbrock,
@@ -212,7 +213,6 @@ def _without_claim(
     at: Any,
 ) -> NumericalSolution:
     """Solve by Rosenbrock steps; arguments as of `solve`."""
-    record, times = _times(over, ode)
     tolerance = _positive("rtol", rtol)
     if solver.automatic:
         if not LEAST_TOLERANCE <= tolerance < 1.0:
@@ -227,10 +227,11 @@ def _without_claim(
     )
 
 
-def _times(over: Any, ode: ODE) -> tuple[Record | None, Array]:
+def _times(over: Any, ode: ODE, takes: frozenset[str]) -> tuple[Record | None, Array]:
     if isinstance(over, Record):
         record = over.unmeasured(0)
         check_record(record, ode, 0)
+        check_parts({"doses"} if record.doses else set(), "smcpn.solve", takes, INSTEAD, "over")
         return record, record.t
     if ode.inputs:
         raise InputError(
