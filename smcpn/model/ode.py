@@ -368,6 +368,7 @@ def ode(
     ...     out[1] = u[0] - p[0] * x[0] if x[0] < 1.0 else -100.0 * p[0] * (x[0] - 1.0)
     """
     check_events(events)
+    algebraic = _names("algebraic", algebraic, {})
     named = {"states": states, "inputs": inputs, "parameters": parameters, "chains": chains}
     if states is None:
         given = next((name for name, one in named.items() if one), None)
@@ -391,7 +392,7 @@ def ode(
 
         checked_sizes = _checked_sizes(sizes)
         return traced if function is None else traced(function)
-    if not isinstance(algebraic, (tuple, list)) or algebraic:
+    if algebraic:
         raise InputError(
             f"algebraic is {shown(algebraic)}, and states names those of a function that numba has "
             "compiled, which has no algebraic equations: write one that can be traced",
