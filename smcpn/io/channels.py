@@ -211,9 +211,9 @@ class Channels:
         InputError
             See `Column.conversion`.
         """
-        known: set[Slot] = {("t", 0), *self.columns, *self.slots.values()}
+        known: list[Slot] = [("t", 0), *self.columns, *self.slots.values()]
         found: dict[Slot, Convert] = {}
-        for slot in known:
+        for slot in dict.fromkeys(known):
             kind, j = slot
             unit = noted.get(slot) or (noted.get(("y", j), "") if kind in BESIDE else "")
             convert = self.column(slot).conversion(unit)
