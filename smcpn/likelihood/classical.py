@@ -68,8 +68,8 @@ class Step(ABC):
             solver.step = cls
 
     def __post_init__(self) -> None:
-        steps = "what goes by steps of one length (Runge-Kutta, a controller, initialise=)"
-        refuse_events(self.model.events, steps, "use solver='auto' or smcpn.Rosenbrock alone")
+        steps = "what goes by steps of one length (a controller, initialise=)"
+        refuse_events(self.model.events, steps, "simulate without it")
 
     @classmethod
     def of(cls, model: Model) -> Self:
@@ -129,7 +129,7 @@ class Classical(Recursion):
     any_density = True
     coloured_noise = True
     gaussian = True
-    takes_parts = frozenset({"delay", "accumulators"})
+    takes_parts = frozenset({"delay", "accumulators", "events"})
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
         self.model, self.line = problem.model, DelayLine.of(problem.model, grid, POINTS)

@@ -95,7 +95,7 @@ def growing_likelihood(
     template = problem.records[0]
     kind = suitable_likelihood(problem, solver, likelihood)
     require_exact(kind.name)
-    recursion = kind(problem, solver, stream_grid(problem))
+    recursion = kind.made(problem, solver, stream_grid(problem))
     compiled = GrowingRecursion(recursion, template, number_of_steps(solver), threads)
     return GrowingLikelihood(compiled, history, samples_ahead(template, lookahead))
 

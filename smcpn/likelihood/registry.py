@@ -29,11 +29,13 @@ Array = NDArray[np.float64]
 
 LIKELIHOODS: dict[str, type[Recursion]] = {}
 """Every likelihood by its name; each registers itself where it is defined."""
+WITH_EVENTS: dict[str, type[Recursion]] = {}
+"""Likelihoods of models with events by the name of that without, where this is another class."""
 PARTS = {
     "delay": ("delay of inputs", "smcpn.EKF0 or smcpn.RK4"),
     "accumulators": ("accumulators", "smcpn.EKF0, smcpn.RK4 or smcpn.Rosenbrock"),
     "algebraic": ("algebraic equations", "smcpn.Rosenbrock, or solver='auto'"),
-    "events": ("events of the state", "smcpn.Rosenbrock, or solver='auto'"),
+    "events": ("events of the state", "smcpn.Rosenbrock or smcpn.RK4"),
 }
 """Parts of a model that some likelihoods take: what they are called, and solvers that know them."""
 
@@ -130,9 +132,11 @@ class Recursion(ABC):
     sample: SampleSymbols
     local_order: int
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, with_events: bool = False) -> None:
         if "log_density" in cls.__dict__ and "gaussian" not in cls.__dict__:
             cls.gaussian = False
+        if with_events:
+            WITH_EVENTS[cls.name] = cls
         if "name" in cls.__dict__:
             LIKELIHOODS[cls.name] = cls
 
@@ -221,8 +225,14 @@ class Recursion(ABC):
         known = problem.model.kernels
         key = (cls, solver, grid, target(), *sorted(options.items()))
         if key not in known:
-            known[key] = cls(problem, solver, grid, **options)
+            known[key] = cls.made(problem, solver, grid, **options)
         return known[key]
+
+    @classmethod
+    def made(cls, problem: Problem, solver: Solver, grid: Grid, **options: Any) -> Self:
+        """Return the recursion of a problem, traced anew: of events by a class of its own."""
+        kind: Any = cls if problem.model.events is None else WITH_EVENTS.get(cls.name, cls)
+        return kind(problem, solver, grid, **options)
 
     @property
     def exact(self) -> bool:
