@@ -154,6 +154,7 @@ class _Layout:
             slots=self.slots,
             widths=program.widths,
             window=program.window,
+            parts=program.parts,
             left=program.left,
             attempts=MOST_ATTEMPTS,
             loops=loops,

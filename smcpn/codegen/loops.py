@@ -79,8 +79,8 @@ class Plan:
         First slots of what a sample emits, of its sums and of its moments, and the number of all.
     widths : dict of str to int
         See `LaneProgram.widths`.
-    window : int
-        See `LaneProgram.window`.
+    window, parts : int
+        See `LaneProgram`.
     left : int, optional
         Slot of what is left of the interval, where lanes take their own steps.
     attempts : int
@@ -105,6 +105,7 @@ class Plan:
     slots: int
     widths: dict[str, int]
     window: int
+    parts: int
     left: int | None
     attempts: int
     loops: tuple[Loop, ...]
@@ -244,14 +245,20 @@ class SharedPlaces:
     function : Function
     rows : LLVM pointer
         To the numbers that `ROWS` names.
-    widths, window
+    widths, window, parts
         See `LaneProgram`.
     """
 
     def __init__(
-        self, function: Function, rows: Any, widths: Mapping[str, int], window: int
+        self,
+        function: Function,
+        rows: Any,
+        widths: Mapping[str, int],
+        window: int,
+        parts: int = 1,
     ) -> None:
         self._function, self._widths, builder = function, widths, function.builder
+        self._parts = parts
         self._given = {
             name: builder.load(function.at(rows, number(k)), name=name)
             for k, name in enumerate(ROWS)
@@ -263,29 +270,51 @@ class SharedPlaces:
         """Number of the first step after a sample."""
         return self._function.builder.load(self._function.at(self._begins, sample))
 
-    def steps(self, sample: Any) -> tuple[Any, Any]:
-        """First step of the interval that leads to a sample, and of the next; none to the first."""
+    @contextmanager
+    def each_part(self, back: bool = False) -> Generator[Any]:
+        """Write a loop over the parts of an interval, backwards from the last one if ``back``."""
+        if self._parts == 1:
+            yield None
+            return
+        with self._function.loop(number(0), number(self._parts)) as part:
+            last = number(self._parts - 1)
+            yield self._function.builder.sub(last, part) if back else part
+
+    def steps(self, sample: Any, part: Any = None) -> tuple[Any, Any]:
+        """First step of the interval that leads to a sample, and of the next; none to the first.
+
+        Of a part they are its own.
+        """
         builder = self._function.builder
         before = self._function.sum(sample, number(-1))
         before = builder.select(builder.icmp_signed("<", before, number(0)), number(0), before)
-        return self.begin(before), self.begin(sample)
+        begin, end = self.begin(before), self.begin(sample)
+        if part is None:
+            return begin, end
+        length = builder.sdiv(builder.sub(end, begin), number(self._parts))
+        begin = self._function.sum(begin, self._function.times(part, length))
+        return begin, self._function.sum(begin, length)
 
     def of_sample(self, sample: Any) -> dict[str, Any]:
         """Places at a sample, by the names of the vectors."""
         zero = ir.Constant(DOUBLE, 0.0)
-        return self._of(sample, [zero, zero, *self._counted(sample, self.begin(sample))])
+        index = [zero, zero, *self._counted(sample, self.begin(sample))]
+        return self._of(sample, index if self._parts == 1 else [*index, zero])
 
-    def of_interval(self, sample: Any) -> dict[str, Any]:
-        """Places in the interval that leads to a sample."""
-        begin, end = self.steps(sample)
+    def of_interval(self, sample: Any, part: Any = None) -> dict[str, Any]:
+        """Places in the interval that leads to a sample, or in a part of it."""
+        begin, end = self.steps(sample, part)
         last = self._gains(self._function.sum(end, number(-1)), begin)
-        return self._of_interval(sample, begin, end, ir.Constant(DOUBLE, 0.0)) | {"g": last}
+        zero = ir.Constant(DOUBLE, 0.0)
+        return self._of_interval(sample, begin, end, zero, part) | {"g": last}
 
-    def of_step(self, sample: Any, step: Any, begin: Any, end: Any) -> dict[str, Any]:
-        """Places at a step of the interval that leads to a sample, which has [begin, end)."""
+    def of_step(
+        self, sample: Any, step: Any, begin: Any, end: Any, part: Any = None
+    ) -> dict[str, Any]:
+        """Places at a step of the interval that leads to a sample, or a part: of [begin, end)."""
         builder = self._function.builder
         within = builder.sitofp(builder.sub(step, begin), DOUBLE)
-        places = self._of_interval(sample, begin, end, within)
+        places = self._of_interval(sample, begin, end, within, part)
         return places | {"r": self._row("inputs", "r", step), "g": self._gains(step, begin)}
 
     def _gains(self, step: Any, begin: Any) -> Any:
@@ -295,10 +324,14 @@ class SharedPlaces:
         gain = function.smaller(since, builder.sub(given["n_gains"], number(1)))
         return self._row("gains", "g", gain)
 
-    def _of_interval(self, sample: Any, begin: Any, end: Any, within: Any) -> dict[str, Any]:
+    def _of_interval(
+        self, sample: Any, begin: Any, end: Any, within: Any, part: Any
+    ) -> dict[str, Any]:
         builder, before = self._function.builder, self._function.sum(sample, number(-1))
         count = builder.sitofp(builder.sub(end, begin), DOUBLE)
-        places = self._of(sample, [within, count, *self._counted(before, begin)])
+        index = [within, count, *self._counted(before, begin)]
+        index += [] if part is None else [builder.sitofp(part, DOUBLE)]
+        places = self._of(sample, index)
         return places | {"q": self._row("intervals", "q", before)}
 
     def _of(self, sample: Any, index: list[Any]) -> dict[str, Any]:
@@ -534,7 +567,7 @@ def _moments(module: ir.Module, plan: Plan) -> Callable[..., None]:
     made = Function(module, "moments", {"work": NUMBERS, "rows": _COUNTS, "sample": INTEGER})
     made.function.linkage = "internal"
     made.function.attributes.add("noinline")
-    places = SharedPlaces(made, made["rows"], plan.widths, plan.window)
+    places = SharedPlaces(made, made["rows"], plan.widths, plan.window, plan.parts)
     shared = Shared(made, plan.blocks["moments_shared"], places.of_sample(made["sample"]))
     run_lanes(made, plan.blocks["moments_lane"], plan.lanes, plan.width, shared)
     made.finish(FAST)
@@ -588,7 +621,29 @@ def write_advance(module: ir.Module, plan: Plan) -> ir.Function:
     def lanes_of(name: str, shared: Shared | None = None) -> None:
         run_lanes(made, plan.blocks[name], plan.lanes, plan.width, shared)
 
-    places = SharedPlaces(made, made["rows"], plan.widths, plan.window)
+    places = SharedPlaces(made, made["rows"], plan.widths, plan.window, plan.parts)
+
+    def cross(sample: Any, part: Any) -> None:
+        """Write an interval that leads to a sample, or a part of it."""
+        if "interval_lane" in plan.blocks:
+            at = places.of_interval(sample, part)
+            lanes_of("interval_lane", Shared(made, plan.blocks["interval_shared"], at))
+        begin, end = places.steps(sample, part)
+        once = Shared(made, plan.blocks["once_shared"], places.of_interval(sample, part))
+        with made.loop(begin, end) as n:
+            at = places.of_step(sample, n, begin, end, part)
+            blocks = [f"section{k}" for k in range(len(plan.passes))]
+            before = [Shared(made, plan.blocks[f"{name}_shared"], at) for name in blocks]
+            shared = Shared(made, plan.blocks["step_shared"], at, once)
+
+            def step() -> None:
+                for k, own in enumerate(before):
+                    lanes_of(f"section{k}_lane", own)
+                    run_passes(made, k)
+                lanes_of("step_lane", shared)
+
+            _steps(made, plan, step)
+
     with made.loop(made["first_block"], made["last_block"]) as block:
         base = made.times(block, lanes)
         live = made.smaller(lanes, builder.sub(particles, base))
@@ -599,25 +654,9 @@ def write_advance(module: ir.Module, plan: Plan) -> ir.Function:
             builder.store(ir.Constant(DOUBLE, 0.0), made.at(slots(plan.totals_slot), k), align=8)
         lanes_of("hoist_lane")
         with made.loop(made["first"], made["last"]) as sample:
-            with made.where(builder.icmp_signed(">", sample, number(0))):
-                if "interval_lane" in plan.blocks:
-                    at = places.of_interval(sample)
-                    lanes_of("interval_lane", Shared(made, plan.blocks["interval_shared"], at))
-                begin, end = places.steps(sample)
-                once = Shared(made, plan.blocks["once_shared"], places.of_interval(sample))
-                with made.loop(begin, end) as n:
-                    at = places.of_step(sample, n, begin, end)
-                    blocks = [f"section{k}" for k in range(len(plan.passes))]
-                    before = [Shared(made, plan.blocks[f"{name}_shared"], at) for name in blocks]
-                    shared = Shared(made, plan.blocks["step_shared"], at, once)
-
-                    def step(before: Any = before, shared: Shared = shared) -> None:
-                        for k, own in enumerate(before):
-                            lanes_of(f"section{k}_lane", own)
-                            run_passes(made, k)
-                        lanes_of("step_lane", shared)
-
-                    _steps(made, plan, step)
+            positive = builder.icmp_signed(">", sample, number(0))
+            with made.where(positive), places.each_part() as part:
+                cross(sample, part)
             at = places.of_sample(sample)
             lanes_of("sample_lane", Shared(made, plan.blocks["sample_shared"], at))
             since_first = builder.sub(sample, made["first"])

@@ -33,6 +33,8 @@ class LaneProgram:
     long as an entry of its state, the time that is left, is positive. A step must then leave the
     state of a particle that has arrived as it is.
 
+    An interval may have equal parts, at the beginning of each of which ``interval`` runs.
+
     Attributes
     ----------
     theta, state : casadi.SX
@@ -67,6 +69,8 @@ class LaneProgram:
         Symbols of numbers, (m, 1), that a lane has for the time of a step.
     sections : tuple of Section
         What a step does with them before ``step``, which reads them, is evaluated.
+    parts : int
+        Of an interval; each takes as many steps.
 
     Raises
     ------
@@ -94,6 +98,7 @@ class LaneProgram:
     control: tuple[int, ...] = ()
     memory: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
     sections: tuple[Section, ...] = ()
+    parts: int = 1
 
     def __post_init__(self) -> None:
         made = {"start": self.start, "interval": self.interval, "step": self.step}

@@ -158,6 +158,7 @@ class _Layout:
             slots=slots,
             widths=program.widths,
             window=program.window,
+            parts=program.parts,
         )
 
     def _ahead(self, graph: Statements, shared: Block) -> Block:

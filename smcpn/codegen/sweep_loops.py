@@ -75,8 +75,8 @@ class SweepPlan:
         and the number of all.
     widths : dict of str to int
         See `LaneProgram.widths`.
-    window : int
-        See `LaneProgram.window`.
+    window, parts : int
+        See `LaneProgram`.
     """
 
     blocks: dict[str, Block]
@@ -93,6 +93,7 @@ class SweepPlan:
     slots: int
     widths: dict[str, int]
     window: int
+    parts: int
 
     @property
     def text(self) -> str:
@@ -128,7 +129,7 @@ class SweepPlan:
     @property
     def begun(self) -> int:
         """States of an interval on the tape besides those of its steps."""
-        return int("interval" in self.pieces)
+        return self.parts * int("interval" in self.pieces)
 
 
 def write_sweep(module: ir.Module, plan: SweepPlan) -> None:
@@ -145,7 +146,7 @@ class _Sweep:
         self._scatter = copies(module, "scatter", plan.lanes, into_lanes=False)
         # The state is at hand at the sample before the first, or at the first of all.
         self._origin = made.sum(self._larger(made["first"], number(1)), number(-1))
-        self._places = SharedPlaces(made, made["rows"], plan.widths, plan.window)
+        self._places = SharedPlaces(made, made["rows"], plan.widths, plan.window, plan.parts)
         self._before = self._places.begin(self._origin)
 
     def write(self) -> None:
@@ -173,28 +174,32 @@ class _Sweep:
 
     def _forward(self) -> None:
         made, places = self._made, self._places
-        with made.loop(made.sum(self._origin, number(1)), made["last"]) as sample:
-            before, (begin, end) = made.sum(sample, number(-1)), places.steps(sample)
+        first = made.sum(self._origin, number(1))
+        with made.loop(first, made["last"]) as sample, places.each_part() as part:
+            begin, end = places.steps(sample, part)
             if self._plan.begun:
-                self._run("interval", self._place(before, before), places.of_interval(sample))
+                at = places.of_interval(sample, part)
+                self._run("interval", self._place_after(begin, sample, part, begun=0), at)
             with made.loop(begin, end) as step:
-                at = places.of_step(sample, step, begin, end)
-                self._run("step", self._place_of_step(before, step), at)
+                at = places.of_step(sample, step, begin, end, part)
+                self._run("step", self._place_after(step, sample, part), at)
 
     def _back(self) -> None:
         made, builder, places = self._made, self._made.builder, self._places
         with made.loop(made["first"], made["last"]) as count:
             sample = self._mirrored(count, made["first"], made["last"])
-            self._run("sample_back", self._place(sample, sample), places.of_sample(sample))
-            with made.where(builder.icmp_signed(">", sample, number(0))):
-                before, (begin, end) = made.sum(sample, number(-1)), places.steps(sample)
+            end_of_tape = self._place(places.begin(sample), made.times(sample, self._begun))
+            self._run("sample_back", end_of_tape, places.of_sample(sample))
+            positive = builder.icmp_signed(">", sample, number(0))
+            with made.where(positive), places.each_part(back=True) as part:
+                begin, end = places.steps(sample, part)
                 with made.loop(begin, end) as place:
                     step = self._mirrored(place, begin, end)
-                    at = places.of_step(sample, step, begin, end)
-                    self._run("step_back", self._place_of_step(before, step), at)
+                    at = places.of_step(sample, step, begin, end, part)
+                    self._run("step_back", self._place_after(step, sample, part), at)
                 if self._plan.begun:
-                    at = places.of_interval(sample)
-                    self._run("interval_back", self._place(before, before), at)
+                    at = places.of_interval(sample, part)
+                    self._run("interval_back", self._place_after(begin, sample, part, begun=0), at)
 
     def _run(self, name: str, state: Any, places: Mapping[str, Any]) -> None:
         """Write a block on the state at a place of the tape, and shared vectors by their names."""
@@ -210,17 +215,25 @@ class _Sweep:
             else:
                 run_lanes(made, piece, plan.lanes, plan.width, shared.of(piece), arrays)
 
-    def _place(self, sample: Any, intervals: Any) -> Any:
-        """Place on the tape of the state at a sample, after so many intervals."""
-        return self._place_after(self._places.begin(sample), intervals)
+    @property
+    def _begun(self) -> Any:
+        return number(self._plan.begun)
 
-    def _place_of_step(self, before: Any, step: Any) -> Any:
-        """Place on the tape of the state before a step, after the beginning of its interval."""
-        return self._place_after(step, self._made.sum(before, number(1)))
+    def _place_after(self, steps: Any, sample: Any, part: Any, begun: int = 1) -> Any:
+        """Place on the tape of the state in the interval that leads to a sample, or in its part.
 
-    def _place_after(self, steps: Any, intervals: Any) -> Any:
+        Before the beginning of this interval or part where ``begun`` is 0.
+        """
+        made, before = self._made, self._made.sum(sample, number(-1))
+        parts = made.times(before, self._begun)
+        if self._plan.begun:
+            parts = made.sum(parts, number(begun), *([] if part is None else [part]))
+        return self._place(steps, parts)
+
+    def _place(self, steps: Any, begun: Any) -> Any:
+        """Place on the tape of the state after so many steps and beginnings of parts."""
         made, builder = self._made, self._made.builder
-        begun = made.times(builder.sub(intervals, self._origin), number(self._plan.begun))
+        begun = builder.sub(begun, made.times(self._origin, self._begun))
         return made.sum(builder.sub(steps, self._before), begun)
 
     def _slots(self, first: int) -> Any:

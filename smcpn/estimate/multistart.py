@@ -24,6 +24,7 @@ from smcpn.estimate.matched import MatchedStarts
 from smcpn.estimate.path_search.homotopy import lifted_ends
 from smcpn.estimate.search import AUTOMATIC, DIVERGES, LIMIT, Search, SearchEnd
 from smcpn.estimate.smoothed_outputs import difference_variances, output_variances
+from smcpn.model.parts import PARTS, SMOOTH_PARTS, check_parts
 from smcpn.model.problem import Problem
 from smcpn.results.maximum import StartResult
 from smcpn.results.method import TWICE_BELOW, as_high, heights
@@ -285,12 +286,10 @@ def searched(
     if search == SHOOTING:
         return climb(density, starts, stages, iterations)
     if search == LIFTED:
-        if not density.log_likelihood.problem.model.smooth:
-            raise InputError(
-                f"search is '{LIFTED}', whose paths know no delay, no events and no algebraic "
-                f"equations: choose '{SHOOTING}'",
-                argument="search",
-            )
+        parts, remedy = density.log_likelihood.problem.model.parts, f"choose '{SHOOTING}'"
+        check_parts(
+            parts, f"search '{LIFTED}'", SMOOTH_PARTS, dict.fromkeys(PARTS, remedy), "search"
+        )
         return _lifted(climb, density, starts, stages, iterations, _unsearched(density, starts))
     found = climb(density, starts, stages, min(iterations, FIRST_LOOK))
     left = iterations - FIRST_LOOK
@@ -388,8 +387,7 @@ def undoubted(density: LogDensity, found: Sequence[SearchEnd]) -> bool:
     They agree where half of them end there, or where they are `settled`. Of a few values that is
     enough: no path is many periods long.
     Where process noise acts the likelihood follows the outputs by itself, and a path that may leave
-    the model adds nothing; lifted paths know no delay, no events and no
-    algebraic equations.
+    the model adds nothing; lifted paths know few parts (`SMOOTH_PARTS`).
     """
     problem = density.log_likelihood.problem
     if problem.model.process_noise is not None or not problem.model.smooth:

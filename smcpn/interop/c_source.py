@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from smcpn.errors import InputError, whole_number
 from smcpn.files import write_outputs
 from smcpn.likelihood.algebraic import explicit_model
-from smcpn.model.events import refuse_events
 from smcpn.model.graphs import Model
 from smcpn.model.initial import FirstSample
+from smcpn.model.parts import check_parts
 from smcpn.model.problem import Problem
 from smcpn.simulation.simulator import OwnSteps, Simulator
 from smcpn.solver import MAX_STEPS
@@ -33,6 +33,13 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+INSTEAD = {
+    "delay": "shift the input of the record in place of delay",
+    "doses": "pose the problem without them, their rates as inputs",
+    "accumulators": "pose the problem without them",
+    "events": "let the tool that runs it have the events",
+}
+"""Remedies for parts that the sources have not."""
 BEGIN = "/* Written by smcpn: "
 """With which each file begins, so that it may be replaced."""
 LONGEST_NAME = 40
@@ -97,19 +104,7 @@ class ModelSource:
             If the steps are neither a number nor "auto", the solution diverges, or inputs have a
             dead time.
         """
-        if problem.model.delay is not None:
-            raise InputError(
-                "C source and FMU have no dead time, which delay gives the inputs: shift the input "
-                "of the record in place of delay"
-            )
-        if problem.model.dosing is not None or problem.model.accumulators:
-            raise InputError(
-                "C source and FMU take no doses and no accumulators: pose the problem without "
-                "them, rates of doses as inputs"
-            )
-        refuse_events(
-            problem.model.events, "C source or FMU", "let the tool that runs it have the events"
-        )
+        check_parts(problem.model.parts, "C source or FMU", {"algebraic"}, INSTEAD)
         if problem.ode.compiled is not None:
             raise InputError(
                 f"'{problem.ode.name}' is a function that numba has compiled, which C source and "

@@ -23,7 +23,6 @@ from typing_extensions import override
 
 from smcpn.codegen.kernel import Rows
 from smcpn.codegen.lower import LaneProgram
-from smcpn.errors import InputError
 from smcpn.likelihood.accumulating import accumulating
 from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.delayed import DelayLine
@@ -31,7 +30,7 @@ from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import gaussian_log_density
 from smcpn.likelihood.registry import ExpectedOutputs, Recursion
-from smcpn.model.events import refuse_events
+from smcpn.model.parts import PARTS, STIFF_PARTS, check_parts
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.model.signal import RecordSamples, Signal
@@ -68,8 +67,9 @@ class Step(ABC):
             solver.step = cls
 
     def __post_init__(self) -> None:
-        steps = "what goes by steps of one length (a controller, initialise=)"
-        refuse_events(self.model.events, steps, "simulate without it")
+        steps = "what goes by steps of one length (predictions from states, a controller)"
+        remedy = "use smcpn.simulate"
+        check_parts(self.model.parts & STIFF_PARTS, steps, instead=dict.fromkeys(PARTS, remedy))
 
     @classmethod
     def of(cls, model: Model) -> Self:
@@ -129,7 +129,7 @@ class Classical(Recursion):
     any_density = True
     coloured_noise = True
     gaussian = True
-    takes_parts = frozenset({"delay", "accumulators", "events"})
+    takes_parts = Recursion.takes_parts | {"delay", "accumulators", "events"}
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
         self.model, self.line = problem.model, DelayLine.of(problem.model, grid, POINTS)
@@ -246,19 +246,7 @@ def runge_kutta_program(
     step: Step | None = None,
     line: DelayLine | None = None,
 ) -> LaneProgram:
-    """One step after the other, by default of RK4, that emit ``emitted`` at each sample.
-
-    Raises
-    ------
-    InputError
-        If the model has algebraic equations.
-    """
-    if model.algebraic:
-        raise InputError(
-            "explicit steps cannot solve algebraic equations, which the model has: free "
-            "simulations do (smcpn.simulate, posterior.simulate without initialise), not "
-            "predictions, controllers and states fitted to first samples"
-        )
+    """One step after the other, by default of RK4, that emit ``emitted`` at each sample."""
     step = step_along(line, RungeKuttaStep, model) if step is None else step
     start, rows = StartSymbols.of(model, []), step_rows(step, signal, line)
     program = LaneProgram(

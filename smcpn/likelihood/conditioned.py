@@ -65,6 +65,7 @@ from smcpn.likelihood.conditioning import (
     surplus_after,
 )
 from smcpn.likelihood.covariance import MOST_ROWS, SharedCovariance, SharedRun, most_rows
+from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.diffusion import Diffusion, known_diffusion, known_or_calibrated_diffusion
 from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, LaneLikelihood
@@ -72,7 +73,7 @@ from smcpn.likelihood.measurement import possible
 from smcpn.likelihood.registry import ExpectedOutputs, Recursion, number_of_steps
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.model.signal import Samples, SharedGraphs, Signal
+from smcpn.model.signal import Samples, SharedGraphs
 from smcpn.pn.layout import Layout
 from smcpn.solver import EKF1, ProbabilisticSolver, Solver
 
@@ -176,6 +177,7 @@ class Conditioned(Recursion):
         If it cannot use the solver's diffusion, or compares covariances that are too large.
     """
 
+    takes_parts = Recursion.takes_parts | {"delay"}
     scheme: ClassVar[Scheme]
     """Which likelihood the filters compute."""
 
@@ -188,7 +190,8 @@ class Conditioned(Recursion):
         share: bool = True,
         start_order: int | None = None,
     ) -> None:
-        model = problem.model
+        dead_times = DeadTimes(problem.model, grid)
+        self.model = model = dead_times.model
         layout = Layout.connected(model.x, model.rhs, solver, model.outputs)
         rows = most_rows(layout)
         if self.scheme.joint and rows > MOST_ROWS:
@@ -197,10 +200,10 @@ class Conditioned(Recursion):
                 f"the likelihood {self.name} compares with those of a filter without data: use "
                 "likelihood='filtering', a lower order, or EKF1(jacobian='diagonal')"
             )
-        self.model, self.local_order = problem.model, solver.order + 1
+        self.local_order = solver.order + 1
         diffusion = self.diffusion(problem, solver)
         self.symbols = ConditionedSymbols.of(
-            problem.model,
+            dead_times,
             solver,
             self.scheme,
             diffusion,
@@ -214,16 +217,13 @@ class Conditioned(Recursion):
         self.update = condition_on_outputs(self.symbols, self.predicted)
         self.interval = next_interval(self.symbols, self.update)
         self.shared = shared_covariances(self.symbols, self.step, self.update, self.interval)
-        self.signal = Signal(
-            model.u.numel(),
-            model.measured,
+        self.signal = dead_times.signal(
             grid.smooth,
             not grid.rescales,
             places=(1.0,),
             rates=solver.order - 1 if grid.restarts else 0,
             before=int(grid.rescales),
             more=sum(len(covariance.sample_gains.symbols) for covariance in self.shared),
-            held=model.held,
         )
         # Of a step, where all are alike, or of those of mean length; and its share of an interval.
         self.length, self.share = (self.signal.constant(name) for name in ("length", "share"))
@@ -291,7 +291,7 @@ class Conditioned(Recursion):
         state += [*symbols.scores, *symbols.diffusion.sums]
         sample_gains = [s for c in self.shared for s in c.sample_gains.symbols]
         derivatives, h = self.interval.input_derivatives, (symbols.h, symbols.h_before)
-        return LaneProgram(
+        program = LaneProgram(
             theta=model.theta,
             constants=symbols.constants,
             constant_values=symbols.constant_values(1.0),
@@ -309,18 +309,15 @@ class Conditioned(Recursion):
             memory=self.step.algebra.memory,
             sections=self.step.algebra.sections(),
         )
+        return symbols.dead_times.join(program, self.signal)
 
     def _graphs(self) -> SharedGraphs:
         """Rows by the samples: of a step, an interval, and a sample."""
         symbols, signal = self.symbols, self.signal
         h = before = before_sample = self.length
         if symbols.grid.rescales:
-            h, before, before_sample = (
-                (later - earlier) * self.share
-                for later, earlier in (
-                    (signal.t(), signal.t(1)), (signal.t(1), signal.t(2)), (signal.t(), signal.t(1))
-                )
-            )  # fmt: skip
+            h = before_sample = signal.spacing * self.share
+            before = signal.spacing_before * self.share
         scale = symbols.diffusion.scales(h, self.length, symbols.order)
         count = signal.steps + signal.step + 1.0
         return signal.graphs(
@@ -370,13 +367,14 @@ class Conditioned(Recursion):
         """Inputs of its kernel; ``factor`` raises the diffusion."""
         symbols = self.symbols
         span = record[:2] if symbols.grid.rescales else record
-        length = float(span.t[-1] - span.t[0]) / ((len(span) - 1) * steps)
+        parts, dead_times = self.signal.parts, symbols.dead_times
+        length = float(span.t[-1] - span.t[0]) / ((len(span) - 1) * steps * parts)
         return KernelInputs(
             self.signal,
             record,
-            steps,
+            steps * parts,
             start_order=symbols.order - 1,
-            start_more=np.array([length]),
+            start_more=dead_times.start(np.array([length])),
             number=number,
             n_initial=len(self.model.initial),
             numbers=(length, 1.0 / steps),

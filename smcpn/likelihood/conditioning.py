@@ -23,6 +23,7 @@ from smcpn.likelihood.covariance import (
     condition_on_output,
     output_covariance,
 )
+from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.difference_filter import (
     DataFreeSymbols,
     InnovationChange,
@@ -93,12 +94,15 @@ class ConditionedSymbols:
     data_free : DataFreeSymbols or None
         Difference of the data-free filter, where an increment compares both.
     sample : SampleSymbols
+    dead_times : DeadTimes
     held : casadi.SX
         Inputs that are numbers of the interval behind the sample.
     h, h_before : casadi.SX
         Length of a step, and of those before the sample.
     scale, count : casadi.SX
         Variance that unit diffusion adds in a step, and the number of steps so far.
+    spread : casadi.SX
+        ``scale`` in a particle's own time.
     factor : casadi.SX
         By which the standard deviation of the diffusion is raised.
     ratio, quadratic : casadi.SX
@@ -118,10 +122,12 @@ class ConditionedSymbols:
     conditioned: FilterSymbols
     data_free: DataFreeSymbols | None
     sample: SampleSymbols
+    dead_times: DeadTimes
     held: ca.SX
     h: ca.SX
     h_before: ca.SX
     scale: ca.SX
+    spread: ca.SX
     count: ca.SX
     factor: ca.SX
     ratio: ca.SX
@@ -131,7 +137,7 @@ class ConditionedSymbols:
     @classmethod
     def of(
         cls,
-        model: Model,
+        dead_times: DeadTimes,
         solver: ProbabilisticSolver,
         scheme: Scheme,
         diffusion: Diffusion,
@@ -150,7 +156,8 @@ class ConditionedSymbols:
             As the attribute, all derivatives by default; some public codes start some at zero.
         """
         # Without a Jacobian, covariances depend on the diffusion, the outputs and their noise only.
-        share = share and solver.jacobian == "none"
+        model, delayed = dead_times.model, dead_times.parts > 1
+        share = share and solver.jacobian == "none" and not delayed
         known = diffusion.is_number(model.theta)
         free = None
         if diffusion.calibrated:
@@ -159,7 +166,8 @@ class ConditionedSymbols:
         together = Layout.connected(model.x, model.rhs, solver, model.outputs)
         shared = share and known and _known_outputs(model)
         conditioned = FilterSymbols(model, together, shared, "conditioned")
-        names = ("h", "h_before", "scale", "count", "factor", "ratio", "quadratic", "surplus")
+        names = ("h", "h_before", "count", "factor", "ratio", "quadratic", "surplus")
+        scale = ca.SX.sym("scale")
         return cls(
             model,
             scheme,
@@ -170,8 +178,11 @@ class ConditionedSymbols:
             free,
             conditioned,
             DataFreeSymbols(conditioned) if scheme.joint else None,
-            SampleSymbols.of(model),
+            SampleSymbols.of(model, dead_times),
+            dead_times,
             ca.SX.sym("held", model.held),
+            scale=scale,
+            spread=scale * dead_times.growth(2 * solver.order + 1) if delayed else scale,
             **{name: ca.SX.sym(name) for name in names},
         )
 
@@ -320,7 +331,7 @@ def _linearised(
 def _diffusion_step(
     symbols: ConditionedSymbols, f: FilterSymbols, linearisation: Linearisation
 ) -> DiffusionStep:
-    return DiffusionStep.of(f.layout, linearisation, symbols.scale, symbols.count, symbols.factor)
+    return DiffusionStep.of(f.layout, linearisation, symbols.spread, symbols.count, symbols.factor)
 
 
 def residual_scores(
@@ -371,7 +382,7 @@ def predict_outputs(symbols: ConditionedSymbols) -> PredictedOutputs:
     """Linearise the outputs at the predicted mean."""
     model, sample, f = symbols.model, symbols.sample, symbols.conditioned
     here = ca.substitute(
-        model.outputs, ca.vertcat(model.u, model.t), ca.vertcat(sample.u, sample.t)
+        model.outputs, ca.vertcat(model.u, model.t), ca.vertcat(sample.input, sample.t)
     )
     slopes = f.output_slopes(symbols.h_before, here)
     mean = ca.vertsplit(ca.substitute(here, model.x, f.states(f.mean, symbols.h_before)))

@@ -39,6 +39,7 @@ class ExplicitTrajectory(Trajectory):
 
     def __init__(self, model: Model, grid: Grid, kind: type[Step]) -> None:
         super().__init__(model, grid)
+        model = self.model
         self.tolerance = ca.SX(0, 1)
         clock, between, steps, interval = self.clock, self._between, *map(ca.SX.sym, ("n", "of"))
         self._watch = Watch(model, clock, between, ca.vertcat(steps, interval))
@@ -53,7 +54,7 @@ class ExplicitTrajectory(Trajectory):
 
     @override
     def constant_values(self, solver: Solver) -> tuple[float, ...]:
-        return self._model.constant_values
+        return self.model.constant_values
 
     @override
     def step(self) -> tuple[StraightLine, ca.SX]:
@@ -69,8 +70,8 @@ class ClassicalWithEvents(OwnSteps, with_events=True):
     trajectory: ExplicitTrajectory
 
     @override
-    def along(self, solver: Solver, grid: Grid) -> Trajectory:
-        found = ExplicitTrajectory(self.model, grid, solver.step)
+    def along(self, model: Model, solver: Solver, grid: Grid) -> Trajectory:
+        found = ExplicitTrajectory(model, grid, solver.step)
         self.local_order = found.explicit.error_order
         return found
 

@@ -34,7 +34,7 @@ class Grid:
     Attributes
     ----------
     restarts : bool
-        The input jumps or bends there.
+        The input jumps or bends there, or where it arrives.
     rescales : bool
         The length of the steps changes.
     smooth : bool
@@ -52,7 +52,8 @@ class Grid:
     def of(cls, records: Sequence[Record], delay: Delay | None = None) -> Grid:
         """Look at all records of a problem."""
         return cls(
-            restarts=not all(record.smooth and not record.held for record in records),
+            restarts=delay is not None
+            or not all(record.smooth and not record.held for record in records),
             rescales=not all(record.uniform for record in records),
             smooth=any(record.smooth and record.n_inputs > record.held for record in records),
             delays=() if delay is None else delay.spans(records),

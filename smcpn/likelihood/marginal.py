@@ -85,7 +85,7 @@ class Marginal(Recursion):
     varying_noise = True
     coloured_noise = True
     gaussian = True
-    takes_parts = frozenset({"delay", "accumulators"})
+    takes_parts = Recursion.takes_parts | {"delay", "accumulators"}
 
     def __init__(self, problem: Problem, solver: EKF0, grid: Grid) -> None:
         _check(solver)

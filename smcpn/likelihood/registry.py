@@ -21,6 +21,7 @@ from smcpn.errors import InputError, shown
 from smcpn.likelihood.contract import EstimatedLikelihood
 from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols
+from smcpn.model.parts import PARTS, check_parts
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.solver import SOLVERS, Solver, check_solver
@@ -31,13 +32,6 @@ LIKELIHOODS: dict[str, type[Recursion]] = {}
 """Every likelihood by its name; each registers itself where it is defined."""
 WITH_EVENTS: dict[str, type[Recursion]] = {}
 """Likelihoods of models with events by the name of that without, where this is another class."""
-PARTS = {
-    "delay": ("delay of inputs", "smcpn.EKF0 or smcpn.RK4"),
-    "accumulators": ("accumulators", "smcpn.EKF0, smcpn.RK4 or smcpn.Rosenbrock"),
-    "algebraic": ("algebraic equations", "smcpn.Rosenbrock, or solver='auto'"),
-    "events": ("events of the state", "smcpn.Rosenbrock or smcpn.RK4"),
-}
-"""Parts of a model that some likelihoods take: what they are called, and solvers that know them."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +92,7 @@ class Recursion(ABC):
     takes_process_noise : bool
         Whether the state is disturbed between samples: it takes models with process noise only.
     takes_parts : frozenset of str
-        Of `PARTS` those that a model may have.
+        Of `smcpn.model.parts.PARTS` those that a model may have.
     estimated : bool
         Whether it is an estimate by a particle filter of the states (`EstimatedLikelihood`).
     approximation : str or None
@@ -122,7 +116,7 @@ class Recursion(ABC):
     varying_noise: ClassVar[bool] = False
     coloured_noise: ClassVar[bool] = False
     takes_process_noise: ClassVar[bool] = False
-    takes_parts: ClassVar[frozenset[str]] = frozenset()
+    takes_parts: ClassVar[frozenset[str]] = frozenset({"doses"})
     estimated: ClassVar[bool] = False
     approximation: ClassVar[str | None] = None
     approximates: ClassVar[str | None] = None
@@ -197,7 +191,7 @@ class Recursion(ABC):
 
     @classmethod
     def takes(cls, model: Model) -> bool:
-        """True if it can be computed with the noises of a model and its `PARTS`."""
+        """True if it can be computed with the noises of a model and its parts."""
         return cls.takes_noise(model) and model.parts <= cls.takes_parts
 
     @classmethod
@@ -382,15 +376,10 @@ def suitable_likelihood(
         fitting = [n for n, kind in LIKELIHOODS.items() if kind.takes_noise(model)]
         others = f", or choose likelihood {' or '.join(fitting)}" if fitting else ""
         raise InputError(f"the {name} likelihood takes {takes}{others}", argument=argument)
-    for part in (one for one in PARTS if one in model.parts - LIKELIHOODS[name].takes_parts):
-        what, solvers = PARTS[part]
-        fitting = [n for n, kind in LIKELIHOODS.items() if kind.takes(model)]
-        choose = f"choose likelihood {' or '.join(fitting)}, with {solvers}"
-        raise InputError(
-            f"the {name} likelihood takes no {what}: "
-            f"{choose if fitting else 'no likelihood takes what else the model has'}",
-            argument=part,
-        )
+    takes = LIKELIHOODS[name].takes_parts
+    if not model.parts <= takes:
+        remedy = _likelihoods_that_take(model)
+        check_parts(model.parts, f"the {name} likelihood", takes, dict.fromkeys(PARTS, remedy))
     if problem.diffusion is not None and problem.diffusion != getattr(solver, "diffusion", None):
         raise InputError(
             f"the problem learns the diffusion '{problem.diffusion}', which {solver!r} does not "
@@ -425,6 +414,19 @@ def likelihood_name(problem: Problem, solver: Solver, likelihood: str | None = N
             argument="likelihood",
         )
     return likelihood
+
+
+def _likelihoods_that_take(model: Model) -> str:
+    """Say which likelihoods take a model, with the solvers that they go with."""
+    fitting = [name for name, kind in LIKELIHOODS.items() if kind.takes(model)]
+    if not fitting:
+        return "no likelihood takes all that the model has"
+    goes = [
+        f"smcpn.{name}"
+        for name, kind in SOLVERS.items()
+        if any(LIKELIHOODS[one].goes_with(kind) for one in fitting)
+    ]
+    return f"choose likelihood {' or '.join(fitting)}, with {' or '.join(goes)}"
 
 
 def with_process_noise() -> list[str]:

@@ -35,6 +35,7 @@ from smcpn.likelihood.accumulating import accumulating
 from smcpn.likelihood.algebraic import AFTER_JUMP, FROM_START, NEARBY, AlgebraicEquations
 from smcpn.likelihood.classical import Classical, outputs_at
 from smcpn.likelihood.coloured import NoiseFilter
+from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.own_steps import (
@@ -57,8 +58,8 @@ SMALL = 1e-4
 """Share of the largest value of a state below which its error is measured by this share.
 
 Small states steer others: one of the Oregonator falls to a hundred thousandth before it jumps."""
-FORESEEN = 2
-"""Steps by which the size of a state that starts from zero is foreseen."""
+BEGINNING = 1e-3
+"""Share of a sampling interval that the first step of a state may take which has been at rest."""
 MOST_STATES = 24
 """Up to which the stages of a step are one graph."""
 ROUNDED = 1e-14
@@ -270,6 +271,8 @@ class Trajectory:
 
     Attributes
     ----------
+    model : Model
+        As it is integrated.
     signal : Signal
     sample : SampleSymbols
     clock : Clock
@@ -281,8 +284,10 @@ class Trajectory:
     """
 
     def __init__(self, model: Model, grid: Grid) -> None:
-        self._model, self.sample, self.clock = model, SampleSymbols.of(model), Clock.of(model)
-        self.signal = interval_signal(model, grid)
+        self._dead_times = DeadTimes(model, grid)
+        self.model = model = self._dead_times.model
+        self.sample, self.clock = SampleSymbols.of(model, self._dead_times), Clock.of(model)
+        self.signal = interval_signal(self._dead_times, grid)
         self._between, self.tolerance = IntervalSymbols.of(model), ca.SX.sym("tolerance")
         self._algebraic = AlgebraicEquations(model) if model.algebraic else None
         self._jumps = grid.restarts
@@ -301,24 +306,19 @@ class Trajectory:
 
     def constant_values(self, solver: Solver) -> tuple[float, ...]:
         """Values of the constants of a program."""
-        return (*self._model.constant_values, float(cast(Rosenbrock, solver).tolerance))
+        return (*self.model.constant_values, float(cast(Rosenbrock, solver).tolerance))
 
     def program(self, emitted: ca.SX, solver: Solver) -> LaneProgram:
         """Steps from the initial state that emit ``emitted`` at each sample."""
-        model, clock, length, signal = self._model, self.clock, self._between.length, self.signal
+        model, clock, length, signal = self.model, self.clock, self._between.length, self.signal
         start, (algebra, step) = StartSymbols.of(model, []), self.step()
         driven = ca.vertcat(model.u, model.t)
         initial = self._consistent(start.initial(model), driven, start=True)
-        sizes = self._sizes(initial, ca.fabs(initial))
-        first = Clock.values(ca.SX(0.0), length, length, sizes, 0.0, 0.0)
         # One that took more steps than it may would try as many in every interval.
         begin = self._consistent(model.x, driven)
         held = ca.if_else(clock.left > 0.0, ca.SX(np.nan), begin)
-        sizes, at_begin, of_begin = clock.sizes, ca.SX(0, 1), ca.SX(0, 1)
-        if ca.depends_on(model.rhs, driven):
-            # A state that was at rest may be moved from here on.
-            sizes = self._sizes(begin, sizes)
-            at_begin, of_begin = driven, ca.vertcat(signal.begin, signal.t(1))
+        sizes, begun_sizes = self._between.sizes(model, initial, begin, clock.sizes)
+        first = Clock.values(ca.SX(0.0), length, length, sizes, 0.0, 0.0)
         watched = begun = watching = kept = ca.SX(0, 1)
         if (watch := self._watch) is not None:
             watched, begun, watching = watch.symbols, watch.begun, watch.started(initial)
@@ -330,17 +330,19 @@ class Trajectory:
             constant_values=self.constant_values(solver),
             state=ca.vertcat(clock.symbols, watched, model.x),
             start_row=ca.vertcat(start.row, length, kept),
-            interval_row=ca.vertcat(length, at_begin),
+            interval_row=ca.vertcat(self._between.begin_row, driven),
             step_row=self._between.row,
             gain_row=ca.SX(0, 1),
             sample_row=self.sample.row,
             start=ca.vertcat(first, watching, initial),
-            interval=ca.vertcat(replace(clock, sizes=sizes).begun(length), begun, held),
+            interval=ca.vertcat(replace(clock, sizes=begun_sizes).begun(length), begun, held),
             step=step,
             emitted=emitted,
             shared=signal.graphs(
                 step=self._between.graph(signal),
-                interval=ca.vertcat(signal.spacing, of_begin),
+                interval=ca.vertcat(
+                    self._between.begin_graph(signal), signal.begin, signal.begin_time
+                ),
                 sample=signal.sample(),
             ),
             left=0,
@@ -348,30 +350,15 @@ class Trajectory:
             memory=algebra.memory,
             sections=algebra.sections(),
         )
-        return accumulating(program, model, signal)
+        return self._dead_times.join(accumulating(program, model, signal), signal)
 
     def inputs(self, record: Record, number: int = 0) -> KernelInputs:
         """Inputs for a record, which starts from the ``number``-th initial state."""
-        return own_step_inputs(self.signal, self._model, 0, record, number)
-
-    def _sizes(self, x: ca.SX, known: ca.SX) -> ca.SX:
-        """Sizes of the states at the begin of an interval; of those at rest of a coarse solution.
-
-        A state that grows with a high power of time has no size of its own to be exact to. It gets
-        that of linearly implicit Euler steps as long as the sampling interval.
-        """
-        model, after = self._model, x
-        slopes = jacobian(model.rhs, model.x)
-        for _ in range(FORESEEN):
-            rate, slope = ca.substitute([model.rhs, slopes], [model.x], [after])
-            matrix = ca.diag(model.mass) / self._between.length - slope
-            after = after + SparseLU(matrix).solve(rate)
-        foreseen = ca.fabs(after)
-        return ca.if_else(known > 0.0, known, ca.if_else(foreseen < np.inf, foreseen, 0.0))
+        return own_step_inputs(self.signal, self._dead_times, 0, record, number)
 
     def step(self) -> tuple[StraightLine, ca.SX]:
         """State after a step that is accepted, rejected, or not taken any more."""
-        model, clock = self._model, self.clock
+        model, clock = self.model, self.clock
         h = clock.step if self._watch is None else self._watch.step(clock.step)
         algebra = Memory() if model.x.numel() > MOST_STATES else STRAIGHT
         step = RosenbrockStep(model, RODAS5P, self._between, h, clock.left, algebra)
@@ -383,6 +370,9 @@ class Trajectory:
         sizes = ca.fmax(clock.sizes, ca.fabs(following))
         around = ca.fmax(ca.fabs(model.x), ca.fabs(following))
         relative = difference / ca.fmax(ca.fmax(around, SMALL * sizes), AT_REST)
+        # One that moves against foresight has no size yet: what it begins with is to be small.
+        unsized = ca.logic_and(clock.sizes == 0.0, h < BEGINNING * self._between.length)
+        relative = ca.if_else(unsized, 0.0, relative)
         own, finite = model.differential, step.regular
         error = ca.sqrt(ca.sumsqr(relative[own]) / len(own)) / self.tolerance
         for place in model.algebraic:
@@ -400,14 +390,15 @@ class OwnSteps(Classical):
     trajectory: Trajectory
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
-        self.model, self._solver = problem.model, solver
-        self.trajectory = self.along(solver, grid)
-        self.signal, self.sample = self.trajectory.signal, self.trajectory.sample
-        self.outputs = self.trajectory.outputs
+        self._solver = solver
+        self.trajectory = trajectory = self.along(problem.model, solver, grid)
+        self.model = trajectory.model
+        self.signal, self.sample = trajectory.signal, trajectory.sample
+        self.outputs = trajectory.outputs
         self.noise = NoiseFilter.of(self.model)
 
     @abstractmethod
-    def along(self, solver: Solver, grid: Grid) -> Trajectory:
+    def along(self, model: Model, solver: Solver, grid: Grid) -> Trajectory:
         """Graphs of the solution."""
 
     @override
@@ -430,12 +421,12 @@ class StiffTrajectory(OwnSteps):
     name = "rosenbrock"
     divides = False
     gaussian = True
-    takes_parts = frozenset({"accumulators", "algebraic", "events"})
+    takes_parts = Classical.takes_parts | {"algebraic"}
     local_order = Rosenbrock().error_order
 
     @override
-    def along(self, solver: Solver, grid: Grid) -> Trajectory:
-        return Trajectory(self.model, grid)
+    def along(self, model: Model, solver: Solver, grid: Grid) -> Trajectory:
+        return Trajectory(model, grid)
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:

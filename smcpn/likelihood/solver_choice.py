@@ -46,8 +46,8 @@ from smcpn.likelihood.registry import (
     suitable_likelihood,
     with_process_noise,
 )
-from smcpn.model.graphs import STIFF_PARTS
 from smcpn.model.measured import SampleNumbers
+from smcpn.model.parts import STIFF_PARTS
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.solver import EKF0, MAX_STEPS, SOLVERS, Rosenbrock, Solver, check_solver

@@ -125,7 +125,7 @@ class Events:
         return cls(column, n_states)
 
     def of_following(self, of_states: ca.SX) -> ca.SX:
-        """Column with numbers of the states, (n, 1), where `column` has the state after an event."""
+        """Column of numbers of the states, (n, 1), where `column` has the state after events."""
         rows = self.column.numel() // event_rows(self.n_states)
         return ca.repmat(ca.vertcat(ca.SX(2, 1), of_states), rows, 1)
 
@@ -159,20 +159,6 @@ class EventGraphs:
         rises = ca.logic_and(side < 0.0, value >= 0.0)
         falls = ca.logic_and(side > 0.0, value <= 0.0)
         return {1: rises, -1: falls, 0: ca.logic_or(rises, falls)}[self.sign]
-
-
-def refuse_events(events: object, what: str, remedy: str) -> None:
-    """Refuse the events of a model where they would be passed over.
-
-    Raises
-    ------
-    InputError
-    """
-    if events is not None:
-        raise InputError(
-            f"{what} takes no events of the state, and the model has some: {remedy}",
-            argument=ARGUMENT,
-        )
 
 
 def event_rows(n_states: int) -> int:

@@ -17,7 +17,7 @@ from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution
 from smcpn.model.disturbance import Disturbance, ProcessNoise
 from smcpn.model.dosing import Dosing
-from smcpn.model.events import Events, event_rows, refuse_events
+from smcpn.model.events import Events, event_rows
 from smcpn.model.expression import ExpressionTable
 from smcpn.model.function_arguments import Parameter
 from smcpn.model.gaussian_noise import as_gaussian, noise_graphs
@@ -25,14 +25,13 @@ from smcpn.model.initial import FirstSample, initial_states
 from smcpn.model.measured import BESIDE_PARTS, SampleNumbers
 from smcpn.model.noise import Density, Normal, OutputDensity, Symbols, as_density, output_density
 from smcpn.model.ode import ODE, TIME
+from smcpn.model.parts import SMOOTH_PARTS, check_pairs
 from smcpn.model.record import BESIDE, Record
 from smcpn.model.trace import function_name
 
 Array = NDArray[np.float64]
 SampleFunction = Callable[[Array, Array, Array, SampleNumbers], list[Array]]
 """Of values (T, q), outputs (T, q), parameters (T, d) or (d,) and samples: numbers (T, q) each."""
-STIFF_PARTS = frozenset({"algebraic", "events"})
-"""Of `Model.parts` those that need a solver which chooses its steps."""
 
 
 @dataclass(frozen=True)
@@ -163,9 +162,10 @@ class Model:
 
     @property
     def parts(self) -> frozenset[str]:
-        """Names of what it has beside equations, outputs and noises, that few solvers know."""
+        """Names in `PARTS` of what it has; noises are told apart by the likelihoods."""
         parts = {
             "delay": self.delay is not None,
+            "doses": self.dosing is not None,
             "accumulators": bool(self.accumulators),
             "algebraic": bool(self.algebraic),
             "events": self.events is not None,
@@ -175,7 +175,7 @@ class Model:
     @property
     def smooth(self) -> bool:
         """True if a path through the states of the samples is one of x' = f at their inputs."""
-        return self.parts <= {"accumulators"}
+        return self.parts <= SMOOTH_PARTS
 
     @property
     def measured(self) -> int:
@@ -696,17 +696,9 @@ def make_model(
         algebraic=tuple(map(ode.states.index, ode.algebraic)),
         accumulators=tuple(map(ode.states.index, ode.accumulators)),
     )
-    if ode.accumulators and (delay is not None or disturbed is not None):
-        other = "process noise" if delay is None else "delay"
-        raise InputError(
-            f"accumulators do not go with {other}: measure what has come in all, or leave it out"
-        )
-    names = [*parameter.symbols, *added.distributions]
-    _check_algebraic(model, ode, names, dosing is not None)
-    others = {"process noise": disturbed, "delay": delay}
-    for name, other in others.items():
-        if other is not None:
-            refuse_events(model.events, name, f"leave out the {name} or the events")
+    more = {"process_noise": disturbed is not None, "doses": dosing is not None}
+    check_pairs(model.parts.union(part for part, there in more.items() if there), ode.name)
+    _check_algebraic(model, ode, [*parameter.symbols, *added.distributions])
     if delay is not None:
         parameter.used.update(delay.names)
     if dosing is not None:
@@ -715,8 +707,8 @@ def make_model(
     return model, added.distributions, parameter.unused(ode)
 
 
-def _check_algebraic(model: Model, ode: ODE, names: list[str], dosed: bool) -> None:
-    """Refuse what does not go with algebraic variables, and parameters that are only their start.
+def _check_algebraic(model: Model, ode: ODE, names: list[str]) -> None:
+    """Refuse parameters that are nothing but the start of an algebraic variable.
 
     Raises
     ------
@@ -724,17 +716,6 @@ def _check_algebraic(model: Model, ode: ODE, names: list[str], dosed: bool) -> N
     """
     if not model.algebraic:
         return
-    refused = {
-        "process_noise": model.process_noise is not None,
-        "doses": dosed,
-        "events": model.events is not None,
-    }
-    for argument in (name for name, given in refused.items() if given):
-        raise InputError(
-            f"{argument} does not go with algebraic equations, which model '{ode.name}' has: "
-            "leave it out",
-            argument=argument,
-        )
     of_states = ca.diag(model.mass)
     others = replace(model, initial=tuple(of_states @ state for state in model.initial))
     for lost in np.flatnonzero(model.depends_on() & ~others.depends_on()):

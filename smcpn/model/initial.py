@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from smcpn.errors import InputError, listed, nearest, real_number, shown
 from smcpn.model.distribution import Distribution
 from smcpn.model.entries import by_scalar
-from smcpn.model.events import refuse_events
 from smcpn.model.ode import ODE
+from smcpn.model.parts import check_parts
 from smcpn.model.record import Record
 from smcpn.model.trace import argument_names, function_name, trace
 
@@ -105,7 +105,9 @@ def equilibrium(ode: ODE, begin: ca.SX, u: ca.SX, t: ca.SX, parameters: ca.SX) -
     InputError
         If there are too many states.
     """
-    refuse_events(ode.events, "a steady state", "give the initial states as formulas")
+    others = frozenset({"process_noise", "accumulators", "algebraic"})
+    instead = {"events": "give the initial states as formulas"}
+    check_parts(ode.parts, "a steady state", others, instead)
     n = begin.numel()
     if n > MOST_STATES:
         raise InputError(

@@ -210,6 +210,17 @@ class ODE:
         )
 
     @property
+    def parts(self) -> frozenset[str]:
+        """Names in `smcpn.model.parts.PARTS` of what it has."""
+        parts = {
+            "process_noise": self.diffusion is not None,
+            "accumulators": bool(self.accumulators),
+            "algebraic": bool(self.algebraic),
+            "events": self.events is not None,
+        }
+        return frozenset(name for name, there in parts.items() if there)
+
+    @property
     def drift(self) -> ODE:
         """Equation without the noise of a stochastic one."""
         return replace(self, diffusion=None)

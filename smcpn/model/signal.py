@@ -253,9 +253,10 @@ class SharedGraphs:
         one at its end.
     width : int
         Numbers of a sample.
-    index : casadi.SX, (4, 1)
+    index : casadi.SX, (4, 1) or (5, 1)
         Symbols of the number of the step in its interval, of the steps of this interval, of all
-        steps before the interval or the sample, and of the sample or that before the interval.
+        steps before the interval or the sample, of the sample or that before the interval, and,
+        where intervals have parts, which are then meant by them, of the part.
     record : casadi.SX
         Symbols of the numbers of a record.
     values, interval_values : casadi.SX
@@ -299,6 +300,10 @@ class Signal:
         Last inputs that are numbers of the interval which ends at a sample.
     curves : int, optional
         Degree of the polynomials of past intervals, where `curve` is needed.
+    parts : int
+        Equal parts of an interval, each of which begins like one: `begin_time`, `end_time`,
+        `spacing`, `steps` and what a step has are those of a part, and `sample` has measured
+        values before the first of them only. Inputs are those of the interval.
 
     Attributes
     ----------
@@ -308,6 +313,8 @@ class Signal:
         Steps of the record before an interval or up to a sample.
     number : casadi.SX
         Number in the record of the sample, or of the one before an interval.
+    part : casadi.SX
+        Number of the part of the interval.
     width : int
         Numbers of a sample.
     linear, interval : casadi.SX
@@ -328,27 +335,31 @@ class Signal:
         more: int = 0,
         curves: int | None = None,
         held: int = 0,
+        parts: int = 1,
     ) -> None:
-        n, self.held, self.curves = n_inputs, held, curves
-        more += 0 if curves is None else (curves + 1) * n
+        n, self.held, self.curves, self.parts = n_inputs, held, curves, parts
+        self._of_curves = 0 if curves is None else (curves + 1) * n
+        more += self._of_curves
         self.n_inputs, self.n_outputs, self.more = n, n_outputs, more
         self.smooth, self.uniform, self.before = smooth and n > 0, uniform, before
         self.places, self.order, self.degree = tuple(places), rates, degree
         self.width = 1 + n + n_outputs + more
         self._window = ca.SX.sym("window", (2 + before) * self.width)
-        self._index = ca.SX.sym("index", 4)
-        self.step, self.count, self.steps, self.number = ca.vertsplit(self._index)
+        self._index = ca.SX.sym("index", 4 + (parts > 1))
+        self.step, self.count, self.steps, self.number, *part = ca.vertsplit(self._index)
+        self.part = part[0] if part else ca.SX(0.0)
         self._share = 1.0 / self.count
         self.linear, self.interval = ca.SX.sym("linear"), ca.SX.sym("interval")
         self._numbers = [self.linear, self.interval]
         of_step = len(self.places) if degree is None else degree + 1
         self._values = ca.SX.sym("values", n * of_step if self.smooth else 0)
         self._rates = ca.SX.sym("rates", n * rates if self.smooth else 0)
+        self._halves = ca.SX.sym("halves", 2 * n if self.smooth and degree is not None else 0)
 
     @property
     def widths(self) -> tuple[int, int]:
         """Numbers of a step and of an interval, where the samples alone do not tell the input."""
-        return self._values.numel(), self._rates.numel()
+        return self._values.numel(), self._rates.numel() + self._halves.numel()
 
     def constant(self, name: str) -> ca.SX:
         """Return the symbol of one more number of a record, behind `linear` and `interval`."""
@@ -366,7 +377,7 @@ class Signal:
             index=self._index,
             record=ca.vertcat(*self._numbers),
             values=self._values,
-            interval_values=self._rates,
+            interval_values=ca.vertcat(self._rates, self._halves),
             step=none if step is None else step,
             interval=none if interval is None else interval,
             sample=none if sample is None else sample,
@@ -396,12 +407,12 @@ class Signal:
         return ca.vertcat(*ca.vertsplit(self.u())[self.n_inputs - self.held :])
 
     def others(self, back: int = 0) -> ca.SX:
-        """Numbers of a sample behind its outputs."""
-        return self._sample(back)[self.width - self.more :]
+        """Numbers of a sample behind its outputs, but for `curve`."""
+        return self._sample(back)[self.width - self.more : self.width - self._of_curves]
 
     def curve(self, back: int, j: int) -> ca.SX:
         """Polynomial of an input over the interval that ends with a sample: `Samples.curves`."""
-        return self.others(back)[j :: self.n_inputs]
+        return self._sample(back)[self.width - self._of_curves + j :: self.n_inputs]
 
     def sample(self, back: int = 0) -> ca.SX:
         """Input, time, outputs (0 where missing) and whether each is present, of a sample."""
@@ -409,15 +420,41 @@ class Signal:
         y = ca.vertsplit(self._sample(back)[n : n + self.n_outputs]) if self.n_outputs else []
         # A NaN is not less than anything.
         present = [value < np.inf for value in y]
+        if back and self.parts > 1:
+            present = [ca.logic_and(here, self.part == 0.0) for here in present]
         known = [
             applied("if_else_zero", [here, value]) for here, value in zip(present, y, strict=True)
         ]
-        return ca.vertcat(self.u(back), self.t(back), *known, *present)
+        time = self.begin_time if back else self.t()
+        return ca.vertcat(self.u(back), time, *known, *present)
+
+    @property
+    def begin_time(self) -> ca.SX:
+        """Time at the beginning of an interval."""
+        return self.t(1) if self.parts == 1 else self.t(1) + self.part * self.spacing
+
+    @property
+    def end_time(self) -> ca.SX:
+        """Time at the end of an interval."""
+        return self.t() if self.parts == 1 else self.begin_time + self.spacing
 
     @property
     def spacing(self) -> ca.SX:
         """Length of an interval."""
+        return self.between_samples * (1.0 / self.parts) if self.parts > 1 else self.between_samples
+
+    @property
+    def between_samples(self) -> ca.SX:
+        """Time between the samples about an interval."""
         return self.interval if self.uniform else self.t() - self.t(1)
+
+    @property
+    def spacing_before(self) -> ca.SX:
+        """Length of the interval before this one, where these are of different lengths."""
+        before = self.t(1) - self.t(2)
+        if self.parts == 1:
+            return before
+        return ca.if_else(self.part == 0.0, before * (1.0 / self.parts), self.spacing)
 
     @property
     def h(self) -> ca.SX:
@@ -426,7 +463,7 @@ class Signal:
 
     def time(self, place: float) -> ca.SX:
         """Time at a point of a step."""
-        return self._along(self.t(1), self.h, place)
+        return self._along(self.begin_time, self.h, place)
 
     def input(self, place: float) -> ca.SX:
         """Input at a point of a step, (n, 1)."""
@@ -469,6 +506,14 @@ class Signal:
         parts[0] = self.begin + parts[1]
         return ca.vertcat(*parts)
 
+    @property
+    def halves(self) -> ca.SX:
+        """Input and time in the middle of an interval and at its end, (n + 1, 2)."""
+        given = ca.horzcat(self.begin + 0.5 * self.rise, self.begin + self.rise)
+        if self.smooth:
+            given = ca.reshape(self._halves, self.n_inputs, 2)
+        return ca.vertcat(given, ca.horzcat(self.begin_time + 0.5 * self.spacing, self.end_time))
+
     def numbers_of(self, record: Record, *others: float) -> Array:
         """Numbers of a record, the last ones of `constant`."""
         return np.array([float(record.hold == "foh"), record.interval, *others])
@@ -492,6 +537,9 @@ class Signal:
 
     def rates_of(self, samples: Samples, a: int, b: int) -> Array | None:
         """Numbers of the intervals between the samples [a, b), (m, q)."""
-        if not self.smooth or not self.order:
+        if not self.widths[1]:
             return None
-        return np.ascontiguousarray(samples.rates(a, b, self.order).reshape(b - a - 1, -1))
+        numbers = samples.rates(a, b, self.order)
+        if self._halves.numel():
+            numbers = np.concatenate([numbers, samples.inputs(a, b, 2)[:, 1:]], axis=1)
+        return np.ascontiguousarray(numbers.reshape(b - a - 1, -1))

@@ -26,6 +26,7 @@ from smcpn.errors import InputError
 from smcpn.io.axis import AxisState
 from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.stream import StreamEstimate
+from smcpn.model.parts import check_parts
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, assembled
 from smcpn.online.background import Background
@@ -372,12 +373,8 @@ class Windows:
         self._forgetting: Forgetting | None = None
         self._enter(Window(0, tracker, problem.prior))
         if length is not None:
-            if problem.model.delay is not None:
-                raise InputError(
-                    "forget does not go with delay: a new window does not know the inputs before "
-                    "it; leave forget out",
-                    argument="forget",
-                )
+            unknown = {"delay": "a new window does not know the inputs before it, leave forget out"}
+            check_parts(problem.model.parts & {*unknown}, "forget", set(), unknown, "forget")
             start = FreeStart(problem)
             free = empty(start.problem, None)
             self._forgetting = Forgetting(length, free, start, self._begin_tracking)

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from smcpn.errors import InputError, listed, real_number, shown, whole_number
 from smcpn.model.entries import by_scalar
-from smcpn.model.events import refuse_events
 from smcpn.model.initial import is_formula, named_values, scalar_initial
 from smcpn.model.ode import ODE
+from smcpn.model.parts import check_parts
 from smcpn.model.problem import check_ode, check_record
 from smcpn.model.record import Record
 from smcpn.model.signal import substep_times
@@ -24,6 +24,13 @@ from smcpn.solver import CALIBRATED, EKF1, ProbabilisticSolver
 
 Array = NDArray[np.float64]
 
+INSTEAD = {
+    "process_noise": "give its equation without noise, its .drift, or use smcpn.simulate",
+    "doses": "use smcpn.simulate, or solve from one dose to the next",
+    "algebraic": "give the times as a smcpn.Record to smcpn.simulate",
+    "events": "draw the path by smcpn.simulate",
+}
+"""Remedies for parts that solutions have not."""
 CALIBRATIONS = ("fixed", "fixed-diagonal", "dynamic", "dynamic-diagonal")
 """Diffusions that a solution can be calibrated with."""
 CONTROLS = {"P": (1.0, 0.0), "PI": (0.7, 0.4)}
@@ -105,19 +112,7 @@ def solve(
     0.367879
     """
     check_ode(ode)
-    if ode.diffusion is not None:
-        raise InputError(
-            f"ode is the stochastic model '{ode.name}': give its equation without noise, "
-            f"{ode.name}.drift, or draw paths by smcpn.simulate",
-            argument="ode",
-        )
-    if ode.algebraic:
-        raise InputError(
-            f"model '{ode.name}' has algebraic equations, which smcpn.solve does not solve: give "
-            "its times as a smcpn.Record to smcpn.simulate",
-            argument="ode",
-        )
-    refuse_events(ode.events, "smcpn.solve", "draw the path by smcpn.simulate")
+    check_parts(ode.parts, "smcpn.solve", {"accumulators"}, INSTEAD, argument="ode")
     solver = EKF1(order=5, smooth=True) if solver is None else solver
     if not getattr(solver, "probabilistic", False) or solver.adaptive:
         raise InputError(f"solver is {shown(solver)}: give smcpn.EKF0(...) or smcpn.EKF1(...)")
@@ -154,12 +149,7 @@ def _times(over: Any, ode: ODE) -> tuple[Record | None, Array]:
     if isinstance(over, Record):
         record = over.unmeasured(0)
         check_record(record, ode, 0)
-        if record.doses:
-            raise InputError(
-                f"{record.name} has doses, which solve does not take: use smcpn.simulate, or solve "
-                "from one dose to the next, each from the state after it",
-                argument="over",
-            )
+        check_parts({"doses"} if record.doses else set(), "smcpn.solve", set(), INSTEAD, "over")
         return record, record.t
     if ode.inputs:
         raise InputError(

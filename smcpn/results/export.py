@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smcpn.arguments import Count, FileName, Numbers, Positive, checked
-from smcpn.errors import InputError
 from smcpn.files import file_path, write_output
 from smcpn.interop.c_source import ModelSource, write_c
 from smcpn.interop.fmu import archived
@@ -71,12 +70,6 @@ class ModelExport(ABC):
         posterior = self._particles()
         problem = posterior.problem
         mean = posterior.weights @ posterior.values
-        if problem.model.dosing is not None:
-            raise InputError(
-                "linearise takes no model with doses: give smcpn.linearise the equation and the "
-                "posterior's mean",
-                argument="problem",
-            )
         if near is None:
             near = problem.model.initial_states(mean[None, :])[0]
         at = OperatingPoint.of(problem.ode, input, state, near, time)

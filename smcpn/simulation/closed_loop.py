@@ -22,6 +22,7 @@ from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError, counted
 from smcpn.likelihood.classical import explicit_rows, outputs_at, runge_kutta_program, signal_of
 from smcpn.likelihood.lanes import SampleSymbols, output_chunks
+from smcpn.model.parts import PARTS, check_parts
 from smcpn.model.problem import Model, Problem, check_record
 from smcpn.model.record import Record
 from smcpn.simulation.filtered import WindowFilter, window_begins
@@ -118,18 +119,8 @@ class WrittenOutSteps:
     @classmethod
     def of(cls, model: Model, record: Record, steps: int) -> WrittenOutSteps:
         """Write out ``steps`` Runge-Kutta steps."""
-        if model.delay is not None:
-            raise InputError(
-                "delay does not go with a controller or with predictions over a horizon: use "
-                "simulate, or shift the input of the record by a known dead time",
-                argument="delay",
-            )
-        if model.dosing is not None or model.accumulators:
-            raise InputError(
-                "doses and accumulators do not go with a controller or with predictions over a "
-                "horizon: use simulate",
-                argument="doses",
-            )
+        who = "a controller or a prediction over a horizon"
+        check_parts(model.parts, who, set(), dict.fromkeys(PARTS, "use simulate"))
         sample = SampleSymbols.of(model)
         outputs = outputs_at(model, model.x, sample)
         one = runge_kutta_program(model, signal_of(model, record)[0], sample, outputs)

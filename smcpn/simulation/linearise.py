@@ -14,15 +14,21 @@ from numpy.typing import NDArray
 from smcpn.arguments import checked
 from smcpn.errors import InputError, listed, real_number, shown
 from smcpn.model.entries import by_scalar
-from smcpn.model.events import refuse_events
 from smcpn.model.graphs import Model
 from smcpn.model.ode import ODE
+from smcpn.model.parts import check_parts
 from smcpn.model.problem import labelled, scalar_outputs
 from smcpn.simulation.simulate import known_model
 from smcpn.simulation.state_space import Matrices, StateSpace
 
 Array = NDArray[np.float64]
 
+INSTEAD = {
+    "doses": "give smcpn.linearise the equation and the posterior's mean",
+    "algebraic": "solve the equations for their variables in the model, where that can be written",
+    "events": "give state=, where the model is linear until one",
+}
+"""Remedies for parts that linear models have not."""
 TOLERANCE = 1e-9
 """Rate of change of an equilibrium, relative to its parts and to that where the search began."""
 NEWTON_STEPS = 6
@@ -138,13 +144,8 @@ def linearised(
     InputError
         If there is no equilibrium, for the mean or for some draw, or a derivative is not finite.
     """
-    if ode.algebraic:
-        raise InputError(
-            f"model '{ode.name}' has algebraic equations, which are not linearised: solve them for "
-            f"{listed(ode.algebraic)} in the model, where that can be written"
-        )
-    if at.state is None:
-        refuse_events(model.events, "an equilibrium", "give state=, where it is linear until one")
+    takes = {"delay", "accumulators"} | (set() if at.state is None else {"events"})
+    check_parts(model.parts, "a linear model", takes, INSTEAD)
     graphs = _Graphs(ode.name, model, at)
     x0 = graphs.state(at.near, mean[None])
     points = graphs.states(x0[0], draws)

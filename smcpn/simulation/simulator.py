@@ -26,7 +26,7 @@ from smcpn.likelihood.lanes import OUTPUT_CHUNK, Grid, SampleSymbols, output_chu
 from smcpn.likelihood.rosenbrock import Trajectory
 from smcpn.likelihood.state_events import MOST_EVENTS
 from smcpn.likelihood.transition import Transition
-from smcpn.model.graphs import STIFF_PARTS
+from smcpn.model.parts import STIFF_PARTS
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.model.signal import Signal
@@ -161,7 +161,7 @@ class Simulator:
 
     @cached_property
     def _trajectory(self) -> Trajectory:
-        return Trajectory(self._model, Grid.of([self._record]))
+        return Trajectory(self._model, Grid.of([self._record], self._model.delay))
 
     @cached_property
     def _stiff_kernel(self) -> LaneKernel:
@@ -203,7 +203,7 @@ class Simulator:
             if self._settles(before, after):
                 return steps
             steps, before = 2 * steps, after
-        plain = self._line is None and self._model.process_noise is None
+        plain = self._model.process_noise is None
         if plain and self._settles(*self._compared(theta, OWN_STEPS)):
             return OWN_STEPS
         raise InputError(

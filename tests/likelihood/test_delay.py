@@ -279,8 +279,6 @@ def test_refused(changes, words):
 def test_what_cannot_delay_says_so():
     delayed = problem()
     with pytest.raises(InputError, match="takes no delay"):
-        smcpn.identify(delayed, solver=smcpn.EKF1(order=1, steps=1), progress=False)
-    with pytest.raises(InputError, match="know no delay"):
         smcpn.maximise(delayed, solver=RK4(1), search="lifted", progress=False)
     with pytest.raises(InputError, match="forget"):
         smcpn.Online(delayed, solver=RK4(1), forget=1.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -12,7 +12,8 @@ from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 
 import smcpn
-from smcpn import EKF0, RK4, InputError
+from smcpn import EKF0, EKF1, RK4, AdaptiveEKF1, InputError, Rosenbrock
+from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.growing import growing_likelihood
 from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.stream import stream_estimate
@@ -111,18 +112,65 @@ def test_a_delayed_input_is_the_moved_one(signal):
         np.testing.assert_allclose(found[:, 0], plain_solution(signal, tau), atol=1e-6)
 
 
-@pytest.mark.parametrize("signal", SIGNALS)
-@pytest.mark.parametrize("solver", [RK4(8), EKF0(order=3, steps=12)])
-def test_a_learned_dead_time_has_the_likelihood_of_the_moved_input(signal, solver):
-    one = record(*SIGNALS[signal])
-    prior = {"a": PRIOR["a"], "q": 1.0, "tau": stats.uniform(0, 0.5)}
-    problem = smcpn.Problem(spiking, one, observe="x", noise=NOISE, delay={"u": "tau"}, prior=prior)
+SURE = {"order": 3, "steps": 12, "diffusion": 1e-3}
+SOLVERS = {
+    "classical": RK4(8), "marginal": EKF0(order=3, steps=12), "filtering": EKF1(**SURE),
+    "dalton": EKF1(**SURE), "fenrir": EKF1(**SURE), "adaptive": AdaptiveEKF1(tolerance=1e-6),
+    "rosenbrock": Rosenbrock(tolerance=1e-8),
+}  # fmt: skip
+
+
+def learned(one, delay="tau", **prior):
+    prior = {"a": PRIOR["a"], "q": 1.0} | prior
+    return smcpn.Problem(spiking, one, observe="x", noise=NOISE, delay={"u": delay}, prior=prior)
+
+
+OFTEN = {
+    ("filtering", "linear, uneven"), ("rosenbrock", "band-limited"), ("rosenbrock", "held, uneven"),
+    *product(("classical", "marginal"), SIGNALS),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "signal"),
+    [
+        pytest.param(*pair, marks=[] if pair in OFTEN else pytest.mark.nightly)
+        for pair in product(SOLVERS, SIGNALS)
+    ],
+)
+def test_a_learned_dead_time_has_the_likelihood_of_the_moved_input(likelihood, signal):
+    one, solver = record(*SIGNALS[signal]), SOLVERS[likelihood]
     taus = np.array([0.0, 0.137, 0.5])
     values = np.column_stack([np.full(3, VALUES["a"]), taus])
-    found = build_likelihood(problem, solver).evaluate(values, N)[1]
+    problem = learned(one, tau=stats.uniform(0, 0.5))
+    found = build_likelihood(problem, solver, 1, likelihood).evaluate(values, N)[1]
     outputs = [plain_solution(signal, tau) for tau in taus]
     expected = [stats.norm.logpdf(one.y[:, 0], x, NOISE).sum() for x in outputs]
     np.testing.assert_allclose(found, expected, atol=2e-3 if solver.probabilistic else 1e-4)
+
+
+@pytest.mark.parametrize(
+    "likelihood",
+    [
+        pytest.param(one, marks=[] if one in ("filtering", "rosenbrock") else pytest.mark.nightly)
+        for one in SOLVERS
+    ],
+)
+def test_no_dead_time_is_the_likelihood_without_and_its_gradient_is_that_of_differences(likelihood):
+    one, solver = record(), SOLVERS[likelihood]
+    plain = smcpn.Problem(spiking, one, observe="x", noise=NOISE, prior={"a": PRIOR["a"], "q": 1.0})
+    function = LogLikelihood(
+        learned(one, tau=stats.uniform(0, 0.5)), solver=solver, likelihood=likelihood
+    )
+    expected = build_likelihood(plain, solver, 1, likelihood).evaluate(np.array([[0.7]]), N)[1]
+    values = np.array([[0.7, tau] for tau in (0.0, 0.137, 0.45)])
+    _, slopes = function.value_and_gradient(values)
+    np.testing.assert_allclose(function(values[:1]), expected, atol=1e-4)
+    step = np.array([0.0, 1e-6])
+    differences = (function(values[1:] + step) - function(values[1:] - step)) / 2e-6
+    # Steps that particles choose are given numbers of a gradient.
+    tolerance = 1e-3 if solver.adaptive else 1e-6
+    np.testing.assert_allclose(slopes[1:, 1], differences, rtol=tolerance, atol=tolerance)
 
 
 def disturbed(one, tau=None, **changes):
@@ -194,14 +242,17 @@ def test_filters_that_look_ahead_are_exact_for_a_linear_model():
 @pytest.mark.parametrize("signal", ["linear", "band-limited"])
 def test_a_stream_has_the_increments_of_the_record(signal):
     one = record(*SIGNALS.get(signal, ("foh",)))
-    problem, keys = disturbed(one), np.arange(2, dtype=np.uint64)[:, None]
-    values = np.array([[*VALUES.values(), tau] for tau in (0.0, 0.137)])
-    for likelihood in ("kalman", "particle-bootstrap"):
+    keys = np.arange(2, dtype=np.uint64)[:, None]
+    for likelihood in ("kalman", "particle-bootstrap", "filtering", "rosenbrock"):
+        problem, solver = disturbed(one), SOLVERS.get(likelihood, RK4(2))
+        values = np.array([[*VALUES.values(), tau] for tau in (0.0, 0.137)])
+        if likelihood in SOLVERS:
+            problem, values = learned(one, tau=stats.uniform(0, 0.5)), values[:, [0, 2]]
         make, build = growing_likelihood, build_likelihood
-        if likelihood != "kalman":
+        if likelihood == "particle-bootstrap":
             make, build = stream_estimate, build_estimate
-        record_of, history = build(problem, RK4(2), 1, likelihood), History(1, 1, intervals=8)
-        stream = make(problem, RK4(2), history, threads=1, likelihood=likelihood)
+        record_of, history = build(problem, solver, 1, likelihood), History(1, 1, intervals=8)
+        stream = make(problem, solver, history, threads=1, likelihood=likelihood)
         for a in range(0, N, 3):
             stream.append(one.t[a : a + 3], one.u[a : a + 3], one.y[a : a + 3])
         stream.finish()

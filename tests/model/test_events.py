@@ -119,12 +119,8 @@ def problem(**given):
     ("use", "message"),
     [
         (
-            lambda: smcpn.LogLikelihood(problem(), solver=smcpn.RK4(4)),
-            "classical likelihood takes no ev",
-        ),
-        (
             lambda: smcpn.LogLikelihood(problem(), solver=smcpn.EKF0()),
-            "choose likelihood rosenbrock",
+            "choose likelihood classical or rosenbrock",
         ),
         (
             lambda: smcpn.LogLikelihood(problem(), solver=smcpn.AdaptiveEKF1()),
@@ -134,7 +130,10 @@ def problem(**given):
             lambda: smcpn.solve(ball(bounce()), (0, 1), dict(drag=0.1, r=0.5), initial=[1, 0]),
             "solve takes",
         ),
-        (lambda: problem(process_noise={"v": 0.1}), "leave out the process noise or the events"),
+        (
+            lambda: problem(process_noise={"v": 0.1}),
+            "process noise and events of the state do not go together",
+        ),
         (lambda: problem(initial="steady state"), "a steady state takes no events"),
         (
             lambda: smcpn.simulate(
@@ -144,11 +143,11 @@ def problem(**given):
         ),
         (
             lambda: smcpn.linearise(ball(bounce()), dict(drag=0.1, r=0.5), observe="x"),
-            "an equilibrium takes no events",
+            "a linear model takes no events",
         ),
         (
             lambda: smcpn.maximise(problem(), starts=1, search="lifted"),
-            "no delay, no events and no algebraic",
+            "search 'lifted' takes no events",
         ),
     ],
 )

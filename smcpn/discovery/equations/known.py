@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, nearest, real_number, shown
-from smcpn.model.events import refuse_events
 from smcpn.model.ode import ODE, TIME
+from smcpn.model.parts import PARTS, check_parts
 from smcpn.model.trace import argument_names, trace
 
 Known = ODE | Mapping[str, Any]
@@ -52,12 +52,10 @@ class KnownPart:
         InputError
             If it names what is no state or input of the system, or cannot be traced.
         """
-        if isinstance(known, ODE) and known.algebraic:
-            raise InputError(
-                f"known is model '{known.name}', which has algebraic equations: give one without",
-                argument="known",
-            )
         if isinstance(known, ODE):
+            remedy = dict.fromkeys(PARTS, "give known without them")
+            who = "the known part of a discovery"
+            check_parts(known.parts, who, {"process_noise"}, remedy, "known")
             return cls._partial(known, states, inputs)
         if known is not None and not isinstance(known, Mapping):
             raise InputError(
@@ -76,7 +74,6 @@ class KnownPart:
                 f"{listed(inputs) or 'none'}: give both the same names",
                 argument="known",
             )
-        refuse_events(known.events, "discover", "give known without them")
         symbols, values = _symbols(states, inputs, len(known.parameters))
         own = [ca.vertcat(*[values[n] for n in names]) for names in (known.states, known.inputs)]
         rows = [known.states.index(name) for name in states]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -21,12 +22,16 @@ from smcpn.codegen.arrays import ArrayFunction
 from smcpn.codegen.tangent import derived
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.errors import InputError, listed
-from smcpn.estimate.path_search.linearisation import Gaussian, Intervals
+from smcpn.estimate.path_search.linearisation import Gaussian
 from smcpn.estimate.path_search.paths import Paths
 from smcpn.estimate.smoothed_outputs import Equations
+from smcpn.model.expression import ExpressionTable
 from smcpn.model.record import Record
 
 Array = NDArray[np.float64]
+
+_TRACED = ("_symbols", "_graphs", "_value", "_all")
+"""Attributes of a `LibraryRate` that its graphs tell."""
 
 
 class LibraryRate:
@@ -85,6 +90,19 @@ class LibraryRate:
         self._spread = sparse.csr_array((self._weight, place), shape=(self._used * self._n, d))
         _, first = np.unique(self._equation * d + self._column, return_index=True)
         self._first = first, np.setdiff1d(np.arange(len(row)), first)
+
+    def __getstate__(self) -> dict[str, Any]:
+        graphs = ca.Function("graphs", [self._symbols], [ca.densify(one) for one in self._graphs])
+        kept = {name: one for name, one in vars(self).items() if name not in _TRACED}
+        return kept | {"table": ExpressionTable.of(graphs)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        graphs = state.pop("table").function("graphs")
+        vars(self).update(state)
+        self._symbols = graphs.sx_in(0)
+        found = graphs(self._symbols)
+        self._graphs = list(found) if isinstance(found, tuple) else [found]
+        self._trace()
 
     def restricted(self, columns: NDArray[np.intp]) -> LibraryRate:
         """Return the same rate with these coefficients only, by their columns."""
@@ -215,7 +233,7 @@ class LibraryPaths(Paths):
         y = np.concatenate([record.y for record in records])
         measured = Gaussian(np.log(y) if relative else y)
         super().__init__(records, rate, LinearOutputs(observe, relative), measured)
-        self._records, self.rate = records, rate
+        self.rate = rate
         self._initial = initial[self.begins]
         self.counts = np.isfinite(y).sum(axis=0)
 
@@ -228,8 +246,13 @@ class LibraryPaths(Paths):
         """Return the same paths with these coefficients only, by their columns."""
         result = copy(self)
         result.rate = self.rate.restricted(columns)
-        result._intervals = Intervals(result.rate, self._records)
-        result._intervals.steps = self._intervals.steps
+        result._intervals = self._intervals.with_rate(result.rate)
+        return result
+
+    def detached(self) -> LibraryPaths:
+        """Return the same paths without the records, which may not be pickled, for fixed steps."""
+        result = copy(self)
+        result._intervals = self._intervals.detached()
         return result
 
     def residuals(self, path: Array) -> Array:

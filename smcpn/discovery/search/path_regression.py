@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from smcpn.discovery.search.supports import BetaBinomial, SpikeAndSlab, Support,
 from smcpn.estimate.path_search.smoothing import Linear, smoothed
 from smcpn.estimate.smoothed_outputs import Start
 from smcpn.likelihood.gauss_newton import halved
+from smcpn.stored import Share, Stored, finite, number, truths
 
 Array = NDArray[np.float64]
 
@@ -32,12 +34,44 @@ SHARPEST = 1e-2
 
 
 @dataclass(frozen=True)
-class Point:
-    """Path (T, n), coefficients (d,), and which of them are active (d,)."""
+class Point(Stored):
+    """Path (T, n), coefficients (d,), and which of them are active (d,).
 
-    path: Array
-    theta: Array
-    support: Support
+    Arrays are contiguous: from others sums may come out with another last digit.
+    """
+
+    path: Annotated[Array, finite("T", "n")]
+    theta: Annotated[Array, finite("K")]
+    support: Annotated[Support, truths("K")]
+
+    def __post_init__(self) -> None:
+        for name in ("path", "theta", "support"):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name)))
+
+
+@dataclass(frozen=True)
+class ErrorModel(Stored):
+    """Sizes of the errors that a path regression reckons with, as far as they are learned.
+
+    Attributes
+    ----------
+    variances : ndarray, (q,)
+        Of the noise.
+    deviation : ndarray, (n,)
+        Standard deviation of what the noise is in the units of each state.
+    share : float
+        Model error that a homotopy ends with, as a share of the noise.
+    independent : float
+        Share of the data that is independent.
+    told : bool
+        Whether the noise is known, and not learned.
+    """
+
+    variances: Annotated[Array, finite("q", least=0.0)]
+    deviation: Annotated[Array, finite("n", least=0.0)]
+    share: Annotated[float, number(0.0)] = 0.0
+    independent: Share = 1.0
+    told: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,6 +145,26 @@ class PathRegression:
         self.prior = BetaBinomial(groups)
         self.count = int(paths.counts.sum())
         self.share, self.independent = 0.0, 1.0
+
+    @property
+    def errors(self) -> ErrorModel:
+        """Sizes of the errors in force."""
+        deviation = self._start.deviation
+        return ErrorModel(self.variances, deviation, self.share, self.independent, self._told)
+
+    def with_errors(self, errors: ErrorModel) -> PathRegression:
+        """Return a copy with other sizes of the errors."""
+        result = copy(self)
+        result.variances, result._told = errors.variances, errors.told
+        result.share, result.independent = errors.share, errors.independent
+        result._start = self._start._replace(deviation=errors.deviation)
+        return result
+
+    def detached(self) -> PathRegression:
+        """Return a copy that can be pickled, to take steps in another process."""
+        result = copy(self)
+        result.paths = self.paths.detached()
+        return result
 
     def restricted(self, columns: NDArray[np.intp]) -> PathRegression:
         """Return the same search with these coefficients only, by their columns."""

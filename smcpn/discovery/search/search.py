@@ -16,9 +16,10 @@ shorter homotopy begins, which is followed where it ends higher.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,12 +33,23 @@ from smcpn.discovery.search.adequacy import (
     omitted_function,
 )
 from smcpn.discovery.search.linearisation import LibraryPaths, LibraryRate
+from smcpn.discovery.search.maxima import NOT_FINITE, Maxima, maximum, polished
 from smcpn.discovery.search.path_regression import (
+    ErrorModel,
     LinearPoint,
     PathRegression,
     Point,
     orthonormal,
     sizes,
+)
+from smcpn.discovery.search.state import (
+    CountedModels,
+    Landing,
+    SearchState,
+    Selection,
+    Stage,
+    SupportMaximum,
+    supports_array,
 )
 from smcpn.discovery.search.supports import (
     SLABS,
@@ -46,6 +58,8 @@ from smcpn.discovery.search.supports import (
     most_probable,
     sampled_inclusion,
 )
+from smcpn.distributed.likelihood import distributed
+from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError
 from smcpn.estimate.smoothed_outputs import (
     Start,
@@ -55,6 +69,7 @@ from smcpn.estimate.smoothed_outputs import (
     noise_variances,
 )
 from smcpn.model.record import Record
+from smcpn.smc.state import RandomState
 from smcpn.status import tell
 
 Array = NDArray[np.float64]
@@ -75,12 +90,8 @@ HOPELESS = 0.5
 """The same for each number in the data, by which smaller ones are not tried any more."""
 RIDGE = 1e-3
 """Of the regression of smoothed slopes that the first Jacobians are of."""
-SETTLED = 0.05
-"""Change of coefficients, in standard deviations, that ends Gauss-Newton steps."""
-POLISHING, ROUNDS = 6, 4
-"""Most Gauss-Newton steps with one support, and rounds of these and selection."""
-UNLIKE = 0.2
-"""Difference of a log variance of noise from a model's own, from which it has its own."""
+ROUNDS = 4
+"""Of selections, and maxima of the supports that are selected."""
 SWEEPS = 300
 MODELS = 20
 """Most models whose own Laplace evidence is taken."""
@@ -89,8 +100,6 @@ LEAST_PROBABLE = 8.0
 COUNTED, MOST_COUNTED = 12.0, 400
 """The same for a model to be counted, by this score, in the probabilities of others; and most."""
 
-NOT_FINITE = (ValueError, np.linalg.LinAlgError)
-"""What `PathRegression.linearised` raises where trajectories leave all bounds."""
 _NONE = (
     "no equation of these terms has a trajectory near the data: leave out terms that grow fast, "
     "or give samples that are closer together"
@@ -179,7 +188,19 @@ def search(
     slabs: tuple[float, ...] = SLABS,
     seed: int = 0,
 ) -> SearchResult:
-    """Return the most probable supports with their coefficients.
+    """Return the most probable supports with their coefficients; see `Search`."""
+    found = Search(
+        records, system, observe=observe, noise=noise, relative=relative, slabs=slabs, seed=seed
+    )
+    while not found.ended:
+        found.advance()
+    return found.result()
+
+
+class Search:
+    """A search of the most probable supports, computed part by part.
+
+    Between parts a `snapshot` has all that it goes on from.
 
     Parameters
     ----------
@@ -198,6 +219,15 @@ def search(
         Widths of the slab, in units of rms(dx/dt) / rms(term), that scores are averaged over.
     seed : int
         Of the MCMC over supports.
+    state : SearchState, optional
+        A `snapshot` to go on from; the same bytes come of it.
+    workers : Workers, optional
+        Who lead supports to their maxima.
+
+    Attributes
+    ----------
+    state : SearchState
+        Replaced in every part; only the random generator goes on in place.
 
     Raises
     ------
@@ -205,41 +235,211 @@ def search(
         If a hidden state is not told by a known equation, a parameter of the known part has no
         default, or no trajectory of these terms comes near the data.
     """
-    matrix = np.eye(len(system.candidates.states)) if observe is None else np.asarray(observe)
-    problem = _Problem.of(records, system, matrix, noise, relative)
-    rng = np.random.default_rng(seed)
-    try:
-        steps, point = _begun(problem, slabs)
-        point = _led(steps, point)
-        found = _models(steps, point, rng)
-    except NOT_FINITE as error:
-        raise InputError(_NONE) from error
-    for _ in range(ROUNDS - 1):
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def __init__(
+        self,
+        records: Sequence[Record],
+        system: CandidateSystem,
+        *,
+        observe: Array | None = None,
+        noise: Array | None = None,
+        relative: bool = False,
+        slabs: tuple[float, ...] = SLABS,
+        seed: int = 0,
+        state: SearchState | None = None,
+        workers: Workers | None = None,
+    ) -> None:
+        matrix = np.eye(len(system.candidates.states)) if observe is None else np.asarray(observe)
+        self._problem = _Problem.of(records, system, matrix, noise, relative)
+        self._workers = workers
+        rng = np.random.default_rng(seed)
         try:
-            best = _better(found.ends[0], point, rng)
-            if best is None:
-                break
-            found = _models(best.steps, best.point, rng)
-        except NOT_FINITE:
-            break
-        point = best.point
-    return _result(problem, steps, found)
+            self._steps, point = _begun(self._problem, slabs)
+        except NOT_FINITE as error:
+            raise InputError(_NONE) from error
+        self.state = state or SearchState(
+            "larger", RandomState.of(rng), point, self._steps.errors, self._steps.paths.steps
+        )
+        self._rng = self.state.random_state.generator()
+        self._maxima: tuple[Selection | None, Any] = (None, None)
+
+    @property
+    def ended(self) -> bool:
+        """True if nothing is left to compute but the `result`."""
+        return self.state.stage == "end"
+
+    def snapshot(self) -> SearchState:
+        """Return the state with that of the random generator."""
+        return replace(self.state, random_state=RandomState.of(self._rng))
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def advance(self) -> None:
+        """Compute the next part.
+
+        Raises
+        ------
+        InputError
+            If no trajectory of these terms comes near the data.
+        """
+        part: dict[Stage, Callable[[], None]] = {
+            "larger": self._with_larger_error,
+            "smaller": self._with_smaller_error,
+            "select": self._select,
+            "maxima": self._lead_to_maxima,
+            "again": self._begin_again,
+        }
+        try:
+            part[self.state.stage]()
+        except NOT_FINITE as error:
+            if self.state.counted is None:
+                raise InputError(_NONE) from error
+            self._change(stage="end")
+        self._change(parts=self.state.parts + 1)
+
+    def _change(self, **fields: Any) -> None:
+        self.state = replace(self.state, **fields)
+
+    def _steps_with(self, errors: ErrorModel) -> PathRegression:
+        """Steps with sizes of errors, and as many Runge-Kutta steps as the search has reached."""
+        steps = self._steps.with_errors(errors)
+        if steps.paths.steps != self.state.substeps:
+            steps.paths.steps = self.state.substeps
+        return steps
+
+    def _with_larger_error(self) -> None:
+        """Take steps with a model error above those of the homotopy, where one is called for."""
+        state, steps = self.state, self._steps_with(self.state.errors)
+        share = _first_error(steps, state.point) if np.isnan(state.share) else state.share
+        if share <= MODEL_ERRORS[0]:
+            self._change(stage="smaller", share=share)
+            return
+        point = _selected(steps, state.point, share)
+        evidence = float(steps.evidence(steps.linearised(point, share)))
+        landings = (*state.landings, Landing(evidence, share, point))
+        substeps = steps.paths.steps
+        self._change(point=point, landings=landings, share=share / LARGER, substeps=substeps)
+
+    def _with_smaller_error(self) -> None:
+        """Take steps with the next model error, down to the least one.
+
+        Or to that where none at first is more probable. Data that obey no equation of these terms,
+        as those of a solver with loose tolerances, or of a system that is disturbed, are not
+        explained by more and more terms.
+        """
+        state, steps = self.state, self._steps_with(self.state.errors)
+        share, level = MODEL_ERRORS[state.level], state.level + 1
+        terms = state.point.support.sum()
+        tell(f"search: model error {level} of {len(MODEL_ERRORS)}, {terms} terms")
+        point = _selected(steps, state.point, share)
+        best = max(state.landings, default=None, key=lambda one: one.evidence)
+        lacks = -np.inf
+        if best is not None:
+            lacks = best.evidence - steps.evidence(steps.linearised(point, share))
+        stage: Stage = "smaller"
+        if lacks > HOPELESS * steps.count or level == len(MODEL_ERRORS):
+            stage, steps.share = "select", MODEL_ERRORS[-1]
+            if best is not None and lacks > CLEARLY:
+                steps.end_with(best.point, best.share)
+                point = _selected(steps, best.point, best.share)
+        substeps = steps.paths.steps
+        self._change(stage=stage, point=point, errors=steps.errors, substeps=substeps, level=level)
+
+    def _select(self) -> None:
+        """Find which supports are probable, by the linear model at the maximum of one of them."""
+        steps = self._steps_with(self.state.errors)
+        point = polished(steps, self.state.point)[0]
+        steps = steps.with_noise_of(point)
+        steps.refine(point, steps.share)
+        linear = steps.linearised(polished(steps, point)[0], steps.share)
+        support = best_support(linear.regression, point.support)
+        sampled_inclusion(linear.regression, support, SWEEPS, self._rng)
+        probable = most_probable(linear.regression, MOST_COUNTED)
+        first = probable[0][0]
+        chosen = [one for score, one in probable[:MODELS] if score > first - LEAST_PROBABLE]
+        others = [pair for pair in probable[len(chosen) :] if pair[0] > first - COUNTED]
+        selection = Selection(
+            point=linear.point,
+            errors=steps.errors,
+            chosen=supports_array(chosen, len(support)),
+            others=supports_array([one for _, one in others], len(support)),
+            scores=np.array([score for score, _ in others]),
+        )
+        self._maxima = selection, distributed(Maxima(steps, linear), self._workers)
+        substeps = steps.paths.steps
+        self._change(stage="maxima", selection=selection, maxima=(), substeps=substeps)
+
+    def _maxima_of(self, selection: Selection) -> Any:
+        """`Maxima` of the supports of a selection, by the workers where there are some."""
+        if self._maxima[0] is not selection:
+            steps = self._steps_with(selection.errors)
+            linear = steps.linearised(selection.point, steps.share)
+            self._maxima = selection, distributed(Maxima(steps, linear), self._workers)
+        return self._maxima[1]
+
+    def _lead_to_maxima(self) -> None:
+        """Lead the next support to its maximum, or all of them at once by the workers."""
+        selection, before = self.state.selection, self.state.maxima
+        assert selection is not None
+        maxima, begin = self._maxima_of(selection), len(before)
+        tell(f"maximum of model {begin + 1} of {len(selection.chosen)}")
+        some = selection.chosen[begin : begin + 1 if self._workers is None else None]
+        ends = (*before, *maxima.unpacked(some, maxima.packed(some)))
+        if len(ends) == len(selection.chosen):
+            self._count(selection, ends, maxima.linear)
+        else:
+            self._change(maxima=ends)
+
+    def _count(
+        self,
+        selection: Selection,
+        ends: Sequence[SupportMaximum | None],
+        linear: LinearPoint,
+    ) -> None:
+        """Put the models of a selection in place of those that were found before."""
+        found = sorted((end for end in ends if end is not None), key=lambda end: -end.score)
+        if not found:
+            raise InputError(_NONE)
+        scores = selection.scores - linear.regression.score(found[0].point.support)
+        counted = CountedModels(tuple(found), selection.others, scores)
+        rounds = self.state.rounds + 1
+        stage: Stage = "again" if rounds < ROUNDS else "end"
+        self._change(stage=stage, counted=counted, rounds=rounds, selection=None, maxima=())
+
+    def _begin_again(self) -> None:
+        """Select from the best model, if it has another support than that of the last selection.
+
+        Or from where a second homotopy ends that begins there.
+        """
+        assert self.state.counted is not None
+        best = self.state.counted.maxima[0]
+        steps = self._steps_with(best.errors)
+        if np.array_equal(best.point.support, self.state.point.support):
+            better = _loosened(steps, best, self._rng)
+            self._change(substeps=steps.paths.steps)
+            if better is None:
+                self._change(stage="end")
+                return
+            best = better
+        self._change(stage="select", point=best.point, errors=best.errors)
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def result(self) -> SearchResult:
+        """Return what was found, at the end."""
+        assert self.state.counted is not None
+        steps = self._steps_with(self.state.counted.maxima[0].errors)
+        return _result(self._problem, steps, self.state.counted)
 
 
-def _better(best: _End, point: Point, rng: np.random.Generator) -> _End | None:
-    """The best end if its support is another than that of the point it comes of; or beyond it."""
-    if np.array_equal(best.point.support, point.support):
-        return _loosened(best, rng)
-    return best
-
-
-def _loosened(best: _End, rng: np.random.Generator) -> _End | None:
-    """Begin a shorter homotopy at an end; return where that ends if it is more probable, or None.
+def _loosened(
+    steps: PathRegression, best: SupportMaximum, rng: np.random.Generator
+) -> SupportMaximum | None:
+    """Begin a shorter homotopy at a maximum; return where it ends if more probable, or None.
 
     Greedy steps may have ended at a support from which many terms have to change at once: here it
     is sampled where the model error is large.
     """
-    steps, point = best.steps, best.point
+    point = best.point
     linear = steps.linearised(point, max(AGAIN[0], steps.share))
     sampled_inclusion(linear.regression, point.support, SWEEPS, rng)
     point = steps.moved(linear, most_probable(linear.regression, 1)[0][1])
@@ -247,7 +447,7 @@ def _loosened(best: _End, rng: np.random.Generator) -> _End | None:
         point = _selected(steps, point, max(share, steps.share))
     if np.array_equal(point.support, best.point.support):
         return None
-    found = _end(steps, steps.linearised(point, steps.share), point.support)
+    found = maximum(steps, steps.linearised(point, steps.share), point.support)
     return found if found is not None and found.score > best.score else None
 
 
@@ -351,32 +551,6 @@ def _first_error(steps: PathRegression, point: Point) -> float:
     return share
 
 
-def _led(steps: PathRegression, point: Point) -> Point:
-    """Lead a point to a small model error: the least one, where none at first is more probable.
-
-    Data that obey no equation of these terms, as those of a solver with loose tolerances, or of a
-    system that is disturbed, are not explained by more and more terms.
-    """
-    share, lacks = _first_error(steps, point), -np.inf
-    first: list[tuple[float, float, Point]] = []
-    while share > MODEL_ERRORS[0]:
-        point = _selected(steps, point, share)
-        first.append((steps.evidence(steps.linearised(point, share)), share, point))
-        share /= LARGER
-    best, larger, start = max(first, default=(-np.inf, 0.0, point), key=lambda one: one[0])
-    for k, share in enumerate(MODEL_ERRORS):
-        tell(f"search: model error {k + 1} of {len(MODEL_ERRORS)}, {point.support.sum()} terms")
-        point = _selected(steps, point, share)
-        lacks = best - steps.evidence(steps.linearised(point, share)) if first else -np.inf
-        if lacks > HOPELESS * steps.count:
-            break
-    steps.share = MODEL_ERRORS[-1]
-    if lacks > CLEARLY:
-        steps.end_with(start, larger)
-        return _selected(steps, start, larger)
-    return point
-
-
 def _selected(steps: PathRegression, point: Point, share: float) -> Point:
     """Take steps with one model error, each with the support that is best where it begins."""
     steps.refine(point, share)
@@ -388,96 +562,11 @@ def _selected(steps: PathRegression, point: Point, share: float) -> Point:
     return point
 
 
-def _polished(steps: PathRegression, point: Point) -> tuple[Point, LinearPoint]:
-    """Lead a point to the maximum of its support; with what is left there, by its terms."""
-    columns = np.flatnonzero(point.support)
-    part = steps.restricted(columns)
-    inside = Point(point.path, point.theta[columns], np.ones(len(columns), dtype=bool))
-    linear = part.linearised(inside, steps.share)
-    for _ in range(POLISHING):
-        inside = part.moved(linear, inside.support)
-        deviation = np.sqrt(np.diag(linear.regression.moments(inside.support)[1]))
-        if np.all(np.abs(inside.theta - linear.point.theta) < SETTLED * deviation):
-            break
-        linear = part.linearised(inside, steps.share)
-    theta = np.zeros(len(point.theta))
-    theta[columns] = inside.theta
-    return Point(inside.path, theta, point.support), linear
-
-
-@dataclass(frozen=True)
-class _End:
-    """Maximum of a support, with what is known there, and steps with the noise there."""
-
-    point: Point
-    steps: PathRegression
-    covariance: Array
-    log_evidence: float
-    log_prior: float
-
-    @property
-    def score(self) -> float:
-        return self.log_evidence + self.log_prior
-
-
-@dataclass(frozen=True)
-class _Counted:
-    """Probable models at their own maxima, best first, and the scores of others less that of it."""
-
-    ends: list[_End]
-    others: list[tuple[float, Support]]
-
-
-def _models(steps: PathRegression, point: Point, rng: np.random.Generator) -> _Counted:
-    """Return probable models.
-
-    Which are probable tells the linear model at the maximum of the support of a point.
-    """
-    point = _polished(steps, point)[0]
-    steps = steps.with_noise_of(point)
-    steps.refine(point, steps.share)
-    linear = steps.linearised(_polished(steps, point)[0], steps.share)
-    support = best_support(linear.regression, point.support)
-    sampled_inclusion(linear.regression, support, SWEEPS, rng)
-    probable = most_probable(linear.regression, MOST_COUNTED)
-    least = probable[0][0] - LEAST_PROBABLE
-    chosen = [support for score, support in probable[:MODELS] if score > least]
-    found: list[_End | None] = []
-    for support in chosen:
-        tell(f"maximum of model {len(found) + 1} of {len(chosen)}")
-        found.append(_end(steps, linear, support))
-    ends = sorted((end for end in found if end is not None), key=lambda end: -end.score)
-    if not ends:
-        raise InputError(_NONE)
-    best = linear.regression.score(ends[0].point.support)
-    least = probable[0][0] - COUNTED
-    others = [(score - best, one) for score, one in probable[len(chosen) :] if score > least]
-    return _Counted(ends, others)
-
-
-def _end(steps: PathRegression, linear: LinearPoint, support: Support) -> _End | None:
-    theta = linear.regression.neighbourhood(support).theta
-    try:
-        point, there = _polished(steps, Point(steps.path_at(linear, theta), theta, support))
-        own = steps.with_noise_of(point)
-        if np.any(np.abs(np.log(own.variances / steps.variances)) > UNLIKE):
-            steps = own
-            point, there = _polished(steps, point)
-    except NOT_FINITE:
-        return None
-    if np.any(steps.signs[support] * point.theta[support] < 0.0):
-        return None
-    whole = np.ones(support.sum(), dtype=bool)
-    covariance = there.regression.moments(whole)[1]
-    evidence = there.regression.neighbourhood(whole).evidence - 0.5 * there.log_determinant
-    evidence += steps.noise_evidence(point)
-    return _End(point, steps, covariance, evidence, steps.prior.log_probability(support))
-
-
-def _result(problem: _Problem, steps: PathRegression, counted: _Counted) -> SearchResult:
-    ends = counted.ends
-    scores = [end.score for end in ends] + [ends[0].score + less for less, _ in counted.others]
-    supports = [end.point.support for end in ends] + [support for _, support in counted.others]
+def _result(problem: _Problem, steps: PathRegression, counted: CountedModels) -> SearchResult:
+    """Return models in physical units; of the steps with the errors of the best one."""
+    ends = counted.maxima
+    scores = [end.score for end in ends] + [ends[0].score + less for less in counted.scores]
+    supports = [end.point.support for end in ends] + list(counted.others)
     probabilities = softmax(scores)
     unit, begins = problem.rate.unit, steps.paths.begins
     models = tuple(
@@ -489,20 +578,21 @@ def _result(problem: _Problem, steps: PathRegression, counted: _Counted) -> Sear
         )
         for end, probability in zip(ends, probabilities, strict=False)
     )  # fmt: skip
-    best = ends[0]
+    best = ends[0].point
     return SearchResult(
         models, np.minimum(probabilities @ np.array(supports), 1.0),
-        np.sqrt(best.steps.variances), best.point.path * problem.scale, steps.slab * unit,
-        steps.share, *_doubted(best, problem.scale),
+        np.sqrt(steps.variances), best.path * problem.scale, steps.slab * unit,
+        steps.share, *_doubted(steps, best, problem.scale),
     )  # fmt: skip
 
 
-def _doubted(best: _End, scale: Array) -> tuple[LackOfFit | None, OmittedFunction | None]:
+def _doubted(
+    steps: PathRegression, point: Point, scale: Array
+) -> tuple[LackOfFit | None, OmittedFunction | None]:
     """Lack of fit of a model, and a function that its library omits; None where none can be told.
 
     Of a model that leaves the data at every sample anyway neither is told.
     """
-    steps, point = best.steps, best.point
     lack: LackOfFit | None = None
     omitted: OmittedFunction | None = None
     if steps.share < 1.0:

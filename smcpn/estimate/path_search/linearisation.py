@@ -12,6 +12,7 @@ Of measured outputs a path sees their cost, and its Gauss-Newton approximation (
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import NamedTuple, Protocol
 
 import casadi as ca
@@ -147,6 +148,18 @@ class Intervals:
         self._u = np.concatenate([substep_inputs(record, 2 * steps) for record in records])
         self._t = np.concatenate([substep_times(record, 2 * steps) for record in records])
         self._h = np.concatenate([np.diff(record.t) for record in records]) / steps
+
+    def with_rate(self, rate: Rate) -> Intervals:
+        """Return the same intervals of another equation."""
+        result = copy(self)
+        result._rate = rate
+        return result
+
+    def detached(self) -> Intervals:
+        """Return the same intervals without the records, with steps that stay as they are."""
+        result = copy(self)
+        result._records = ()
+        return result
 
     def ends(self, x: Array, values: Array) -> Array:
         """States at the ends of the intervals, (S, K, n), from those at their beginnings."""

@@ -79,6 +79,10 @@ class Paths(ABC):
         """Runge-Kutta steps of an interval."""
         return self._intervals.steps
 
+    @steps.setter
+    def steps(self, steps: int) -> None:
+        self._intervals.steps = steps
+
     def refine(self, path: Array, theta: Array, error: Array) -> None:
         """Double the steps until that changes the flow by less than an error, (S, n), rms.
 

@@ -170,8 +170,7 @@ class Particle(Kalman):
     def filters(self) -> ParticleKernel:
         """The compiled filters."""
         plain = self.transition if self.line is None else Transition.of(self.model, self._solver)
-        guide = Guide(self.model, self.signal, self.sample, self.transition, plain, self.line)
-        return ParticleKernel(guide)
+        return ParticleKernel(Guide(self, plain))
 
 
 class Bootstrap(Particle):
