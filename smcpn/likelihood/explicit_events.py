@@ -67,22 +67,19 @@ class ExplicitTrajectory(Trajectory):
 class ClassicalWithEvents(OwnSteps, with_events=True):
     """Explicit steps between events from the initial state; the density of the noise at samples."""
 
-    trajectory: ExplicitTrajectory
-
     @override
     def along(self, model: Model, solver: Solver, grid: Grid) -> Trajectory:
         found = ExplicitTrajectory(model, grid, solver.step)
-        self.local_order = found.explicit.error_order
+        self._step, self.local_order = found.explicit, found.explicit.error_order
         return found
 
     @override
     def local_error(self) -> ca.SX:
-        return self.trajectory.explicit.local_error()
+        return self._step.local_error()
 
     @override
     def inputs(
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
     ) -> KernelInputs:
-        plain = self.trajectory.inputs(record, number)
-        kept = np.array([float(steps), interval or 0.0])
-        return replace(plain, start_more=np.append(plain.start_more, kept))
+        numbers = np.array([record.interval, steps, interval or 0.0])
+        return replace(self.trajectory.inputs(record, number), start_more=numbers)
