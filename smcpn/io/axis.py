@@ -281,6 +281,21 @@ class Arrivals:
         status = self.axis.status(t)
         if status != "new":
             return Arrival(status)
+        if self._dosing is not None or len(doses):
+            return self._take_dosed(t, inputs, outputs, doses)
+        times, gap = self.axis.place(t), _NOTHING
+        if len(times) > 1:
+            gap = self._gap(times, np.array(self.last_input), np.array(inputs))
+        self.last_input = inputs
+        return Arrival(status, [times[-1], *inputs, *outputs], gap)
+
+    def _take_dosed(
+        self, t: float | None, inputs: list[float], outputs: Sequence[float], doses: Any
+    ) -> Arrival:
+        """Place a new sample of a stream with doses, and those that are put in where they arrive.
+
+        Where it is refused nothing is taken.
+        """
         since, begun, known = self.axis.last, self.axis.state, self.doses
         more = as_doses(doses, "stream") if len(doses) else ()
         times = self.axis.place(t)
@@ -288,9 +303,6 @@ class Arrivals:
         sample, gap = [times[-1], *inputs, *outputs], _NOTHING
         if len(times) > 1:
             gap = self._gap(times, before, np.array(inputs))
-        if self._dosing is None and not more:
-            self.last_input = inputs
-            return Arrival(status, sample, gap)
         # A dose at the time of its sample is at the sample, also where that is put on a grid.
         more = [replace(one, time=times[-1]) if one.time == t else one for one in more]
         if not math.isfinite(since):
@@ -304,7 +316,7 @@ class Arrivals:
             raise
         self.axis.insert(len(rows) - len(times))
         self.last_input = rows[-1, 1 : 1 + self._record.n_inputs].tolist()
-        return Arrival(status, rows[-1].tolist(), rows[:-1])
+        return Arrival("new", rows[-1].tolist(), rows[:-1])
 
     def give(self, doses: Any) -> None:
         """Take doses that were given since the last sample or are still to come.
