@@ -168,7 +168,7 @@ class KernelInputs:
             padded = np.concatenate([np.zeros((before, more.shape[1])), more])
             columns = np.column_stack([columns, padded])
         if signal.curves is not None:
-            curves = samples.curves(a - before, b, signal.curves)
+            curves = samples.curves(a - before, b, signal.curves, 0.0)
             columns = np.column_stack([columns, curves.reshape(len(curves), -1)])
         counts = None
         if self.divides:

@@ -52,7 +52,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.likelihood.classical import outputs_at
-from smcpn.likelihood.delayed import DelayLine
+from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.lanes import SampleSymbols
 from smcpn.likelihood.transition import Transition
 from smcpn.model.problem import Model
@@ -216,10 +216,9 @@ class Guide:
     ----------
     model : Model
     sample : SampleSymbols
-    transition, plain : Transition
-        A solver step, along ``line`` where inputs are delayed, and over symbols of its own. The
-        variance that a solver claims for its error is noise too.
-    line : DelayLine, optional
+    transition : Transition
+        A solver step. The variance that a solver claims for its error is noise too.
+    dead_times : DeadTimes
 
     Attributes
     ----------
@@ -241,11 +240,10 @@ class Guide:
         signal: Signal,
         sample: SampleSymbols,
         transition: Transition,
-        plain: Transition,
-        line: DelayLine | None = None,
+        dead_times: DeadTimes,
     ) -> None:
-        self.model, self.signal, self.line = model, signal, line
-        self.sample, self.step, self.plain = sample, transition.step, plain
+        self.model, self.signal, self.dead_times = model, signal, dead_times
+        self.sample, self.step, self.transition = sample, transition.step, transition
         self.x, self.n = model.x, model.x.numel()
         self.outputs = outputs_at(model, self.x, sample)
         self.following = transition.following
@@ -259,7 +257,7 @@ class Guide:
         self.step_row, self.sample_row = self._step_symbols(), self._sample_symbols()
 
     def _step_symbols(self) -> Row:
-        n, k, step = self.n, self.noises, self.plain.step
+        n, k = self.n, self.noises
         square, column = ca.Sparsity.lower(n), ca.Sparsity.dense(n, 1)
         row = {
             "information": _matrix("A", square), "slope": _matrix("a", column),
@@ -278,15 +276,13 @@ class Guide:
                 "information_after": _matrix("A1", square),
                 "slope_after": _matrix("a1", column), "about": _matrix("r1", column),
             }  # fmt: skip
-        if self.line is not None:
-            row |= {"known": ca.vertcat(*step.inputs, step.t, step.h)}
-        return Row(**row)
+        return Row(**row | self._known)
 
     @property
     def _known(self) -> dict[str, ca.SX]:
-        """Values of a step of delayed inputs that its particles read."""
-        step = self.step
-        return {} if self.line is None else {"known": ca.vertcat(*step.inputs, step.t, step.h)}
+        """What a step of delayed inputs has, of a theta, that its particles read."""
+        moving = self.dead_times.moving
+        return {"known": ca.vertcat(moving, self.step.row)} if moving.numel() else {}
 
     def _sample_symbols(self) -> Row:
         n, q = self.n, self.outputs.numel()
@@ -415,7 +411,7 @@ class Guide:
 
         ``free`` is 1 for a particle that moves as the model does, and 0 for one that looks ahead.
         """
-        row, m = self.step_row, self.plain.following
+        row, m = self.step_row, self.following
         linear = row["jacobian"] @ self.x + row["offset"]
         information = ca.tril2symm(row["information"])
         if self.additive:
@@ -425,7 +421,7 @@ class Guide:
         after = LookAhead(
             ca.tril2symm(row["information_after"]), row["slope_after"], ca.SX(0.0), row["about"]
         )
-        factor = _factor(self.plain)
+        factor = self.factor
         twist = after.before_noise(ca.densify(factor))
         expected = LookAhead(information, row["slope"], row["constant"], row["about"])
         noise = twist.mean - twist.gain @ (m - row["about"]) + twist.spread @ normals
