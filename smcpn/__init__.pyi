@@ -4,7 +4,6 @@ from . import datasets as datasets
 from . import sindy as sindy
 from .checkpoint.container import CheckpointWarning
 from .datasets import models as models
-from .discovery.discover import discover
 from .discovery.equations.library import Library, fourier, polynomials, terms
 from .discovery.results.discovery import Discovery
 from .errors import ExecutorError, InputError
@@ -39,6 +38,7 @@ from .results.laplace import Laplace
 from .results.maximum import Maximum
 from .results.nuts import NutsPosterior
 from .results.posterior import Posterior, Robust
+from .run.discover import discover
 from .run.identify import identify
 from .run.resume import load, resume
 from .simulation.closed_loop import StateFilter

@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from smcpn.errors import one_of
+from smcpn.likelihood.solver_choice import SolverChoice
 from smcpn.settings import METHODS
 from smcpn.smc.start import Modes
 from smcpn.smc.state import SamplerState
@@ -36,6 +37,8 @@ class Plan(Stored):
         Why ``method="auto"`` does not search; empty where it does, and for other methods.
     work : int
         Solver steps of the searches and of the choice of steps, over all parameter vectors.
+    choice : SolverChoice or None
+        The one that was made again where particles are; None where the first one stays.
     """
 
     method: Annotated[str, AfterValidator(_known)]
@@ -43,6 +46,7 @@ class Plan(Stored):
     modes: Modes | None = None
     reason: Line = ""
     work: Whole = 0
+    choice: SolverChoice | None = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,16 @@ class RunState(Stored):
         return self.samplers[-1].sample if self.samplers else 0
 
     @property
-    def rejuvenations(self) -> int:
-        """Rejuvenations so far, of all populations."""
+    def begun(self) -> bool:
+        """True once there is a population to go on from."""
+        return bool(self.samplers)
+
+    @property
+    def place(self) -> str:
+        """Words on how far it is."""
+        return f"sample {self.sample}"
+
+    @property
+    def milestones(self) -> int:
+        """Rejuvenations so far, of all populations: what is costly to repeat."""
         return sum(len(sampler.rejuvenations) for sampler in self.samplers)

@@ -280,15 +280,27 @@ class Arrivals:
         status = self.axis.status(t)
         if status != "new":
             return Arrival(status)
+        if self._dosing is not None or len(doses):
+            return self._take_dosed(t, inputs, outputs, doses)
+        times, gap = self.axis.place(t), _NOTHING
+        if len(times) > 1:
+            gap = self._gap(times, np.array(self.last_input), np.array(inputs))
+        self.last_input = inputs
+        return Arrival(status, [times[-1], *inputs, *outputs], gap)
+
+    def _take_dosed(
+        self, t: float | None, inputs: list[float], outputs: Sequence[float], doses: Any
+    ) -> Arrival:
+        """Place a new sample of a stream with doses, and those that are put in where they arrive.
+
+        Where it is refused nothing is taken.
+        """
         since, begun, known = self.axis.last, self.axis.state, self.doses
         times = self.axis.place(t)
         before = np.array(self.last_input[: len(inputs)])
         sample, gap = [times[-1], *inputs, *outputs], _NOTHING
         if len(times) > 1:
             gap = self._gap(times, before, np.array(inputs))
-        if self._dosing is None and not len(doses):
-            self.last_input = inputs
-            return Arrival(status, sample, gap)
         try:
             self.doses = self._with_doses(doses, since if math.isfinite(since) else times[0])
             rows = self._dosed(since, before, np.vstack([*gap, sample]))
@@ -298,7 +310,7 @@ class Arrivals:
             raise
         self.axis.insert(len(rows) - len(times))
         self.last_input = rows[-1, 1 : 1 + self._record.n_inputs].tolist()
-        return Arrival(status, rows[-1].tolist(), rows[:-1])
+        return Arrival("new", rows[-1].tolist(), rows[:-1])
 
     def _with_doses(self, doses: Any, since: float) -> tuple[Dose, ...]:
         """Doses given so far, and those that are given with a sample."""

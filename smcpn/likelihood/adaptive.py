@@ -26,7 +26,7 @@ has had: nothing depends on the units of time or state.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import casadi as ca
@@ -36,12 +36,7 @@ from typing_extensions import override
 
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.memory import StraightLine
-from smcpn.likelihood.covariance import (
-    orthogonalised,
-    output_covariance,
-    predict,
-    zero_covariance,
-)
+from smcpn.likelihood.covariance import output_covariance, predict, zero_covariance
 from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.gaussian_filter import (
     FilterSymbols,
@@ -63,6 +58,7 @@ from smcpn.likelihood.own_steps import (
 from smcpn.likelihood.registry import ExpectedOutputs, Recursion
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
+from smcpn.pn.gaussian import orthogonalised, substituted
 from smcpn.pn.iwp import pascal
 from smcpn.pn.layout import Layout
 from smcpn.pn.taylor import taylor_derivatives
@@ -140,7 +136,9 @@ class Adaptive(Recursion):
         algebra, step = self._step()
         derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, self.order)
         start = StartSymbols.of(model, rates)
-        held = ca.vertcat(*self.filter.state)
+        initial, held = start.initial(model), ca.vertcat(*self.filter.state)
+        begin = self.filter.states(self.filter.mean, clock.h)
+        sizes, begun = self.between.sizes(model, initial, begin, clock.sizes)
         program = LaneProgram(
             theta=model.theta,
             constants=ca.vertcat(model.constants, self.tolerance),
@@ -151,18 +149,23 @@ class Adaptive(Recursion):
                 self.sample.u,
                 self.sample.t,
                 *(rates if self.restarts else []),
-                self.between.length,
+                self.between.begin_row,
             ),
             step_row=self.between.row,
             gain_row=ca.SX(0, 1),
             sample_row=self.sample.row,
-            start=self._start(derivatives, start.initial(model)),
-            interval=self._interval(derivatives),
+            start=self._start(derivatives, initial, sizes),
+            interval=self._interval(derivatives, begun),
             step=step,
             emitted=emitted,
             shared=signal.graphs(
                 step=self.between.graph(signal),
-                interval=ca.vertcat(signal.begin, signal.begin_time, *signal.rates, signal.spacing),
+                interval=ca.vertcat(
+                    signal.begin,
+                    signal.begin_time,
+                    *signal.rates,
+                    self.between.begin_graph(signal),
+                ),
                 sample=signal.sample(),
             ),
             left=0,
@@ -172,7 +175,7 @@ class Adaptive(Recursion):
         )
         return self.dead_times.join(program, signal)
 
-    def _start(self, derivatives: list[ca.SX], initial: ca.SX) -> ca.SX:
+    def _start(self, derivatives: list[ca.SX], initial: ca.SX, sizes: ca.SX) -> ca.SX:
         """State at the first sample: exact derivatives and no covariance."""
         h = self.between.length
         mean = [
@@ -181,12 +184,13 @@ class Adaptive(Recursion):
             for i in range(self.order + 1)
         ]
         exact = ca.substitute(ca.vertcat(*mean), self.model.x, initial)
-        clock = Clock.values(ca.SX(0.0), h, h, ca.fabs(initial), 0.0, 0.0)
+        clock = Clock.values(ca.SX(0.0), h, h, sizes, 0.0, 0.0)
         return ca.vertcat(clock, exact, ca.SX.zeros(len(self.filter.held), 1))
 
-    def _interval(self, derivatives: list[ca.SX]) -> ca.SX:
+    def _interval(self, derivatives: list[ca.SX], sizes: ca.SX) -> ca.SX:
         """State at a sample, from which the next interval begins."""
-        f, clock, mean, factors = self.filter, self.clock, self.filter.mean, self.filter.factors
+        f, mean, factors = self.filter, self.filter.mean, self.filter.factors
+        clock = replace(self.clock, sizes=sizes)
         if self.restarts:
             model, at = self.model, ca.vertcat(self.sample.u, self.sample.t)
             exact = [
@@ -252,12 +256,8 @@ class Adaptive(Recursion):
             used = [k for k, weight in enumerate(weights) if not weight.is_zero()]
             rows_used = [[row[k] for k in used] for row in seen]
             factor = orthogonalised(rows_used, [weights[k] for k in used], algebra=algebra)
-            whitened: list[ca.SX] = []
-            for row, rate in zip(factor.rows, block.rates, strict=True):
-                z = linearisation.rates[rate] - mean[rate[0]][rate[1]]
-                for slope, other in zip(row, whitened, strict=False):
-                    z -= slope * other
-                whitened.append(z)
+            residuals = [linearisation.rates[k, i] - mean[k][i] for k, i in block.rates]
+            whitened = substituted(factor.rows, residuals)
             for z, pivot in zip(whitened, factor.pivots, strict=True):
                 variance += z * z / (pivot * d)
         total = ca.SX(0.0)

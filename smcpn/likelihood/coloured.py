@@ -23,16 +23,50 @@ the beginning of the interval after its sample.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import casadi as ca
-import numpy as np
-from numpy.typing import NDArray
 
 from smcpn.codegen.lower import LaneProgram
+from smcpn.likelihood.measurement import GaussianMeasurement
 from smcpn.model.problem import Model
+from smcpn.pn.gaussian import Factor, Gaussian, downdate, predicted
 
-Array = NDArray[np.float64]
+
+def moved(model: Model, gaussian: Gaussian, outputs: Sequence[int]) -> Gaussian:
+    """Gaussian `Model.gap` later, whose last entries are the coloured noise of outputs."""
+    if not outputs:
+        return gaussian
+    first = gaussian.mean.numel() - len(outputs)
+    phi = ca.vertcat(ca.SX.ones(first, 1), correlation(model, outputs))
+    return Gaussian(phi * gaussian.mean, moved_factor(model, gaussian.factor, first, outputs))
+
+
+def moved_factor(model: Model, factor: Factor, first: int, outputs: Sequence[int]) -> Factor:
+    """Factor `Model.gap` later, whose rows from ``first`` on are the coloured noise of outputs.
+
+    What stands before them does not depend on their columns, and stays.
+    """
+    size, places = len(factor.pivots), list(outputs)
+    rest = size - first - len(places)
+    phi = ca.vertcat(correlation(model, outputs), ca.SX.ones(rest, 1))
+    variance = ca.vertcat(model.noise_variance[places], ca.SX(rest, 1))
+    own = Factor([row[first:] for row in factor.rows[first:size]], factor.pivots[first:])
+    own = predicted(own, ca.diag(phi), ca.SX(size - first, 0), variance * (1.0 - phi**2))
+    rows = [
+        [*(slope * value for value in row[:first]), *new]
+        for slope, row, new in zip(
+            ca.vertsplit(phi), factor.rows[first:size], own.rows, strict=True
+        )
+    ]
+    rows = [*factor.rows[:first], *rows, *factor.rows[size:]]
+    return Factor(rows, [*factor.pivots[:first], *own.pivots])
+
+
+def correlation(model: Model, outputs: Sequence[int]) -> ca.SX:
+    """Correlation of the noise of outputs with that at the sample before, (c, 1)."""
+    return model.noise_correlation[list(outputs)]
 
 
 @dataclass(frozen=True)
@@ -86,12 +120,13 @@ class NoiseFilter:
         means: list[ca.SX] = []
         variances: list[ca.SX] = []
         for j in self.model.coloured:
-            m, v, s, phi = self.mean[j], self.variance[j], error[j], self.model.noise_correlation[j]
-            total = v + s
-            m += present[j] * (v / total) * (residual[j] - m)
-            v *= present[j] * (s / total) + (1.0 - present[j])
-            means.append(phi * m)
-            variances.append(phi**2 * v + self.model.noise_variance[j] * (1.0 - phi**2))
+            m, here = self.mean[j], present[j]
+            value = GaussianMeasurement(m, residual[j], here, error[j])
+            own = Factor([[ca.SX(1.0)]], [self.variance[j]])
+            factor, gain, *_ = downdate(own, [here], value.noise)
+            following = moved(self.model, Gaussian(m + gain[0] * value.innovation, factor), [j])
+            means.append(following.mean)
+            variances += following.factor.pivots
         return ca.vertcat(*means, *variances)
 
     def join(

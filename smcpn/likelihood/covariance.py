@@ -1,14 +1,8 @@
-"""The covariance of a Gaussian filter as L D L', and its steps as functions of that factor.
+"""The covariance of a solver's filter as L D L', and its steps as functions of that factor.
 
-A filter that subtracts s K K' from its covariance loses its digits where the noise is small against
-what is not yet known: at high orders, and at a large diffusion. The factors L and D keep them, in
-straight-line arithmetic without a square root:
-
-- a prediction, P = A L D L' A' + Q, is a weighted Gram-Schmidt orthogonalisation (Thornton);
-- an output with noise is a rank-one downdate (Bierman);
-- a residual of the ODE has no noise and costs nothing: with its row first in the
-  orthogonalisation, the first column of L is its gain, and what remains of L D L' is conditioned
-  on it.
+The algebra is that of `smcpn.pn.gaussian`. A residual of the ODE has no noise and costs nothing:
+with its row first in the orthogonalisation, the first column of L is its gain, and what remains of
+L D L' is conditioned on it.
 
 Processes that share a covariance form a `Block`, which has a factor of its own. Every function
 takes the factor of a block and returns a new one. Between steps the covariance is conditioned on
@@ -21,18 +15,17 @@ Where nothing in the recursion depends on a particle, all particles have the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from itertools import chain, product
-from operator import truediv
-from typing import Any
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.memory import STRAIGHT, Row, StraightLine
+from smcpn.pn.gaussian import Factor, downdate, less, orthogonalised_in
 from smcpn.pn.iwp import lower_factor, pascal, process_noise_factor
 from smcpn.pn.layout import Block, Entry, Layout
 
@@ -42,23 +35,6 @@ Slopes = dict[tuple[Entry, Entry], ca.SX]
 
 MOST_ROWS = 24
 """Of a covariance, up to which its algebra is one graph; the code of more gets too long."""
-
-
-@dataclass(frozen=True)
-class Factor:
-    """Covariance L D L'.
-
-    Attributes
-    ----------
-    rows : list of Row
-        L, any number of rows, each as long as ``pivots``. The first are unit lower triangular;
-        those beyond are combinations of the first.
-    pivots : Row
-        Diagonal of D.
-    """
-
-    rows: list[Row]
-    pivots: Row
 
 
 @dataclass(frozen=True)
@@ -141,64 +117,6 @@ def free_entries(symbolic: Factor, factor: Factor) -> list[ca.SX]:
     return [v for place, v in zip(places, values, strict=True) if not place.is_constant()]
 
 
-def orthogonalised(
-    rows: Sequence[Row],
-    weights: Row,
-    divide: Callable[[Any, Any], Any] = truediv,
-    algebra: StraightLine = STRAIGHT,
-) -> Factor:
-    """Factor L D L' = W diag(weights) W' with L unit lower triangular, by modified Gram-Schmidt.
-
-    Parameters
-    ----------
-    rows : rows of W, (m, c)
-    weights : (c,)
-    divide : callable
-        Quotient of a product and a pivot, for a W whose rank may be less than m.
-    algebra : StraightLine
-        Or `Memory`, for a W that is too large for one graph.
-    """
-    return _orthogonalised(algebra, algebra.keep(rows), weights, divide)
-
-
-def _orthogonalised(
-    algebra: StraightLine, remaining: Any, weights: Row, divide: Callable[[Any, Any], Any] = truediv
-) -> Factor:
-    """As `orthogonalised`, of rows that an algebra keeps."""
-    ratio = _ratio if divide is truediv else partial(_ratio, divide=divide)
-    size, kept = len(remaining), algebra.keep([weights])[0]
-    found: list[tuple[Any, Any]] = []
-    while len(remaining):
-        row, others = remaining[0], remaining[1:]
-        weighted = algebra.made(_weighted, kept, row)
-        ratios = algebra.made_each(ratio, others, weighted)
-        found.append((weighted, ratios))
-        remaining = algebra.change_each(_less, others, ratios, row)
-    lower = [[ca.SX(float(i == j)) for j in range(size)] for i in range(size)]
-    pivots: Row = []
-    for j, (weighted, ratios) in enumerate(found):
-        pivots.append(algebra.values(weighted)[-1])
-        for i in range(j + 1, size):
-            lower[i][j] = algebra.values(ratios[i - j - 1])[0]
-    return Factor(lower, pivots)
-
-
-def _weighted(weights: Row, row: Row) -> Row:
-    """A row times the weights, and with it the sum of its weighted squares."""
-    weighted = [w * v for w, v in zip(weights, row, strict=True)]
-    return [*weighted, _dot(weighted, row)]
-
-
-def _ratio(row: Row, weighted: Row, divide: Callable[[Any, Any], Any] = truediv) -> Row:
-    """Multiple of another row that is part of a row."""
-    return [divide(_dot(weighted[:-1], row), weighted[-1])]
-
-
-def _less(row: Row, multiple: Row, other: Row) -> Row:
-    """A row less a multiple of another."""
-    return [v - multiple[0] * w for v, w in zip(row, other, strict=True)]
-
-
 @cache
 def noise_factor(order: int, first: int) -> tuple[Array, Array]:
     """Process noise of a step of length one with derivative ``first`` put first, as L and D.
@@ -273,54 +191,12 @@ def step(
     pairs = [pair for pair in product(block.rates, block.values) if pair in slopes]
     multiples = algebra.keep([[slopes[pair]] for pair in pairs]) if pairs else []
     for (rate, by), slope in zip(pairs, multiples, strict=True):
-        algebra.change(kept, order.index(rate), _less, slope, kept[order.index(by)])
-    predicted = _orthogonalised(algebra, kept, weights)
+        algebra.change(kept, order.index(rate), less, slope, kept[order.index(by)])
+    predicted = orthogonalised_in(algebra, kept, weights)
     gain = ResidualGain([row[:n] for row in predicted.rows], predicted.pivots[:n])
     kept = [row[n:] for row in predicted.rows[n:]]
     rates = _linear_rows(block, block.rates, kept, slopes)
     return gain, Factor(kept + rates, predicted.pivots[n:])
-
-
-def downdate(
-    factor: Factor, sensitivity: Sequence[ca.SX], noise: ca.SX
-) -> tuple[Factor, Row, ca.SX, ca.SX]:
-    """Condition on a scalar output with noise (Bierman).
-
-    Parameters
-    ----------
-    factor : Factor
-    sensitivity : sequence of casadi.SX
-        Derivative of the output by the first rows; the others do not enter.
-    noise : casadi.SX
-        Variance of the output's noise.
-
-    Returns
-    -------
-    factor : Factor
-    gain : Row
-        One entry per row of the factor.
-    variance : casadi.SX
-        Of the innovation: output and noise.
-    spread : casadi.SX
-        Of the output without its noise.
-    """
-    n_values = len(sensitivity)
-    rows, pivots = [list(row) for row in factor.rows], list(factor.pivots)
-    gain: Row = [ca.SX(0.0)] * len(rows)
-    variance, spread = noise, ca.SX(0.0)
-    for j in reversed(range(n_values)):
-        f = _dot([row[j] for row in rows[:n_values]], sensitivity)
-        carried = factor.pivots[j] * f
-        total = variance + carried * f
-        spread += carried * f
-        pivots[j] = factor.pivots[j] * (variance / total)
-        shift = f / variance
-        for i, row in enumerate(rows):
-            old = row[j]
-            row[j] = old - shift * gain[i]
-            gain[i] = gain[i] + carried * old
-        variance = total
-    return Factor(rows, pivots), [g / variance for g in gain], variance, spread
 
 
 def condition_on_output(
@@ -400,10 +276,6 @@ def _linear_rows(
                 row = [v + slope * w for v, w in zip(row, rows[number], strict=True)]
         result.append(row)
     return result
-
-
-def _dot(a: Sequence[Any], b: Sequence[Any]) -> Any:
-    return sum((x * y for x, y in zip(a, b, strict=True)), ca.SX(0.0))
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,10 @@ a covariance P from the initial state, which is known given theta (P = 0). A sol
 the solver claims for its own error, if it does. Linear systems have their exact likelihood, up to
 what `step_factor` says; as G falls to zero it is that of `classical`.
 
-P is kept as L D L' (`covariance`): Thornton's orthogonalisation predicts, Bierman's downdate takes
-one output after the other, all linearised at the predicted mean. Neither subtracts from a variance,
-so that P stays positive and keeps its digits however small the noise of the outputs is. Only
-entries that are not zero at all times are kept: states that nothing couples cost what they would
-alone.
+P is kept as L D L' and stays positive, with its digits, however small the noise of the outputs is
+(`smcpn.pn.gaussian`): Thornton's orthogonalisation predicts, Bierman's downdate takes one output
+after the other, all linearised at the predicted mean. Only entries that are not zero at all times
+are kept: states that nothing couples cost what they would alone.
 
 Where a measured value is not Gaussian, the update is Laplace's approximation about the predicted
 output (`measurement.LaplaceMeasurement`).
@@ -39,7 +38,8 @@ from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.tangent import jacobian
 from smcpn.errors import InputError
 from smcpn.likelihood.classical import outputs_at, step_graph, step_inputs, step_signal
-from smcpn.likelihood.covariance import Factor, OutputGain, downdate, orthogonalised
+from smcpn.likelihood.coloured import moved
+from smcpn.likelihood.covariance import OutputGain
 from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
@@ -48,32 +48,10 @@ from smcpn.likelihood.registry import ExpectedOutputs, Recursion
 from smcpn.likelihood.transition import Transition
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
+from smcpn.pn.gaussian import Factor, Gaussian, downdate, predicted
 from smcpn.solver import EKF0, RK4, Solver
 
 Array = NDArray[np.float64]
-
-LEAST_PIVOT = 1e-290
-"""Below it a variance counts as none, and what depends on it as uncorrelated."""
-
-
-@dataclass(frozen=True)
-class Gaussian:
-    """Graphs of a mean and of a covariance L D L' of the states.
-
-    Attributes
-    ----------
-    mean : casadi.SX, (n, 1)
-    factor : Factor
-    """
-
-    mean: ca.SX
-    factor: Factor
-
-    @property
-    def covariance(self) -> ca.SX:
-        """L D L', (n, n)."""
-        lower = ca.vertcat(*[ca.horzcat(*row) for row in self.factor.rows])
-        return lower @ ca.diag(ca.vertcat(*self.factor.pivots)) @ lower.T
 
 
 @dataclass(frozen=True)
@@ -116,30 +94,6 @@ def entries_in_use(factor: Factor) -> NDArray[np.bool_]:
         used[i, i] = not factor.pivots[i].is_zero()
         used[i, :i] = [not factor.rows[i][j].is_zero() for j in range(i)]
     return used
-
-
-def predicted_factor(factor: Factor, jacobian: ca.SX, noise: ca.SX, error: ca.SX) -> Factor:
-    """Factor of F P F' + L L' + E, by weighted Gram-Schmidt (Thornton).
-
-    Parameters
-    ----------
-    jacobian, noise : casadi.SX
-        F (n, n) and L (n, k).
-    error : casadi.SX
-        Diagonal of E, (n, 1).
-    """
-    n, k = noise.shape
-    lower = ca.vertcat(*[ca.horzcat(*row) for row in factor.rows])
-    columns = ca.densify(ca.horzcat(jacobian @ lower, noise, ca.SX.eye(n)))
-    weights = [*factor.pivots, *[ca.SX(1)] * k, *ca.vertsplit(error)]
-    used = [j for j, weight in enumerate(weights) if not weight.is_zero()]
-    rows = [[columns[i, j] for j in used] for i in range(n)]
-    return orthogonalised(rows, [weights[j] for j in used], _divided)
-
-
-def _divided(value: ca.SX, pivot: ca.SX) -> ca.SX:
-    """A quotient by a pivot, 0 where the pivot is: a state may have no noise of its own."""
-    return ca.SX(0) if value.is_zero() else value * (1.0 / ca.fmax(pivot, LEAST_PIVOT))
 
 
 MAX_ENTRIES = 300
@@ -214,7 +168,7 @@ class Kalman(Recursion):
         while grown:
             factor = held_factor(self._kept)
             self.predicted = Gaussian(self.mean, factor)
-            after_step = self._after_step
+            after_step = self.after_step(self._noise).factor
             after_sample = self._at_interval.factor
             kept = self._kept | entries_in_use(after_step) | entries_in_use(after_sample)
             grown = bool((kept != self._kept).any())
@@ -255,27 +209,24 @@ class Kalman(Recursion):
             share[j, n + k] = 1.0
         return share
 
-    @property
-    def _after_step(self) -> Factor:
-        """Factor of the covariance after a step, in which coloured noise stays as it is."""
+    def after_step(self, noise: ca.SX) -> Gaussian:
+        """The filter after a step that adds noise with a factor L; coloured noise stays."""
         c, move = len(self.model.coloured), self.transition
         slopes = ca.diagcat(move.jacobian, ca.SX.eye(c))
-        noise = ca.vertcat(self._noise, ca.SX(c, self._noise.shape[1]))
+        noise = ca.vertcat(noise, ca.SX(c, noise.shape[1]))
         error = ca.vertcat(move.error_variance, ca.SX(c, 1))
-        return predicted_factor(self.predicted.factor, slopes, noise, error)
+        # Of one row a slice without columns is a row, and not empty.
+        mean = ca.vertcat(move.following, self.mean[self.model.x.numel() :, :])
+        return Gaussian(mean, predicted(self.predicted.factor, slopes, noise, error))
+
+    def entries(self, factor: Factor) -> list[ca.SX]:
+        """Entries of a factor that are kept, see `held_entries`."""
+        return held_entries(factor, self._kept)
 
     @property
     def _at_interval(self) -> Gaussian:
         """States given a sample, and coloured noise at the sample after it."""
-        model, filtered = self.model, self.filtered
-        coloured, n = list(model.coloured), model.x.numel()
-        if not coloured:
-            return filtered
-        phi, variance = model.noise_correlation[coloured], model.noise_variance[coloured]
-        moved = ca.diag(ca.vertcat(ca.SX.ones(n, 1), phi))
-        added = ca.vertcat(ca.SX(n, len(coloured)), ca.diag(ca.sqrt(variance * (1.0 - phi**2))))
-        factor = predicted_factor(filtered.factor, moved, added, ca.SX(n + len(coloured), 1))
-        return Gaussian(moved @ filtered.mean, factor)
+        return moved(self.model, self.filtered, self.model.coloured)
 
     @property
     def corrected(self) -> Correction:
@@ -299,16 +250,12 @@ class Kalman(Recursion):
     @override
     def program(self, emitted: ca.SX) -> LaneProgram:
         model, step, start = self.model, self.transition.step, StartSymbols.of(self.model, [])
-        begun, kept, noise, signal = (
-            self._at_interval,
-            self._kept,
-            self._noise_of_step,
-            self.signal,
-        )
+        begun, stepped = self._at_interval, self.after_step(self._noise)
+        noise, signal = self._noise_of_step, self.signal
         coloured, n = list(model.coloured), model.x.numel()
         stationary = [ca.SX(0.0)] * n + [model.noise_variance[j] for j in coloured]
-        at_start = Factor(held_factor(np.zeros_like(kept)).rows, stationary)
-        state = [self.mean, *held_entries(self.predicted.factor, kept), self._held]
+        at_start = Factor(held_factor(np.zeros_like(self._kept)).rows, stationary)
+        state = [self.mean, *self.entries(self.predicted.factor), self._held]
         gap = ([model.gap], [signal.spacing]) if coloured else ([], [])
         program = LaneProgram(
             theta=model.theta,
@@ -323,21 +270,15 @@ class Kalman(Recursion):
             start=ca.vertcat(
                 start.initial(model),
                 ca.SX.zeros(len(coloured), 1),
-                *held_entries(at_start, kept),
+                *self.entries(at_start),
                 noise,
             ),
             interval=ca.vertcat(
                 begun.mean,
-                *held_entries(begun.factor, kept),
+                *self.entries(begun.factor),
                 noise if self._varies else self._held,
             ),
-            step=ca.vertcat(
-                self.transition.following,
-                # Of one row a slice without columns is a row, and not empty.
-                self.mean[n:, :],
-                *held_entries(self._after_step, kept),
-                self._held,
-            ),
+            step=ca.vertcat(stepped.mean, *self.entries(stepped.factor), self._held),
             emitted=emitted,
             shared=signal.graphs(
                 step=step_graph(signal),

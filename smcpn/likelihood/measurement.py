@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from smcpn.likelihood.covariance import OutputGain
 from smcpn.likelihood.lanes import SampleSymbols
+from smcpn.pn.gaussian import factorised, substituted
 
 
 def gaussian_log_density(innovation: ca.SX, covariance: ca.SX, present: ca.SX) -> ca.SX:
@@ -29,17 +30,12 @@ def gaussian_log_density(innovation: ca.SX, covariance: ca.SX, present: ca.SX) -
     -----
     By the factorisation S = L D L', in straight-line code with a single logarithm.
     """
-    q = innovation.numel()
-    lower, pivots = _ldl(masked_covariance(covariance, present))
+    factor = factorised(masked_covariance(covariance, present))
     quadratic, determinant = ca.SX(0), ca.SX(1)
-    whitened: list[ca.SX] = []
-    for i in range(q):
-        w = innovation[i] * present[i]
-        for j in range(i):
-            w -= lower[i][j] * whitened[j]
-        whitened.append(w)
-        quadratic += w * w / pivots[i]
-        determinant *= pivots[i]
+    whitened = substituted(factor.rows, ca.vertsplit(innovation * present))
+    for w, pivot in zip(whitened, factor.pivots, strict=True):
+        quadratic += w * w / pivot
+        determinant *= pivot
     return -0.5 * (ca.log(determinant) + quadratic + log(2 * pi) * ca.sum1(present))
 
 
@@ -56,34 +52,9 @@ def masked_covariance(covariance: ca.SX, present: ca.SX) -> ca.SX:
 
 def whitening(covariance: ca.SX) -> ca.SX:
     """W = D^-1/2 L^-1 of S = L D L', so that W S W' = I, (q, q)."""
-    q = covariance.shape[0]
-    lower, pivots = _ldl(covariance)
-    rows: list[ca.SX] = []
-    for i in range(q):
-        row = ca.SX.zeros(1, q)
-        row[i] = 1.0
-        for j in range(i):
-            row -= lower[i][j] * rows[j]
-        rows.append(row)
-    return ca.vertcat(*[row / ca.sqrt(pivot) for row, pivot in zip(rows, pivots, strict=True)])
-
-
-def _ldl(matrix: ca.SX) -> tuple[list[list[ca.SX]], list[ca.SX]]:
-    """Unit lower triangle L, below its diagonal, and pivots D of S = L D L'."""
-    q = matrix.shape[0]
-    lower = [[ca.SX(0)] * q for _ in range(q)]
-    pivots: list[ca.SX] = []
-    for i in range(q):
-        for j in range(i):
-            value = matrix[i, j]
-            for k in range(j):
-                value -= lower[i][k] * lower[j][k] * pivots[k]
-            lower[i][j] = value / pivots[j]
-        pivot = matrix[i, i]
-        for k in range(i):
-            pivot -= lower[i][k] ** 2 * pivots[k]
-        pivots.append(pivot)
-    return lower, pivots
+    factor = factorised(covariance)
+    rows = substituted(factor.rows, ca.vertsplit(ca.SX.eye(covariance.shape[0])))
+    return ca.vertcat(*[w / ca.sqrt(pivot) for w, pivot in zip(rows, factor.pivots, strict=True)])
 
 
 ROUNDING = 1e-6

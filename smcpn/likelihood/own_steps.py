@@ -14,9 +14,11 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.codegen.tangent import jacobian
 from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, LaneLikelihood
+from smcpn.likelihood.sparse_lu import SparseLU
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.model.signal import Signal
@@ -163,17 +165,21 @@ class IntervalSymbols:
     length, end : casadi.SX
     input : casadi.SX, (n_u, DEGREE + 1)
         Coefficients in s, which is -1 at the beginning of the interval and 1 at its end.
+    halves : casadi.SX, (n_u + 1, 2)
+        Input and time in the middle of the interval and at its end, see `Signal.halves`.
     """
 
     length: ca.SX
     end: ca.SX
     input: ca.SX
+    halves: ca.SX
 
     @classmethod
     def of(cls, model: Model) -> IntervalSymbols:
         """Make the symbols."""
-        inputs = ca.SX.sym("input", model.u.numel(), DEGREE + 1)
-        return cls(ca.SX.sym("length"), ca.SX.sym("end"), inputs)
+        n = model.u.numel()
+        inputs, halves = ca.SX.sym("input", n, DEGREE + 1), ca.SX.sym("halves", n + 1, 2)
+        return cls(ca.SX.sym("length"), ca.SX.sym("end"), inputs, halves)
 
     @property
     def row(self) -> ca.SX:
@@ -184,6 +190,16 @@ class IntervalSymbols:
     def graph(signal: Signal) -> ca.SX:
         """Values of `row` by the samples."""
         return ca.vertcat(signal.spacing, signal.end_time, signal.polynomial)
+
+    @property
+    def begin_row(self) -> ca.SX:
+        """Symbols that the begin of an interval reads, of which `begin_graph` has the values."""
+        return ca.vertcat(self.length, ca.vec(self.halves))
+
+    @staticmethod
+    def begin_graph(signal: Signal) -> ca.SX:
+        """Values of `begin_row` by the samples."""
+        return ca.vertcat(signal.spacing, ca.vec(signal.halves))
 
     def at(self, left: ca.SX) -> ca.SX:
         """Input and time, in the order of the model's symbols, where so much time is left."""
@@ -198,6 +214,41 @@ class IntervalSymbols:
         for power in range(DEGREE - 1, 0, -1):
             u = u * s + power * self.input[:, power]
         return ca.vertcat(u * (2.0 / self.length), 1.0)
+
+    def sizes(
+        self, model: Model, initial: ca.SX, begin: ca.SX, known: ca.SX
+    ) -> tuple[ca.SX, ca.SX]:
+        """Sizes of the states at the first sample, and at the begin of every interval, (n, 1) each.
+
+        A state at rest that grows with a high power of time has no size of its own to be exact to.
+        It gets that which it is foreseen to have, whenever something may move it.
+
+        Parameters
+        ----------
+        initial, begin : casadi.SX, (n, 1)
+            States at the first sample and at the begin of an interval.
+        known : casadi.SX, (n, 1)
+            Largest values that they have had so far.
+        """
+        at_first = ca.fabs(initial)
+        driven = ca.depends_on(model.rhs, ca.vertcat(model.u, model.t))
+        if driven or model.events is not None:
+            return at_first, self._foreseen(model, begin, known)
+        return self._foreseen(model, initial, at_first), known
+
+    def _foreseen(self, model: Model, x: ca.SX, known: ca.SX) -> ca.SX:
+        """Sizes, of states that have been zero by two linearly implicit Euler steps.
+
+        Each is as long as the interval, one under the input in its middle and one at its end.
+        """
+        after, slopes = x, jacobian(model.rhs, model.x)
+        symbols = ca.vertcat(model.x, model.u, model.t)
+        for driven in ca.horzsplit(self.halves):
+            values = ca.vertcat(after, driven)
+            rate, slope = ca.substitute([model.rhs, slopes], [symbols], [values])
+            after = after + SparseLU(ca.diag(model.mass) / self.length - slope).solve(rate)
+        size = ca.fabs(after)
+        return ca.if_else(known > 0.0, known, ca.if_else(size < np.inf, size, 0.0))
 
     def _place(self, left: ca.SX) -> ca.SX:
         return 1.0 - 2.0 * left / self.length

@@ -57,8 +57,8 @@ SMALL = 1e-4
 """Share of the largest value of a state below which its error is measured by this share.
 
 Small states steer others: one of the Oregonator falls to a hundred thousandth before it jumps."""
-FORESEEN = 2
-"""Steps by which the size of a state that starts from zero is foreseen."""
+BEGINNING = 1e-3
+"""Share of a sampling interval that the first step of a state may take which has been at rest."""
 MOST_STATES = 24
 """Up to which the stages of a step are one graph."""
 ROUNDED = 1e-14
@@ -313,16 +313,11 @@ class Trajectory:
         start, (algebra, step) = StartSymbols.of(model, []), self._step()
         driven = ca.vertcat(model.u, model.t)
         initial = self._consistent(start.initial(model), driven, start=True)
-        sizes = self._sizes(initial, ca.fabs(initial))
-        first = Clock.values(ca.SX(0.0), length, length, sizes, 0.0, 0.0)
         # One that took more steps than it may would try as many in every interval.
         begin = self._consistent(model.x, driven)
         held = ca.if_else(clock.left > 0.0, ca.SX(np.nan), begin)
-        sizes, at_begin, of_begin = clock.sizes, ca.SX(0, 1), ca.SX(0, 1)
-        if ca.depends_on(model.rhs, driven):
-            # A state that was at rest may be moved from here on.
-            sizes = self._sizes(begin, sizes)
-            at_begin, of_begin = driven, ca.vertcat(signal.begin, signal.begin_time)
+        sizes, begun_sizes = self._between.sizes(model, initial, begin, clock.sizes)
+        first = Clock.values(ca.SX(0.0), length, length, sizes, 0.0, 0.0)
         watched = begun = watching = ca.SX(0, 1)
         if (watch := self._watch) is not None:
             watched, begun, watching = watch.symbols, watch.begun, watch.started(initial)
@@ -333,17 +328,19 @@ class Trajectory:
             constant_values=self.constant_values(solver),
             state=ca.vertcat(clock.symbols, watched, model.x),
             start_row=ca.vertcat(start.row, length),
-            interval_row=ca.vertcat(length, at_begin),
+            interval_row=ca.vertcat(self._between.begin_row, driven),
             step_row=self._between.row,
             gain_row=ca.SX(0, 1),
             sample_row=self.sample.row,
             start=ca.vertcat(first, watching, initial),
-            interval=ca.vertcat(replace(clock, sizes=sizes).begun(length), begun, held),
+            interval=ca.vertcat(replace(clock, sizes=begun_sizes).begun(length), begun, held),
             step=step,
             emitted=emitted,
             shared=signal.graphs(
                 step=self._between.graph(signal),
-                interval=ca.vertcat(signal.spacing, of_begin),
+                interval=ca.vertcat(
+                    self._between.begin_graph(signal), signal.begin, signal.begin_time
+                ),
                 sample=signal.sample(),
             ),
             left=0,
@@ -356,21 +353,6 @@ class Trajectory:
     def inputs(self, record: Record, number: int = 0) -> KernelInputs:
         """Inputs for a record, which starts from the ``number``-th initial state."""
         return own_step_inputs(self.signal, self._dead_times, 0, record, number)
-
-    def _sizes(self, x: ca.SX, known: ca.SX) -> ca.SX:
-        """Sizes of the states at the begin of an interval; of those at rest of a coarse solution.
-
-        A state that grows with a high power of time has no size of its own to be exact to. It gets
-        that of linearly implicit Euler steps as long as the sampling interval.
-        """
-        model, after = self.model, x
-        slopes = jacobian(model.rhs, model.x)
-        for _ in range(FORESEEN):
-            rate, slope = ca.substitute([model.rhs, slopes], [model.x], [after])
-            matrix = ca.diag(model.mass) / self._between.length - slope
-            after = after + SparseLU(matrix).solve(rate)
-        foreseen = ca.fabs(after)
-        return ca.if_else(known > 0.0, known, ca.if_else(foreseen < np.inf, foreseen, 0.0))
 
     def _step(self) -> tuple[StraightLine, ca.SX]:
         """State after a step that is accepted, rejected, or not taken any more."""
@@ -386,6 +368,9 @@ class Trajectory:
         sizes = ca.fmax(clock.sizes, ca.fabs(following))
         around = ca.fmax(ca.fabs(model.x), ca.fabs(following))
         relative = difference / ca.fmax(ca.fmax(around, SMALL * sizes), AT_REST)
+        # One that moves against foresight has no size yet: what it begins with is to be small.
+        unsized = ca.logic_and(clock.sizes == 0.0, h < BEGINNING * self._between.length)
+        relative = ca.if_else(unsized, 0.0, relative)
         own, finite = model.differential, step.regular
         error = ca.sqrt(ca.sumsqr(relative[own]) / len(own)) / self.tolerance
         for place in model.algebraic:

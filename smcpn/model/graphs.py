@@ -162,7 +162,7 @@ class Model:
 
     @property
     def parts(self) -> frozenset[str]:
-        """Those of `PARTS` that it has beside noises, which likelihoods tell apart otherwise."""
+        """Names in `PARTS` of what it has; noises are told apart by the likelihoods."""
         parts = {
             "delay": self.delay is not None,
             "doses": self.dosing is not None,

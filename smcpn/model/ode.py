@@ -211,7 +211,7 @@ class ODE:
 
     @property
     def parts(self) -> frozenset[str]:
-        """Those of `smcpn.model.parts.PARTS` that it has."""
+        """Names in `smcpn.model.parts.PARTS` of what it has."""
         parts = {
             "process_noise": self.diffusion is not None,
             "accumulators": bool(self.accumulators),

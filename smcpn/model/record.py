@@ -333,6 +333,8 @@ class Record(WithCard):
 
     def _check_beside(self) -> None:
         """Refuse deviations and limits that a value cannot have."""
+        if all(getattr(self, name) is None for name in BESIDE):
+            return
         for name, where, why in faults_beside(self.y, *(beside(self, name) for name in BESIDE)):
             if where.any() and getattr(self, name) is not None:
                 place = tuple(np.argwhere(where)[0])

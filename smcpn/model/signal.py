@@ -361,11 +361,12 @@ class Signal:
         of_step = len(self.places) if degree is None else degree + 1
         self._values = ca.SX.sym("values", n * of_step if self.smooth else 0)
         self._rates = ca.SX.sym("rates", n * rates if self.smooth else 0)
+        self._halves = ca.SX.sym("halves", 2 * n if self.smooth and degree is not None else 0)
 
     @property
     def widths(self) -> tuple[int, int]:
         """Numbers of a step and of an interval, where the samples alone do not tell the input."""
-        return self._values.numel(), self._rates.numel()
+        return self._values.numel(), self._rates.numel() + self._halves.numel()
 
     def constant(self, name: str) -> ca.SX:
         """Return the symbol of one more number of a record, behind `linear` and `interval`."""
@@ -383,7 +384,7 @@ class Signal:
             index=self._index,
             record=ca.vertcat(*self._numbers),
             values=self._values,
-            interval_values=self._rates,
+            interval_values=ca.vertcat(self._rates, self._halves),
             step=none if step is None else step,
             interval=none if interval is None else interval,
             sample=none if sample is None else sample,
@@ -511,6 +512,14 @@ class Signal:
         parts[0] = self.begin + parts[1]
         return ca.vertcat(*parts)
 
+    @property
+    def halves(self) -> ca.SX:
+        """Input and time in the middle of an interval and at its end, (n + 1, 2)."""
+        given = ca.horzcat(self.begin + 0.5 * self.rise, self.begin + self.rise)
+        if self.smooth:
+            given = ca.reshape(self._halves, self.n_inputs, 2)
+        return ca.vertcat(given, ca.horzcat(self.begin_time + 0.5 * self.spacing, self.end_time))
+
     def numbers_of(self, record: Record, *others: float) -> Array:
         """Numbers of a record, the last ones of `constant`."""
         return np.array([float(record.hold == "foh"), record.interval, *others])
@@ -534,6 +543,9 @@ class Signal:
 
     def rates_of(self, samples: Samples, a: int, b: int) -> Array | None:
         """Numbers of the intervals between the samples [a, b), (m, q)."""
-        if not self.smooth or not self.order:
+        if not self.widths[1]:
             return None
-        return np.ascontiguousarray(samples.rates(a, b, self.order).reshape(b - a - 1, -1))
+        numbers = samples.rates(a, b, self.order)
+        if self._halves.numel():
+            numbers = np.concatenate([numbers, samples.inputs(a, b, 2)[:, 1:]], axis=1)
+        return np.ascontiguousarray(numbers.reshape(b - a - 1, -1))

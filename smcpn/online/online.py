@@ -40,7 +40,7 @@ from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.likelihood.solver_choice import solver_for_stream
 from smcpn.model.problem import Problem, check_problem
 from smcpn.online.change import ChangeTest
-from smcpn.online.reweighting import StreamLikelihood
+from smcpn.online.reweighting import AnyLikelihood
 from smcpn.online.state import Prediction, Shared, State, predicted, stream_posterior, stream_record
 from smcpn.online.window import Windows
 from smcpn.results.posterior import Posterior
@@ -216,7 +216,7 @@ class Online:
             change=ChangeTest(options["samples_between_false_alarms"]),
         )
 
-    def _empty(self, problem: Problem, threads: int | None, folder: str | None) -> StreamLikelihood:
+    def _empty(self, problem: Problem, threads: int | None, folder: str | None) -> AnyLikelihood:
         """Return the likelihood of a stream without samples, compiled."""
         kept = -(-self.options["memory"] // CHUNK) + 1
         history = History(problem.records[0].n_inputs, problem.model.measured, folder, kept)
@@ -232,12 +232,15 @@ class Online:
         )
 
     def _searches(
-        self, likelihood: StreamLikelihood, threads: int | None
+        self, likelihood: AnyLikelihood, threads: int | None
     ) -> SearchesOfFirstSamples | None:
         """Return who searches for what particles lose; None for an estimate, without a gradient."""
         if LIKELIHOODS[self.settings.likelihood].estimated:
             return None
-        problem, history = self.problem.with_records(self.problem.records[:1]), likelihood.history
+        problem, history = (
+            self.problem.with_records(self.problem.records[:1]),
+            likelihood.stream.history,
+        )
         searches = SearchesOfFirstSamples(
             lambda: LogLikelihood(problem, self.settings.likelihood, self.solver, threads),
             lambda n: [stream_record(problem, history, n)] if history.in_memory else [],
@@ -332,7 +335,7 @@ class Online:
             Before the first sample, or if times and inputs do not fit.
         """
         current = self._windows.current
-        population, history = current.tracker.population, current.likelihood.history
+        population, history = current.tracker.population, current.stream.history
         if population.sample == 0:
             raise InputError("predict needs a sample to begin at: update the stream first")
         times, inputs, wanted = self._arrivals.coming(u, t)
@@ -495,9 +498,9 @@ def _duration(name: str, value: float | str | None, unit: str) -> float | None:
     return number
 
 
-def _require_record(likelihood: StreamLikelihood) -> None:
+def _require_record(likelihood: AnyLikelihood) -> None:
     """Refuse a posterior whose record would have no sampling interval."""
-    n, waiting = likelihood.n_samples, len(likelihood.history) - likelihood.n_samples
+    n, waiting = likelihood.n_samples, len(likelihood.stream.history) - likelihood.n_samples
     if n >= 2:
         return
     counted = f"posterior needs two samples, and {n} of {n + waiting} count"

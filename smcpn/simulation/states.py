@@ -60,6 +60,7 @@ from smcpn.likelihood.prediction import steps_of, written_rows
 from smcpn.likelihood.registry import suitable_likelihood
 from smcpn.model.problem import Problem, check_record
 from smcpn.model.record import Record
+from smcpn.pn.gaussian import smoothing_gain, square_root
 from smcpn.simulation.simulation import TWO_SIDED_95, initial_number, starting_like
 from smcpn.smc.estimation import WITNESSES
 from smcpn.smc.resampling import systematic
@@ -70,9 +71,6 @@ if TYPE_CHECKING:
 
 
 Array = NDArray[np.float64]
-
-SINGULAR = 1e-13
-"""Share of its variance below which what is left of a state counts as known exactly."""
 
 
 @dataclass(frozen=True)
@@ -121,8 +119,8 @@ class Smoother:
         one before began.
         """
         mean, covariance = stretch.mean.copy(), stretch.covariance.copy()
-        gain, whitened = self._gains(stretch)
-        path = self._noisy(stretch, whitened)
+        gain, explained = self._gains(stretch)
+        path = self._noisy(stretch, explained)
         chosen = gain[..., self._lanes]
         for k in reversed(range(len(mean))):
             if k + 1 < len(mean):
@@ -143,63 +141,29 @@ class Smoother:
         return mean, covariance, path
 
     def _gains(self, stretch: FilterMoments) -> tuple[Array, Array]:
-        """G and C L^-T, with L L' = P^-, from each sample to the one after; zero from the last."""
+        """G and G C' from each sample to the one after; zero from the last."""
         ahead, moved = stretch.predicted_covariance[1:], stretch.moved[1:]
         if self._later is not None:
             ahead = np.concatenate([ahead, self._later.predicted_covariance[:1]])
             moved = np.concatenate([moved, self._later.moved[:1]])
         known = len(ahead)
-        gain, whitened = np.zeros_like(stretch.covariance), np.zeros_like(stretch.covariance)
-        cross = np.einsum("tijn,tkjn->tikn", stretch.covariance[:known], moved)
-        gain[:known], whitened[:known] = _gain(ahead, cross)
-        return gain, whitened
+        gain, explained = np.zeros_like(stretch.covariance), np.zeros_like(stretch.covariance)
+        cross = np.einsum("tijn,tkjn->iktn", stretch.covariance[:known], moved)
+        found = smoothing_gain(np.moveaxis(ahead, 0, 2), cross)
+        gain[:known], explained[:known] = (np.moveaxis(part, 2, 0) for part in found)
+        return gain, explained
 
-    def _noisy(self, stretch: FilterMoments, whitened: Array) -> Array:
+    def _noisy(self, stretch: FilterMoments, explained: Array) -> Array:
         """Filtered means with what is random of a path at each sample, given the one after."""
         z = self._rng.standard_normal((*stretch.mean.shape[:2], len(self._lanes)))
-        whitened, covariance = whitened[..., self._lanes], stretch.covariance[..., self._lanes]
-        left = covariance - np.einsum("tikn,tjkn->tijn", whitened, whitened)
-        noise = np.einsum("tijd,tjd->tid", _factor(left, covariance), z)
-        return stretch.mean[:, :, self._lanes] + noise
+        covariance = np.moveaxis(stretch.covariance[..., self._lanes], 0, 2)
+        left = covariance - np.moveaxis(explained[..., self._lanes], 0, 2)
+        root = square_root(left, np.einsum("iitd->itd", covariance))
+        return stretch.mean[:, :, self._lanes] + np.einsum("ijtd,tjd->tid", root, z)
 
 
 def _applied(matrix: Array, vector: Array) -> Array:
     return np.einsum("ijn,jn->in", matrix, vector)
-
-
-def _gain(covariance: Array, cross: Array) -> tuple[Array, Array]:
-    """C P^-1 and C L^-T with P = L L', for P (m, n, n, N) and C."""
-    n, lower = covariance.shape[1], _factor(covariance, covariance)
-    pivots = np.stack([lower[:, i, i] for i in range(n)])
-    with np.errstate(divide="ignore"):
-        inverse = np.where(pivots > 0.0, 1.0 / pivots, 0.0)
-    whitened, gain = cross.copy(), np.empty_like(cross)
-    for j in range(n):
-        for k in range(j):
-            whitened[:, :, j] -= whitened[:, :, k] * lower[:, j, k, None]
-        whitened[:, :, j] *= inverse[j][:, None]
-    for j in reversed(range(n)):
-        gain[:, :, j] = whitened[:, :, j]
-        for k in range(j + 1, n):
-            gain[:, :, j] -= gain[:, :, k] * lower[:, k, j, None]
-        gain[:, :, j] *= inverse[j][:, None]
-    return gain, whitened
-
-
-def _factor(matrix: Array, scale: Array) -> Array:
-    """Cholesky factors of (m, n, n, N); states without variance have rows of zeros on the diagonal.
-
-    ``scale`` has on its diagonal what a pivot is to be compared with.
-    """
-    n, lower = matrix.shape[1], np.zeros_like(matrix)
-    for j in range(n):
-        rest = matrix[:, j:, j] - np.einsum("tikn,tkn->tin", lower[:, j:, :j], lower[:, j, :j])
-        pivot = np.where(rest[:, 0] > SINGULAR * scale[:, j, j], rest[:, 0], 0.0)
-        root = np.sqrt(pivot)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            lower[:, j:, j] = np.where(pivot > 0.0, 1.0, 0.0)[:, None] * rest / root[:, None]
-        lower[:, j:, j] = np.where(pivot[:, None] > 0.0, lower[:, j:, j], 0.0)
-    return lower
 
 
 STATE_PARTICLES = 64

@@ -151,7 +151,7 @@ def test_a_stream_has_the_bytes_of_the_record(solver, irregular):
     stream = growing_likelihood(problem, solver, History(1, 1, intervals=8, kept=2), threads=1)
     for a in range(0, len(record), 3):
         part = slice(a, a + 3)
-        stream.append(record.t[part], record.u[part], record.y[part])
+        stream.stream.append(record.t[part], record.u[part], record.y[part])
     np.testing.assert_array_equal(advanced(stream, values), expected)
     # What it predicts of a sample is what its increment is the density of.
     columns = stream.columns(values)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from math import factorial
+
 import casadi as ca
 import numpy as np
 import pytest
@@ -155,17 +158,21 @@ def taken_steps(tolerance: float) -> list[list[float]]:
     problem, values = chain_problem(), np.array([list(CHAIN.values())])
     likelihood = build_likelihood(problem, Rosenbrock(tolerance))
     program = likelihood.kernel.program
-    symbols = ca.vertcat(program.theta, program.constants, program.state, program.step_row)
-    one = ca.Function("one", [symbols], [program.step])
+    particle = ca.vertcat(program.theta, program.constants, program.state)
+    begin = ca.Function("begin", [particle, program.interval_row], [program.interval])
+    one = ca.Function("one", [particle, program.step_row], [program.step])
     state, taken = likelihood.start(values)[:, 0], []
-    # All share the length of an interval and its end.
-    rows = np.column_stack([np.diff(TIMES), TIMES[1:]])
-    for row, length in zip(rows, rows[:, 0], strict=True):
-        state[0], own = length, []
+
+    def given():
+        return np.concatenate([values[0], program.constant_values, state])
+
+    for first, last in pairwise(TIMES):
+        length, own = last - first, []
+        # All share the length of an interval, its middle, its end, and its begin.
+        state = begin(given(), [length, (first + last) / 2, last, first]).full()[:, 0]
         while state[0] > 0.0:
             before = state.copy()
-            given = np.concatenate([values[0], program.constant_values, state, row])
-            state = one(given).full()[:, 0]
+            state = one(given(), [length, last]).full()[:, 0]
             if state[0] < before[0]:
                 own.append(before[0] - state[0])
         taken.append(own)
@@ -381,18 +388,39 @@ def test_a_stiff_model_is_simulated_by_its_own_steps():
     assert run.solver_variance.max() < 1e-10
 
 
-def test_states_at_rest_that_an_input_moves_later_are_found():
-    @smcpn.ode(sizes={"v": 8})
+@pytest.mark.parametrize("hold", ["zoh", "foh"])
+@pytest.mark.parametrize(
+    ("solver", "cells"), [(Rosenbrock(1e-7), 8), (smcpn.AdaptiveEKF1(2, tolerance=1e-7), 5)]
+)
+def test_states_at_rest_that_an_input_moves_later_are_found(solver, cells, hold):
+    @smcpn.ode(sizes={"v": cells})
     def ladder(v, u, *, g):
         flow = g * (np.concatenate([[u], v[:-1]]) - v)
         return flow - np.concatenate([flow[1:], [0.0]])
 
-    u = np.sign(np.sin(0.5 * np.arange(30)))
-    record = Record(u=u, dt=0.5, y=np.zeros((30, 1)), hold="zoh")
+    u = np.where(np.arange(30) > 5, 1.0, 0.0)
+    record = Record(u=u, dt=0.5, y=np.zeros((30, 1)), hold=hold)
     prior = {"g": stats.lognorm(0.5)}
-    problem = smcpn.Problem(ladder, record, observe="v[7]", noise=0.01, prior=prior)
+    problem = smcpn.Problem(ladder, record, observe=f"v[{cells - 1}]", noise=0.1, prior=prior)
     found, expected = (
         smcpn.LogLikelihood(problem, solver=solver)([[1.0]])[0]
-        for solver in (Rosenbrock(1e-7), smcpn.RK4(32))
+        for solver in (solver, smcpn.RK4(32))
     )
     assert found == pytest.approx(expected, abs=1e-5)
+
+
+def test_states_at_rest_that_an_event_moves_are_found():
+    start = smcpn.event(when=lambda d, t: t - 2.7, then=lambda d: {"a": 1.0}, direction="rising")
+
+    @smcpn.ode(events=[start])
+    def transit(a, b, c, d, e, f, g, h, t, *, k):
+        return -k * a, *(k * (x - y) for x, y in pairwise([a, b, c, d, e, f, g, h]))
+
+    t = np.arange(0.0, 15.0, 0.5)
+    after = np.maximum(t - 2.7, 0.0)
+    exact = np.exp(-after) * after**7 / factorial(7)
+    problem = smcpn.Problem(
+        transit, Record(t=t, y=exact), observe="h", noise=1e-3, prior={"k": stats.lognorm(0.5)}
+    )
+    found = smcpn.LogLikelihood(problem, solver=Rosenbrock(1e-7))([[1.0]])[0]
+    assert found == pytest.approx(stats.norm.logpdf(np.zeros(len(t)), 0.0, 1e-3).sum(), abs=1e-5)

@@ -12,7 +12,8 @@ from smcpn.codegen.lower import Level, Operand, Statement, Value, Vector, lower
 from smcpn.codegen.machine_code import Block
 from smcpn.likelihood.classical import step_graph
 from smcpn.likelihood.lanes import StartSymbols
-from smcpn.likelihood.particle.guide import Guide, triangle
+from smcpn.likelihood.particle.guide import Guide
+from smcpn.pn.gaussian import Gaussian
 
 OWN, STEP, PATH, SAMPLE = (array * ARRAY for array in range(4))
 """Arrays of lanes that are thetas: their own values, rows of a step, of the path, of a sample."""
@@ -104,9 +105,10 @@ class _Layout:
         self.names = 0
         look, n = guide.look, guide.n
         self.carried = {
-            "m": guide.x, "P": ca.vertcat(*triangle(guide.covariance)),
+            "m": guide.x,
+            "P": self._entries(guide.kalman.predicted),
             "l": ca.vertcat(*look.entries),
-        }  # fmt: skip
+        }
         self.slot = {Value("p", k, Level.PARTICLE): k for k in range(self.theta.numel())}
         # Room of the carried values is behind the parameters; what is hoisted follows.
         self.at: dict[str, int] = {}
@@ -153,8 +155,8 @@ class _Layout:
         at_sample = {"m": (guide.x, SAMPLE)}
         in_row = {"q": (step_row, STEP)}
         first = {"m": (guide.x, at["first"])}
-        mean, covariance = guide.predicted()
-        filtered, updated = guide.updated()
+        predicted = guide.kalman.after_step(guide.kalman.transition.factor)
+        filtered = guide.kalman.filtered
         seen, sample_values = guide.seen()
         stepped, step_values = guide.stepped()
         rolled, _ = guide.particle(ca.SX.zeros(guide.noises, 1), ca.SX(0.0))
@@ -166,10 +168,16 @@ class _Layout:
             "begin": lambda: self._block([(guide.x, at["m"]), (none, at["P"])], first, ""),
             "clear": lambda: self._block([(clear, at["l"])], {}, ""),
             "predict": lambda: self._block(
-                [(guide.x, PATH), (mean, at["m"]), (_lower(covariance), at["P"])], x | P, "step"
+                [(guide.x, PATH), (predicted.mean, at["m"]), (self._entries(predicted), at["P"])],
+                x | P,
+                "step",
             ),
             "update": lambda: self._block(
-                [(filtered, at["m"]), (_lower(updated), at["P"]), (filtered, SAMPLE)],
+                [
+                    (filtered.mean, at["m"]),
+                    (self._entries(filtered), at["P"]),
+                    (filtered.mean, SAMPLE),
+                ],
                 x | P,
                 "sample",
             ),
@@ -188,6 +196,10 @@ class _Layout:
             "unseen": lambda: self._block([(guide.unseen(), SAMPLE)], {}, ""),
             "unguided": lambda: self._block([(guide.unguided(), STEP)], {}, "step"),
         }
+
+    def _entries(self, gaussian: Gaussian) -> ca.SX:
+        """Entries of a covariance that are carried, of the filter that makes the first path."""
+        return ca.vertcat(ca.SX(0, 1), *self.guide.kalman.entries(gaussian.factor))
 
     def _initial(self) -> ca.SX:
         return self.start.initial(self.guide.model)
@@ -314,10 +326,6 @@ class _Layout:
                 (self.slot[s.target], s.target) for s in self.hoisted if s.target in self.slot
             ),
         )
-
-
-def _lower(matrix: ca.SX) -> ca.SX:
-    return ca.vertcat(*triangle(matrix))
 
 
 def _values(operands: Iterable[Operand]) -> list[Value]:

@@ -44,62 +44,18 @@ Annals of Statistics 48.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.likelihood.classical import outputs_at
-from smcpn.likelihood.delayed import DeadTimes
-from smcpn.likelihood.lanes import SampleSymbols
+from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.transition import Transition
-from smcpn.model.problem import Model
 from smcpn.model.signal import Signal
+from smcpn.pn.gaussian import factorised, substituted
 
 Array = NDArray[np.float64]
-
-
-def symmetric(entries: Sequence[ca.SX], n: int) -> ca.SX:
-    """Symmetric matrix (n, n) of the entries of its lower triangle, row by row."""
-    return ca.SX(
-        ca.vertcat(
-            *[
-                ca.horzcat(
-                    *[entries[max(i, j) * (max(i, j) + 1) // 2 + min(i, j)] for j in range(n)]
-                )
-                for i in range(n)
-            ]
-        )
-    )
-
-
-def triangle(matrix: ca.SX) -> list[ca.SX]:
-    """Entries of the lower triangle, row by row."""
-    return [matrix[i, j] for i in range(matrix.shape[0]) for j in range(i + 1)]
-
-
-def cholesky(matrix: ca.SX) -> ca.SX:
-    """Lower triangle G with G G' = matrix."""
-    k = matrix.shape[0]
-    lower = ca.SX(k, k)
-    for i in range(k):
-        for j in range(i + 1):
-            rest = matrix[i, j] - sum((lower[i, a] * lower[j, a] for a in range(j)), ca.SX(0.0))
-            lower[i, j] = ca.sqrt(rest) if i == j else rest / lower[j, j]
-    return lower
-
-
-def solve_lower(lower: ca.SX, right: ca.SX) -> ca.SX:
-    """G^-1 right, by substitution."""
-    rows: list[ca.SX] = []
-    for i in range(lower.shape[0]):
-        rest = right[i, :]
-        for j in range(i):
-            rest = rest - lower[i, j] * rows[j]
-        rows.append(rest / lower[i, i])
-    return ca.vertcat(*rows)
 
 
 @dataclass(frozen=True)
@@ -114,13 +70,14 @@ class LookAhead:
     @property
     def entries(self) -> list[ca.SX]:
         """Numbers that are kept of it."""
-        return [*triangle(self.information), self.slope, self.constant, self.about]
+        triangle = ca.tril(ca.densify(self.information)).nz[:]
+        return [triangle, self.slope, self.constant, self.about]
 
     @classmethod
     def symbols(cls, n: int) -> LookAhead:
         """Fresh symbols."""
-        entries = [ca.SX.sym(f"lambda{k}") for k in range(n * (n + 1) // 2)]
-        return cls(symmetric(entries, n), ca.SX.sym("eta", n), ca.SX.sym("c"), ca.SX.sym("r", n))
+        information = ca.tril2symm(ca.SX.sym("lambda", ca.Sparsity.lower(n)))
+        return cls(information, ca.SX.sym("eta", n), ca.SX.sym("c"), ca.SX.sym("r", n))
 
     def log(self, x: ca.SX) -> ca.SX:
         """Log psi(x)."""
@@ -129,17 +86,18 @@ class LookAhead:
 
     def before_noise(self, factor: ca.SX) -> Twist:
         """Integral of psi over the noise that a factor adds, and the law of the noise under it."""
-        k = factor.shape[1]
+        k, n = factor.shape[1], self.about.numel()
         spread = self.information @ factor
-        lower = cholesky(ca.SX.eye(k) + factor.T @ spread)
-        whitened = solve_lower(lower, ca.horzcat(spread.T, factor.T @ self.slope, ca.SX.eye(k)))
-        n = self.about.numel()
+        precision = factorised(ca.SX.eye(k) + factor.T @ spread)
+        right = ca.horzcat(spread.T, factor.T @ self.slope, ca.SX.eye(k))
+        rows = zip(substituted(precision.rows, ca.vertsplit(right)), precision.pivots, strict=True)
+        whitened = ca.vertcat(*[row / ca.sqrt(pivot) for row, pivot in rows])
         half, pull, inverse = whitened[:, :n], whitened[:, n], whitened[:, n + 1 :]
         gain = inverse.T @ half
         kept = ca.SX.eye(factor.shape[0]) - factor @ gain
         volume = ca.SX(1.0)
-        for i in range(k):
-            volume *= lower[i, i]
+        for pivot in precision.pivots:
+            volume *= pivot
         return Twist(
             mean=inverse.T @ pull,
             gain=gain,
@@ -147,7 +105,7 @@ class LookAhead:
             before=LookAhead(
                 information=kept.T @ self.information @ kept + gain.T @ gain,
                 slope=kept.T @ self.slope,
-                constant=self.constant - ca.log(volume) + ca.dot(pull, pull) / 2,
+                constant=self.constant - ca.log(volume) / 2 + ca.dot(pull, pull) / 2,
                 about=self.about,
             ),
         )
@@ -214,11 +172,10 @@ class Guide:
 
     Parameters
     ----------
-    model : Model
-    sample : SampleSymbols
-    transition : Transition
-        A solver step. The variance that a solver claims for its error is noise too.
-    dead_times : DeadTimes
+    kalman : Kalman
+        Whose mean is the first path; the variance that its solver claims for its error is noise.
+    signal : Signal
+        Of the filters, whose loops know of no parts.
 
     Attributes
     ----------
@@ -228,32 +185,21 @@ class Guide:
         Normals of a step, k.
     look : LookAhead
         Symbols, as they are carried backward.
-    covariance : casadi.SX, (n, n)
-        Symbols of the extended Kalman filter's.
     step_row, sample_row : Row
         What particles take of a step and of a sample.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        signal: Signal,
-        sample: SampleSymbols,
-        transition: Transition,
-        dead_times: DeadTimes,
-    ) -> None:
-        self.model, self.signal, self.dead_times = model, signal, dead_times
-        self.sample, self.step, self.transition = sample, transition.step, transition
-        self.x, self.n = model.x, model.x.numel()
-        self.outputs = outputs_at(model, self.x, sample)
+    def __init__(self, kalman: Kalman, signal: Signal) -> None:
+        transition = kalman.transition
+        self.kalman, self.signal, self.model = kalman, signal, kalman.model
+        self.dead_times, self.sample, self.step = kalman.dead_times, kalman.sample, transition.step
+        self.x, self.n, self.outputs = kalman.model.x, kalman.model.x.numel(), kalman.outputs
         self.following = transition.following
         self.jacobian = ca.densify(transition.jacobian)
         self.factor = _factor(transition)
         self.additive = not ca.depends_on(self.factor, self.x)
         self.noises = self.factor.shape[1]
         self.look = LookAhead.symbols(self.n)
-        entries = [ca.SX.sym(f"P{k}") for k in range(self.n * (self.n + 1) // 2)]
-        self.covariance = symmetric(entries, self.n)
         self.step_row, self.sample_row = self._step_symbols(), self._sample_symbols()
 
     def _step_symbols(self) -> Row:
@@ -294,26 +240,6 @@ class Guide:
             slope=_matrix("s", ca.Sparsity.dense(n, 1)),
             constant=_matrix("c", ca.Sparsity.dense(1, 1)),
         )
-
-    # The extended Kalman filter, forward.
-
-    def predicted(self) -> tuple[ca.SX, ca.SX]:
-        """Mean and covariance after a step."""
-        spread = self.jacobian @ self.covariance @ self.jacobian.T
-        return self.following, spread + self.factor @ self.factor.T
-
-    def updated(self) -> tuple[ca.SX, ca.SX]:
-        """Mean and covariance after a sample, one output after the other."""
-        jacobian, _, slope, information = self._expansion()
-        mean, covariance = self.x, self.covariance
-        for j in range(self.outputs.numel()):
-            row = jacobian[j, :]
-            shared = covariance @ row.T
-            gain = shared / (1.0 + information[j] * (row @ shared))
-            residual = slope[j] - information[j] * (row @ (mean - self.x))
-            mean = mean + gain * residual
-            covariance = covariance - information[j] * gain @ shared.T
-        return mean, covariance
 
     # The look-ahead function, backward, of ``x`` on the path.
 

@@ -110,7 +110,7 @@ class FilterSizes:
     def of(cls, blocks: Blocks, guide: Guide) -> FilterSizes:
         """Sizes of the filters of a guide."""
         own = {one.name: getattr(blocks, one.name) for one in fields(cls)[:-2]}
-        return cls(**own, window=2 + guide.signal.before, jacobian=guide.jacobian_diagonal())
+        return cls(**own, window=2 + guide.kalman.signal.before, jacobian=guide.jacobian_diagonal())
 
 
 class CompiledFilters:

@@ -1,0 +1,78 @@
+"""Gaussians in L D L' against dense matrices: graphs, and arrays of many."""
+
+from __future__ import annotations
+
+import casadi as ca
+import numpy as np
+import pytest
+
+from smcpn.pn.gaussian import (
+    Gaussian,
+    downdate,
+    factorised,
+    predicted,
+    smoothing_gain,
+    square_root,
+)
+
+N = 3
+RNG = np.random.default_rng(0)
+
+
+def covariance(*shape):
+    root = RNG.normal(size=(*shape, N, N))
+    return root @ root.swapaxes(-1, -2)
+
+
+def dense(factor):
+    return np.array(ca.DM(Gaussian(ca.SX(N, 1), factor).covariance))
+
+
+@pytest.fixture(scope="module")
+def known():
+    P = covariance()
+    return P, factorised(ca.SX(ca.DM(P)))
+
+
+def test_a_covariance_is_its_factors(known):
+    P, factor = known
+    np.testing.assert_allclose(dense(factor), P, rtol=1e-12)
+
+
+def test_a_prediction_adds_noise_to_what_is_moved(known):
+    P, factor = known
+    F, B, e = RNG.normal(size=(N, N)), RNG.normal(size=(N, 2)), np.array([0.1, 0.0, 0.3])
+    found = predicted(factor, *(ca.SX(ca.DM(part)) for part in (F, B, e)))
+    np.testing.assert_allclose(dense(found), F @ P @ F.T + B @ B.T + np.diag(e), rtol=1e-12)
+
+
+def test_a_state_that_is_known_stays_known(known):
+    nothing = factorised(ca.SX(ca.DM(np.diag([2.0, 0.0, 0.0]))), lambda a, b: a * 0.0)
+    found = predicted(nothing, ca.SX.eye(N), ca.SX(N, 0), ca.SX(N, 1))
+    np.testing.assert_array_equal(dense(found), np.diag([2.0, 0.0, 0.0]))
+
+
+def test_an_output_takes_its_gain_times_the_spread(known):
+    P, factor = known
+    h, r = RNG.normal(size=N), 0.2
+    found, gain, variance, spread = downdate(factor, [ca.SX(v) for v in h], ca.SX(r))
+    s = h @ P @ h + r
+    np.testing.assert_allclose([float(variance), float(spread)], [s, s - r], rtol=1e-12)
+    np.testing.assert_allclose([float(k) for k in gain], P @ h / s, rtol=1e-12)
+    np.testing.assert_allclose(dense(found), P - np.outer(P @ h, P @ h) / s, rtol=1e-10)
+
+
+def test_many_are_smoothed_at_once_singular_ones_too():
+    P, Q = covariance(5), np.zeros((5, N, N))
+    F = RNG.normal(size=(5, N, N))
+    Q[:, 0, 0] = 0.5
+    P[3] = np.diag([1.0, 0.0, 0.0])  # a prediction of rank 1 or 2
+    cross = P @ F.swapaxes(1, 2)
+    ahead = F @ cross + Q
+    gain, explained = smoothing_gain(*(np.moveaxis(part, 0, 2) for part in (ahead, cross)))
+    for k in range(5):
+        expected = cross[k] @ np.linalg.pinv(ahead[k], rcond=1e-10)
+        np.testing.assert_allclose(gain[..., k] @ ahead[k], cross[k], atol=1e-9)
+        np.testing.assert_allclose(explained[..., k], expected @ cross[k].T, atol=1e-9)
+    root = square_root(np.moveaxis(P, 0, 2), np.einsum("kii->ik", P))
+    np.testing.assert_allclose(np.einsum("ijk,ljk->ilk", root, root), np.moveaxis(P, 0, 2))
