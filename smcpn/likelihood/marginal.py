@@ -218,9 +218,8 @@ class Marginal(Recursion):
         )
         places = ca.vertcat(*(row[0] for row in self.m))
         program = accumulating(program, model, signal, places)
-        program = self.noise.join(
-            program, self._following_noise(), self._sample_graph(1), signal.spacing
-        )
+        following, before = self._following_noise(), self._sample_graph(1)
+        program = self.noise.join(program, following, before, signal)
         return self.dead_times.join(program, signal)
 
     @property
