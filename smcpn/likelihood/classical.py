@@ -13,7 +13,7 @@ Programs that cut, repeat or join steps read numbers of every step and every sam
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Self, TypeVar
 
 import casadi as ca
@@ -260,13 +260,7 @@ def step_inputs(
         n_initial=len(dead_times.model.initial),
         interval=interval,
     )
-    return in_parts(plain)
-
-
-def in_parts(plain: KernelInputs) -> KernelInputs:
-    """Inputs of intervals that are cut into parts, each of which has the steps of the longest."""
-    parts = plain.signal.parts
-    return plain if parts == 1 else replace(plain, steps=plain.most_steps * parts, interval=None)
+    return plain.in_parts()
 
 
 def signal_of(model: Model, record: Record) -> tuple[Signal, DeadTimes]:

@@ -126,6 +126,11 @@ class KernelInputs:
         spacing = np.diff(self.template.t)
         return int(numbers_of_steps(spacing, self.steps, self.interval).max(initial=1))
 
+    def in_parts(self) -> KernelInputs:
+        """Copy in which every part of an interval takes the steps of the longest interval."""
+        parts = self.signal.parts
+        return self if parts == 1 else replace(self, steps=self.most_steps * parts, interval=None)
+
     @property
     def memory(self) -> Array:
         """Memory of the shared pass before the first sample."""

@@ -41,7 +41,6 @@ from typing_extensions import override
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError
 from smcpn.likelihood.accumulating import accumulating
-from smcpn.likelihood.classical import in_parts
 from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.diffusion import powered
@@ -288,7 +287,7 @@ class Marginal(Recursion):
             gains=gains,
             shared=None if self.restarts else GrowingVariance(shared, steps),
         )
-        return in_parts(given)
+        return given.in_parts()
 
 
 @dataclass(frozen=True)

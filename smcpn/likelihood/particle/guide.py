@@ -226,7 +226,7 @@ class Guide:
 
     @property
     def _known(self) -> dict[str, ca.SX]:
-        """What a step of delayed inputs has, of a theta, that its particles read."""
+        """Numbers of a step of delayed inputs, of a theta, that its particles read."""
         moving = self.dead_times.moving
         return {"known": ca.vertcat(moving, self.step.row)} if moving.numel() else {}
 
