@@ -73,7 +73,7 @@ class StreamFilters:
     def __init__(
         self, recursion: Particle, solver: Solver, template: Record, threads: int | None
     ) -> None:
-        model, sample, line = recursion.model, recursion.sample, recursion.line
+        model, sample, dead_times = recursion.model, recursion.sample, recursion.dead_times
         self.recursion, self.threads = recursion, threads
         self.constants = np.array(recursion.constant_values(solver))
         outputs = outputs_at(model, model.x, sample)
@@ -82,14 +82,15 @@ class StreamFilters:
         expected = ExpectedOutputs.with_white_noise(sample, outputs, ca.SX(q, q), model.x)
         moments = ca.vertcat(expected.outputs, expected.noise_variance)
         step, none = recursion.transition.step, ca.SX(0, 1)
-        plain = runge_kutta_program(model, recursion.signal, sample, ca.SX.zeros(1), step, line)
-        if line is not None:
-            moments = ca.substitute(moments, line.state, line.stateless(recursion.signal))
+        signal = recursion.of_filters
+        plain = runge_kutta_program(model, signal, sample, ca.SX.zeros(1), step)
+        moments = ca.substitute(moments, dead_times.state, dead_times.stateless(signal))
         assert plain.shared is not None
         # Of the states of a particle at a sample: no step is taken.
         program = replace(
             plain,
             state=model.x,
+            start_row=ca.vertcat(plain.start_row, dead_times.row),
             start=plain.start[: self.n_states, :],
             step=model.x,
             interval=None,
