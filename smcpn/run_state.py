@@ -106,6 +106,16 @@ class RunState(Stored):
         return self.samplers[-1].sample if self.samplers else 0
 
     @property
-    def rejuvenations(self) -> int:
-        """Rejuvenations so far, of all populations."""
+    def begun(self) -> bool:
+        """True once there is a population to go on from."""
+        return bool(self.samplers)
+
+    @property
+    def place(self) -> str:
+        """Words on how far it is."""
+        return f"sample {self.sample}"
+
+    @property
+    def milestones(self) -> int:
+        """Rejuvenations so far, of all populations: what is costly to repeat."""
         return sum(len(sampler.rejuvenations) for sampler in self.samplers)

@@ -34,12 +34,13 @@ from smcpn.files import (
 )
 from smcpn.io.hdf5_subset import Group, NotPlainError, read_plain
 
-RUN, RECORDS, STREAM, NESTED, POSTERIOR = KINDS = (
+RUN, RECORDS, STREAM, NESTED, POSTERIOR, DISCOVERY = KINDS = (
     "smcpn checkpoint",
     "smcpn records",
     "smcpn stream",
     "smcpn nested filter",
     "smcpn posterior",
+    "smcpn discovery",
 )
 """Kinds of files: the first line of the header."""
 FORMAT_VERSION = 6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -81,6 +81,15 @@ def data_fingerprint(records: Sequence[Record], n_samples: int, delay: Delay | N
             f"the records have {n_samples - left} samples, {n_samples} were used: "
             "give the same data, which may be longer"
         )
+    return digest.hexadecimal()
+
+
+def digest_of(document: Any, arrays: Mapping[str, NDArray[Any]]) -> str:
+    """SHA-256 of values for JSON and of arrays by name, as hexadecimal digits."""
+    digest = _Digest()
+    digest.document(document)
+    for name, values in arrays.items():
+        digest.array(name, values)
     return digest.hexadecimal()
 
 

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from smcpn.checkpoint.container import FORMAT_VERSION, STREAM, kind_of, previous_of
-from smcpn.checkpoint.run import Header, read_run
+from smcpn.checkpoint.codec import plain
+from smcpn.checkpoint.container import DISCOVERY, FORMAT_VERSION, STREAM, kind_of, previous_of
+from smcpn.checkpoint.discovery import read_discovery
+from smcpn.checkpoint.run import FileHeader, Header, Version, read_run
 from smcpn.checkpoint.stream import read_stream
+from smcpn.discovery.results.discovery import FEW_MODELS
 from smcpn.errors import InputError, visible
 from smcpn.model.prior import Prior
 from smcpn.smc.state import SamplerState
@@ -18,23 +21,18 @@ from smcpn.units import duration
 
 
 def inspect(path: Path) -> str:
-    """Return what is in the checkpoint of a run or a stream, as text.
+    """Return what is in the checkpoint of a run, a discovery or a stream, as text.
 
     Raises
     ------
     InputError
         If there is none that is whole.
     """
-    lines = _stream_lines(path) if _is_stream(path) else _run_lines(path)
+    kinds = kind_of(path), kind_of(previous_of(path))
+    # Either version says of what it is, where the other is damaged.
+    told = [LINES[one] for one in kinds if one in LINES]
+    lines = (told[0] if told else _run_lines)(path)
     return visible("\n".join(lines), keep="\n")
-
-
-def _is_stream(path: Path) -> bool:
-    """True if a file, or where it is damaged its previous version, is the checkpoint of a stream.
-
-    The first line of either says so.
-    """
-    return STREAM in (kind_of(path), kind_of(previous_of(path)))
 
 
 def _stream_lines(path: Path) -> list[str]:
@@ -69,9 +67,7 @@ def _run_lines(path: Path) -> list[str]:
     stored = read_run(path)
     header = stored.header
     lines = [
-        f"{path}: {stored.version.status}, format {FORMAT_VERSION}, {path_size(path)}",
-        f"started {header.created}, written {stored.version.written}, "
-        + ", ".join(f"{name} {version}" for name, version in header.versions.items()),
+        *_head(path, header, stored.version),
         *fact_lines([
             _model_of(header),
             ("records", _records_of(header, path)),
@@ -84,6 +80,43 @@ def _run_lines(path: Path) -> list[str]:
         lines += ["", *_population_lines(header, number, sampler)]
     return lines
 
+
+def _discovery_lines(path: Path) -> list[str]:
+    stored = read_discovery(path)
+    header, search = stored.header, stored.state.search
+    settings = plain(header.settings)
+    wanted = {name: one for name, one in settings.items() if one not in (None, [], ())}
+    lines = [
+        *_head(path, header, stored.version),
+        *fact_lines([
+            ("terms", f"{header.coefficients} coefficients of {header.observe.shape[1]} equations"),
+            ("records", _records_of(header, path)),
+            ("requested", ", ".join(f"{name} {value}" for name, value in wanted.items())),
+            ("so far", f"{stored.state.place}, which has {search.point.support.sum()} terms"),
+            *([("not stored", header.not_stored)] if header.not_stored else []),
+        ]),
+    ]  # fmt: skip
+    if search.counted is None:
+        return lines
+    columns = Column("model"), Column("terms"), Column("log-evidence", ".2f")
+    rows = [
+        [k, int(one.point.support.sum()), one.log_evidence]
+        for k, one in enumerate(search.counted.maxima[:FEW_MODELS])
+    ]
+    return [*lines, "", table_text(Table(columns, rows))]
+
+
+def _head(path: Path, header: FileHeader, version: Version) -> list[str]:
+    """Return the lines on a file and what wrote it."""
+    return [
+        f"{path}: {version.status}, format {FORMAT_VERSION}, {path_size(path)}",
+        f"started {header.created}, written {version.written}, "
+        + ", ".join(f"{name} {one}" for name, one in header.versions.items()),
+    ]
+
+
+LINES = {STREAM: _stream_lines, DISCOVERY: _discovery_lines}
+"""What describes files, by their kind; all others are described as those of runs."""
 
 _UNSHOWN = ("solver", "entropy", "moves", "block", "start")
 
@@ -102,7 +135,7 @@ def _model_of(header: Header) -> Fact:
     return "model", f"{ode.name}({arguments}), unknown {names}"
 
 
-def _records_of(header: Header, path: Path) -> str:
+def _records_of(header: FileHeader, path: Path) -> str:
     where = path.with_name(header.data_file)
     state = path_size(where) if header.data_file else "not stored"
     return f"{header.n_samples} samples in {header.data_file or 'no file'} ({state})"

@@ -13,7 +13,7 @@ import platform
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,12 +21,13 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Generic, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 from pydantic import Field
+from typing_extensions import override
 
 from smcpn.checkpoint.codec import decoded, decoded_all, encoded, numbered, require_parts
 from smcpn.checkpoint.container import (
@@ -36,6 +37,7 @@ from smcpn.checkpoint.container import (
     CheckpointWarning,
     DamagedFileError,
     kind_of,
+    previous_of,
     publish,
     read,
     read_version,
@@ -143,23 +145,17 @@ def now() -> str:
 _DATA_FILE = rf"^[^/\\\x00-\x1f]+\.data-[0-9a-f]{{{DIGITS}}}\.h5$"
 
 
-@dataclass(frozen=True)
-class Header(Stored):
-    """The part of a run's checkpoint that stays the same while the run goes on.
+@dataclass(frozen=True, kw_only=True)
+class FileHeader(Stored):
+    """The part of a checkpoint that stays the same while a run or a discovery goes on.
 
     Attributes
     ----------
-    names : tuple of str
-        Of the unknown parameters.
-    settings : RunSettings
-        See `RunSettings.storable`.
-    problem : StoredProblem or None
-        None where it cannot be stored.
     not_stored : str
         The reason, where something cannot be stored: the run is then resumed from its script.
     model_fingerprint, data_fingerprint : str
     n_samples : int
-        Samples of the records that the run is to assimilate.
+        Samples of the records.
     data_file : str
         Name of the file in the same folder that holds the records.
     created : str
@@ -167,9 +163,6 @@ class Header(Stored):
     versions : dict of str to str
     """
 
-    names: Names
-    settings: RunSettings
-    problem: StoredProblem | None
     not_stored: Line
     model_fingerprint: Fingerprint
     data_fingerprint: Fingerprint
@@ -187,6 +180,29 @@ class Header(Stored):
         """
         if not self.data_file.endswith(f".data-{self.data_fingerprint[:DIGITS]}.h5"):
             raise DamagedFileError(f"the file of records is named after other data: {DAMAGED}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header(FileHeader):
+    """The part of a run's checkpoint that stays the same while the run goes on.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of the unknown parameters.
+    settings : RunSettings
+        See `RunSettings.storable`.
+    problem : StoredProblem or None
+        None where it cannot be stored.
+    """
+
+    names: Names
+    settings: RunSettings
+    problem: StoredProblem | None
+
+    @override
+    def require_whole(self) -> None:
+        super().require_whole()
         if self.problem is not None and self.problem.names != self.names:
             raise DamagedFileError(f"its priors are of other parameters: {DAMAGED}")
 
@@ -211,9 +227,9 @@ class StoredRun:
     state: RunState
 
 
-def header_image(header: Header) -> bytes:
-    """Return the image that those of a run's checkpoints are added to."""
-    return encoded(RUN, {"header": header})
+def header_image(header: FileHeader, kind: str = RUN) -> bytes:
+    """Return the image that those of a checkpoint's versions are added to."""
+    return encoded(kind, {"header": header})
 
 
 def run_image(state: RunState, status: Status, header: bytes, prior: Prior) -> bytes:
@@ -293,24 +309,51 @@ def _require_course(state: RunState, n_samples: int, replicates: int) -> None:
         raise DamagedFileError(f"its populations are of no moment of a run: {DAMAGED}")
 
 
-def own_records(checkpoint: Path, version: Path) -> set[Path]:
-    """Return the file of records that a version of a checkpoint names, if it has made that name."""
-    try:
-        header = read_version(version, RUN, _run_of).header
-    except InputError:
-        return set()
-    path = records_path(checkpoint, header.data_fingerprint)
-    return {path} if path.name == header.data_file else set()
+def own_records(
+    checkpoint: Path, kind: str = RUN, parse: Callable[[Group], Any] = _run_of
+) -> set[Path]:
+    """Return the files of records that both versions of a checkpoint name, if it made the names.
+
+    Parameters
+    ----------
+    checkpoint : Path
+    kind : str
+    parse : callable
+        Makes an object with a header of a file of this kind.
+    """
+    found: set[Path] = set()
+    for one in (checkpoint, previous_of(checkpoint)):
+        with suppress(InputError):
+            header = read_version(one, kind, parse).header
+            path = records_path(checkpoint, header.data_fingerprint)
+            found |= {path} if path.name == header.data_file else set()
+    return found
 
 
 _log = logging.getLogger(__name__)
+
+S = TypeVar("S", bound="Kept")
 
 PATIENCE = 50
 """A rejuvenation is written if the last write took at most 1/50 of the time since: rapid ones
 are cheap to repeat, and writing takes less than two per cent of a run."""
 
 
-class CheckpointWriter:
+class Kept(Protocol):
+    """A state that a checkpoint keeps."""
+
+    @property
+    def milestones(self) -> int:
+        """Count of what is costly to repeat."""
+        ...
+
+    @property
+    def place(self) -> str:
+        """Words on how far it is."""
+        ...
+
+
+class CheckpointWriter(Generic[S]):
     """Writes snapshots of a run in the background, the newest only.
 
     The run hands over references to arrays that nobody changes, so it waits for nothing. A write
@@ -319,9 +362,10 @@ class CheckpointWriter:
     Parameters
     ----------
     path : Path
-    header : Header
-        The part of the file that stays the same.
-    prior : Prior
+    image : callable
+        Makes the bytes of the file of a state and a `Status`.
+    end : str
+        Words for all that a run has before it: ``"of 100"`` samples.
     every : float
         Most seconds between two snapshots; with 0 every part of the run is written.
     retired : set of Path
@@ -332,19 +376,18 @@ class CheckpointWriter:
     def __init__(
         self,
         path: Path,
-        header: Header,
-        prior: Prior,
+        image: Callable[[S, Status], bytes],
+        end: str,
         every: float,
         retired: Set[Path] = frozenset(),
     ) -> None:
-        self.path, self.header, self.every, self._prior = path, header, every, prior
-        self._image = header_image(header)
+        self.path, self.every, self._image, self._end = path, every, image, end
         self.writes: list[float] = []
         self._retired, self._versions = retired, 0
         self._failure, self._reported = "", False
-        self._written: RunState | None = None
-        self._offered: RunState | None = None
-        self._last, self._cost, self._rejuvenations = time.monotonic(), 0.0, 0
+        self._written: S | None = None
+        self._offered: S | None = None
+        self._last, self._cost, self._milestones = time.monotonic(), 0.0, 0
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="smcpn-checkpoint")
         self._under_way: Future[None] | None = None
 
@@ -365,17 +408,17 @@ class CheckpointWriter:
             and issubclass(kind, (KeyboardInterrupt, SystemExit))
         ):
             print(
-                f"smcpn: stopped at sample {self._written.sample} of {self.header.n_samples}; "
+                f"smcpn: stopped at {self._where(self._written)}; "
                 f"'smcpn resume {self.path}' goes on",
                 file=sys.stderr,
             )
 
-    def offer(self, snapshot: RunState) -> None:
+    def offer(self, snapshot: S) -> None:
         """Write a snapshot if one is due; keep it for `close` otherwise."""
         self._offered = snapshot
         if self._due(snapshot) and (self._under_way is None or self._under_way.done()):
             self._settle()
-            self._last, self._rejuvenations = time.monotonic(), snapshot.rejuvenations
+            self._last, self._milestones = time.monotonic(), snapshot.milestones
             self._under_way = self._pool.submit(self._write, snapshot, "running")
             if self.every == 0.0:
                 self._settle()
@@ -394,20 +437,19 @@ class CheckpointWriter:
         """One sentence if the last write failed."""
         if not self._failure:
             return ()
-        last = (
-            "there is none" if self._written is None else f"the last holds {self._written.sample}"
-        )
-        return (
-            f"the checkpoint {self.path} could not be written ({self._failure}): {last} of "
-            f"{self.header.n_samples} samples",
-        )
+        written = self._written
+        last = "there is none" if written is None else f"the last is at {self._where(written)}"
+        return (f"the checkpoint {self.path} could not be written ({self._failure}): {last}",)
 
-    def _due(self, snapshot: RunState) -> bool:
+    def _where(self, state: S) -> str:
+        return f"{state.place} {self._end}".strip()
+
+    def _due(self, snapshot: S) -> bool:
         if self._under_way is None and self._written is None and not self._failure:
             return True
         elapsed = time.monotonic() - self._last
-        rejuvenated = snapshot.rejuvenations != self._rejuvenations
-        return elapsed >= self.every or (rejuvenated and elapsed >= PATIENCE * self._cost)
+        further = snapshot.milestones != self._milestones
+        return elapsed >= self.every or (further and elapsed >= PATIENCE * self._cost)
 
     def _settle(self) -> None:
         """Wait for the write under way, and report the first failure."""
@@ -423,10 +465,10 @@ class CheckpointWriter:
                 stacklevel=4,
             )
 
-    def _write(self, snapshot: RunState, status: Status) -> None:
+    def _write(self, snapshot: S, status: Status) -> None:
         begin = time.monotonic()
         try:
-            publish(self.path, run_image(snapshot, status, self._image, self._prior))
+            publish(self.path, self._image(snapshot, status))
         except OSError as error:
             self._failure = error.strerror or str(error)
         else:
@@ -434,6 +476,6 @@ class CheckpointWriter:
             self._versions += 1
             if self._versions == 2:
                 remove_records(self._retired)
-            _log.debug("%s written at sample %d", self.path, snapshot.sample)
+            _log.debug("%s written at %s", self.path, snapshot.place)
         self._cost = time.monotonic() - begin
         self.writes.append(self._cost)

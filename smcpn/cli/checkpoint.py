@@ -46,7 +46,7 @@ def resume(
     verbose: Verbose = 0,
     **options: Any,
 ) -> None:
-    """Continue an interrupted run to its posterior, or extend a finished one by more data.
+    """Continue an interrupted run or discovery to its end, or extend a finished run by more data.
 
     The CSV names its columns in the first line: inputs and outputs as the model does, t where the
     record has times. The result is what the run would have had uninterrupted.
@@ -54,6 +54,7 @@ def resume(
     Example: smcpn resume run.h5 --data more.csv
     """
     from smcpn.checkpoint.run import read_run
+    from smcpn.discovery.results.discovery import Discovery
     from smcpn.io.read import following_record
     from smcpn.io.sink import json_text
     from smcpn.run.restore import stored_problem
@@ -66,7 +67,12 @@ def resume(
             more = following_record(data, stored_problem(read_run(file).header, file))
         talks = not (as_json or quiet or verbose)
         posterior = resumed(file, data=more, progress=talks, **options)
-    say(json_text(as_dict(posterior)) if as_json else posterior.summary())
+    if isinstance(posterior, Discovery):
+        from smcpn.cli.discovering import document_of
+
+        say(json_text(document_of(posterior)) if as_json else posterior)
+    else:
+        say(json_text(as_dict(posterior)) if as_json else posterior.summary())
     written = None if report is None else posterior.report(report)
     if written is not None and not quiet:
         remark(f"report: {written}")
@@ -85,7 +91,7 @@ def inspect(
         ),
     ] = None,
 ) -> None:
-    """Print what a checkpoint of a run or a stream holds, or the records that a system learns from.
+    """Print what a checkpoint holds, of a run, discovery or stream, or the records of a system.
 
     Example: smcpn inspect run.h5
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +11,7 @@ import typer
 
 from smcpn.cli.options import (
     DATA,
+    NOTHING_KEPT,
     OUTPUT,
     RUN,
     SYSTEM,
@@ -24,6 +26,7 @@ from smcpn.cli.options import (
 )
 from smcpn.cli.terminal import remark, say
 from smcpn.errors import InputError, nearest
+from smcpn.signals import exit_code
 
 EXPERIMENT = FunctionOptions.of("io.read", "read_records", "experiment", panel=DATA)
 TEXT = FunctionOptions.of("io.read", "read_record", "delimiter", "decimal", panel=DATA)
@@ -173,8 +176,8 @@ class Question:
     EXPERIMENT,
     TEXT,
     FunctionOptions.of(
-        "discovery.discover", "discover", "prior", "particles", "replicates", "seed", "threads",
-        "executor",
+        "run.discover", "discover", "prior", "particles", "replicates", "seed", "threads",
+        "executor", "checkpoint", "existing",
     )
 )  # fmt: skip
 def discover(
@@ -197,6 +200,8 @@ def discover(
     Example: smcpn discover swing.csv --states x,v --library "poly(3) + sin" --known x=v
 
     Example: smcpn discover run1.csv run2.csv --states x,v --inputs u --report out.html
+
+    Example: smcpn discover long.csv --states x,y,z --checkpoint long.h5 --executor loky:8
     """
     check_written(report, picture)
     arguments = question.arguments
@@ -211,7 +216,13 @@ def discover(
         question.column_names, question.time_unit, **form,
     )  # fmt: skip
     tests = question.test or ()
-    outcome = discovered(source, question.files, tests, arguments | given, compare)
+    try:
+        outcome = discovered(source, question.files, tests, arguments | given, compare)
+    except KeyboardInterrupt:
+        if "checkpoint" in given:
+            raise
+        remark(NOTHING_KEPT)
+        raise typer.Exit(exit_code(signal.SIGINT)) from None
     say(json_text(as_dict(outcome)) if as_json else as_text(outcome))
     for what, file in written(outcome, report, picture):
         if not quiet:

@@ -118,19 +118,26 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
     """Return the fields that ``--json`` prints."""
     found = outcome.found
     return {
-        "records": [record.name for record in found.records],
-        "samples": sum(len(record) for record in found.records),
-        **found.settings,
+        **document_of(found),
         "search_s": outcome.search_s,
         "wall_s": outcome.wall_s,
         "peak_memory_mb": peak_memory_mb(),
+        "tests": {name: _of_test(one, found.outputs) for name, one in outcome.tests.items()},
+        **({} if outcome.peers is None else {"pysindy": _of_peers(outcome.peers)}),
+    }
+
+
+def document_of(found: Discovery) -> dict[str, Any]:
+    """Return the fields that ``--json`` prints of what was found."""
+    return {
+        "records": [record.name for record in found.records],
+        "samples": sum(len(record) for record in found.records),
+        **found.settings,
         "equations": found.equations(),
         "noise": dict(zip(found.outputs, found.noise.tolist(), strict=True)),
         "coefficients": {name: vars(one) for name, one in found.coefficients.items()},
         "models": [_of_model(model) for model in found.models],
         "warnings": list(found.warnings),
-        "tests": {name: _of_test(one, found.outputs) for name, one in outcome.tests.items()},
-        **({} if outcome.peers is None else {"pysindy": _of_peers(outcome.peers)}),
     }
 
 

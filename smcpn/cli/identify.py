@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from smcpn.cli.options import (
+    NOTHING_KEPT,
     OUTPUT,
     Counted,
     FunctionOptions,
@@ -83,7 +84,7 @@ def identify(
     except KeyboardInterrupt:
         if options["checkpoint"] is not None or case.settings.checkpoint is not None:
             raise
-        remark("smcpn: interrupted, nothing is kept: --checkpoint FILE keeps a run to go on with")
+        remark(NOTHING_KEPT)
         raise typer.Exit(exit_code(signal.SIGINT)) from None
     say(json_text(as_dict(outcome)) if as_json else as_text(outcome))
     for what, file in written(outcome, report, picture, compare):

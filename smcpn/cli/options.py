@@ -202,6 +202,9 @@ def silence(quiet: bool) -> bool:
     return quiet
 
 
+NOTHING_KEPT = "smcpn: interrupted, nothing is kept: --checkpoint FILE keeps a run to go on with"
+
+
 def check_written(report: Path | None, picture: Path | None = None) -> None:
     """Refuse files that cannot be written before any work is done for them.
 

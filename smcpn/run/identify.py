@@ -6,6 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,14 @@ from smcpn.model.problem import Problem, check_problem
 from smcpn.results.laplace import Laplace
 from smcpn.results.posterior import Posterior
 from smcpn.run.plan import approximation_of, approximation_of_networks
-from smcpn.run.restore import InMemory, checkpoint_of, linearised_before, locked, written_run
+from smcpn.run.restore import (
+    InMemory,
+    InterruptedRun,
+    checkpoint_of,
+    linearised_before,
+    locked,
+    written_run,
+)
 from smcpn.run.run import Run
 from smcpn.run.stages import identified
 from smcpn.settings import AUTO, with_defaults
@@ -217,7 +225,7 @@ def identify(
             given = _starting(given, start, problem)
         settings = given.resolved(problem)
         if given.checkpoint is None:
-            memory = InMemory(problem, settings)
+            memory = InMemory(partial(InterruptedRun, problem, settings))
             return identified(
                 lambda: Run(problem, settings, given.threads, workers), progress, memory
             )

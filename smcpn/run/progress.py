@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smcpn.errors import InputError, shown
 from smcpn.smc.sampler import Progress
@@ -30,11 +30,7 @@ def progress_line(wanted: bool | Report | None) -> Generator[Report | None]:
     None means: on a terminal and in a notebook. ``True`` on something else writes a line every ten
     seconds and the last one. Searches show theirs in it.
     """
-    if wanted is not None and not isinstance(wanted, bool) and not callable(wanted):
-        raise InputError(
-            f"progress is {shown(wanted)}: give True, False, a function of a Progress, or None",
-            argument="progress",
-        )
+    check_progress(wanted)
     if callable(wanted):
         yield wanted
     elif wanted is False or (wanted is None and not is_watched()):
@@ -54,6 +50,20 @@ def progress_line(wanted: bool | Report | None) -> Generator[Report | None]:
             line = ProgressLine(bar)
             with routed(line.say):
                 yield line.show
+
+
+def check_progress(wanted: Any) -> None:
+    """Refuse what is no way to show progress.
+
+    Raises
+    ------
+    InputError
+    """
+    if wanted is not None and not isinstance(wanted, bool) and not callable(wanted):
+        raise InputError(
+            f"progress is {shown(wanted)}: give True, False, a function of a Progress, or None",
+            argument="progress",
+        )
 
 
 def display(console: Console) -> Display:

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Generic, Protocol, Self, TypeVar
 
 from smcpn.checkpoint.codec import plain
-from smcpn.checkpoint.container import CheckpointWarning, begun, lock, previous_of, remove
+from smcpn.checkpoint.container import CheckpointWarning, begun, lock, remove
 from smcpn.checkpoint.fingerprint import data_fingerprint, model_fingerprint
 from smcpn.checkpoint.problem import StoredProblem
 from smcpn.checkpoint.run import (
     PROCESSOR,
     CheckpointWriter,
+    FileHeader,
     Header,
+    Status,
     StoredRun,
+    header_image,
     now,
     own_records,
     read_records,
     read_run,
     records_path,
     remove_records,
+    run_image,
     write_records,
 )
 from smcpn.codegen.target import target
@@ -32,6 +36,7 @@ from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError, NotStorableError
 from smcpn.estimate.linearise import is_linear_in_networks, networks_of
 from smcpn.model.problem import Problem
+from smcpn.model.record import Record
 from smcpn.run.run import Run
 from smcpn.run_state import RunState
 from smcpn.settings import RunSettings
@@ -61,6 +66,41 @@ def locked(path: Path) -> Generator[None]:
         yield
 
 
+MOST_UNSEEN = 1_000_000
+"""Particles that a file may ask for without holding them."""
+
+
+def goes_on(path: Path, existing: str, records: Callable[[], set[Path]]) -> bool:
+    """True if there is a checkpoint to go on from; one that is to be overwritten is removed.
+
+    Parameters
+    ----------
+    path : Path
+    existing : str
+        One of `smcpn.settings.EXISTING`.
+    records : callable
+        Returns the files of records of the checkpoint that is there.
+
+    Raises
+    ------
+    InputError
+        If there is one and ``existing`` is ``"raise"``.
+    """
+    if existing == "overwrite":
+        retired = records()
+        remove(path)
+        remove_records(retired)
+        return False
+    if not begun(path):
+        return False
+    if existing == "raise":
+        raise InputError(
+            f"{path} exists: choose existing='resume' to go on with it, 'overwrite' to begin "
+            "anew, or another file"
+        )
+    return True
+
+
 def checkpoint_of(
     path: Path, problem: Problem, settings: RunSettings, existing: str
 ) -> StoredRun | None:
@@ -71,18 +111,8 @@ def checkpoint_of(
     InputError
         If the file is of another run, or exists and ``existing`` is ``"raise"``.
     """
-    if existing == "overwrite":
-        records = own_records(path, path) | own_records(path, previous_of(path))
-        remove(path)
-        remove_records(records)
+    if not goes_on(path, existing, lambda: own_records(path)):
         return None
-    if not begun(path):
-        return None
-    if existing == "raise":
-        raise InputError(
-            f"{path} exists: choose existing='resume' to go on with it, 'overwrite' to begin "
-            "anew, or another file"
-        )
     stored = read_run(path)
     _require_same_problem(stored.header, problem, path)
     _require_same_settings(stored.header.settings, settings.storable, path)
@@ -198,7 +228,7 @@ def restored(
     InputError
         If some of its particles have another likelihood here.
     """
-    _compare_processors(stored.header, path)
+    compare_processors(stored.header, path)
     longer = problem.n_samples > stored.header.n_samples
     if longer and settings.follows_gradient:
         # Only whole records have gradients: the posterior of more samples has a path of its own.
@@ -214,7 +244,7 @@ def restored(
     return run
 
 
-def _compare_processors(header: Header, path: Path) -> None:
+def compare_processors(header: FileHeader, path: Path) -> None:
     """Warn where a run goes on with kernels of another processor."""
     before, here = header.versions.get(PROCESSOR, ""), str(target())
     if before != here:
@@ -244,7 +274,7 @@ def written_run(
     every: float,
     threads: int | None,
     workers: Workers | None = None,
-) -> tuple[Callable[[], Run], CheckpointWriter]:
+) -> tuple[Callable[[], Run], CheckpointWriter[RunState]]:
     """Return a function that begins or restores a run, and the writer of its checkpoint."""
     if stored is not None:
         settings = settings.model_copy(update={"entropy": stored.header.settings.entropy})
@@ -256,9 +286,14 @@ def written_run(
 
     created = now() if stored is None else stored.header.created
     header = _header(path, problem, settings, created)
-    retired = own_records(path, path) | own_records(path, previous_of(path))
+    retired = own_records(path)
     retired.discard(path.with_name(header.data_file))
-    return begin, CheckpointWriter(path, header, problem.prior, every, retired)
+    first = header_image(header)
+
+    def image(state: RunState, status: Status) -> bytes:
+        return run_image(state, status, first, problem.prior)
+
+    return begin, CheckpointWriter(path, image, f"of {header.n_samples}", every, retired)
 
 
 def _header(path: Path, problem: Problem, settings: RunSettings, created: str) -> Header:
@@ -269,24 +304,36 @@ def _header(path: Path, problem: Problem, settings: RunSettings, created: str) -
     except NotStorableError as error:
         stored, reason = None, reason or str(error)
     fingerprint = data_fingerprint(problem.records, problem.n_samples, problem.model.delay)
-    data_file = records_path(path, fingerprint)
-    try:
-        write_records(data_file, problem.records)
-    except NotStorableError as error:
-        reason = reason or str(error)
-    except OSError as error:
-        reason = reason or f"the records could not be written ({error.strerror or error})"
+    data_file, unwritten = written_records(path, fingerprint, problem.records)
     return Header(
         names=problem.names,
         settings=settings.storable,
         problem=stored,
-        not_stored=reason,
+        not_stored=reason or unwritten,
         model_fingerprint=model_fingerprint(problem),
         data_fingerprint=fingerprint,
         n_samples=problem.n_samples,
         data_file=data_file.name,
         created=created,
     )
+
+
+def written_records(path: Path, fingerprint: str, records: Sequence[Record]) -> tuple[Path, str]:
+    """Write the file of records of a checkpoint; return its path, and why it could not be written.
+
+    Parameters
+    ----------
+    fingerprint : str
+        Of the data.
+    """
+    data_file, reason = records_path(path, fingerprint), ""
+    try:
+        write_records(data_file, records)
+    except NotStorableError as error:
+        reason = str(error)
+    except OSError as error:
+        reason = f"the records could not be written ({error.strerror or error})"
+    return data_file, reason
 
 
 LEAST = 2
@@ -317,17 +364,27 @@ class InterruptedRun:
 
 GOES_ON = "smcpn.resume() goes on"
 
-_last: list[InterruptedRun] = []
+
+class Interrupted(Protocol):
+    """An interrupted run or discovery, with all that it goes on from."""
+
+    @property
+    def sentence(self) -> str:
+        """Sentence on how far it came, and what can be done with it."""
+        ...
+
+
+_last: list[Interrupted] = []
 """One at most."""
 
 
-def last_interrupted() -> InterruptedRun:
-    """Return the run that was interrupted last in this process.
+def last_interrupted() -> Interrupted:
+    """Return what was interrupted last in this process.
 
     Raises
     ------
     InputError
-        If there is none.
+        If there is nothing.
     """
     if not _last:
         raise InputError(
@@ -336,25 +393,43 @@ def last_interrupted() -> InterruptedRun:
     return _last[0]
 
 
-def forget(run: InterruptedRun) -> None:
+def forget(run: Interrupted) -> None:
     """Let go of a run that has come to its end."""
     if _last and _last[0] is run:
         _last.clear()
 
 
-class InMemory:
-    """Holds the newest snapshot of a run, and keeps it after an interrupt: one of this process."""
+class Beginning(Protocol):
+    """A state that may have nothing yet that is worth keeping."""
+
+    @property
+    def begun(self) -> bool:
+        """True once there is something to go on from."""
+        ...
+
+
+State = TypeVar("State", bound=Beginning)
+
+
+class InMemory(Generic[State]):
+    """Holds the newest snapshot of a run, and keeps it after an interrupt: one of this process.
+
+    Parameters
+    ----------
+    interrupted : callable
+        Makes of a state what is kept.
+    """
 
     warnings: tuple[str, ...] = ()
 
-    def __init__(self, problem: Problem, settings: RunSettings) -> None:
-        self._problem, self._settings = problem, settings
-        self._offered: RunState | None = None
+    def __init__(self, interrupted: Callable[[State], Interrupted]) -> None:
+        self._interrupted = interrupted
+        self._offered: State | None = None
 
     def __enter__(self) -> Self:
         return self
 
-    def offer(self, snapshot: RunState) -> None:
+    def offer(self, snapshot: State) -> None:
         """Hold a snapshot in place of the one before."""
         self._offered = snapshot
 
@@ -373,7 +448,7 @@ class InMemory:
         """
         if kind is None or not issubclass(kind, KeyboardInterrupt):
             return
-        if self._offered is not None and self._offered.samplers:
-            kept = InterruptedRun(self._problem, self._settings, self._offered)
+        if self._offered is not None and self._offered.begun:
+            kept = self._interrupted(self._offered)
             _last[:] = [kept]
             raise KeyboardInterrupt(kept.sentence) from None

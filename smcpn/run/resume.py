@@ -5,25 +5,42 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from smcpn.arguments import FILE_NAME, THREADS
-from smcpn.checkpoint.container import POSTERIOR, RUN, kind_of, previous_of
+from smcpn.checkpoint.container import DISCOVERY, POSTERIOR, RUN, kind_of, previous_of
+from smcpn.checkpoint.discovery import read_discovery
 from smcpn.checkpoint.posterior import read_posterior
 from smcpn.checkpoint.run import read_run
 from smcpn.codegen.target import compiling_for
+from smcpn.discovery.results.discovery import Discovery
+from smcpn.discovery.stages import DiscoveryRun
 from smcpn.distributed.engines import checked_executor
 from smcpn.distributed.workers import workers_of
 from smcpn.errors import InputError, real_number, shown
 from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
+from smcpn.model.dosing import as_given
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.results.posterior import Posterior
+from smcpn.run.discover import (
+    InterruptedDiscovery,
+    discovered,
+    stored_question,
+    warn_of,
+    written_discovery,
+)
 from smcpn.run.posterior import posterior_of
+from smcpn.run.progress import check_progress
 from smcpn.run.restore import (
+    GOES_ON,
     LEAST,
+    MOST_UNSEEN,
     InMemory,
+    Interrupted,
     InterruptedRun,
     forget,
     last_interrupted,
@@ -35,11 +52,7 @@ from smcpn.run.restore import (
 )
 from smcpn.run.run import Run
 from smcpn.run.stages import identified
-from smcpn.smc.sampler import Progress
 from smcpn.smc.verification import drawn_again, near
-
-MOST_UNSEEN = 1_000_000
-"""Particles that a file may ask for without holding them."""
 
 
 def resume(
@@ -48,10 +61,10 @@ def resume(
     data: Record | None = None,
     threads: int | None = None,
     executor: Executor | str | None = None,
-    progress: bool | Callable[[Progress], None] | None = None,
+    progress: bool | Callable[[Any], None] | None = None,
     checkpoint_every: float = 60.0,
-) -> Posterior:
-    """Continue the run of a checkpoint, to the result of an uninterrupted run.
+) -> Posterior | Discovery:
+    """Continue the run or the discovery of a checkpoint, to the result of an uninterrupted one.
 
     Without a path it is the run without a checkpoint that was interrupted last in this process.
 
@@ -67,13 +80,14 @@ def resume(
         Samples that follow the last record. A finished run then goes on with them; one whose moves
         follow the gradient begins anew over the whole.
     threads, executor, progress
-        As of `identify`.
+        As of `identify`, or of `discover`.
     checkpoint_every : float
         Most seconds between two writes.
 
     Returns
     -------
-    Posterior
+    Posterior or Discovery
+        As the call returns that began it.
 
     Raises
     ------
@@ -95,6 +109,14 @@ def resume(
             raise InputError("data is given without a checkpoint: give its path", argument="data")
         return _resumed_in_memory(last_interrupted(), threads, executor, progress)
     file = FILE_NAME("path", path)
+    if holds_discovery(file):
+        if data is not None:
+            raise InputError(
+                f"data is given, but {file} is of a discovery, which has no samples to come: "
+                "leave data out, and discover anew",
+                argument="data",
+            )
+        return _resumed_discovery(file, threads, executor, progress, every)
     with locked(file):
         stored = read_run(file)
         problem = stored_problem(stored.header, file)
@@ -111,19 +133,55 @@ def resume(
             return identified(begin, progress, writer)
 
 
-def _resumed_in_memory(
-    kept: InterruptedRun,
+def holds_discovery(path: Path) -> bool:
+    """True if a file, or where it is damaged its previous version, is of a discovery."""
+    kinds = {kind_of(path), kind_of(previous_of(path))}
+    return DISCOVERY in kinds and RUN not in kinds
+
+
+def _resumed_discovery(
+    path: Path,
     threads: int | None,
     executor: Executor | str | None,
-    progress: bool | Callable[[Progress], None] | None,
-) -> Posterior:
-    """Continue a run that was kept in memory."""
+    progress: bool | Callable[[Any], None] | None,
+    every: float,
+) -> Discovery:
+    """Continue the discovery of a checkpoint."""
+    check_progress(progress)
+    with locked(path), workers_of(executor) as workers:
+        stored = read_discovery(path)
+        question = stored_question(stored, path)
+        begin, writer = written_discovery(path, question, stored, every, threads, workers)
+        found = discovered(begin, progress, writer)
+    warn_of(found, stacklevel=4)
+    return found
+
+
+def _resumed_in_memory(
+    kept: Interrupted,
+    threads: int | None,
+    executor: Executor | str | None,
+    progress: bool | Callable[[Any], None] | None,
+) -> Posterior | Discovery:
+    """Continue what was kept in memory."""
+    if isinstance(kept, InterruptedDiscovery):
+        question, state = kept.question, kept.state
+        with workers_of(executor) as workers:
+            found = discovered(
+                lambda: DiscoveryRun(question, threads, workers, state),
+                progress,
+                InMemory(partial(InterruptedDiscovery, question)),
+            )
+        forget(kept)
+        warn_of(found, stacklevel=4)
+        return found
+    assert isinstance(kept, InterruptedRun)
     problem, settings = kept.problem, kept.settings
     with compiling_for(settings.cpu), workers_of(executor) as workers:
         posterior = identified(
             lambda: Run.resumed(problem, settings, kept.state, threads, workers),
             progress,
-            InMemory(problem, settings),
+            InMemory(partial(InterruptedRun, problem, settings)),
         )
     forget(kept)
     return posterior
@@ -148,11 +206,18 @@ def load(path: str | PathLike[str] | None = None, *, threads: int | None = None)
     threads = THREADS("threads", threads)
     if path is None:
         kept = last_interrupted()
+        if not isinstance(kept, InterruptedRun):
+            raise InputError(f"a discovery was interrupted last, which has no posterior: {GOES_ON}")
         with compiling_for(kept.settings.cpu):
             run = Run.resumed(kept.problem, kept.settings, kept.state, threads)
             return _posterior_so_far(run, "the interrupted run")
     file = FILE_NAME("path", path)
     kinds = {kind_of(file), kind_of(previous_of(file))}
+    if holds_discovery(file):
+        raise InputError(
+            f"{file} is of a discovery, which has no posterior of a problem: "
+            f"smcpn.resume('{file}') returns what it finds"
+        )
     if POSTERIOR in kinds and RUN not in kinds:
         return _verified(read_posterior(file), file, threads)
     stored = read_run(file)
@@ -210,4 +275,4 @@ def _so_far(run: Run, origin: str) -> Run:
 
 def _extended(problem: Problem, data: Record) -> Problem:
     *others, last = problem.records
-    return problem.with_records([*others, last.followed_by(data)])
+    return problem.with_records([*others, as_given(last).followed_by(data)])

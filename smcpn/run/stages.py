@@ -24,6 +24,7 @@ from smcpn.run.progress import progress_line
 from smcpn.run.restore import InMemory
 from smcpn.run.run import Begin, CarryOver, Exchange, Outcome, Run, Step
 from smcpn.run.sample import sample
+from smcpn.run_state import RunState
 from smcpn.smc.diagnosis import SamplerWarning
 from smcpn.smc.sampler import Progress
 
@@ -102,7 +103,7 @@ def _next_step(run: Run) -> Step | None:
 def identified(
     begin: Callable[[], Run],
     progress: bool | Callable[[Progress], None] | None,
-    kept: CheckpointWriter | InMemory,
+    kept: CheckpointWriter[RunState] | InMemory[RunState],
 ) -> Posterior:
     """Advance a run to its end and return its posterior.
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from scipy.integrate import odeint, solve_ivp
 from scipy.interpolate import interp1d
 
-from smcpn.discovery.discover import discover
 from smcpn.discovery.results.discovery import Discovery
 from smcpn.errors import InputError, listed, one_of, shown
 from smcpn.model.record import Record
+from smcpn.run.discover import discover
 from smcpn.sindy import differentiation, optimizers
 from smcpn.sindy.feature_library import (
     FeatureLibrary,

@@ -12,7 +12,7 @@ import smcpn
 from smcpn.cli import stream_options
 from smcpn.cli.signature import parameters_of
 from smcpn.codegen.target import CPUS
-from smcpn.discovery.discover import SPIKE_AND_SLAB
+from smcpn.discovery.question import SPIKE_AND_SLAB
 from smcpn.discovery.shrinkage.priors import SHRINKAGE
 from smcpn.errors import InputError
 from smcpn.io.address import STANDARD
@@ -79,7 +79,7 @@ def test_words_in_the_help_are_those_of_the_registries():
     assert set(words["resampling"]) == set(SCHEMES)
     assert words["start"] == (AUTO,)
     assert set(parameters_of("model.record", "Record")["hold"].words) == set(HOLDS)
-    priors = parameters_of("discovery.discover", "discover")["prior"].words
+    priors = parameters_of("run.discover", "discover")["prior"].words
     assert priors == (SPIKE_AND_SLAB, *SHRINKAGE)
     assert parameters_of("io.address", "open_source")["format"].words == FORMATS
     assert (stream_options.STANDARD, stream_options.EVERY_SECONDS) == (STANDARD, EVERY_SECONDS)
@@ -87,7 +87,7 @@ def test_words_in_the_help_are_those_of_the_registries():
 
 @pytest.mark.parametrize(
     ("module", "function"),
-    [("run.identify", "identify"), ("online.online", "Online"), ("discovery.discover", "discover")],
+    [("run.identify", "identify"), ("online.online", "Online"), ("run.discover", "discover")],
 )
 def test_a_signature_is_read_as_python_has_it(module, function):
     """Each number is read as one, with its bounds and its default."""

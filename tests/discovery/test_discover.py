@@ -76,7 +76,10 @@ def test_what_does_not_fit_is_told(given, message, swinging):
     [
         ({"method": "smc"}, "method is 'smc': leave it out"),
         ({"particles": 100}, "particles is 100.*leave particles out.*prior"),
-        ({"executor": "loky:2"}, "executor is 'loky:2'.*leave executor out"),
+        ({"threads": 2}, "threads is 2.*leave threads out"),
+        ({"executor": "lokki:2"}, "executor is 'lokki:2'"),
+        ({"existing": "append"}, "existing is 'append'"),
+        ({"progress": 3}, "progress is 3"),
         ({"prior": "laplace", "solver": "fast"}, "solver"),
         ({"prior": "laplace", "likelihood": "best"}, "likelihood"),
         ({"prior": "laplace", "noise": "relative"}, "noise is 'relative'.*spike-and-slab"),

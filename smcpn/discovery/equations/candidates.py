@@ -289,8 +289,18 @@ class Candidates:
         log = np.log(self.scale)
         return np.exp(log[:n, None] - self.powers @ log)
 
+    @property
+    def table(self) -> ExpressionTable:
+        """The terms as a function of scaled states and inputs, time, and both scales."""
+        return ExpressionTable.of(self._function)
+
+    @classmethod
+    def restored(cls, table: ExpressionTable, **fields: Any) -> Candidates:
+        """Return the candidates of a `table`, and of their other fields."""
+        return cls(_function=table.function("terms"), **fields)
+
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_function": ExpressionTable.of(self._function)}
+        return vars(self) | {"_function": self.table}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state | {"_function": state["_function"].function("terms")})

@@ -66,10 +66,22 @@ def maximum(
         return None
     whole = np.ones(support.sum(), dtype=bool)
     covariance = there.regression.moments(whole)[1]
-    evidence = there.regression.neighbourhood(whole).evidence - 0.5 * there.log_determinant
-    evidence += steps.noise_evidence(point)
+    evidence = _log_evidence(steps, point, there)
     prior = steps.prior.log_probability(support)
-    return SupportMaximum(point, steps.errors, covariance, float(evidence), prior)
+    return SupportMaximum(point, steps.errors, covariance, evidence, prior)
+
+
+def _log_evidence(steps: PathRegression, point: Point, there: LinearPoint) -> float:
+    """Laplace's log evidence at a maximum, by the linear model of its terms there."""
+    whole = np.ones(point.support.sum(), dtype=bool)
+    evidence = there.regression.neighbourhood(whole).evidence - 0.5 * there.log_determinant
+    return float(evidence + steps.noise_evidence(point))
+
+
+def further(steps: PathRegression, found: SupportMaximum) -> float:
+    """Return the score after further steps from a maximum, of which there is next to no change."""
+    point, there = polished(steps, found.point)
+    return _log_evidence(steps, point, there) + steps.prior.log_probability(point.support)
 
 
 class Maxima(Batchable):

@@ -33,7 +33,7 @@ from smcpn.discovery.search.adequacy import (
     omitted_function,
 )
 from smcpn.discovery.search.linearisation import LibraryPaths, LibraryRate
-from smcpn.discovery.search.maxima import NOT_FINITE, Maxima, maximum, polished
+from smcpn.discovery.search.maxima import NOT_FINITE, Maxima, further, maximum, polished
 from smcpn.discovery.search.path_regression import (
     ErrorModel,
     LinearPoint,
@@ -90,6 +90,8 @@ HOPELESS = 0.5
 """The same for each number in the data, by which smaller ones are not tried any more."""
 RIDGE = 1e-3
 """Of the regression of smoothed slopes that the first Jacobians are of."""
+SAME_SCORE = 0.1
+"""Change of a score by further steps from a maximum, at most."""
 ROUNDS = 4
 """Of selections, and maxima of the supports that are selected."""
 SWEEPS = 300
@@ -193,7 +195,7 @@ def search(
         records, system, observe=observe, noise=noise, relative=relative, slabs=slabs, seed=seed
     )
     while not found.ended:
-        found.advance()
+        found.proceed()
     return found.result()
 
 
@@ -274,7 +276,7 @@ class Search:
         return replace(self.state, random_state=RandomState.of(self._rng))
 
     @np.errstate(over="ignore", invalid="ignore")
-    def advance(self) -> None:
+    def proceed(self) -> None:
         """Compute the next part.
 
         Raises
@@ -296,6 +298,28 @@ class Search:
                 raise InputError(_NONE) from error
             self._change(stage="end")
         self._change(parts=self.state.parts + 1)
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def verify(self) -> None:
+        """Lead one of the models that were found on from its maximum, and refuse it if it moves.
+
+        Raises
+        ------
+        InputError
+        """
+        found = [] if self.state.counted is None else list(self.state.counted.maxima)
+        found += [one for one in self.state.maxima if one is not None]
+        # By the system's entropy: nobody who wrote a file can know which.
+        for one in np.random.default_rng().permutation(len(found))[:1]:
+            kept, here = found[one], None
+            with suppress(*NOT_FINITE):
+                steps = self._steps_with(kept.errors)
+                here = further(steps, kept)
+            if here is None or abs(here - kept.score) > SAME_SCORE:
+                raise InputError(
+                    "a model that it found has another evidence here: use the versions of smcpn "
+                    "and its packages that wrote it, or begin anew"
+                )
 
     def _change(self, **fields: Any) -> None:
         self.state = replace(self.state, **fields)
@@ -520,8 +544,9 @@ def _begun(problem: _Problem, slabs: tuple[float, ...]) -> tuple[PathRegression,
     speed, samples = sizes(start.rate), len(start.path)
     columns /= speed[:, None] * np.sqrt(samples)
     slopes = (start.rate - fixed) / (speed * np.sqrt(samples))
-    # What a term is on average is no reason against it: states may be far from zero.
-    spread = np.sqrt(np.sum((columns - columns.mean(axis=0)) ** 2, axis=(0, 1)))
+    # What a term is on average is hardly a reason against it, as states may be far from zero; but
+    # two that are constant there, as 1 and x y^2 may be, would cancel at any size.
+    spread = np.sqrt(np.sum((columns - (1.0 - RIDGE) * columns.mean(axis=0)) ** 2, axis=(0, 1)))
     columns = columns.reshape(-1, len(spread))
     penalised = np.concatenate([columns, np.diag(np.sqrt(RIDGE) * spread)])
     aims = np.concatenate([slopes.ravel(), np.zeros(len(spread))])

@@ -9,7 +9,7 @@ multiple shooting (Bock 1983): what is lost is only that one piece begins where 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,8 @@ from smcpn.discovery.results.models import DiscoveredModel, ShrunkPosterior
 from smcpn.discovery.search.linearisation import LibraryRate
 from smcpn.discovery.search.search import SearchResult
 from smcpn.discovery.shrinkage.priors import Shrinkage
-from smcpn.discovery.shrinkage.sampler import Point, ShrunkSampler, shrunken
-from smcpn.distributed.workers import Workers
+from smcpn.discovery.shrinkage.sampler import Point, ShrinkageRun, ShrunkSampler
 from smcpn.model.record import Record
-from smcpn.solver import Solver, check_solver
 
 Array = NDArray[np.float64]
 
@@ -104,30 +102,14 @@ def pieces(
     return found, np.array(samples), np.array(first)
 
 
-PARTICLES = 1000
 KNOWN = 1e8
 """Shape of the gamma prior of 1 / sigma^2 where the noise is known."""
 INITIAL_SPREAD = 100.0
 """Prior standard deviation of initial states about the search's, in units of the noise."""
 
 
-def shrunk_posterior(
-    system: CandidateSystem,
-    records: Sequence[Record],
-    outputs: Sequence[str],
-    found: SearchResult,
-    prior: Shrinkage,
-    *,
-    noise: Array | None = None,
-    particles: int = PARTICLES,
-    replicates: int = 1,
-    seed: int = 0,
-    solver: Solver | str | None = None,
-    likelihood: str | None = None,
-    threads: int | None = None,
-    workers: Workers | None = None,
-) -> ShrunkPosterior:
-    """Draw all coefficients, initial states and noise from their posterior.
+class ShrinkagePosterior:
+    """Draws of all coefficients, initial states and noise from their posterior, part by part.
 
     Parameters
     ----------
@@ -139,35 +121,51 @@ def shrunk_posterior(
     prior : Shrinkage
     noise : ndarray, (q,), optional
         Standard deviations, where they are known: to four digits, for they are sampled.
-    particles, replicates, seed, solver, likelihood, threads, workers
-        As of `shrunken`.
+    **options
+        As of `ShrinkageRun`.
+
+    Attributes
+    ----------
+    run : ShrinkageRun
     """
-    solver = None if isinstance(solver, str) and solver == "auto" else cast(Solver | None, solver)
-    if solver is not None:
-        check_solver(solver)
-    best = found.models[0]
-    parts, samples, first = pieces(records, cut(system, records, found.path, best.coefficients))
-    sd = found.noise if noise is None else noise
-    initial = found.path[samples]
-    initial[first] = best.initial
-    posterior = shrunken(
-        parts,
-        system,
-        outputs,
-        prior,
-        Point(best.coefficients, initial, sd),
-        found.slab,
-        spread=INITIAL_SPREAD * _state_deviations(system, records, outputs, found, sd),
-        noise_prior=None if noise is None else (KNOWN, KNOWN * noise**2),
-        solver=solver,
-        likelihood=likelihood,
-        particles=particles,
-        replicates=replicates,
-        seed=seed,
-        threads=threads,
-        workers=workers,
-    )
-    return _reported(posterior, system, len(outputs), first, replicates)
+
+    def __init__(
+        self,
+        system: CandidateSystem,
+        records: Sequence[Record],
+        outputs: Sequence[str],
+        found: SearchResult,
+        prior: Shrinkage,
+        *,
+        noise: Array | None = None,
+        replicates: int = 1,
+        **options: Any,
+    ) -> None:
+        best = found.models[0]
+        parts, samples, first = pieces(records, cut(system, records, found.path, best.coefficients))
+        sd = found.noise if noise is None else noise
+        initial = found.path[samples]
+        initial[first] = best.initial
+        self._system, self._n_outputs = system, len(outputs)
+        self._first, self._replicates = first, replicates
+        self.run = ShrinkageRun(
+            parts,
+            system,
+            outputs,
+            prior,
+            Point(best.coefficients, initial, sd),
+            found.slab,
+            spread=INITIAL_SPREAD * _state_deviations(system, records, outputs, found, sd),
+            noise_prior=None if noise is None else (KNOWN, KNOWN * noise**2),
+            replicates=replicates,
+            **options,
+        )
+
+    def result(self) -> ShrunkPosterior:
+        """Return the posterior, at the end of the run."""
+        return _reported(
+            self.run.result(), self._system, self._n_outputs, self._first, self._replicates
+        )
 
 
 def _state_deviations(

@@ -23,6 +23,7 @@ from smcpn.arguments import Positive, check_fields, checked
 from smcpn.errors import one_of
 from smcpn.model.distribution import Distribution
 from smcpn.model.prior import Prior
+from smcpn.stored import Stored
 
 Array = NDArray[np.float64]
 
@@ -32,7 +33,7 @@ SHRINKAGE: dict[str, type[Shrinkage]] = {}
 """Every continuous prior by its name."""
 
 
-class Shrinkage(ABC):
+class Shrinkage(Stored, ABC):
     """A prior of coefficients, (N, P), with global scales (N, h) of their own, as logarithms.
 
     Attributes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from typing_extensions import override
 
 from smcpn.likelihood.contract import NO_KEYS, Keys, Likelihood
 from smcpn.likelihood.gradient import LogLikelihood
+from smcpn.stored import Stored, Whole, finite
 
 Array = NDArray[np.float64]
 
@@ -18,7 +20,7 @@ MUTED = 1e8
 
 
 @dataclass(frozen=True)
-class QuadraticLikelihood(Likelihood):
+class QuadraticLikelihood(Likelihood, Stored):
     """Gaussian samples whose means are affine in all parameters but the noise of q outputs.
 
     With delta = theta - centre, and n_k samples of output k,
@@ -41,13 +43,13 @@ class QuadraticLikelihood(Likelihood):
     curvatures : ndarray, (q, l, l)
     """
 
-    first: int
-    centre: Array
-    counts: Array
-    squares: Array
-    slopes: Array
-    curvatures: Array
-    n_samples: int
+    first: Whole
+    centre: Annotated[Array, finite("l")]
+    counts: Annotated[Array, finite("q", least=0.0)]
+    squares: Annotated[Array, finite("q")]
+    slopes: Annotated[Array, finite("q", "l")]
+    curvatures: Annotated[Array, finite("q", "l", "l")]
+    n_samples: Whole
 
     @classmethod
     def of(
@@ -84,9 +86,10 @@ class QuadraticLikelihood(Likelihood):
             centre=centre,
             counts=counts,
             squares=variances * (counts + by_noise),
-            slopes=-gradient[:, all_but_noise] * variances[:, None],
-            curvatures=information[:, all_but_noise][:, :, all_but_noise]
-            * variances[:, None, None],
+            slopes=np.ascontiguousarray(-gradient[:, all_but_noise] * variances[:, None]),
+            curvatures=np.ascontiguousarray(
+                information[:, all_but_noise][:, :, all_but_noise] * variances[:, None, None]
+            ),
             n_samples=log_likelihood.problem.n_samples,
         )
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import AfterValidator
 from scipy import stats
 
 from smcpn.discovery.equations.system import CandidateSystem
@@ -22,10 +23,10 @@ from smcpn.discovery.shrinkage.priors import JointPrior, Shrinkage
 from smcpn.discovery.shrinkage.quadratic import QuadraticLikelihood
 from smcpn.distributed.likelihood import distributed, evaluated_by
 from smcpn.distributed.workers import Workers
-from smcpn.errors import InputError
+from smcpn.errors import InputError, one_of
 from smcpn.likelihood.contract import LikelihoodView
 from smcpn.likelihood.gradient import LogLikelihood
-from smcpn.likelihood.registry import build_likelihood
+from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
@@ -33,9 +34,12 @@ from smcpn.smc.diagnosis import diagnose
 from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import combine
 from smcpn.smc.sampler import Progress, Settings
+from smcpn.smc.state import RandomState, SamplerState
 from smcpn.smc.tempering import Tempering
+from smcpn.smc.verification import is_consistent
 from smcpn.solver import Solver
 from smcpn.status import tell
+from smcpn.stored import Stored
 
 Array = NDArray[np.float64]
 
@@ -156,6 +160,33 @@ class ShrunkSampler:
     warnings: tuple[str, ...]
 
 
+def _known(likelihood: str) -> str:
+    return one_of("likelihood", likelihood, LIKELIHOODS)
+
+
+@dataclass(frozen=True)
+class ShrinkageState(Stored):
+    """The state of a `ShrinkageRun` between two parts.
+
+    Attributes
+    ----------
+    solver : Solver
+    likelihood : str
+    linear : QuadraticLikelihood
+        Linearised about the posterior mean.
+    random_state : RandomState
+        Of the generator that is not one of a population.
+    populations : tuple of SamplerState
+        Finished ones first.
+    """
+
+    solver: Solver
+    likelihood: Annotated[str, AfterValidator(_known)]
+    linear: QuadraticLikelihood
+    random_state: RandomState
+    populations: tuple[SamplerState, ...] = ()
+
+
 def shrunken(
     records: Sequence[Record],
     system: CandidateSystem,
@@ -163,18 +194,19 @@ def shrunken(
     prior: Shrinkage,
     start: Point,
     units: Array,
-    *,
-    spread: Array | None = None,
-    noise_prior: tuple[float, float | Array] | None = None,
-    solver: Solver | None = None,
-    likelihood: str | None = None,
-    particles: int = 1000,
-    replicates: int = 1,
-    seed: int | None = 0,
-    threads: int | None = None,
-    workers: Workers | None = None,
+    **options: Any,
 ) -> ShrunkSampler:
-    """Return the posterior of the coefficients of a system.
+    """Return the posterior of the coefficients of a system; arguments as of `ShrinkageRun`."""
+    run = ShrinkageRun(records, system, outputs, prior, start, units, **options)
+    while not run.ended:
+        run.proceed()
+    return run.result()
+
+
+class ShrinkageRun:
+    """Populations that sample the coefficients of a system, computed part by part.
+
+    Between parts a `snapshot` has all that it goes on from.
 
     Parameters
     ----------
@@ -198,12 +230,165 @@ def shrunken(
         As of `smcpn.identify`.
     workers : Workers, optional
         Who evaluate large batches.
+    state : ShrinkageState, optional
+        A `snapshot` to go on from; the same bytes come of it.
+
+    Attributes
+    ----------
+    samplers : list of Tempering
+        Finished ones first.
 
     Raises
     ------
     InputError
         If the trajectory at the start diverges, or a coefficient has a sign.
     """
+
+    def __init__(
+        self,
+        records: Sequence[Record],
+        system: CandidateSystem,
+        outputs: Sequence[str],
+        prior: Shrinkage,
+        start: Point,
+        units: Array,
+        *,
+        spread: Array | None = None,
+        noise_prior: tuple[float, float | Array] | None = None,
+        solver: Solver | None = None,
+        likelihood: str | None = None,
+        particles: int = 1000,
+        replicates: int = 1,
+        seed: int | None = 0,
+        threads: int | None = None,
+        workers: Workers | None = None,
+        state: ShrinkageState | None = None,
+    ) -> None:
+        _refuse_signs(system, prior)
+        self._layout = _Layout.of(records, system, outputs, start, units, spread)
+        self._prior, self._normals = _priors(
+            self._layout, system, prior, units, start.noise, noise_prior
+        )
+        self._start, self._particles, self.replicates = start, particles, replicates
+        self._threads, self._workers = threads, workers
+        self._solver, self._likelihood = solver, likelihood
+        self._first, *self._generators = np.random.default_rng(seed).spawn(1 + replicates)
+        self._gibbs: LinearGibbs | None = None
+        self.samplers: list[Tempering] = []
+        if state is not None:
+            self._restore(state)
+
+    def _restore(self, state: ShrinkageState) -> None:
+        self._solver, self._likelihood = state.solver, state.likelihood
+        self._first = state.random_state.generator()
+        sizes = state.linear.first, len(state.linear.centre), state.linear.n_samples
+        k, samples = len(self._start.coefficients), self._layout.problem.n_samples
+        if sizes != (k, k + len(self._layout.mean), samples):
+            raise InputError("its linear model is one of other records or terms: begin anew")
+        self._begin_with(LinearGibbs(self._prior, state.linear, self._normals))
+        for one in state.populations:
+            carried = one.sample > 0 and not one.refining
+            likelihood: Any = self._finer if carried else state.linear
+            self.samplers.append(
+                Tempering.resumed(self._prior, likelihood, self._settings, one, self._finer)
+            )
+
+    def verify(self) -> None:
+        """Evaluate particles of all populations again, and refuse them if they differ.
+
+        Raises
+        ------
+        InputError
+        """
+        if not all(is_consistent(sampler) for sampler in self.samplers):
+            raise InputError(
+                "its particles have another likelihood here: use the versions of smcpn and its "
+                "packages that wrote it, or begin anew"
+            )
+
+    def _begin_with(self, gibbs: LinearGibbs) -> None:
+        """Take a linear model, and build the likelihood of the trajectories."""
+        self._gibbs = gibbs
+        self._settings = Settings(particles=self._particles, moves=MixtureMoves(gibbs))
+        assert self._solver is not None
+        exact = build_likelihood(
+            self._layout.problem, self._solver, self._threads, self._likelihood
+        )
+        self._finer = LikelihoodView(distributed(exact, self._workers), unread=self._prior.n_scales)
+
+    @property
+    def ended(self) -> bool:
+        """True if nothing is left to compute but the `result`."""
+        done = len(self.samplers) == self.replicates
+        return done and self.samplers[-1].sample > 0 and self.samplers[-1].finer is None
+
+    def proceed(self) -> None:
+        """Compute the next part: linearise, or take a population one step on its way."""
+        if self._gibbs is None:
+            self._linearise()
+            return
+        at_work = self.samplers[-1] if self.samplers else None
+        if at_work is None or (at_work.sample > 0 and at_work.finer is None):
+            rng = self._generators[len(self.samplers)]
+            at_work = Tempering(self._prior, self._gibbs.linear, self._settings, rng)
+            self.samplers.append(at_work)
+        if at_work.finer is not None:
+            at_work.cross_refinement()
+        else:
+            at_work.proceed(at_work.likelihood.n_samples)
+            if at_work.sample:
+                at_work.refine(self._finer, at_work.compared(self._finer))
+        _tell(at_work.progress())
+
+    def _linearise(self) -> None:
+        """Choose the solver, and linearise about the posterior mean."""
+        log_likelihood = LogLikelihood(
+            self._layout.problem, self._likelihood, self._solver, self._threads
+        )
+        self._solver, self._likelihood = log_likelihood.solver, log_likelihood.likelihood
+        log_likelihood = log_likelihood.evaluated(evaluated_by(self._workers))
+        self._begin_with(
+            _centred(
+                self._prior, self._normals, log_likelihood, self._layout, self._start, self._first
+            )
+        )
+
+    def snapshot(self) -> ShrinkageState | None:
+        """Return the state with those of the populations; None before there is a linear model."""
+        if self._gibbs is None:
+            return None
+        assert self._solver is not None
+        assert self._likelihood is not None
+        return ShrinkageState(
+            self._solver, self._likelihood, self._gibbs.linear, RandomState.of(self._first),
+            tuple(sampler.snapshot() for sampler in self.samplers),
+        )  # fmt: skip
+
+    def result(self) -> ShrunkSampler:
+        """Return the populations as one, at the end."""
+        assert self._gibbs is not None
+        assert self._solver is not None
+        assert self._likelihood is not None
+        found = combine(self.samplers)
+        # The way of the linear model from the prior is long and cheap, whatever the data.
+        bridges = [diagnose(sampler.rejuvenations).get("bridge") for sampler in self.samplers]
+        weights = normalise(found.log_weights)
+        return ShrunkSampler(
+            n_scales=self._prior.n_scales,
+            names=self._prior.names,
+            values=self._prior.natural(found.theta),
+            weights=weights,
+            shrinkage=weights @ self._gibbs.shrunk(self._first, found.theta),
+            log_evidence=found.log_evidence,
+            log_evidence_se=found.log_evidence_se,
+            ess=found.ess,
+            solver=self._solver,
+            likelihood=self._likelihood,
+            warnings=tuple(one for one in found.warnings if one not in bridges),
+        )
+
+
+def _refuse_signs(system: CandidateSystem, prior: Shrinkage) -> None:
     if system.freedom.signs.any():
         signed = system.coefficients[int(np.flatnonzero(system.freedom.signs)[0])]
         raise InputError(
@@ -211,47 +396,11 @@ def shrunken(
             "the constraint out, or take prior='spike-and-slab'",
             argument="prior",
         )
-    layout = _Layout.of(records, system, outputs, start, units, spread)
-    joint, normals = _priors(layout, system, prior, units, start.noise, noise_prior)
-    log_likelihood = LogLikelihood(layout.problem, likelihood, solver, threads)
-    exact = build_likelihood(
-        layout.problem, log_likelihood.solver, threads, log_likelihood.likelihood
-    )
-    log_likelihood = log_likelihood.evaluated(evaluated_by(workers))
-    finer = LikelihoodView(distributed(exact, workers), unread=joint.n_scales)
-    first, *generators = np.random.default_rng(seed).spawn(1 + replicates)
-    gibbs = _centred(joint, normals, log_likelihood, layout, start, first)
-    settings = Settings(particles=particles, moves=MixtureMoves(gibbs))
-    samplers: list[Tempering] = []
-    for rng in generators:
-        sampler = Tempering(joint, gibbs.linear, settings, rng)
-        sampler.run(progress=_told)
-        sampler.refine(finer, sampler.compared(finer))
-        while sampler.finer is not None:
-            sampler.cross_refinement()
-        samplers.append(sampler)
-    found = combine(samplers)
-    # The way of the linear model from the prior is long and cheap, whatever the data.
-    bridges = [diagnose(sampler.rejuvenations).get("bridge") for sampler in samplers]
-    weights = normalise(found.log_weights)
-    return ShrunkSampler(
-        n_scales=joint.n_scales,
-        names=joint.names,
-        values=joint.natural(found.theta),
-        weights=weights,
-        shrinkage=weights @ gibbs.shrunk(first, found.theta),
-        log_evidence=found.log_evidence,
-        log_evidence_se=found.log_evidence_se,
-        ess=found.ess,
-        solver=log_likelihood.solver,
-        likelihood=log_likelihood.likelihood,
-        warnings=tuple(one for one in found.warnings if one not in bridges),
-    )
 
 
-def _told(progress: Progress) -> None:
+def _tell(progress: Progress) -> None:
     """Show how far a sampler is."""
-    tell(f"linear model: {len(progress.rejuvenations)} rejuvenations, ESS {progress.ess:.0f}")
+    tell(f"coefficients: {len(progress.rejuvenations)} rejuvenations, ESS {progress.ess:.0f}")
 
 
 def _priors(

@@ -1,0 +1,270 @@
+"""The question of a discovery, made of the arguments of `smcpn.discover`, which are checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from smcpn.discovery.equations.known import Known
+from smcpn.discovery.equations.library import Library, read_library
+from smcpn.discovery.equations.system import CandidateSystem
+from smcpn.discovery.results.notation import output_names
+from smcpn.discovery.shrinkage.priors import (
+    SHRINKAGE,
+    HorseshoePrior,
+    LaplacePrior,
+    Shrinkage,
+    shrinkage,
+)
+from smcpn.errors import InputError, listed, nearest, one_of, shown
+from smcpn.model.ode import ODE
+from smcpn.model.record import Record
+from smcpn.solver import Solver, check_solver
+from smcpn.stored import Line, Stored, number
+
+Array = NDArray[np.float64]
+
+MOST_PARTICLES, MOST_REPLICATES = 10**8, 100_000
+METHODS = ("search",)
+SPIKE_AND_SLAB = "spike-and-slab"
+
+
+@dataclass(frozen=True)
+class DiscoverySettings(Stored):
+    """Options of a discovery, checked.
+
+    Attributes
+    ----------
+    method : str
+    prior : LaplacePrior, HorseshoePrior or None
+        None for spike and slab, and in a file for a prior of one's own.
+    noise : str or tuple of float
+        "unknown", "relative", or the standard deviation of each output.
+    slabs : tuple of float
+    constraints : tuple of str
+    solver : Solver or None
+    likelihood : str or None
+    particles, replicates : int or None
+    seed : int
+    """
+
+    method: str
+    prior: LaplacePrior | HorseshoePrior | None
+    noise: Literal["unknown", "relative"] | tuple[Annotated[float, number(0.0)], ...]
+    slabs: tuple[Annotated[float, number(0.0)], ...]
+    constraints: tuple[Line, ...]
+    solver: Solver | None
+    likelihood: Line | None
+    particles: Annotated[int, Field(ge=10, le=MOST_PARTICLES)] | None
+    replicates: Annotated[int, Field(ge=1, le=MOST_REPLICATES)] | None
+    seed: Annotated[int, Field(ge=0)]
+
+    @property
+    def known_noise(self) -> Array | None:
+        """Standard deviations (q,); None where they are to be learned."""
+        return None if isinstance(self.noise, str) else np.array(self.noise, dtype=float)
+
+
+@dataclass(frozen=True)
+class Question:
+    """The question of a discovery: records, what may stand in their equations, and options.
+
+    Attributes
+    ----------
+    records : tuple of Record
+    system : CandidateSystem
+    observe : ndarray, (q, n)
+        Outputs are ``observe @ x`` and noise.
+    settings : DiscoverySettings
+    """
+
+    records: tuple[Record, ...]
+    system: CandidateSystem
+    observe: Array
+    settings: DiscoverySettings
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """State that each output measures."""
+        return output_names(self.observe, self.system.candidates.states)
+
+
+def question_of(
+    records: Record | Sequence[Record],
+    *,
+    library: Library | Mapping[str, Library] | str,
+    states: Sequence[str] | None,
+    inputs: Sequence[str] | None,
+    known: Known | None,
+    constraints: Sequence[str],
+    observe: Sequence[str] | None,
+    noise: str | Sequence[float],
+    method: str,
+    prior: str | Shrinkage,
+    slabs: Sequence[float],
+    seed: int,
+    drawing: Mapping[str, Any],
+) -> Question:
+    """Return the question that the arguments of `discover` ask.
+
+    Parameters
+    ----------
+    drawing : mapping of str to object
+        Those of trajectories of draws, as far as they are given.
+
+    Raises
+    ------
+    InputError
+        One sentence that names the argument, its value and the remedy.
+    """
+    _check_method(method)
+    shrinks = _shrinkage(prior)
+    _check_drawing(drawing, noise, shrinks)
+    every = [records] if isinstance(records, Record) else list(records)
+    check_alike(every)
+    terms = read_library(library) if isinstance(library, str) else library
+    states = _states(states, known, every[0].n_outputs)
+    inputs = _inputs(inputs, known, every[0].n_inputs)
+    system = CandidateSystem.of(terms, states, inputs, known=known, constraints=constraints)
+    settings = DiscoverySettings(
+        method=method,
+        prior=cast(Any, shrinks),
+        noise=_noise(noise, every[0].n_outputs),
+        slabs=tuple(slabs),
+        constraints=tuple(constraints),
+        solver=None if drawing.get("solver") == "auto" else drawing.get("solver"),
+        likelihood=drawing.get("likelihood"),
+        particles=drawing.get("particles"),
+        replicates=drawing.get("replicates"),
+        seed=seed,
+    )
+    matrix = _observation(observe, system.candidates.states, every[0].n_outputs)
+    return Question(tuple(every), system, matrix, settings)
+
+
+def _check_method(method: str) -> None:
+    if method == "smc":
+        raise InputError(
+            "method is 'smc': leave it out, for supports are searched, and priors that shrink are "
+            "sampled without it",
+            argument="method",
+        )
+    one_of("method", method, METHODS)
+
+
+def _check_drawing(drawing: Mapping[str, Any], noise: Any, shrinks: Shrinkage | None) -> None:
+    """Refuse what is of draws where there is none, and the contrary."""
+    if shrinks is not None and isinstance(noise, str) and noise == "relative":
+        raise InputError(
+            f"noise is 'relative' and prior '{shrinks.name}': give prior='{SPIKE_AND_SLAB}'",
+            argument="noise",
+        )
+    for name, value in drawing.items() if shrinks is None else ():
+        raise InputError(
+            f"{name} is {shown(value)}, but prior '{SPIKE_AND_SLAB}' draws no trajectories: leave "
+            f"{name} out, or give a prior that shrinks, as prior='{next(iter(SHRINKAGE))}'",
+            argument=name,
+        )
+    if drawing.get("solver", "auto") != "auto":
+        check_solver(drawing["solver"])
+
+
+def _shrinkage(prior: str | Shrinkage) -> Shrinkage | None:
+    """Return the shrinkage prior that is asked for; None for spike and slab."""
+    if not isinstance(prior, Shrinkage):
+        one_of("prior", prior, [SPIKE_AND_SLAB, *SHRINKAGE])
+    return None if prior == SPIKE_AND_SLAB else shrinkage(prior)
+
+
+def _noise(noise: str | Sequence[float], n_outputs: int) -> Any:
+    """Standard deviations of all outputs, or a word where they are to be learned."""
+    if isinstance(noise, str):
+        return one_of("noise", noise, ("unknown", "relative"))
+    if len(noise) != n_outputs:
+        raise InputError(
+            f"noise has {len(noise)} numbers, but the records have {n_outputs} outputs: give one "
+            "for each",
+            argument="noise",
+        )
+    return tuple(map(float, noise))
+
+
+def check_alike(records: Sequence[Record]) -> None:
+    """Refuse records that are not of one system, or none.
+
+    Raises
+    ------
+    InputError
+    """
+    if not records:
+        raise InputError("records is empty: give at least one Record", argument="records")
+    for record in records:
+        if record.n_outputs == 0:
+            raise InputError(
+                f"records: '{record.name}' has no outputs: give y, the measured states",
+                argument="records",
+            )
+        shape, first = (record.n_inputs, record.n_outputs), records[0]
+        if shape != (first.n_inputs, first.n_outputs):
+            raise InputError(
+                f"records: '{record.name}' has {shape[0]} inputs and {shape[1]} outputs, the first "
+                f"one {first.n_inputs} and {first.n_outputs}: give trajectories of one system",
+                argument="records",
+            )
+        if record.t_unit != first.t_unit:
+            raise InputError(
+                f"records: '{record.name}' counts time in {record.t_unit}, the first one in "
+                f"{first.t_unit}: convert one of them (t_unit)",
+                argument="records",
+            )
+
+
+def _states(states: Sequence[str] | None, known: Any, n_outputs: int) -> Sequence[str]:
+    if states is not None:
+        return states
+    if isinstance(known, ODE):
+        return known.states
+    if isinstance(known, Mapping) and known:
+        names = [*known, *(one for one in known.values() if isinstance(one, str))]
+        return list(dict.fromkeys(names))
+    return [f"x{k}" for k in range(n_outputs)]
+
+
+def _inputs(inputs: Sequence[str] | None, known: Any, n_inputs: int) -> Sequence[str]:
+    if inputs is None and isinstance(known, ODE) and known.inputs:
+        inputs = known.inputs
+    if inputs is None:
+        return ["u"] if n_inputs == 1 else [f"u{k}" for k in range(n_inputs)]
+    if len(inputs) != n_inputs:
+        raise InputError(
+            f"inputs names {len(inputs)} ({listed(inputs)}), but the records have {n_inputs}: "
+            "name each column of u",
+            argument="inputs",
+        )
+    return inputs
+
+
+def _observation(observe: Sequence[str] | None, states: tuple[str, ...], n_outputs: int) -> Array:
+    """Matrix (q, n) of the outputs."""
+    names = list(states[:n_outputs]) if observe is None else list(observe)
+    if len(names) != n_outputs:
+        remedy = "name the states, or give observe" if observe is None else "name a state for each"
+        raise InputError(
+            f"the records have {n_outputs} outputs, but observe names {len(names)} of the states "
+            f"{listed(states)}: {remedy}",
+            argument="observe",
+        )
+    matrix = np.zeros((n_outputs, len(states)))
+    for row, name in enumerate(names):
+        if name not in states:
+            raise InputError(
+                f"observe names {shown(name)}, which is no state: {nearest(name, states)}",
+                argument="observe",
+            )
+        matrix[row, states.index(name)] = 1.0
+    return matrix
