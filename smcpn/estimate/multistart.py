@@ -150,12 +150,13 @@ def _likeliest(density: LogDensity, rng: np.random.Generator, count: int) -> Arr
     Draws whose solution diverges are none of them.
     """
     candidates = density.prior.sample(rng, LIKELIEST * count)
-    values = np.nan_to_num(density.value(candidates), nan=-np.inf)
+    values = density.value(candidates)
     best = np.argsort(-values, kind="stable")[:count]
     return candidates[best[np.isfinite(values[best])]]
 
 
 def _highest(found: Sequence[SearchEnd]) -> SearchEnd:
+    """Return the highest end; one whose density is not a number is none."""
     return max(found, key=lambda one: float(np.nan_to_num(one.log_density, nan=-np.inf)))
 
 
@@ -446,7 +447,7 @@ def misfits(density: LogDensity, found: Sequence[SearchEnd]) -> bool:
         return False
     value = float(density.log_likelihood(problem.prior.natural(best.theta[None, :]))[0])
     square = -2.0 * value - float(np.sum(np.log(2.0 * np.pi) + logs))
-    return square > len(logs) + MISFIT * np.sqrt(2.0 * len(logs))
+    return bool(square > len(logs) + MISFIT * np.sqrt(2.0 * len(logs)))
 
 
 def _log_variances(problem: Problem) -> Array | None:
