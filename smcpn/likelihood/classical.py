@@ -157,7 +157,7 @@ class Classical(Recursion):
         signal, sample = self.signal, self.sample
         no_error = ca.SX.zeros(self.outputs.numel(), 1)
         following = self.noise.following(sample.y - self.outputs, no_error, sample.present)
-        return self.noise.join(program, following, signal.sample(1), signal.spacing)
+        return self.noise.join(program, following, signal.sample(1), signal)
 
     def log_density(self) -> ca.SX:
         """Log density of a sample; a missing value adds nothing."""

@@ -35,7 +35,7 @@ from smcpn.errors import InputError, listed, shown
 from smcpn.model.distribution import Distribution, support
 from smcpn.model.dose import Dose
 from smcpn.model.ode import ODE
-from smcpn.model.record import BESIDE, Cut, Record
+from smcpn.model.record import BESIDE, Cut, Record, inputs_at
 
 Array = NDArray[np.float64]
 Source = int | float
@@ -324,14 +324,6 @@ class Dosing:
         own = np.isin(t, record.t)
         if own.sum() != len(record):
             raise _refused(f"{record.name}: a dose arrives within rounding of a sample: move it")
-        u = np.empty((len(t), record.n_inputs))
-        if record.u_function is not None:
-            u[:] = np.reshape(record.u_function(t), u.shape)
-        elif record.hold == "zoh":
-            u[:] = record.u[np.searchsorted(record.t, t, side="right") - 1]
-        else:
-            for j in range(record.n_inputs):
-                u[:, j] = np.interp(t, record.t, record.u[:, j])
         outputs: dict[str, Any] = {}
         for name in ("y", *BESIDE):
             values = getattr(record, name)
@@ -344,8 +336,8 @@ class Dosing:
         }
         even = record.dt is not None and len(t) == len(record)
         return replace(
-            record, u=np.column_stack([u, held]), held=held.shape[1], cut=cut, **outputs, **blank,
-            t=None if even else t, dt=record.dt if even else None,
+            record, u=np.column_stack([inputs_at(record, t), held]), held=held.shape[1], cut=cut,
+            **outputs, **blank, t=None if even else t, dt=record.dt if even else None,
         )  # fmt: skip
 
     # Graphs
