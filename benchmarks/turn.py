@@ -33,7 +33,7 @@ TURNS = (
     ("trust noise-too-small wrong-unit at-the-bound modes-printed right-models known-structure",),
     ("discovery seeds glycolysis sequel lorenz grids offset clean calibration",),
     ("discovery no-signal wrong-library reliability lynx-hare hidden-pendulum forced-duffing "
-     "shrinkage shrinkage-pairs shim-systems shim-loose shim-suite shim-scripts",),
+     "shrinkage shrinkage-pairs shim-systems shim-loose shim-suite shim-scripts kills workers",),
 )  # fmt: skip
 """Commands, or some of the studies of one, that together take some minutes in their quick form."""
 ALWAYS = ("architecture", "bytes", "attack", "checkpoints", "newcomer")
