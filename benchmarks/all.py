@@ -18,7 +18,7 @@ from benchmarks.rows import Row, at_most
 from benchmarks.study import Study, command
 
 COMMANDS = (
-    "architecture", "bytes", "kernel", "gradients", "sampler", "trust", "stiff", "seconds",
+    "architecture", "bytes", "kernel", "sampler", "trust", "stiff", "seconds",
     "process_noise", "closures", "discovery", "attack", "files", "likelihoods", "solvers",
     "case_studies", "checkpoints", "online", "report", "live", "scaling", "scale_out",
     "side_by_side", "papers.fenrir", "papers.dalton", "papers.differential_programming", "models",

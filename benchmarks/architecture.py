@@ -65,7 +65,7 @@ LIMITS = {
     "state_spelled_out": Limit(1, 1),
     "no_sentences": Limit(0, 0),
     "solver_dispatch_sites": Limit(0, 0),
-    "evaluating_classes": Limit(8, 7),
+    "evaluating_classes": Limit(7, 7),
     "deleted_names": Limit(0, 0),
 }
 """Bounds of all figures: lower them with what a change makes smaller."""
@@ -116,13 +116,13 @@ MECHANISMS = {
     ),
     "kernel inputs": Mechanism(
         owners=("smcpn.likelihood.inputs",),
-        names=frozenset({"KernelInputs", "RecordRows", "SharedPass", "numbers_of_steps"}),
+        names=frozenset({"KernelInputs", "KernelRows", "SharedPass", "numbers_of_steps"}),
         deleted=frozenset(
             {"smcpn.likelihood.rows", "smcpn.codegen.row_code", "RowGraph", "RowCode"}
             | {"RowWriter", "ClassicalRowWriter", "MarginalRowWriter", "DelayedRowWriter"}
             | {"AdaptiveRowWriter", "ConditionedRowWriter", "KalmanRowWriter", "ColouredRowWriter"}
             | {"LongRows", "WindowRows", "RecordWindow", "RecordPiece", "StreamRows", "RowWidths"}
-            | {"rows_by_number", "sample_rows", "row_pieces"}
+            | {"rows_by_number", "sample_rows", "row_pieces", "RecordRows"}
         ),
     ),
     "likelihood contract": Mechanism(
@@ -135,6 +135,8 @@ MECHANISMS = {
                 "smcpn.smc.estimation:Whole",
                 "Stepwise",
                 "GrowingEstimate",
+                "GrowingLikelihood",
+                "CompiledEstimate",
                 "KeyedGrowing",
                 "ParticleStream",
                 "DifferentiableLanes",

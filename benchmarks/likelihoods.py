@@ -9,10 +9,8 @@ they are installed (rodeo and probdiffeq need a folder of their own: both want J
 from __future__ import annotations
 
 import sys
-import time
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +18,7 @@ from numpy.typing import NDArray
 import smcpn
 from benchmarks.clock import best
 from benchmarks.likelihood_peers import Batch, peers
-from benchmarks.likelihood_problems import (
-    LORENZ,
-    lorenz_problem,
-    pendulum_problem,
-)
-from benchmarks.rows import Row, absent, at_least, at_most, equal
+from benchmarks.rows import Row, absent, at_least, at_most
 from benchmarks.study import command, study
 from smcpn import EKF0, EKF1
 from smcpn.cases import load_case
@@ -44,8 +37,6 @@ DIAGONAL = EKF1(2, 20, diffusion=1.0, jacobian="diagonal")
 BATCH = 1024
 PEER_BATCH = 256
 """Beyond this the peers' time per theta does not fall."""
-PENDULUM_WITHIN = 1e-2
-"""The paper counts a start as recovered when the length is that close."""
 
 
 @study("speed")
@@ -85,26 +76,6 @@ def speed(quick: bool) -> Iterator[Row]:
             yield at_least(f"{theirs} / ours", ratio, least)
 
 
-@study("pendulum", full=20, quick=2)
-def pendulum(count: int) -> Iterator[Row]:
-    """The length of the pendulum from the whole range of starts of the paper, .01 to 100."""
-    solver = EKF1(2, 1, diffusion=10.0)
-    for method in ("diffusion-tempering", "tempering"):
-        means, seconds = [], []
-        for seed in range(count):
-            problem = pendulum_problem(seed)
-            begin = time.perf_counter()
-            posterior = _identified(
-                problem, solver=solver, likelihood="fenrir", method=method, particles=200, seed=seed
-            )
-            seconds.append(time.perf_counter() - begin)
-            means.append(posterior.mean["length"])
-        found = sum(abs(mean - 1.0) < PENDULUM_WITHIN for mean in means)
-        note = f"median {np.median(seconds):.1f} s; paper, by maximisation: 118 of 161 starts"
-        row = equal(f"found by {method}, of {count}", found, count, note)
-        yield row if method == "diffusion-tempering" else replace(row, target="", met=None)
-
-
 @study("silverbox", full=1000, quick=200)
 def silverbox(particles: int) -> Iterator[Row]:
     """Two steps per sample by filtering, against eight by the data-free marginal."""
@@ -134,31 +105,6 @@ def silverbox(particles: int) -> Iterator[Row]:
         )
         note = f"worst: {worst}; {run.timing.wall:.1f} s"
         yield Row(f"{name}, largest gap in sd", gaps[worst], target, met, note)
-
-
-@study("lorenz", full=(10, 500), quick=(1, 200))
-def lorenz(size: tuple[int, int]) -> Iterator[Row]:
-    """Lorenz63, 201 observations, 40000 steps: IBIS with dalton from a wide prior."""
-    count, particles = size
-    solver = EKF1(2, 200, diffusion=5e7, jacobian="diagonal")
-    covered, scores, seconds = 0, [], []
-    for seed in range(count):
-        begin = time.perf_counter()
-        posterior = _identified(
-            lorenz_problem(seed), solver=solver, likelihood="dalton", particles=particles, seed=seed
-        )
-        seconds.append(time.perf_counter() - begin)
-        inside = []
-        for name, truth in LORENZ.items():
-            low, high = posterior.quantile(name, [0.005, 0.995])
-            inside.append(low <= truth <= high)
-            scores.append((posterior.mean[name] - truth) / posterior.sd[name])
-        covered += all(inside)
-    note = (
-        f"|z| at most {np.abs(scores).max():.1f}, rms {np.sqrt(np.mean(np.square(scores))):.2f}; "
-        f"median {np.median(seconds):.0f} s"
-    )
-    yield equal(f"truth in all 99 % intervals, of {count}", covered, count, note)
 
 
 def _at(likelihood: LaneLikelihood, theta: Array) -> float:

@@ -72,7 +72,7 @@ def noise_ladder(seeds: int) -> Iterator[Row]:
         yield at_most(f"{noise:g}, largest error", np.abs(errors).max(), 0.5)
 
 
-@study("logistic_regression", full=20, quick=5)
+@study("logistic_regression", full=20, quick=4)
 def logistic_regression(seeds: int) -> Iterator[Row]:
     """T = 500, d = 5: time and sd of the log-evidence over seeds, against peers."""
     target = LogisticRegression()
@@ -176,7 +176,7 @@ def bouc_wen_ridge(quick: bool) -> Iterator[Row]:
     yield from told(figures)
 
 
-@study("calibration", full=300, quick=40)
+@study("calibration", full=300, quick=24)
 def calibration(draws: int) -> Iterator[Row]:
     """Simulation-based calibration, as in the nightly tests: 300 draws of each problem."""
     for name, setting in SETTINGS.items():

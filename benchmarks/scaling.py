@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from inspect import Parameter, Signature
 from typing import Any
@@ -33,6 +33,7 @@ import smcpn
 from benchmarks.machine import described, machine
 from benchmarks.memory import give_back, peak_memory, reset_peak, resident_memory
 from benchmarks.rows import Row, at_most
+from benchmarks.scaling_curves import Curve, Taken, memory_figure, told
 from benchmarks.study import Passage, Picture, Result, command, study
 from smcpn.codegen.threads import processors
 from smcpn.likelihood.registry import build_likelihood
@@ -42,11 +43,6 @@ from smcpn.smc.sampler import Settings
 
 SOLVER = smcpn.EKF0(order=3, steps=4)
 REPEATS = 5
-TOLERANCE = 0.05
-SLOPES = {
-    "slope": "slope", "last_slope": "last two sizes", "processor_slope": "processor time",
-    "evaluation_slope": "processor time per evaluation",
-}  # fmt: skip
 FLAT_MB = 20.0
 INTERVAL, NOISE = 0.1, 0.02
 DAMPING, STIFFNESS = 0.3, 2.0
@@ -93,118 +89,6 @@ def _problem(ode: smcpn.ODE, truth: dict[str, float], observed: str, samples: in
     return Problem(ode, record, observe=observed, noise=NOISE, prior=prior)
 
 
-@dataclass(frozen=True)
-class Taken:
-    """Time of one measurement, and how often it evaluated the record.
-
-    Attributes
-    ----------
-    seconds : float
-        Wall time.
-    processor_seconds : float
-        Of all threads. It differs where the machine does something else too.
-    evaluations : float
-        How often each particle and sample was evaluated.
-    """
-
-    seconds: float
-    processor_seconds: float
-    evaluations: float = 1.0
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Time against a size, in logarithms.
-
-    Attributes
-    ----------
-    title, size : str
-        What is measured, and against what.
-    sizes : list
-    taken : list
-        At each size.
-    expected : float, optional
-        Slope of the processor time that is the target.
-    """
-
-    title: str
-    size: str
-    sizes: Sequence[int]
-    taken: Sequence[Taken]
-    expected: float | None = None
-
-    @property
-    def name(self) -> str:
-        """Size and what is measured."""
-        return f"{self.size}: {self.title}"
-
-    @property
-    def seconds(self) -> list[float]:
-        """Wall times."""
-        return [taken.seconds for taken in self.taken]
-
-    @property
-    def slope(self) -> float:
-        """Of a line through the logarithms of the wall times."""
-        return _slope(self.sizes, self.seconds)
-
-    @property
-    def processor_slope(self) -> float:
-        """The same of the processor times, which tell more on a busy machine."""
-        return _slope(self.sizes, [taken.processor_seconds for taken in self.taken])
-
-    @property
-    def last_slope(self) -> float:
-        """Between the two largest sizes, where what is spent once matters least."""
-        return _slope(self.sizes[-2:], self.seconds[-2:])
-
-    @property
-    def evaluation_slope(self) -> float:
-        """Of the processor time of one evaluation: that of a run over its `evaluations`."""
-        each = [taken.processor_seconds / taken.evaluations for taken in self.taken]
-        return _slope(self.sizes, each)
-
-    def rows(self) -> Iterator[Row]:
-        """Yield its slope with its target, and its points."""
-        if len(self.sizes) > 1:
-            note = ", ".join(f"{SLOPES[of]} {getattr(self, of):.3f}" for of in list(SLOPES)[1:])
-            target, met = "", None
-            if self.expected is not None:
-                target = f"{self.expected:g} +- {TOLERANCE:g} of processor time"
-                met = abs(self.processor_slope - self.expected) <= TOLERANCE
-            yield Row(f"{self.title}, slope", self.slope, target, met, note)
-        for size, taken in zip(self.sizes, self.taken, strict=True):
-            seconds = taken.processor_seconds
-            note = f"of processors {seconds:.4g}, evaluations {taken.evaluations:.3g} N T"
-            yield Row(f"{self.title}, {size}, s", taken.seconds, note=note)
-
-
-def _slope(sizes: Sequence[float], times: Sequence[float]) -> float:
-    return float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
-
-
-def markdown(curves: Sequence[Curve]) -> str:
-    """Return the table of some curves, with how often runs evaluated each particle and sample."""
-    lines = [_line(["study", "target", *SLOPES.values(), "seconds"]), _line(["---"] * 7)]
-    remarks: list[str] = []
-    for curve in curves:
-        target = "-" if curve.expected is None else f"{curve.expected:g} ± {TOLERANCE:g}"
-        slopes = ["one size only"] * len(SLOPES)
-        if len(curve.sizes) > 1:
-            slopes = [f"{getattr(curve, of):.3f}" for of in SLOPES]
-        pairs = zip(curve.sizes, curve.seconds, strict=True)
-        times = ", ".join(f"{size}: {seconds:.3g}" for size, seconds in pairs)
-        lines.append(_line([curve.name, target, *slopes, times]))
-        if any(taken.evaluations != 1.0 for taken in curve.taken):
-            counts = ", ".join(f"{taken.evaluations:.3g}" for taken in curve.taken)
-            remarks.append(f"- {curve.name}: each particle and sample was evaluated {counts} times")
-    return "\n".join([*lines, "", *remarks, ""])
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
 def timed(function: Callable[[], object]) -> Taken:
     """Time of one call."""
     begin, processor = time.perf_counter(), time.process_time()
@@ -229,16 +113,6 @@ def whole_run(problem: Problem, particles: int, threads: int = 1) -> Taken:
     taken = timed(sampler.run)
     evaluations = sampler.cost.evaluations / (particles * likelihood.n_samples)
     return replace(taken, evaluations=evaluations)
-
-
-def told(curves: Sequence[Curve]) -> Iterator[Result]:
-    """Yield the rows of curves against one size, with their figure and table."""
-    from benchmarks.scaling_figures import scaling_figure
-
-    for curve in curves:
-        yield from curve.rows()
-    yield Picture(f"scaling_{curves[0].size}", partial(scaling_figure, curves))
-    yield Passage(markdown(curves))
 
 
 @study("particles", full=[128, 512, 2048, 8192, 32768, 131072], quick=[128, 1024, 8192])
@@ -306,8 +180,6 @@ def threads(count: int) -> Iterator[Result]:
 @study("memory", full=(1000, 10_000, 100_000, 1_000_000), quick=(1000, 10_000))
 def memory(sizes: tuple[int, ...]) -> Iterator[Result]:
     """Memory of a run of 1000 particles against the length of the record."""
-    from benchmarks.scaling_figures import memory_figure
-
     used: list[Mapping[str, float]] = []
     for size in sizes:
         script = f"from benchmarks.scaling import memory_of; memory_of({size})"

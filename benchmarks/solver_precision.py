@@ -135,22 +135,6 @@ def best_time(run: Run, seconds: float = 0.1) -> Callable[[float], float]:
     return cost
 
 
-def step_counts(problem: InitialValueProblem, solver: Solver, control: str) -> tuple[Curve, Curve]:
-    """Steps tried and steps accepted against error, under a step size control."""
-    curves = []
-    for attribute in ("steps", "accepted"):
-
-        def cost(tolerance: float, attribute: str = attribute) -> float:
-            stats = solve(problem, solver, tolerance, tolerance, control=control).stats
-            return float(getattr(stats, attribute))
-
-        def run(tolerance: float) -> Array:
-            return solve(problem, solver, tolerance, tolerance, control=control).mean[-1]
-
-        curves.append(measured(problem, run, cost))
-    return curves[0], curves[1]
-
-
 def own_solvers(problem: InitialValueProblem) -> tuple[Solver, ...]:
     """The solvers a user would choose for a problem: filters with dynamic diffusion."""
     if problem.stiff:

@@ -29,10 +29,8 @@ from benchmarks.solver_precision import (
     distance,
     evaluations,
     label,
-    own_solvers,
     solve,
     solve_on_grid,
-    step_counts,
     work_precision,
 )
 from benchmarks.solver_problems import (
@@ -42,7 +40,6 @@ from benchmarks.solver_problems import (
     LOTKA_VOLTERRA,
     PLEIADES,
     QUICK,
-    VAN_DER_POL_1E5,
     VAN_DER_POL_1E6,
     InitialValueProblem,
 )
@@ -179,11 +176,11 @@ def function_evaluations(quick: bool) -> Iterator[Result]:
     yield Picture("solver_evaluations", partial(evaluations_figure, lines))
 
 
-@study("order-eleven")
+@study("order-eleven", quick=None)
 def order_eleven(quick: bool) -> Iterator[Result]:
     """Order 11 at tolerance 1e-12: every covariance stays positive."""
     rows = []
-    for problem in (VAN_DER_POL_1E5,) if quick else (*ALL, VAN_DER_POL_1E6):
+    for problem in (*ALL, VAN_DER_POL_1E6):
         for solver in _order_eleven(problem):
             solution = solve(problem, solver, 1e-12, 1e-12, max_steps=_affordable(problem, solver))
             variances = np.diagonal(solution.covariance[1:], axis1=1, axis2=2)
@@ -222,23 +219,7 @@ def _affordable(problem: InitialValueProblem, solver: Solver) -> int:
     return int(MOST_BYTES / (8 * layout.n_blocks * entries**2))
 
 
-@study("control")
-def control(quick: bool) -> Iterator[Result]:
-    """Steps at error 1e-6 under proportional and proportional-integral control."""
-    rows: Rows = []
-    for problem in QUICK if quick else ALL:
-        for solver in own_solvers(problem):
-            counts = [step_counts(problem, solver, name) for name in ("P", "PI")]
-            row: dict[str, Any] = {"problem": problem.name, "solver": label(solver)}
-            for name, (tried, accepted) in zip(("P", "PI"), counts, strict=True):
-                row |= {f"{name} tried": tried.at(), f"{name} accepted": accepted.at()}
-            rows.append(row | {"PI / P": row["PI tried"] / row["P tried"]})
-    ratio = float(np.exp(np.nanmean([np.log(row["PI / P"]) for row in rows])))
-    text = f"no target: the default is P; geometric mean of PI / P is {ratio:.2f}"
-    yield from judged(text, "PI / P", None, rows)
-
-
-@study("agreement")
+@study("agreement", quick=None)
 def agreement(quick: bool) -> Iterator[Result]:
     """Mean and standard deviation against probdiffeq on a fixed grid, to 1e-8."""
     rows: Rows = []

@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from smcpn.errors import one_of
+from smcpn.likelihood.solver_choice import SolverChoice
 from smcpn.settings import METHODS
 from smcpn.smc.start import Modes
 from smcpn.smc.state import SamplerState
@@ -36,6 +37,8 @@ class Plan(Stored):
         Why ``method="auto"`` does not search; empty where it does, and for other methods.
     work : int
         Solver steps of the searches and of the choice of steps, over all parameter vectors.
+    choice : SolverChoice or None
+        The one that was made again where particles are; None where the first one stays.
     """
 
     method: Annotated[str, AfterValidator(_known)]
@@ -43,6 +46,7 @@ class Plan(Stored):
     modes: Modes | None = None
     reason: Line = ""
     work: Whole = 0
+    choice: SolverChoice | None = None
 
 
 @dataclass(frozen=True)

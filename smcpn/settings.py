@@ -43,7 +43,7 @@ from smcpn.distributed.engines import checked_executor
 from smcpn.errors import InputError, NotStorableError, nearest, one_of, shown
 from smcpn.likelihood.gradient import FORWARD
 from smcpn.likelihood.registry import LIKELIHOODS
-from smcpn.likelihood.solver_choice import choose_solver
+from smcpn.likelihood.solver_choice import SolverChoice, choose_solver
 from smcpn.model.problem import Problem
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.measured_moves import MeasuredMoves
@@ -233,6 +233,7 @@ class Settings(Options, frozen=True):
             "solver": chosen.solver,
             "likelihood": likelihood,
             "solver_reason": "" if self.solver is not None else chosen.reason,
+            "solver_open": chosen.open,
             "method": method,
             "moves": moves,
             "entropy": np.random.SeedSequence(self.seed).entropy,
@@ -285,6 +286,8 @@ class RunSettings(Options, frozen=True):
         None in a file that cannot hold them.
     solver_reason : str
         Why this solver was chosen; empty where it was given.
+    solver_open : bool
+        Whether another one may be chosen where the particles are.
     entropy : int
         What the random generators are made from: the seed, where there is one.
     """
@@ -294,6 +297,20 @@ class RunSettings(Options, frozen=True):
     method: Annotated[str, _chosen((AUTO, *METHODS))]
     entropy: Annotated[int, Field(ge=0)]
     solver_reason: Line = ""
+    solver_open: bool = False
+
+    def taking(self, choice: SolverChoice | None) -> RunSettings:
+        """Return the settings with the solver of another choice, where there is one."""
+        if choice is None:
+            return self
+        return self.model_copy(
+            update={
+                "solver": choice.solver,
+                "likelihood": choice.likelihood,
+                "solver_reason": choice.reason,
+                "solver_open": choice.open,
+            }
+        )
 
     @property
     def sampler(self) -> SamplerSettings:

@@ -13,7 +13,7 @@ from scipy import stats
 
 import smcpn
 from benchmarks.executors import each
-from benchmarks.rows import FALSE_ALARMS, Row, at_least, at_most, unjudged
+from benchmarks.rows import FALSE_ALARMS, Row, at_least, at_most
 from benchmarks.study import study
 from smcpn.codegen.lower import Level, Vector, lower
 from smcpn.functions.unknown import UnknownFunction
@@ -137,7 +137,7 @@ def covered(of: tuple[int, int]) -> Covered:
 @study("networks")
 def networks(quick: bool) -> Iterator[Row]:
     """Coverage of the 95 % band of a small network over the visited range, record by record."""
-    runs = [(number, number) for number in range(2 if quick else 12)]
+    runs = [(number, number) for number in range(1 if quick else 12)]
     again = [] if quick else [(AMBIGUOUS, seed) for seed in range(20, 24)]
     found = list(each(covered, runs + again))
     for (number, seed), one in zip(runs + again, found, strict=True):
@@ -146,10 +146,10 @@ def networks(quick: bool) -> Iterator[Row]:
         yield Row(name, one.share, f">= {least:.2f}", one.share >= least or one.warned, note)
     records = found[: len(runs)]
     shares = np.array([one.share for one in records])
-    error = shares.std(ddof=1) / np.sqrt(len(shares))
-    note = f"standard error {error:.3f}"
-    row = at_least("network: mean coverage of the records", float(shares.mean()), 0.93, note)
-    yield unjudged(row, f"{len(records)} records") if quick else row
+    if len(shares) > 1:
+        note = f"standard error {shares.std(ddof=1) / np.sqrt(len(shares)):.3f}"
+        mean = float(shares.mean())
+        yield at_least("network: mean coverage of the records", mean, 0.93, note)
     chances = sum(one.chance for one in records)
     name = "network: records below 0.88, over what right bands are expected to have"
     yield Row(name, float((shares < HELD).sum() / chances), note=f"{chances:.1f} expected")

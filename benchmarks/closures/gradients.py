@@ -1,4 +1,4 @@
-"""Values and gradients of many parameters: against forward mode, JAX, and 50 digits.
+"""Values and gradients of many parameters: against forward mode and JAX.
 
 The paper's pendulum whose restoring force is a network 1-20-20-1 of tanh, with 481 weights: RK4
 with two steps an interval over 1000 samples of angle and speed.
@@ -13,7 +13,6 @@ from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
-import mpmath
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
@@ -28,8 +27,6 @@ Array = NDArray[np.float64]
 
 HIDDEN, START, DT, STEPS, NOISE = (20, 20), (-1.193, -3.876), 0.02, 2, 0.02
 SAMPLES, PARTICLES = 1000, 64
-SMALL, SHORT = (3, 3), 20
-"""Hidden layers and samples of the comparison with 50 digits."""
 
 
 def n_weights(hidden: tuple[int, ...]) -> int:
@@ -122,61 +119,6 @@ def reverse(quick: bool) -> Iterator[Row]:
     single = {name: times.min() for name, times in in_turns(alone, repeats, clock).items()}
     for name in names:
         yield Row(f"one particle: {name} / ours", single[name] / single["ours"])
-
-
-@study("digits")
-def digits(quick: bool) -> Iterator[Row]:
-    """Gradient of a small network against differences of a likelihood in 50 digits."""
-    problem = pendulum_problem(SMALL, SHORT)
-    function, weights = LogLikelihood(problem, solver=RK4(STEPS)), points(1, SMALL)[0]
-    if not function.reverses:
-        raise RuntimeError("the gradient is made of tangents: this shows nothing")
-    _, gradient = function.value_and_gradient(weights[None, :])
-    with mpmath.workdps(50):
-        y = [[mpmath.mpf(float(one)) for one in row] for row in problem.records[0].y]
-        numbers = [mpmath.mpf(float(weight)) for weight in weights]
-        exact = [_difference(numbers, k, y) for k in range(len(numbers))]
-    off = np.abs(gradient[0] / np.array(exact) - 1.0).max()
-    yield at_most("gradient against 50 digits, largest relative error", off, 1e-9)
-
-
-def _difference(weights: list[Any], k: int, y: list[list[Any]]) -> float:
-    step = mpmath.mpf(10) ** -16
-    up, down = ([*weights[:k], weights[k] + s, *weights[k + 1 :]] for s in (step, -step))
-    return float((_log_likelihood(up, y) - _log_likelihood(down, y)) / (2 * step))
-
-
-def _log_likelihood(weights: list[Any], y: list[list[Any]]) -> Any:
-    """The classical likelihood in mpmath's numbers, up to a constant."""
-    h, noise = mpmath.mpf(DT) / STEPS, mpmath.mpf(NOISE)
-    state, total = [mpmath.mpf(start) for start in START], mpmath.mpf(0)
-
-    def moved(k: list[Any], length: Any) -> list[Any]:
-        return [x + length * slope for x, slope in zip(state, k, strict=True)]
-
-    for sample, row in enumerate(y):
-        for _ in range(STEPS if sample else 0):
-            k1 = _rate(state, weights)
-            k2 = _rate(moved(k1, h / 2), weights)
-            k3 = _rate(moved(k2, h / 2), weights)
-            k4 = _rate(moved(k3, h), weights)
-            mean = [(a + 2 * b + 2 * c + d) / 6 for a, b, c, d in zip(k1, k2, k3, k4, strict=True)]
-            state = moved(mean, h)
-        total -= sum(((a - b) / noise) ** 2 for a, b in zip(row, state, strict=True)) / 2
-    return total
-
-
-def _rate(state: list[Any], weights: list[Any]) -> list[Any]:
-    value, k = state[:1], 0
-    for width in (*SMALL, 1):
-        columns = [weights[k + width * j : k + width * (j + 1)] for j in range(len(value))]
-        k += width * len(value)
-        sums = list(weights[k : k + width])
-        k += width
-        for column, one in zip(columns, value, strict=True):
-            sums = [total + weight * one for total, weight in zip(sums, column, strict=True)]
-        value = [mpmath.tanh(one) for one in sums] if width > 1 else sums
-    return [state[1], value[0] - mpmath.mpf(0.2) * state[1]]
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ def silverbox(quick: bool) -> Iterator[Row]:
         return
     errors: dict[str, dict[str, float]] = {}
     evidence: dict[str, float] = {}
-    for model in ("duffing-damping", "spline-force", "spline"):
+    for model in ("duffing-damping", *(() if quick else ("spline-force",)), "spline"):
         case = load_case("silverbox", model=model, split="official")
         problem = case.problem
         if quick:
@@ -161,7 +161,7 @@ def _protocols(case: Case, posterior: smcpn.Posterior, model: str) -> Iterator[R
             yield Row(f"emps {model}: friction({at:g} m/s) without Fc, N", float(value))
 
 
-@study("emps-disturbed")
+@study("emps-disturbed", quick=None)
 def emps_disturbed(quick: bool) -> Iterator[Row]:
     """Friction with its band where the joint is disturbed, so that each sample is predicted."""
     if any(find_file("emps", f"DATA_EMPS{name}.mat") is None for name in ("", "_PULSES")):

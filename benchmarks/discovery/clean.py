@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 NOISE = (0.0, 1e-12, 1e-9, 1e-6, 1e-4)
 """Standard deviation as a share of the spread of each state."""
-QUICK_NOISE = (0.0, 1e-6)
+QUICK_NOISE = (0.0,)
 TARGET = 48.0 / 50.0
 
 

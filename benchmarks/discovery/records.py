@@ -20,7 +20,7 @@ from smcpn.datasets.inventory import require_file
 Array = NDArray[np.float64]
 
 LOTKA_VOLTERRA = ("hare'[hare]", "hare'[hare lynx]", "lynx'[lynx]", "lynx'[hare lynx]")
-SEEDS, QUICK_SEEDS = 20, 3
+SEEDS, QUICK_SEEDS = 20, 2
 NOISE = 0.05
 """Standard deviation of the noise, as a share of that of the position."""
 

@@ -209,13 +209,13 @@ def systems(quick: bool) -> Iterator[Row]:
     return _rows(_some(quick), TIGHT, as_theirs=False)
 
 
-@study("shim-loose")
+@study("shim-loose", quick=None)
 def loose(quick: bool) -> Iterator[Row]:
     """The same systems with a solver's default tolerances, 1e-3."""
     return _rows(_some(quick), DEFAULT, as_theirs=True)
 
 
-@study("shim-suite")
+@study("shim-suite", quick=None)
 def suite(quick: bool) -> Iterator[Row]:
     """Trajectories of its test suite."""
     return _rows(SUITE, DEFAULT, as_theirs=True)

@@ -30,7 +30,7 @@ T = np.linspace(0.0, 6.0, 31)
 LOW = 1.5
 """Detection limit, below which are about a third of the samples or more."""
 DOSE = 100.0
-DATA_SETS, FEW = 200, 20
+DATA_SETS, FEW = 200, 10
 CLOSE = 1e-10
 FINE = smcpn.RK4(steps=64)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from benchmarks.likelihood_problems import lorenz63
+import smcpn
 from benchmarks.papers.dalton_settings import (
     DATA_SEED,
     NOISE_VARIANCE,
@@ -22,6 +22,12 @@ from smcpn import Poisson, Problem, Record
 from tests.models import fitzhugh_nagumo, fitzhugh_nagumo_solution
 
 Array = NDArray[np.float64]
+
+
+@smcpn.ode
+def lorenz63(x, y, z, *, alpha, rho, beta):
+    """Convection, chaotic."""
+    return alpha * (y - x), x * (rho - z) - y, x * y - beta * z
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from scipy import stats
 
 import smcpn
 from benchmarks.process_noise.linear import exact_transition
-from benchmarks.rows import Row, at_least, at_most
+from benchmarks.rows import Row, at_most
 from benchmarks.study import study
 from smcpn.likelihood.transition import step_factor
 from smcpn.model.ode import ODE
@@ -22,12 +22,6 @@ from smcpn.simulation.simulator import DisturbedSimulator
 Array = NDArray[np.float64]
 INTERVAL = 0.1
 RECORD = smcpn.Record(y=np.zeros(21), dt=INTERVAL)
-
-
-@smcpn.ode
-def pushed(x, v, a, *, q):
-    """Two integrators behind a random jerk, which ``process_noise`` has."""
-    return v, a, 0 * q
 
 
 @smcpn.ode
@@ -62,23 +56,6 @@ def covariance(of: smcpn.Problem, h: float, q: float) -> Array:
 def exact_covariance(A: Array, G: Array, h: float) -> Array:
     """What a step adds."""
     return exact_transition(A, G @ G.T, h)[1]
-
-
-@study("noise_step")
-def step(quick: bool) -> Iterator[Row]:
-    """Covariance of the noise of one step."""
-    A, G = np.diag([1.0, 1.0], 1), np.array([[0.0], [0.0], [0.3]])
-    exact = exact_covariance(A, G, INTERVAL)
-    size = np.sqrt(np.outer(exact.diagonal(), exact.diagonal()))
-    error = np.abs((covariance(problem(pushed, "a"), INTERVAL, 0.3) - exact) / size).max()
-    yield at_most("chain of three: relative error", float(error), 1e-12)
-    A, G = np.array([[0.0, 1.0], [-2.0, -0.4]]), np.array([[0.0], [0.3]])
-    of, errors = problem(oscillating, "v"), list[float]()
-    for h in (INTERVAL, INTERVAL / 2):
-        exact = exact_covariance(A, G, h)
-        errors.append(float(np.abs(covariance(of, h, 0.3) - exact).max()))
-    order = float(np.log2(errors[0] / errors[1]))
-    yield at_least("linear: order of the error in a step", order, 4.8)
 
 
 @study("noise_paths", full=100_000, quick=4000)

@@ -149,30 +149,6 @@ def linear(name: str, seed: int, n: int = 60) -> Linear:
     )
 
 
-@study("kalman exact")
-def exact(quick: bool) -> Iterator[Row]:
-    """Against the textbook filter with matrix exponentials, and against no process noise."""
-    for name in ("ou", "oscillator"):
-        case = linear(name, 0)
-        values = case.problem.prior.natural(case.problem.prior.sample(np.random.default_rng(0), 20))
-        likelihood = build_likelihood(case.problem, RK4(64), 1)
-        _, total = likelihood.evaluate(values, likelihood.n_samples)
-        expected = case.log_likelihood(values)
-        error = np.abs(total / expected - 1).max()
-        yield at_most(f"{name}, relative difference to a textbook filter", error, 1e-10)
-    case = linear("oscillator", 0)
-    options: dict[str, Any] = {"observe": "x", "noise": 0.2, "initial": [1.0, 0.0]}
-    prior: dict[str, Any] = {"k": stats.lognorm(0.7, scale=1.5)}
-    totals = []
-    for noise, likelihood in (({"v": 1e-7}, "kalman"), (None, "classical")):
-        problem = smcpn.Problem(
-            oscillating, case.problem.records, prior=prior, process_noise=noise, **options
-        )
-        totals.append(build_likelihood(problem, RK4(4), 1, likelihood).total(np.array([[2.0]])))
-    difference = float(np.abs(totals[0] - totals[1]).max())
-    yield at_most("q -> 0, difference to classical", difference, 1e-6)
-
-
 @study("kalman posteriors", full=(20, 8), quick=(12, 4))
 def posteriors(size: tuple[int, int]) -> Iterator[Row]:
     """Means and evidence of `identify` against quadrature, over seeds of data and sampler."""

@@ -33,9 +33,9 @@ Array = NDArray[np.float64]
 
 LOGNORMAL: Any = stats.lognorm
 
-SEEDS, QUICK_SEEDS = 20, 3
+SEEDS, QUICK_SEEDS = 20, 2
 THETA = 500
-KILLS, QUICK_KILLS = 50, 2
+KILLS, QUICK_KILLS = 50, 1
 
 
 @smcpn.ode

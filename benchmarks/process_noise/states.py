@@ -85,28 +85,6 @@ def at_truth(problem: smcpn.Problem, likelihood: str, steps: int, vectors: int, 
     )
 
 
-@study("states-exact", full=(500, 200), quick=(200, 40))
-def exact(size: tuple[int, int]) -> Iterator[Row]:
-    """Compare with the textbook's smoother of a linear system, whose transition is exact."""
-    T, filters = size
-    _, y = oscillator_path(T, np.random.default_rng(1))
-    problem = problem_of(oscillator, y, OF_OSCILLATOR)
-    mean, sd = oscillator_filter().smoothed(y)
-    found = at_truth(problem, "kalman", 64, 1)
-    error = max(np.abs(found.mean - mean).max(), np.abs(found.sd - sd).max())
-    yield at_most("smoother against the textbook, largest difference", error, 1e-9)
-    means = [at_truth(problem, "particle", 8, 1, seed=seed).mean for seed in range(filters)]
-    error = np.mean(means, axis=0) - mean
-    with np.errstate(invalid="ignore"):
-        z = (error / (np.std(means, axis=0, ddof=1) / np.sqrt(filters)))[1:]
-    # Neighbours are correlated: some 40 of the samples are independent.
-    yield at_most(
-        "smoothed means of particle filters, rms of z", float(np.sqrt(np.mean(z**2))), 1.3
-    )
-    inside = float(np.mean(np.abs(z) <= 3.0))
-    yield Row("within 3 standard errors", inside, ">= 0.99", inside >= 0.99, f"{filters} filters")
-
-
 @study("states-bands", full=(400, 20), quick=(200, 6))
 def bands(size: tuple[int, int]) -> Iterator[Row]:
     """Tell how many of the true hidden states lie in the bands of posteriors."""

@@ -47,7 +47,7 @@ print(json.dumps({
 """
 
 
-@study("fit_long")
+@study("fit_long", quick=None)
 def fit_long(quick: bool) -> Iterator[Row]:
     """Time of the searches and of the Gaussian at their end, before over now."""
     arguments = ("-c", SEARCH, str(SHORT if quick else 0), str(STARTS))

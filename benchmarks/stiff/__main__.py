@@ -9,7 +9,7 @@ import sys
 
 from benchmarks.study import command
 
-PARTS = ("trajectories", "searches", "algebraic")
+PARTS = ("trajectories", "searches", "again", "algebraic")
 
 if __name__ == "__main__":
     sys.exit(command(__name__, PARTS))

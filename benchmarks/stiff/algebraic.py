@@ -165,7 +165,7 @@ def _ranks(model: Algebraic, runs: int) -> Array:
     return np.array(ranks)
 
 
-@study("algebraic", full=(100, tuple(MODELS)), quick=(8, ("reactor",)))
+@study("algebraic", full=(100, tuple(MODELS)), quick=(0, ()))
 def algebraic(size: tuple[int, tuple[str, ...]]) -> Iterator[Row]:
     """Solutions with default settings, as of the ODE; ranks of the truth in posteriors."""
     runs, ranked = size

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -16,7 +17,8 @@ from scipy import stats
 from scipy.integrate import solve_ivp
 
 import smcpn
-from benchmarks.rows import Row, absent, at_least, at_most, near, reached
+from benchmarks.clock import in_turns
+from benchmarks.rows import Row, absent, at_least, at_most, near, reached, told
 from benchmarks.stiff.classics import CLASSICS, Classic
 from benchmarks.stiff.collection import PUBLISHED, boehm, boehm_problem
 from benchmarks.stiff.scalar import solved
@@ -134,12 +136,15 @@ def kvaerno(t: Array, values: Array, exact: Array, own: float) -> Row:
 
 
 TOLERANCES = (1e-4, 1e-6, 1e-8, 1e-10)
+QUICK_CLASSICS = ("Robertson", "van der Pol")
 
 
-@study("precision", full=TOLERANCES, quick=(1e-4, 1e-8))
-def precision(tolerances: tuple[float, ...]) -> Iterator[Row]:
+@study("precision", full=(TOLERANCES, tuple(CLASSICS)), quick=((1e-4, 1e-8), QUICK_CLASSICS))
+def precision(size: tuple[tuple[float, ...], tuple[str, ...]]) -> Iterator[Row]:
     """Errors of classic problems over the tolerance, and times as long that SciPy takes."""
-    for name, classic in CLASSICS.items():
+    tolerances, names = size
+    for name in names:
+        classic = CLASSICS[name]
         exact = _scipy(classic, "Radau", 1e-12)
         problem = classic.problem()
         for tolerance in tolerances:
@@ -197,34 +202,38 @@ def rod(cells: int) -> smcpn.Problem:
     return smcpn.Problem(heated, record, observe=f"T[{cells - 1}]", noise=0.1, prior=prior)
 
 
-@study("cells", full=(25, 50, 100, 200), quick=(25, 50, 100))
+@study("cells", full=(25, 50, 100, 200), quick=(25, 100))
 def cells(sizes: tuple[int, ...]) -> Iterator[Row]:
     """A heated rod: cost of a step, and of a gradient, by the number of cells; compilation."""
     values = np.array([0.05, 0.1]) * np.exp(AROUND * np.random.default_rng(0).normal(size=(64, 2)))
-    costs: list[tuple[float, float]] = []
+    calls: dict[str, Callable[[], Any]] = {}
     for n in sizes:
         began = time.process_time()
         function = smcpn.LogLikelihood(rod(n), solver=smcpn.Rosenbrock(1e-6), threads=1)
         of_value = time.process_time() - began
-        value = seconds(lambda by=function: by(values), 0.1) / len(values) * 1e6
+        calls[f"{n} cells: microseconds"] = partial(function, values)
         began = time.process_time()
         function.value_and_gradient(values[:1])
         of_gradient = time.process_time() - began
-        gradient = seconds(lambda by=function: by.value_and_gradient(values), 0.1)
-        gradient *= 1e6 / len(values)
-        costs.append((value, gradient))
-        yield Row(f"{n} cells: microseconds", value)
-        yield Row(f"{n} cells: microseconds of a gradient", gradient)
+        gradient = partial(function.value_and_gradient, values)
+        calls[f"{n} cells: microseconds of a gradient"] = gradient
         row = at_most if n == 100 else lambda name, figure, _, note: Row(name, figure, note=note)
         yield row(f"{n} cells: seconds to compile", of_value, 10.0, "of the processor")
         yield row(
             f"{n} cells: seconds to compile a gradient", of_gradient, 10.0, "of the processor"
         )
-    growth = np.polyfit(np.log(sizes), np.log(costs), 1)[0]
+    costs = _least(calls)
+    yield from told({name: 1e6 * cost / len(values) for name, cost in costs.items()})
+    growth = np.polyfit(np.log(sizes), np.log([*costs.values()]).reshape(-1, 2), 1)[0]
     for name, power in zip(("", ", gradient"), growth, strict=True):
         row = at_most(f"power of the number of cells{name}", power, 1.3)
-        # Three sizes tell it to a tenth.
+        # Two sizes tell it to a tenth or two.
         yield row if len(sizes) > 3 else reached(row, 1.5)
+
+
+def _least(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
+    """Processor time of each call, the least of some, in turns: other work slows all of them."""
+    return {name: taken.min() for name, taken in in_turns(calls, 7, time.process_time).items()}
 
 
 def cascade(n: int) -> smcpn.Problem:
@@ -250,14 +259,15 @@ def cascade(n: int) -> smcpn.Problem:
     )  # fmt: skip
 
 
-@study("ekf1", full=(9, 12, 15), quick=(7, 9))
+@study("ekf1", full=(9, 12, 15), quick=(5, 9))
 def ekf1(sizes: tuple[int, ...]) -> Iterator[Row]:
     """Coupled stiff states by AdaptiveEKF1 of order 3: against Radau; cost of a step, compilation.
 
     The data are Radau's solution at k = s = 1, without noise: the log-likelihood there is that of
     residuals zero.
     """
-    costs: list[float] = []
+    calls: dict[str, Callable[[], Any]] = {}
+    steps: list[float] = []
     for n in sizes:
         problem, began = cascade(n), time.process_time()
         solver = smcpn.AdaptiveEKF1(order=3, tolerance=1e-6)
@@ -270,9 +280,10 @@ def ekf1(sizes: tuple[int, ...]) -> Iterator[Row]:
         rough = smcpn.LogLikelihood(problem, solver=smcpn.Rosenbrock(1e-10), threads=1)
         away = np.array([[1.2, 0.9]])
         yield near(f"{n} states: away from it", function(away)[0], rough(away)[0], 1e-2)
-        taken = solver_steps(function._value, problem, values[:1])[0][0]
-        costs.append(seconds(lambda by=function, at=values: by(at), 0.1) / taken / len(values))
-        yield Row(f"{n} states: microseconds of a step", costs[-1] * 1e6)
+        steps.append(len(values) * solver_steps(function._value, problem, values[:1])[0][0])
+        calls[f"{n} states: microseconds of a step"] = partial(function, values)
+    costs = np.array([*_least(calls).values()]) / steps
+    yield from told(dict(zip(calls, 1e6 * costs, strict=True)))
     growth = np.polyfit(np.log(sizes), np.log(costs), 1)[0]
     yield at_most("power of the number of states", growth, 3.0)
 

@@ -11,7 +11,7 @@ import sys
 from benchmarks.study import command
 
 PARTS = (
-    "steps", "stiff", "moves", "checks", "robust", "coloured", "cancellation", "starts",
+    "steps", "stiff", "moves", "checks", "robust", "coloured", "starts",
     "short_records", "several_modes", "curved", "stiff_wall", "wells", "prior_drawn", "others",
     "sequel", "cost", "said_first", "known_structure",
 )  # fmt: skip

@@ -21,7 +21,7 @@ SAMPLES = (9, 512)
 LONGER = 1.5
 
 
-@study("cost", full=3, quick=1)
+@study("cost", full=3, quick=None)
 def cost(rounds: int) -> Iterator[Row]:
     """Processor time over that of the commit before, nothing compiled and all of it."""
     script = str(Path(waiting.__file__).resolve())

@@ -21,7 +21,7 @@ from benchmarks.study import study
 from smcpn import ODE, Problem
 from smcpn.datasets.models import lotka_volterra
 
-SEEDS, QUICK_SEEDS, FIRST_SEED = 40, 3, 7000
+SEEDS, QUICK_SEEDS, FIRST_SEED = 40, 2, 7000
 SECONDS = 1.0
 SAME = 0.05
 """Nats below the highest end known that count as the same."""

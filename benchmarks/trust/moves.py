@@ -99,7 +99,7 @@ def oscillator(quick: bool) -> Iterator[Row]:
     yield from rows
 
 
-@study("moves-oscillator-by-ibis")
+@study("moves-oscillator-by-ibis", quick=None)
 def oscillator_by_ibis(quick: bool) -> Iterator[Row]:
     """The same along the data: nothing may become worse there."""
     case = GappedOscillator()

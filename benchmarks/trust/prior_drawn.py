@@ -134,7 +134,7 @@ def _warned(label: str, found: list[Outcome]) -> Row:
     return Row(f"{label}: warned", len(heard) / len(found), note=note)
 
 
-@study("sir", full=DATA_SETS, quick=30)
+@study("sir", full=DATA_SETS, quick=20)
 def sir(data_sets: int) -> Iterator[Row]:
     """Poisson counts of an epidemic that begins with a few."""
     yield from ranked("default", epidemic_problem, epidemic_truth, data_sets)
@@ -145,4 +145,4 @@ def duffing(quick: bool) -> Iterator[Row]:
     """A forced oscillator, records of two lengths."""
     for samples in SAMPLES[:1] if quick else SAMPLES:
         problem, truth = partial(forced_problem, samples), partial(forced_truth, samples)
-        yield from ranked(f"{samples} samples", problem, truth, 30 if quick else DATA_SETS)
+        yield from ranked(f"{samples} samples", problem, truth, 20 if quick else DATA_SETS)

@@ -43,7 +43,7 @@ NEAR = {
 LOW, HIGH = 0.6, 1.7
 """Of the spread over what the robust standard deviations say."""
 COVERED = 0.93
-RECORDS, QUICK_RECORDS = 100, 10
+RECORDS, QUICK_RECORDS = 100, 5
 LENGTHS = (250, 1000)
 LONG = 400_000
 """Samples whose least-squares estimate is the parameters to be covered: of k, to .0006."""

@@ -143,7 +143,7 @@ def noise_too_small(records: int) -> Iterator[Row]:
         yield _said(f"said first, {one.ode.name}", ("look at the noise",), cases)
 
 
-@study("wrong-unit", full=RECORDS, quick=2)
+@study("wrong-unit", full=RECORDS, quick=1)
 def wrong_unit(records: int) -> Iterator[Row]:
     """The outputs are in another unit than model and prior."""
     for one, noise in ((TANK, NOISE), (SPRING, NOISE), (TANK, "sigma"), (SPRING, "sigma")):
@@ -165,7 +165,7 @@ def at_the_bound(records: int) -> Iterator[Row]:
         yield _said(f"said first, prior {end} the truth, {noise}", ("k ends at",), cases)
 
 
-@study("modes-printed", full=RECORDS, quick=3)
+@study("modes-printed", full=RECORDS, quick=2)
 def modes_printed(count: int) -> Iterator[Row]:
     """Lags that may be exchanged are told apart, and modes that may not are printed as modes."""
     least = least_of(SAID, count, RECORDS)

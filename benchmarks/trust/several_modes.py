@@ -97,7 +97,7 @@ def flip_flop_of(scale: float) -> Known:
     )
 
 
-@study("flip-flop", full=40, quick=8)
+@study("flip-flop", full=40, quick=6)
 def flip_flop(seeds: int) -> Iterator[Row]:
     """Both priors, over seeds of the run."""
     for scale in SCALES:
@@ -230,7 +230,7 @@ ALIASED_STEPS = Known(
 )
 
 
-@study("aliased-steps", full=40, quick=3)
+@study("aliased-steps", full=40, quick=2)
 def aliased_steps(seeds: int) -> Iterator[Row]:
     """Over seeds of the run: faster modes call for more steps than most of the prior does."""
     yield from counted("default", outcomes(ALIASED_STEPS, default, range(seeds)), 0.05, 40)

@@ -103,5 +103,5 @@ def pk_short_ranks(quick: bool) -> Iterator[Row]:
     """Whether the truth is as often in each part of the posterior as it should be."""
     ways = ("default",) if quick else tuple(WAYS)
     for way in ways:
-        found = outcomes(RANKED, WAYS[way], range(30 if quick else 1000))
+        found = outcomes(RANKED, WAYS[way], range(20 if quick else 1000))
         yield from calibrated(way, found, 1000)

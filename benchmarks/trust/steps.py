@@ -182,7 +182,7 @@ def _share_below_truth(
 @study("steps-coverage")
 def coverage(quick: bool) -> Iterator[Row]:
     """Yield coverage and uniformity of simulation-based calibration, pendulum."""
-    draws, names = 40 if quick else 200, tuple(PENDULUM_PRIOR)
+    draws, names = 24 if quick else 200, tuple(PENDULUM_PRIOR)
     limit = float(stats.chi2.isf(FALSE_ALARMS if quick else 0.01, BINS - 1))
     slack = ERRORS * share_error(LEVEL, draws) if quick else 0.04
     for order, noise, forced in ((3, 0.065, 1), (2, 0.05, 2)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -105,18 +105,14 @@ class Rows:
         """Solver steps of the record."""
         return int(self.begins[-1])
 
-    @property
-    def length(self) -> int:
-        """Sampling intervals that are in memory together: all."""
-        return max(len(self) - 1, 1)
-
     def whole(self) -> Rows:
         """The rows themselves."""
         return self
 
-    def around(self, first: int, last: int) -> tuple[Rows, int, int]:
-        """Rows with the samples [first, last), and where these are in them."""
-        return self, first, last
+    def pieces(self, a: int, b: int) -> Iterator[tuple[Rows, int, int]]:
+        """Yield the rows, and which samples of them are [a, b): these are one piece."""
+        if a < b:
+            yield self, a, b
 
     def first(self, samples: int) -> Rows:
         """Rows of so many samples from the first on."""

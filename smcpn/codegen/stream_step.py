@@ -125,10 +125,8 @@ class Update:
     columns : ndarray
         Parameters, of `LaneKernel.columns`.
     rows : Rows
-    measured : ndarray, (T, c)
-        Of every sample, the outputs last, NaN where missing.
-    begin : int
-        Number of the first of the rows in its stream.
+    measured : int
+        Columns of the samples of which the outputs are the last ones, NaN where missing.
 
     Attributes
     ----------
@@ -141,32 +139,31 @@ class Update:
         That after this sample.
     """
 
-    def __init__(
-        self, kernel: LaneKernel, columns: Array, rows: Rows, measured: Array, begin: int = 0
-    ) -> None:
+    def __init__(self, kernel: LaneKernel, columns: Array, rows: Rows, measured: int) -> None:
         program, n = kernel.program, columns.shape[1]
         n_state, n_outputs = program.state.numel(), program.n_outputs
         kernel.check_one(columns, (n_state, n), rows, 0)
-        if len(measured) != len(rows) or measured.shape[1] < n_outputs:
-            raise KernelArgumentError("there are not as many measured values as rows")
+        width = rows.samples.shape[1]
+        if not n_outputs <= measured <= width:
+            raise KernelArgumentError("the samples do not have as many columns")
         self._sizes = n_state, n_outputs, n
         self.moments = np.empty((program.moments.numel(), n))
         self.latest: Population | None = None
         increments = np.empty(n)
-        self._native, self._call, self._begin = kernel.native, self._timed, begin
-        self.samples = range(begin + (begin > 0), begin + len(rows))
+        self._native, self._call, self._begin = kernel.native, self._timed, rows.sample
+        self.samples = range(rows.sample + (rows.sample > 0), rows.sample + len(rows))
         work, work_address = kernel.work_array()
         numbers = {
             "theta": address(columns), "particles": n, "rows": rows.address,
             "blocks": -(-n // kernel.lanes), "work": work_address,
-            "measured": address(measured) + 8 * (measured.shape[1] - n_outputs),
-            "measured_width": measured.shape[1], "increments": address(increments),
+            "measured": address(rows.samples) + 8 * (rows.before * width + measured - n_outputs),
+            "measured_width": width, "increments": address(increments),
             "moments": address(self.moments),
         }  # fmt: skip
         self._frame = np.array([numbers[name] for name in FRAME], dtype=np.int64)
         self._frame_address = self._frame.ctypes.data
         # What the frame points to.
-        self._kept = columns, rows, measured, work, increments
+        self._kept = columns, rows, work, increments
 
     def population(self, state: Array, log_weights: Array, log_likelihood: Array) -> Population:
         """Return a population, of states (k, N) and of what each particle has, (N,)."""

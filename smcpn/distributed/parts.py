@@ -17,9 +17,9 @@ from typing import Any
 
 from smcpn.codegen.kernel import Rows
 from smcpn.codegen.native import Code
-from smcpn.likelihood.inputs import RecordRows
+from smcpn.likelihood.inputs import KernelRows
 
-PARTS = (Code, Rows, RecordRows)
+PARTS = (Code, Rows, KernelRows)
 """Classes of what travels by itself."""
 MOST_BYTES = 2**28
 """Parts that a worker keeps, or as many as came together; those used longest ago are dropped."""

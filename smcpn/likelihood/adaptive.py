@@ -16,9 +16,10 @@ The last step of a sampling interval ends at the sample. There
     log p(y_n | y_<n, theta) = log N(y_n; g(mu), J Sigma J' + R),  J = dg/dx at mu,
 
 with the mean mu and covariance Sigma of the filter, which never sees the data (PN-SMC eq. 20, with
-Sigma of EKF1 in place of that of EKF0). That suits stiff problems: the solution forgets its
-errors, and where it does not, as in the time of a jump, Sigma says so. A filter that were corrected
-by data in the midst of a jump would leave the slow manifold at every sample.
+Sigma of EKF1 in place of that of EKF0); coloured noise is followed as in `marginal`. That suits
+stiff problems: the solution forgets its errors, and where it does not, as in the time of a jump,
+Sigma says so. A filter that were corrected by data in the midst of a jump would leave the slow
+manifold at every sample.
 
 Diffusion is that of the step, the same for all processes in units of the largest value that each
 has had: nothing depends on the units of time or state.
@@ -36,6 +37,7 @@ from typing_extensions import override
 
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.memory import StraightLine
+from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.covariance import output_covariance, predict, zero_covariance
 from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.gaussian_filter import (
@@ -100,7 +102,7 @@ class Adaptive(Recursion):
     """The adaptive EKF1 recursion of one particle."""
 
     name = "adaptive"
-    varying_noise = True
+    varying_noise = coloured_noise = True
     takes_parts = Recursion.takes_parts | {"delay"}
 
     def __init__(self, problem: Problem, solver: AdaptiveEKF1, grid: Grid) -> None:
@@ -111,6 +113,7 @@ class Adaptive(Recursion):
         self.layout = Layout.connected(model.x, model.rhs, solver, model.outputs)
         self.filter = FilterSymbols(model, self.layout, shared=False, prefix="m")
         self.clock, self.sample = Clock.of(model), SampleSymbols.of(model, self.dead_times)
+        self.noise = NoiseFilter.of(model)
         self.tolerance = ca.SX.sym("tolerance")
         self.between = IntervalSymbols.of(model)
         rates = self.order - 1 if self.restarts else 0
@@ -146,8 +149,8 @@ class Adaptive(Recursion):
             state=ca.vertcat(clock.symbols, held),
             start_row=ca.vertcat(start.row, self.between.length),
             interval_row=ca.vertcat(
-                self.sample.u,
-                self.sample.t,
+                model.u,
+                model.t,
                 *(rates if self.restarts else []),
                 self.between.begin_row,
             ),
@@ -173,6 +176,10 @@ class Adaptive(Recursion):
             memory=algebra.memory,
             sections=algebra.sections(),
         )
+        expected, sample = self.expected(), self.sample
+        error = ca.diag(expected.covariance)
+        following = self.noise.following(sample.y - expected.outputs, error, sample.present)
+        program = self.noise.join(program, following, signal.sample(1), signal)
         return self.dead_times.join(program, signal)
 
     def _start(self, derivatives: list[ca.SX], initial: ca.SX, sizes: ca.SX) -> ca.SX:
@@ -192,9 +199,8 @@ class Adaptive(Recursion):
         f, mean, factors = self.filter, self.filter.mean, self.filter.factors
         clock = replace(self.clock, sizes=sizes)
         if self.restarts:
-            model, at = self.model, ca.vertcat(self.sample.u, self.sample.t)
             exact = [
-                (k, i, ca.substitute(derivatives[i][p.states[0]], ca.vertcat(model.u, model.t), at))
+                (k, i, derivatives[i][p.states[0]])
                 for k, p in enumerate(self.layout.processes)
                 for i in range(p.rate, self.order + 1)
             ]
@@ -293,14 +299,17 @@ class Adaptive(Recursion):
         known = ca.if_else(self.clock.left > 0.0, ca.SX(np.nan), 0.0)
         outputs = ca.substitute(here, model.x, states) + known
         covariance = output_covariance(self.layout, f.factors, f.output_slopes(h, here))
-        return ExpectedOutputs.with_white_noise(self.sample, outputs, covariance, states)
+        variance = self.noise.variance
+        if model.density is not None:
+            variance = self.sample.noise_variance(outputs)
+        return ExpectedOutputs(outputs, covariance, states, self.noise.mean, variance)
 
     def log_density(self) -> ca.SX:
         """Log N(y; g(mu), J Sigma J' + R), (1, 1)."""
         expected = self.expected()
         noise = expected.noise_variance
         present, covariance = self.sample.present, expected.covariance + ca.diag(noise)
-        innovation = self.sample.y - expected.outputs
+        innovation = self.sample.y - expected.outputs - expected.noise_mean
         log_density = gaussian_log_density(innovation, covariance, present)
         return possible(log_density, log_density - densest(noise, present))
 

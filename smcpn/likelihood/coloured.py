@@ -30,7 +30,9 @@ import casadi as ca
 
 from smcpn.codegen.lower import LaneProgram
 from smcpn.likelihood.measurement import GaussianMeasurement
+from smcpn.likelihood.registry import ExpectedOutputs
 from smcpn.model.problem import Model
+from smcpn.model.signal import Signal
 from smcpn.pn.gaussian import Factor, Gaussian, downdate, predicted
 
 
@@ -62,6 +64,26 @@ def moved_factor(model: Model, factor: Factor, first: int, outputs: Sequence[int
     ]
     rows = [*factor.rows[:first], *rows, *factor.rows[size:]]
     return Factor(rows, [*factor.pivots[:first], *own.pivots])
+
+
+def with_coloured_noise(
+    white: ExpectedOutputs, model: Model, mean: ca.SX, whole: ca.SX
+) -> ExpectedOutputs:
+    """Copy that expects coloured noise too: what the state tells of it counts as its variance.
+
+    Parameters
+    ----------
+    mean : casadi.SX, (q, 1)
+        Of the coloured noise, given the samples before.
+    whole : casadi.SX, (q, q)
+        Covariance of the outputs and their coloured noise together.
+    """
+    if not model.coloured:
+        return white
+    noise, more = ca.SX(white.noise_variance), ca.diag(whole - white.covariance)
+    for j in model.coloured:
+        noise[j] = more[j]
+    return replace(white, noise_mean=ca.densify(mean), noise_variance=noise)
 
 
 def correlation(model: Model, outputs: Sequence[int]) -> ca.SX:
@@ -130,7 +152,7 @@ class NoiseFilter:
         return ca.vertcat(*means, *variances)
 
     def join(
-        self, program: LaneProgram, following: ca.SX, before: ca.SX, gap: ca.SX
+        self, program: LaneProgram, following: ca.SX, before: ca.SX, signal: Signal
     ) -> LaneProgram:
         """The program of a recursion whose particles hold this filter too.
 
@@ -138,8 +160,9 @@ class NoiseFilter:
         ----------
         following : casadi.SX, (2 c, 1)
             See `following`, over symbols of the program's state and sample row.
-        before, gap : casadi.SX
-            Graphs of the sample row at the sample before an interval, and of its length.
+        before : casadi.SX
+            Graph of the sample row at the sample before an interval.
+        signal : Signal
         """
         coloured = list(self.model.coloured)
         if not coloured:
@@ -153,7 +176,7 @@ class NoiseFilter:
         assert shared is not None
         return replace(
             program,
-            shared=replace(shared, interval=ca.vertcat(shared.interval, before, gap)),
+            shared=replace(shared, interval=ca.vertcat(shared.interval, before, signal.gap)),
             state=ca.vertcat(program.state, self.state),
             start=start,
             interval=ca.vertcat(begun, following),

@@ -52,6 +52,7 @@ from typing_extensions import override
 from smcpn.codegen.kernel import LaneKernel
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError
+from smcpn.likelihood.coloured import with_coloured_noise
 from smcpn.likelihood.conditioning import (
     ConditionedSymbols,
     Scheme,
@@ -64,7 +65,13 @@ from smcpn.likelihood.conditioning import (
     start_state,
     surplus_after,
 )
-from smcpn.likelihood.covariance import MOST_ROWS, SharedCovariance, SharedRun, most_rows
+from smcpn.likelihood.covariance import (
+    MOST_ROWS,
+    SharedCovariance,
+    SharedRun,
+    most_rows,
+    output_covariance,
+)
 from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.diffusion import Diffusion, known_diffusion, known_or_calibrated_diffusion
 from smcpn.likelihood.inputs import KernelInputs
@@ -163,6 +170,9 @@ class ConditionedLikelihood(LaneLikelihood):
 class Conditioned(Recursion):
     """A likelihood of the data-conditioned filter: `Filtering`, `Dalton` or `Fenrir`.
 
+    Coloured noise is one more entry of the filter, which `coloured.moved_factor` takes from sample
+    to sample, and which the filter without data has as it is without: stationary.
+
     Parameters
     ----------
     problem : Problem
@@ -177,6 +187,7 @@ class Conditioned(Recursion):
         If it cannot use the solver's diffusion, or compares covariances that are too large.
     """
 
+    coloured_noise = True
     takes_parts = Recursion.takes_parts | {"delay"}
     scheme: ClassVar[Scheme]
     """Which likelihood the filters compute."""
@@ -192,7 +203,7 @@ class Conditioned(Recursion):
     ) -> None:
         dead_times = DeadTimes(problem.model, grid)
         self.model = model = dead_times.model
-        layout = Layout.connected(model.x, model.rhs, solver, model.outputs)
+        layout = Layout.connected(model.x, model.rhs, solver, model.outputs, model.coloured)
         rows = most_rows(layout)
         if self.scheme.joint and rows > MOST_ROWS:
             raise InputError(
@@ -291,6 +302,7 @@ class Conditioned(Recursion):
         state += [*symbols.scores, *symbols.diffusion.sums]
         sample_gains = [s for c in self.shared for s in c.sample_gains.symbols]
         derivatives, h = self.interval.input_derivatives, (symbols.h, symbols.h_before)
+        gap, gap_before = ([model.gap], [symbols.gap_before]) if model.coloured else ([], [])
         program = LaneProgram(
             theta=model.theta,
             constants=symbols.constants,
@@ -298,10 +310,12 @@ class Conditioned(Recursion):
             state=ca.vertcat(*state),
             start_row=ca.vertcat(start_symbols.row, symbols.h),
             shared=self._graphs(),
-            interval_row=ca.vertcat(sample.row, *derivatives, *h, *sample_gains, symbols.held),
+            interval_row=ca.vertcat(
+                sample.row, *derivatives, *h, *sample_gains, symbols.held, *gap, *gap_before
+            ),
             step_row=ca.vertcat(model.u, model.t, symbols.h, symbols.scale, symbols.count),
             gain_row=ca.vertcat(*[s for c in self.shared for s in c.step_gains.symbols]),
-            sample_row=ca.vertcat(sample.row, symbols.h_before, *sample_gains),
+            sample_row=ca.vertcat(sample.row, symbols.h_before, *sample_gains, *gap_before),
             start=start,
             interval=self.interval.state,
             step=self.step.state,
@@ -318,14 +332,24 @@ class Conditioned(Recursion):
         if symbols.grid.rescales:
             h = before_sample = signal.spacing * self.share
             before = signal.spacing_before * self.share
+        gaps, gap_before = [], []
+        if self.model.coloured:
+            interval = signal.parts / self.share
+            gaps, gap_before = [signal.gap, before * interval], [before_sample * interval]
         scale = symbols.diffusion.scales(h, self.length, symbols.order)
         count = signal.steps + signal.step + 1.0
         return signal.graphs(
             step=ca.vertcat(signal.input(1.0), signal.time(1.0), h, scale, count),
             interval=ca.vertcat(
-                signal.sample(1), *signal.rates, h, before, signal.others(1), signal.of_interval
+                signal.sample(1),
+                *signal.rates,
+                h,
+                before,
+                signal.others(1),
+                signal.of_interval,
+                *gaps,
             ),
-            sample=ca.vertcat(signal.sample(), before_sample, signal.others()),
+            sample=ca.vertcat(signal.sample(), before_sample, signal.others(), *gap_before),
         )
 
     def log_density(self) -> ca.SX:
@@ -339,8 +363,15 @@ class Conditioned(Recursion):
         """Outputs and states given the samples before."""
         f, predicted = self.symbols.conditioned, self.predicted
         states = f.states(f.mean, self.symbols.h_before)
-        outputs = ca.vertcat(*predicted.mean)
-        return ExpectedOutputs.with_white_noise(self.sample, outputs, predicted.covariance, states)
+        outputs, noise = ca.vertcat(*predicted.mean), ca.SX(len(predicted.mean), 1)
+        covariance, slopes = predicted.covariance, [dict(row) for row in predicted.slopes]
+        for j, (k, i) in f.layout.noise:
+            noise[j] = f.mean[k][i]
+            del slopes[j][k, i]
+        if f.layout.noise:
+            covariance = output_covariance(f.layout, f.factors, slopes)
+        white = ExpectedOutputs.with_white_noise(self.sample, outputs - noise, covariance, states)
+        return with_coloured_noise(white, self.model, noise, predicted.covariance)
 
     def local_error(self) -> ca.SX:
         """Change of each state by the residual of a step, (n, 1)."""

@@ -9,18 +9,21 @@ The likelihoods that these graphs make are those of `conditioned`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.memory import StraightLine
+from smcpn.likelihood.coloured import moved_factor
 from smcpn.likelihood.covariance import (
     Factor,
     SharedCovariance,
     SharedGains,
     condition_on_output,
+    entries,
+    known_covariance,
     output_covariance,
 )
 from smcpn.likelihood.delayed import DeadTimes
@@ -110,6 +113,8 @@ class ConditionedSymbols:
         e and s of the conditioned filter, e' and s' of the data-free one.
     surplus : casadi.SX
         Log-likelihood of the samples so far above the highest possible one.
+    gap_before : casadi.SX
+        Time since the sample before, where noise is coloured.
     """
 
     model: Model
@@ -133,6 +138,7 @@ class ConditionedSymbols:
     ratio: ca.SX
     quadratic: ca.SX
     surplus: ca.SX
+    gap_before: ca.SX
 
     @classmethod
     def of(
@@ -163,10 +169,10 @@ class ConditionedSymbols:
         if diffusion.calibrated:
             alone = Layout.connected(model.x, model.rhs, solver)
             free = FilterSymbols(model, alone, share, "free")
-        together = Layout.connected(model.x, model.rhs, solver, model.outputs)
+        together = Layout.connected(model.x, model.rhs, solver, model.outputs, model.coloured)
         shared = share and known and _known_outputs(model)
         conditioned = FilterSymbols(model, together, shared, "conditioned")
-        names = ("h", "h_before", "count", "factor", "ratio", "quadratic", "surplus")
+        names = ("h", "h_before", "count", "factor", "ratio", "quadratic", "surplus", "gap_before")
         scale = ca.SX.sym("scale")
         return cls(
             model,
@@ -214,15 +220,15 @@ class ConditionedSymbols:
 
 
 def _known_outputs(model: Model) -> bool:
-    """True if the outputs' slopes and their Gaussian noise are known numbers."""
+    """True if the outputs' slopes and their Gaussian noise, which is white, are known numbers."""
     slopes = ca.vec(ca.jacobian(model.outputs, model.x))
     unknown = ca.vertcat(model.x, model.u, model.t, model.theta)
     known = not ca.depends_on(ca.vertcat(slopes, model.noise_variance), unknown)
-    return known and model.density is None
+    return known and model.density is None and not model.coloured
 
 
 def start_state(symbols: ConditionedSymbols) -> tuple[StartSymbols, ca.SX]:
-    """State at the first sample: exact derivatives and no covariance."""
+    """State at the first sample: exact derivatives, and no covariance but that of the noise."""
     model, layout, order = symbols.model, symbols.conditioned.layout, symbols.order
     derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, order)
     row = StartSymbols.of(model, rates)
@@ -236,7 +242,11 @@ def start_state(symbols: ConditionedSymbols) -> tuple[StartSymbols, ca.SX]:
     initial = ca.substitute(ca.vertcat(*mean), model.x, row.initial(model))
     state: list[ca.SX] = []
     for f in symbols.filters:
-        state += [initial, ca.SX.zeros(0 if f.shared else len(f.held), 1)]
+        noise = {entry: model.noise_variance[j] for j, entry in f.layout.noise}
+        state += [initial, ca.SX.zeros(len(noise), 1)]
+        if not f.shared:
+            factors = [known_covariance(block, noise) for block in f.layout.blocks]
+            state += f.covariance_entries(factors)
     if symbols.data_free is not None:
         state += symbols.data_free.zero()
     sums = [ca.SX(0.0)] * len(symbols.diffusion.sums)
@@ -358,14 +368,14 @@ def _scores(symbols: ConditionedSymbols, surplus: ca.SX) -> list[ca.SX]:
 
 @dataclass(frozen=True)
 class PredictedOutputs:
-    """Noise-free outputs of the conditioned filter before a sample is seen.
+    """Outputs of the conditioned filter before a sample is seen, with their coloured noise.
 
     Attributes
     ----------
     mean : list of casadi.SX
-        g(m), output by output.
+        g(m) and what is expected of the noise, output by output.
     slopes : list of dict of Entry to casadi.SX
-        Their derivatives H by the coordinates of the values.
+        Their derivatives H by the coordinates that they see.
     covariance : casadi.SX, (q, q)
         H P H'.
     gains : SharedGains
@@ -386,6 +396,8 @@ def predict_outputs(symbols: ConditionedSymbols) -> PredictedOutputs:
     )
     slopes = f.output_slopes(symbols.h_before, here)
     mean = ca.vertsplit(ca.substitute(here, model.x, f.states(f.mean, symbols.h_before)))
+    for j, (k, i) in f.layout.noise:
+        mean[j] += f.mean[k][i]
     covariance = output_covariance(f.layout, f.factors, slopes)
     gains = SharedGains("output_gain")
     if f.shared:
@@ -460,7 +472,11 @@ def log_density(symbols: ConditionedSymbols, update: Update) -> ca.SX:
 def surplus_after(symbols: ConditionedSymbols, increment: ca.SX) -> ca.SX:
     """Log-likelihood above the highest possible one, this sample included."""
     present = symbols.sample.present
-    highest = densest(symbols.model.noise_variance, present)
+    model, variance = symbols.model, ca.SX(symbols.model.noise_variance)
+    for j in model.coloured:
+        phi = ca.substitute(model.noise_correlation[j], model.gap, symbols.gap_before)
+        variance[j] *= 1.0 - phi**2
+    highest = densest(variance, present)
     return symbols.surplus + increment - highest - symbols.scheme.excess * ca.sum1(present)
 
 
@@ -489,6 +505,8 @@ def next_interval(symbols: ConditionedSymbols, update: Update) -> Interval:
     state: list[ca.SX] = []
     covariances: list[tuple[ca.SX, ...]] = []
     free, f, data_free = symbols.free, symbols.conditioned, symbols.data_free
+    surplus = surplus_after(symbols, log_density(symbols, update)) if symbols.bounded else ca.SX(0)
+    update = _moved_noise(symbols, update)
     if free is not None:
         mean, blocks = rescaled_mean(free.mean, h_ratio), free.rescale(free.factors, h_ratio)
         if symbols.grid.restarts:
@@ -511,11 +529,45 @@ def next_interval(symbols: ConditionedSymbols, update: Update) -> Interval:
     if data_free is not None and ahead is not None:
         state += data_free.values(ahead, learned)
         covariances[-1] += data_free.covariance_entries(learned)
-    surplus = ca.SX(0.0)
-    if symbols.bounded:
-        surplus = surplus_after(symbols, log_density(symbols, update))
-    tail = [*_scores(symbols, surplus), *symbols.diffusion.sums]
+    # Residuals of all parts of an interval count at the sample that ends it.
+    scores = zip(_scores(symbols, surplus), symbols.scores, strict=True)
+    kept = [symbols.dead_times.at_first(new, so_far) for new, so_far in scores]
+    tail = [*kept, *symbols.diffusion.sums]
     return Interval(ca.vertcat(*state, *tail), covariances, inputs)
+
+
+def _moved_noise(symbols: ConditionedSymbols, update: Update) -> Update:
+    """What a sample leaves, with the coloured noise of the outputs at the next one.
+
+    The noise of the filter that sees no data stays as it is without: stationary.
+    """
+    model, layout = symbols.model, symbols.conditioned.layout
+    if not layout.noise:
+        return update
+    output = {entry: j for j, entry in layout.noise}
+
+    def scaled(mean: Mean | None) -> Mean | None:
+        if mean is None:
+            return None
+        n = len(layout.processes)
+        phi = [model.noise_correlation[j] for j, _ in layout.noise]
+        return [*mean[:n], *([p * row[0]] for p, row in zip(phi, mean[n:], strict=True))]
+
+    factors = [
+        moved_factor(model, factor, len(block.values), [output[entry] for entry in block.noise])
+        for block, factor in zip(layout.blocks, update.factors, strict=True)
+    ]
+    learned: list[ca.SX] = []
+    for block, covariance in zip(layout.blocks, update.learned, strict=False):
+        phi = [
+            model.noise_correlation[output[entry]] if entry in output else ca.SX(1.0)
+            for entry in entries(block)
+        ]
+        learned.append(ca.diag(ca.vertcat(*phi)) @ covariance @ ca.diag(ca.vertcat(*phi)))
+    return replace(
+        update, mean=scaled(update.mean), factors=factors, ahead=scaled(update.ahead),
+        learned=learned,
+    )  # fmt: skip
 
 
 def _exact_derivatives(

@@ -75,7 +75,7 @@ class OutputGain:
 
 def entries(block: Block) -> list[Entry]:
     """Coordinates in the order of the rows of a block's factor."""
-    return [*block.values, *block.higher, *block.rates]
+    return [*block.seen, *block.higher, *block.rates]
 
 
 def most_rows(layout: Layout) -> int:
@@ -85,9 +85,18 @@ def most_rows(layout: Layout) -> int:
 
 def zero_covariance(block: Block) -> Factor:
     """Factor of a state that is known exactly."""
-    free = len(block.values) + len(block.higher)
+    free = len(block.seen) + len(block.higher)
     rows = [[ca.SX(float(i == j)) for j in range(free)] for i in range(free)]
     return Factor(rows + [[ca.SX(0.0)] * free for _ in block.rates], [ca.SX(0.0)] * free)
+
+
+def known_covariance(block: Block, noise: dict[Entry, ca.SX]) -> Factor:
+    """Factor of a state that is known exactly beside noise of known variances."""
+    factor = zero_covariance(block)
+    pivots = [
+        noise.get(entry, pivot) for entry, pivot in zip(entries(block), factor.pivots, strict=False)
+    ]
+    return Factor(factor.rows, pivots)
 
 
 def symbolic_factor(block: Block, coupled: bool, prefix: str) -> Factor:
@@ -159,6 +168,8 @@ def predict(
             added = [own if other == number else zeros for other in range(len(block.processes))]
             rows[k, i] = [*moved[i], *(v for part in added for v in part)]
         weights += [noise[k] * float(w) for w in unit_weights]
+    for entry in block.noise:
+        rows[entry] = [*held[entry], *[ca.SX(0.0)] * (len(weights) - len(factor.pivots))]
     return rows, weights
 
 
@@ -186,7 +197,7 @@ def step(
     Bosch, Hennig, Tronarp (2021), (10b) and (11); Thornton's orthogonalisation does both.
     """
     rows, weights = predict(layout, block, factor, noise)
-    n, order = len(block.rates), [*block.rates, *block.values, *block.higher]
+    n, order = len(block.rates), [*block.rates, *block.seen, *block.higher]
     kept = algebra.keep([rows[entry] for entry in order])
     pairs = [pair for pair in product(block.rates, block.values) if pair in slopes]
     multiples = algebra.keep([[slopes[pair]] for pair in pairs]) if pairs else []
@@ -207,15 +218,15 @@ def condition_on_output(
     Parameters
     ----------
     slope : dict of Entry to casadi.SX
-        Derivative of the output by the coordinates of the values, all of one block.
+        Derivative of the output by the coordinates that it sees, all of one block.
     noise : casadi.SX
         Variance of the output's noise.
     """
     result = list(factors)
     gain = OutputGain({}, noise, ca.SX(0.0))
     for number, block in enumerate(layout.blocks):
-        if any(entry in slope for entry in block.values):
-            sensitivity = [slope.get(entry, ca.SX(0.0)) for entry in block.values]
+        if any(entry in slope for entry in block.seen):
+            sensitivity = [slope.get(entry, ca.SX(0.0)) for entry in block.seen]
             result[number], by_row, variance, spread = downdate(factors[number], sensitivity, noise)
             by_entry = dict(zip(entries(block), by_row, strict=True))
             gain = OutputGain(by_entry, variance, spread)
@@ -225,13 +236,13 @@ def condition_on_output(
 def output_covariance(
     layout: Layout, factors: Sequence[Factor], slopes: Sequence[dict[Entry, ca.SX]]
 ) -> ca.SX:
-    """Covariance H P H' of the noise-free outputs, (q, q)."""
+    """Covariance H P H' of what outputs see, (q, q)."""
     result = ca.SX.zeros(len(slopes), len(slopes))
     for block, factor in zip(layout.blocks, factors, strict=True):
         rows = []
         for slope in slopes:
             row = [ca.SX(0.0)] * len(factor.pivots)
-            for number, entry in enumerate(block.values):
+            for number, entry in enumerate(block.seen):
                 weight = slope.get(entry, ca.SX(0.0))
                 row = [v + weight * w for v, w in zip(row, factor.rows[number], strict=True)]
             rows.append(ca.horzcat(*row))
@@ -253,7 +264,7 @@ def rescale(block: Block, factor: Factor, h_ratio: ca.SX) -> Factor:
 
 def restart(block: Block, factor: Factor, slopes: Slopes) -> Factor:
     """Covariance where the values determine all derivatives, with ``slopes`` of each of these."""
-    n_values = len(block.values)
+    n_values = len(block.seen)
     values = factor.rows[:n_values]
     higher = _linear_rows(block, block.higher, values, slopes)
     for number, row in enumerate(higher):

@@ -248,8 +248,9 @@ class DataFreeSymbols:
             [ca.SX.sym(f"ahead_{k}_{i}") for i in range(layout.order + 1)]
             for k in range(len(layout.processes))
         ]
+        self.mean += [[ca.SX.sym(f"ahead_noise_{j}")] for j, _ in layout.noise]
         self._sizes = [
-            len(block.values) + len(block.higher)
+            len(block.seen) + len(block.higher)
             + (len(block.rates) if layout.jacobian != "none" else 0)
             for block in layout.blocks
         ]  # fmt: skip
@@ -386,7 +387,7 @@ class DataFreeSymbols:
         blocks = self.conditioned.layout.blocks
         for block, covariance, factor in zip(blocks, covariances, factors, strict=True):
             rows = _Rows.of(block, [*block.higher, *block.rates], slopes, change.slopes)
-            n = len(block.values)
+            n = len(block.seen)
             result.append(_expanded(rows, covariance[:n, :n], factor))
         return mean, result
 
@@ -540,7 +541,7 @@ def _predicted(block: Block, covariance: ca.SX) -> ca.SX:
     place = {entry: number for number, entry in enumerate(entries(block))}
     order = 1 + max(i for _, i in place)
     for _ in range(2):
-        rows = [ca.SX(0.0)] * len(place)
+        rows = ca.vertsplit(covariance)
         for k in block.processes:
             moved = pascal([covariance[place[k, i], :] for i in range(order)])
             for i, row in enumerate(moved):

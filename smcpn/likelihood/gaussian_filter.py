@@ -38,7 +38,7 @@ from smcpn.pn.iwp import pascal
 from smcpn.pn.layout import Block, Entry, Layout
 
 Mean = list[list[ca.SX]]
-"""Nordsieck coordinates, process by process."""
+"""Nordsieck coordinates, process by process, and the coloured noise of each output that has it."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,7 @@ class FilterSymbols:
             [ca.SX.sym(f"{prefix}_{k}_{i}") for i in range(layout.order + 1)]
             for k in range(len(layout.processes))
         ]
+        self.mean += [[ca.SX.sym(f"{prefix}_noise_{j}")] for j, _ in layout.noise]
         coupled = layout.jacobian != "none"
         self.factors = [
             covariance.symbolic_factor(block, coupled, f"{prefix}_{number}")
@@ -252,7 +253,7 @@ class FilterSymbols:
         return FilterStep(mean, after, innovations, shared, own, used)
 
     def output_slopes(self, h: ca.SX, outputs: ca.SX) -> list[dict[Entry, ca.SX]]:
-        """Derivative of each output by the coordinates of the values, at the filter's mean."""
+        """Derivative of each output by the coordinates that it sees, at the filter's mean."""
         model, at = self.model, self.states(self.mean, h)
         jacobian = ca.jacobian(outputs, model.x)
         slopes: list[dict[Entry, ca.SX]] = []
@@ -263,6 +264,7 @@ class FilterSymbols:
                     k, i = self.layout.place(state)
                     slope = ca.substitute(jacobian[j, state], model.x, at)
                     row[k, i] = slope / self.layout.scale(i, h)
+            row |= {entry: ca.SX(1.0) for noisy, entry in self.layout.noise if noisy == j}
             slopes.append(row)
         return slopes
 
@@ -304,7 +306,7 @@ def _updated_mean(
         for earlier in range(number):
             z -= gain.rows[number][earlier] * residuals[earlier]
         residuals.append(z)
-    for number, (k, i) in enumerate([*block.values, *block.higher]):
+    for number, (k, i) in enumerate([*block.seen, *block.higher]):
         for j, z in enumerate(residuals):
             mean[k][i] += gain.rows[n + number][j] * z
     for k, i in block.rates:

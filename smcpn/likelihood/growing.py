@@ -1,8 +1,9 @@
-"""A likelihood whose record grows.
+"""A record that grows, and the likelihood of a stream.
 
-A kernel reads the samples where the stream keeps them (`History`). What it reads besides, of smooth
-inputs and shared gains, depends on a sample and those before it, never on the end of the record, so
-that a stream and a record give the same numbers.
+A batch is a stream that has ended: `KernelRows` makes the rows of both, and `CompiledLikelihood`
+runs over them. A kernel reads the samples where the stream keeps them (`History`). What it reads
+besides, of smooth inputs and shared gains, depends on a sample and those before it, never on the
+end of the record, so that a stream and a record give the same numbers.
 
 Only a band-limited input needs the samples to come: a sample then counts ``lookahead`` later.
 """
@@ -18,13 +19,20 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.stream_step import Update
 from smcpn.errors import InputError
-from smcpn.likelihood.contract import NO_KEYS, Keys, Likelihood
-from smcpn.likelihood.history import Chunk, History
-from smcpn.likelihood.inputs import KernelInputs
-from smcpn.likelihood.lanes import Grid
-from smcpn.likelihood.registry import Recursion, number_of_steps, require_exact, suitable_likelihood
+from smcpn.likelihood.contract import NO_KEYS, Keys
+from smcpn.likelihood.history import History
+from smcpn.likelihood.inputs import KernelInputs, KernelRows
+from smcpn.likelihood.lanes import CompiledLikelihood, Grid
+from smcpn.likelihood.registry import (
+    Recursion,
+    number_of_steps,
+    require_exact,
+    suitable_likelihood,
+    weighing_program,
+)
 from smcpn.model.problem import Problem
 from smcpn.model.record import CONTEXT, Record
 from smcpn.model.signal import Samples
@@ -67,7 +75,7 @@ def growing_likelihood(
     threads: int | None = None,
     lookahead: int | None = None,
     likelihood: str | None = None,
-) -> GrowingLikelihood:
+) -> StreamLikelihood:
     """Build the likelihood of samples to come, which are sampled as the problem's first record is.
 
     Parameters
@@ -95,37 +103,26 @@ def growing_likelihood(
     template = problem.records[0]
     kind = suitable_likelihood(problem, solver, likelihood)
     require_exact(kind.name)
-    recursion = kind(problem, solver, stream_grid(problem))
-    compiled = GrowingRecursion(recursion, template, number_of_steps(solver), threads)
-    return GrowingLikelihood(compiled, history, samples_ahead(template, lookahead))
+    recursion = kind.made(problem, solver, stream_grid(problem))
+    inputs = recursion.inputs(template, number_of_steps(solver))
+    stream = GrowingRows(inputs, history, samples_ahead(template, lookahead))
+    kernel = LaneKernel(stream_program(recursion), threads)
+    return StreamLikelihood(kernel, stream, problem.model.x.numel())
 
 
-class GrowingRecursion:
-    """A recursion for a stream, compiled: its log-density, and what it expects.
+def stream_program(recursion: Recursion) -> LaneProgram:
+    """Program that emits the log density of each sample, and has moments.
 
-    Attributes
-    ----------
-    recursion : Recursion
-    inputs : KernelInputs
-    kernel : LaneKernel
-        It emits the log-density of a sample; its moments are mean and variance of the outputs,
-        noise included, and those of the states (`Recursion.states`).
+    These are mean and variance of the outputs, noise included, and those of `Recursion.states`.
     """
-
-    def __init__(
-        self, recursion: Recursion, template: Record, steps: int, threads: int | None
-    ) -> None:
-        self.recursion = recursion
-        expected = recursion.expected()
-        mean = expected.outputs + expected.noise_mean
-        variance = ca.diag(expected.covariance) + expected.noise_variance
-        program = replace(
-            recursion.program(recursion.log_density()),
-            moments=ca.vertcat(mean, variance, *recursion.states()),
-            n_outputs=mean.numel(),
-        )
-        self.kernel = LaneKernel(program, threads)
-        self.inputs = recursion.inputs(template, steps)
+    expected = recursion.expected()
+    mean = expected.outputs + expected.noise_mean
+    variance = ca.diag(expected.covariance) + expected.noise_variance
+    return replace(
+        weighing_program(recursion),
+        moments=ca.vertcat(mean, variance, *recursion.states()),
+        n_outputs=mean.numel(),
+    )
 
 
 class StreamSamples(Samples):
@@ -176,8 +173,10 @@ class ComingSamples(StreamSamples):
         return np.concatenate([before, self._coming[max(a - self._n, 0) : max(b - self._n, 0)]])
 
 
-class GrowingRows:
-    """Inputs of a kernel, of the samples that were appended so far.
+class GrowingRows(KernelRows):
+    """Rows of the samples of a stream: those that were appended so far, and more to come.
+
+    Pieces are the chunks of the history; rows are kept as long as it has them in memory.
 
     Parameters
     ----------
@@ -194,15 +193,20 @@ class GrowingRows:
     """
 
     def __init__(self, inputs: KernelInputs, history: History, lookahead: int = 0) -> None:
-        self._inputs, self._samples = inputs, StreamSamples(inputs.template, history)
-        self.steps, self.history, self.lookahead = inputs.most_steps, history, lookahead
-        self._rows: dict[int, Rows] = {}
-        # What is remembered at the first sample of each chunk, and at the last one of all.
-        self._memory: dict[int, Array] = {0: inputs.memory}
-        self._latest = inputs.memory
+        super().__init__(inputs, StreamSamples(inputs.template, history), history.intervals)
+        self.history, self.lookahead, self.n_samples = history, lookahead, 0
+        self._kept: dict[int, Rows] = {}
         self._direct = inputs.direct
-        self._start = np.empty(0)
-        self.n_samples = 0
+        # What is remembered at the last sample.
+        self._remembered = inputs.memory
+
+    def __len__(self) -> int:
+        return self.n_samples
+
+    def emptied(self) -> GrowingRows:
+        """Return the same without samples."""
+        history = History(self.history.n_inputs, self.history.n_outputs)
+        return GrowingRows(self.inputs, history, self.lookahead)
 
     def append(self, t: Array, u: Array, y: Array) -> None:
         """Take in samples: times (m,), inputs (m, n) and outputs (m, q), NaN where missing."""
@@ -226,148 +230,100 @@ class GrowingRows:
 
         They come in parts of at most ``block`` samples.
         """
-        coming, memory = ComingSamples(self._samples, n, t, u), self._memory_at(n - 1)
+        known = StreamSamples(self.inputs.template, self.history)
+        coming, memory = ComingSamples(known, n, t, u), self._memory_at(n - 1)
         for a in range(n, n + len(t), block):
             b = min(a + block, n + len(t))
-            rows, memory = self._inputs.rows(coming, a - 1, b, memory)
-            yield replace(rows, start=self._start), 1, len(rows)
-
-    def pieces(self, a: int, b: int) -> Iterator[tuple[Rows, int, int]]:
-        """Rows, and local numbers of the samples [a, b) in them, chunk by chunk."""
-        for _, rows, first, last in self.chunks(a, b):
-            yield rows, first, last
-
-    def chunks(self, a: int, b: int) -> Iterator[tuple[Chunk, Rows, int, int]]:
-        """Chunks with their rows and the numbers of samples before them."""
-        for chunk, first, last in self.history.pieces(a, b):
-            yield chunk, self._rows_of(chunk), first, last
-
-    def at(self, sample: int) -> tuple[Chunk, Rows, int]:
-        """Chunk and rows of a sample, and its number there."""
-        chunk, local = self.history.place(sample)
-        return chunk, self._rows_of(chunk), local
+            rows, memory = self.inputs.rows(coming, a - 1, b, memory)
+            yield replace(rows, start=self.start), 1, len(rows)
 
     def _release(self, end: int) -> None:
         """Have the samples before ``end`` count."""
-        for chunk, first, last in self.history.pieces(self.n_samples, end):
+        while self.n_samples < end:
+            number, first = self._place(self.n_samples)
+            last = min(end - number * self.length, self.length + 1)
             if not self._direct:
-                rows = self._rows_of(chunk)
-                self._latest = self._write(chunk, rows, max(first - 1, 0), last, self._latest)
-            self.n_samples = chunk.begin + last
-            if last == chunk.intervals + 1:
-                self._memory[chunk.number + 1] = self._latest
-                for number in self.history.spill(chunk.number + 1):
-                    self._rows.pop(number, None)
+                rows = self._piece(number)
+                self._remembered = self._extend(rows, max(first - 1, 0), last, self._remembered)
+            self.n_samples = number * self.length + last
+            if last > self.length:
+                self._memory[number + 1] = self._remembered
+                for old in self.history.spill(number + 1):
+                    self._kept.pop(old, None)
 
-    def _write(self, chunk: Chunk, rows: Rows, a: int, b: int, memory: Array) -> Array:
-        """Write rows of a chunk's samples [a, b); return the memory at the last one."""
-        part, memory = self._inputs.rows(self._samples, chunk.begin + a, chunk.begin + b, memory)
+    def _extend(self, rows: Rows, a: int, b: int, memory: Array) -> Array:
+        """Write the samples [a, b) of a piece into its rows; return the memory at the last one."""
+        steps, begin = self.inputs.most_steps, rows.sample
+        part, memory = self.inputs.rows(self._samples, begin + a, begin + b, memory)
         first = 0 if a == 0 else rows.before
         rows.samples[a + first : b + rows.before] = part.samples[first:]
-        between = slice(a * self.steps, (b - 1) * self.steps)
+        between = slice(a * steps, (b - 1) * steps)
         if rows.inputs is not None:
             rows.inputs[between] = part.inputs
         if rows.intervals is not None:
             rows.intervals[a : b - 1] = part.intervals
-        if self._inputs.n_gains:
+        if self.inputs.n_gains:
             rows.gains[between] = part.gains
         return memory
 
     def _memory_at(self, sample: int) -> Array:
         """Memory at a sample, from which the rows of later ones follow."""
-        if sample == self.n_samples - 1 or not len(self._latest):
-            return self._latest
-        chunk, _ = self.history.place(sample)
-        memory = self._memory[chunk.number]
-        return self._inputs.rows(self._samples, chunk.begin, sample + 1, memory)[1]
+        if sample == self.n_samples - 1 or not len(self._remembered):
+            return self._remembered
+        number, _ = self._place(sample)
+        begin = number * self.length
+        return self.inputs.rows(self._samples, begin, sample + 1, self._memory[number])[1]
 
-    def _rows_of(self, chunk: Chunk) -> Rows:
-        rows = self._rows.get(chunk.number)
-        if rows is None:
-            if not self._start.size:
-                self._start = self._inputs.start(self._samples)
-            given = chunk.samples if self._direct else None
-            rows = self._inputs.blank(chunk.intervals + 1, chunk.begin, self._start, given)
-            known = min(chunk.count, self.n_samples - chunk.begin)
-            if known > 0 and not self._direct:
-                self._write(chunk, rows, 0, known, self._memory[chunk.number])
-            if chunk.kept:
-                self._rows[chunk.number] = rows
+    @override
+    def _piece(self, number: int) -> Rows:
+        rows = self._kept.get(number)
+        if rows is not None:
+            return rows
+        chunk = self.history.kept(number)
+        if chunk is None:
+            return super()._piece(number)
+        given = chunk.samples if self._direct else None
+        rows = self.inputs.blank(self.length + 1, number * self.length, self.start, given)
+        known = min(self.n_samples - rows.sample, self.length + 1)
+        if known > 0 and not self._direct:
+            self._extend(rows, 0, known, self._memory[number])
+        self._kept[number] = rows
         return rows
 
 
-class GrowingLikelihood(GrowingRows, Likelihood):
-    """The `Likelihood` contract over the samples that were appended so far.
+class StreamLikelihood(CompiledLikelihood):
+    """A compiled likelihood that follows a stream, sample by sample.
 
     Parameters
     ----------
-    compiled : GrowingRecursion
-    history : History
-        Empty.
-    lookahead : int
-        Samples that must be known after one before it counts.
+    kernel : LaneKernel
+        Of a `stream_program`.
+    stream : GrowingRows
+    n_states : int
+        Of the model.
     """
 
-    def __init__(self, compiled: GrowingRecursion, history: History, lookahead: int = 0) -> None:
-        super().__init__(compiled.inputs, history, lookahead)
-        self._compiled, self.kernel = compiled, compiled.kernel
+    def __init__(self, kernel: LaneKernel, stream: GrowingRows, n_states: int) -> None:
+        super().__init__(kernel, [stream])
+        self.kernel, self.stream, self.n_states = kernel, stream, n_states
+        self.n_outputs = kernel.program.n_outputs
 
-    @property
-    def n_outputs(self) -> int:
-        """Outputs of the model."""
-        return self._compiled.recursion.model.outputs.numel()
-
-    @property
-    def n_states(self) -> int:
-        """States of the model."""
-        return self._compiled.recursion.model.x.numel()
-
-    def emptied(self) -> GrowingLikelihood:
+    def emptied(self) -> StreamLikelihood:
         """Return the same without samples, compiled already."""
-        history = History(self.history.n_inputs, self.history.n_outputs)
-        return GrowingLikelihood(self._compiled, history, self.lookahead)
-
-    def start(self, values: Array) -> Array:
-        """State before the first sample, (k, N); zero while there is no sample."""
-        if self.n_samples == 0:
-            return np.zeros((self.kernel.program.state.numel(), len(values)))
-        return self.kernel.start(np.ascontiguousarray(values.T), self.at(0)[1])
-
-    @override
-    def advance(
-        self, values: Array, state: Array, a: int, b: int, keys: Keys = NO_KEYS
-    ) -> tuple[Array, Array]:
-        theta = np.ascontiguousarray(values.T)
-        parts = []
-        for rows, first, last in self.pieces(a, b):
-            state, emitted, _ = self.kernel.advance(theta, state, rows, first, last, True)
-            parts.append(emitted[:, 0])
-        return state, parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-    @override
-    def accumulate(
-        self, values: Array, state: Array | None, a: int, b: int, keys: Keys = NO_KEYS
-    ) -> tuple[Array, Array]:
-        state = self.start(values) if state is None else state
-        theta, total = np.ascontiguousarray(values.T), np.zeros(len(values))
-        for rows, first, last in self.pieces(a, b):
-            state, _, sums = self.kernel.advance(theta, state, rows, first, last, False)
-            total += sums[0]
-        return state, total
+        return StreamLikelihood(self.kernel, self.stream.emptied(), self.n_states)
 
     def columns(self, values: Array) -> Array:
         """Parameters as `update` and `moments` take them."""
         return self.kernel.columns(np.ascontiguousarray(values.T))
 
     def update(self, columns: Array, sample: int, keys: Keys = NO_KEYS) -> Update:
-        """Kernel that assimilates a sample, and those after it in the same chunk, one by one."""
-        chunk, rows, _ = self.at(sample)
-        return Update(self.kernel, columns, rows, chunk.samples, chunk.begin)
+        """Kernel that assimilates a sample, and those after it in the same piece, one by one."""
+        rows, _ = self.stream.at(sample)
+        return Update(self.kernel, columns, rows, self.stream.history.width)
 
     def moments(self, columns: Array, state: Array, sample: int) -> Array:
         """Moments of the kernel at a sample, (m, N), from the state (k, N) of the solver there."""
-        _, rows, local = self.at(sample)
-        return self.kernel.moments_at(columns, state, rows, local)
+        return self.kernel.moments_at(columns, state, *self.stream.at(sample))
 
     def moments_ahead(
         self,
@@ -381,6 +337,6 @@ class GrowingLikelihood(GrowingRows, Likelihood):
     ) -> Iterator[Array]:
         """Moments at samples to come, (m, N) of each, in blocks; arguments as of `ahead`."""
         theta = np.ascontiguousarray(values.T)
-        for rows, first, last in self.ahead(n, t, u, block):
+        for rows, first, last in self.stream.ahead(n, t, u, block):
             state, moments = self.kernel.moments(theta, state, rows, first, last)
             yield moments

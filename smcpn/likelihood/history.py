@@ -39,8 +39,6 @@ class Chunk:
         Time, inputs, outputs.
     count : int
         Samples known.
-    kept : bool
-        Whether it is in memory.
     """
 
     number: int
@@ -48,7 +46,6 @@ class Chunk:
     intervals: int
     samples: Array
     count: int
-    kept: bool = True
 
 
 class History:
@@ -75,7 +72,7 @@ class History:
         intervals: int = CHUNK,
     ) -> None:
         self.n_inputs, self.n_outputs = n_inputs, n_outputs
-        self._folder, self._kept, self._intervals = folder, max(2, kept), intervals
+        self._folder, self._most, self.intervals = folder, max(2, kept), intervals
         self._chunks: dict[int, Chunk] = {}
         self._length, self._last = 0, 0.0
         self._file: _SpilledSamples | None = None
@@ -83,6 +80,11 @@ class History:
 
     def __len__(self) -> int:
         return self._length
+
+    @property
+    def width(self) -> int:
+        """Numbers of a sample: time, inputs and outputs."""
+        return 1 + self.n_inputs + self.n_outputs
 
     @property
     def in_memory(self) -> bool:
@@ -97,7 +99,7 @@ class History:
             if number not in self._chunks:
                 self._open(number)
             chunk = self._chunks[number]
-            last = min(end - chunk.begin, self._intervals + 1)
+            last = min(end - chunk.begin, self.intervals + 1)
             taken = slice(begin - self._length, begin - self._length + last - first)
             chunk.samples[first:last, 0] = t[taken]
             chunk.samples[first:last, 1:n] = u[taken]
@@ -122,33 +124,36 @@ class History:
 
     def spill(self, newest: int) -> list[int]:
         """Move chunks long before the ``newest`` in use to the file; return their numbers."""
-        old = [number for number in self._chunks if number <= newest - self._kept]
+        old = [number for number in self._chunks if number <= newest - self._most]
         for number in old:
             if self._file is None:
-                self._file = _SpilledSamples(self._folder, 1 + self.n_inputs + self.n_outputs)
+                self._file = _SpilledSamples(self._folder, self.width)
             chunk = self._chunks[number]
             self._file.write(chunk.begin, chunk.samples)
-            chunk.kept = False
             del self._chunks[number]
         return old
 
+    def kept(self, number: int) -> Chunk | None:
+        """Return a chunk that is in memory."""
+        return self._chunks.get(number)
+
     def chunk(self, number: int) -> Chunk:
         """Return a chunk, from memory or from the file."""
-        known = self._chunks.get(number)
+        known = self.kept(number)
         if known is not None:
             return known
         assert self._file is not None
-        begin = number * self._intervals
-        samples = self._file.read(begin, begin + self._intervals + 1)
-        return Chunk(number, begin, self._intervals, samples, len(samples), kept=False)
+        begin = number * self.intervals
+        samples = self._file.read(begin, begin + self.intervals + 1)
+        return Chunk(number, begin, self.intervals, samples, len(samples))
 
     def pieces(self, a: int, b: int) -> Iterator[tuple[Chunk, int, int]]:
         """Chunks that hold the samples [a, b), with the local range of each."""
         while a < b:
             number, first = self._place(a)
-            last = min(b - number * self._intervals, self._intervals + 1)
+            last = min(b - number * self.intervals, self.intervals + 1)
             yield self.chunk(number), first, last
-            a = number * self._intervals + last
+            a = number * self.intervals + last
 
     def time(self, sample: int) -> float:
         """Time of a sample."""
@@ -165,8 +170,7 @@ class History:
     def samples(self, a: int, b: int) -> tuple[Array, Array, Array]:
         """Times (n,), inputs (n, n_inputs) and outputs (n, n_outputs) of the samples [a, b)."""
         parts = [chunk.samples[first:last] for chunk, first, last in self.pieces(a, b)]
-        width = 1 + self.n_inputs + self.n_outputs
-        columns = np.concatenate(parts) if parts else np.empty((0, width))
+        columns = np.concatenate(parts) if parts else np.empty((0, self.width))
         n = 1 + self.n_inputs
         return columns[:, 0].copy(), columns[:, 1:n].copy(), columns[:, n:].copy()
 
@@ -180,18 +184,17 @@ class History:
         """Chunk and local number of a sample; the first of a chunk belongs to the one before."""
         if sample == 0:
             return 0, 0
-        number = (sample - 1) // self._intervals
-        return number, sample - number * self._intervals
+        number = (sample - 1) // self.intervals
+        return number, sample - number * self.intervals
 
     def _open(self, number: int) -> None:
-        width = 1 + self.n_inputs + self.n_outputs
-        samples = np.empty((self._intervals + 1, width))
+        samples = np.empty((self.intervals + 1, self.width))
         count = 0
         if number > 0:
-            samples[0] = self._chunks[number - 1].samples[self._intervals]
+            samples[0] = self._chunks[number - 1].samples[self.intervals]
             count = 1
-        begin = number * self._intervals
-        chunk = Chunk(number, begin, self._intervals, samples, count)
+        begin = number * self.intervals
+        chunk = Chunk(number, begin, self.intervals, samples, count)
         self._chunks[number] = self._newest = chunk
 
 

@@ -7,7 +7,7 @@ the same code from the same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -237,32 +237,31 @@ class KernelInputs:
 
     def whole(self, record: Record) -> Rows:
         """Rows of a record that has ended."""
-        return RecordRows(self, record).whole()
+        return KernelRows(self, RecordSamples(record, self.signal.n_outputs)).whole()
 
-    def written(self, record: Record) -> Rows | RecordRows:
+    def written(self, record: Record) -> Rows | KernelRows:
         """Rows of a record that has ended; of a long one they are made where they are read."""
-        made = RecordRows(self, record)
+        made = KernelRows(self, RecordSamples(record, self.signal.n_outputs))
         pieces = len(record) > LONG and not record.periodic and not self.divides
         return made if pieces else made.whole()
 
 
-class RecordRows:
-    """Rows of a long record, which are made anew whenever they are read, a piece at a time.
+class KernelRows:
+    """Rows of samples, made where they are read, a piece at a time, of which the latest is kept.
 
-    It takes the place of `smcpn.codegen.kernel.Rows` where samples are read in chunks.
+    It takes the place of `smcpn.codegen.kernel.Rows`. Pieces share their ends: the first sample of
+    one is the last of that before.
 
     Parameters
     ----------
     inputs : KernelInputs
-    record : Record
+    samples : Samples
     length : int, optional
-        Sampling intervals of a piece; chunks that are read do not cross its end.
+        Sampling intervals of a piece.
     """
 
-    def __init__(self, inputs: KernelInputs, record: Record, length: int | None = None) -> None:
-        self._inputs, self.length = inputs, length or PIECE * CHUNK
-        self._samples = RecordSamples(record, inputs.signal.n_outputs)
-        self.start = inputs.start(self._samples)
+    def __init__(self, inputs: KernelInputs, samples: Samples, length: int | None = None) -> None:
+        self.inputs, self._samples, self.length = inputs, samples, length or PIECE * CHUNK
         # What is remembered at the begin of every piece that was reached.
         self._memory = {0: inputs.memory}
         self._latest: tuple[int, Rows] | None = None
@@ -273,36 +272,51 @@ class RecordRows:
     def __reduce__(self) -> tuple[Any, ...]:
         return self.whole().__reduce__()
 
+    @cached_property
+    def start(self) -> Array:
+        """Row of the first sample."""
+        return self.inputs.start(self._samples)
+
     @property
     def n_steps(self) -> int:
-        """Solver steps of the record."""
-        return (len(self) - 1) * self._inputs.most_steps
+        """Solver steps to the last sample."""
+        return max(len(self) - 1, 0) * self.inputs.most_steps
 
     def whole(self) -> Rows:
         """All rows at once."""
-        rows, _ = self._inputs.rows(self._samples, 0, len(self), self._inputs.memory)
+        rows, _ = self.inputs.rows(self._samples, 0, len(self), self.inputs.memory)
         return replace(rows, start=self.start)
 
-    def around(self, first: int, last: int) -> tuple[Rows, int, int]:
-        """Rows with the samples [first, last) of one chunk, and where these are in them."""
-        length, number = self.length, max(first - 1, 0) // self.length
-        latest = self._latest
-        if latest is None or latest[0] != number:
-            self._latest = latest = number, self._piece(number)
-        begin = number * length
-        return latest[1], first - begin, last - begin
+    def pieces(self, a: int, b: int) -> Iterator[tuple[Rows, int, int]]:
+        """Yield the rows of each piece, and which samples of it are among [a, b)."""
+        while a < b:
+            rows, first = self.at(a)
+            last = min(b - rows.sample, self.length + 1)
+            yield rows, first, last
+            a = rows.sample + last
+
+    def at(self, sample: int) -> tuple[Rows, int]:
+        """Rows of the piece of a sample, and its number there."""
+        number, local = self._place(sample)
+        return self._piece(number), local
+
+    def _place(self, sample: int) -> tuple[int, int]:
+        number = max(sample - 1, 0) // self.length
+        return number, sample - number * self.length
 
     def _piece(self, number: int) -> Rows:
-        """Rows of a piece, which begins with the last sample of the one before."""
-        for reached in range(number):
-            if reached + 1 not in self._memory:
-                self._written(reached)
-        return self._written(number)
+        """Rows of a piece."""
+        latest = self._latest
+        if latest is None or latest[0] != number:
+            for reached in range(number):
+                if reached + 1 not in self._memory:
+                    self._written(reached)
+            self._latest = latest = number, self._written(number)
+        return latest[1]
 
     def _written(self, number: int) -> Rows:
-        length = self.length
-        end = min((number + 1) * length + 1, len(self))
-        rows, self._memory[number + 1] = self._inputs.rows(
-            self._samples, number * length, end, self._memory[number]
+        begin = number * self.length
+        rows, self._memory[number + 1] = self.inputs.rows(
+            self._samples, begin, min(begin + self.length + 1, len(self)), self._memory[number]
         )
         return replace(rows, start=self.start)

@@ -38,15 +38,15 @@ from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.tangent import jacobian
 from smcpn.errors import InputError
 from smcpn.likelihood.classical import POINTS, outputs_at, step_inputs, step_rows, step_signal
-from smcpn.likelihood.coloured import moved
+from smcpn.likelihood.coloured import moved, with_coloured_noise
 from smcpn.likelihood.covariance import OutputGain
 from smcpn.likelihood.delayed import DelayLine
 from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
-from smcpn.likelihood.measurement import GaussianMeasurement, measurement
+from smcpn.likelihood.measurement import measurement
 from smcpn.likelihood.registry import ExpectedOutputs, Recursion
 from smcpn.likelihood.transition import Transition
-from smcpn.model.problem import Model, Problem
+from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.pn.gaussian import Factor, Gaussian, downdate, predicted
 from smcpn.solver import EKF0, RK4, Solver
@@ -98,8 +98,6 @@ def entries_in_use(factor: Factor) -> NDArray[np.bool_]:
 
 MAX_ENTRIES = 300
 """Those of 24 states, beyond which straight-line code gets too long to compile."""
-SILENT = 1e-14
-"""Share of its variance that coloured noise has without memory, by which a pivot is divided."""
 MOST_ORDER = 3
 """Of `EKF0`, beyond which the derivatives of an input are not known well enough."""
 
@@ -228,7 +226,7 @@ class Kalman(Recursion):
     @property
     def corrected(self) -> Correction:
         """The filter after a sample."""
-        return corrected(self.model, self.sample, self.predicted, self.outputs, self.slopes)
+        return corrected(self.sample, self.predicted, self.outputs, self.slopes)
 
     @property
     def exact(self) -> bool:
@@ -253,7 +251,7 @@ class Kalman(Recursion):
         stationary = [ca.SX(0.0)] * n + [model.noise_variance[j] for j in coloured]
         at_start = Factor(held_factor(np.zeros_like(self._kept)).rows, stationary)
         state = [self.mean, *self.entries(self.predicted.factor), self._held]
-        line, gap = self.line, ([model.gap], [signal.spacing]) if coloured else ([], [])
+        line, gap = self.line, ([model.gap], [signal.gap]) if coloured else ([], [])
         own_rows = step_rows(step, signal, line)
         length = ca.SX(0, 1) if line is not None else step.h
         program = LaneProgram(
@@ -298,19 +296,12 @@ class Kalman(Recursion):
 
         What the state tells of coloured noise counts as variance of the noise.
         """
-        coloured, outputs = self._coloured @ self.mean, self.outputs
-        slopes, spread = self.slopes, self.predicted.covariance
-        free = slopes - self._coloured
-        covariance, whole = free @ spread @ free.T, slopes @ spread @ slopes.T
+        coloured, spread = self._coloured @ self.mean, self.predicted.covariance
+        slopes, free = self.slopes, self.slopes - self._coloured
         white = ExpectedOutputs.with_white_noise(
-            self.sample, outputs - coloured, covariance, self.model.x
+            self.sample, self.outputs - coloured, free @ spread @ free.T, self.model.x
         )
-        if not self.model.coloured:
-            return white
-        noise, more = ca.SX(white.noise_variance), ca.diag(whole - covariance)
-        for j in self.model.coloured:
-            noise[j] = more[j]
-        return replace(white, noise_mean=ca.densify(coloured), noise_variance=noise)
+        return with_coloured_noise(white, self.model, coloured, slopes @ spread @ slopes.T)
 
     @override
     def states(self) -> tuple[ca.SX, ca.SX]:
@@ -384,7 +375,6 @@ STEPWISE = ("fixed-diagonal", "dynamic-diagonal")
 
 
 def corrected(
-    model: Model,
     sample: SampleSymbols,
     gaussian: Gaussian,
     outputs: ca.SX,
@@ -404,11 +394,7 @@ def corrected(
     determinant, total = ca.SX(1), ca.SX(0)
     for j in range(outputs.numel()):
         expected = outputs[j] + slopes[j, :] @ (mean - gaussian.mean)
-        if j in model.coloured:
-            silent = SILENT * model.noise_variance[j]
-            value = GaussianMeasurement(expected, sample.y[j], sample.present[j], silent)
-        else:
-            value = measurement(sample, j, expected, None if about is None else about[j])
+        value = measurement(sample, j, expected, None if about is None else about[j])
         sensitivity = ca.horzsplit(ca.densify(slopes[j, :] * sample.present[j]))
         factor, gain, variance, spread = downdate(factor, sensitivity, value.noise)
         mean = mean + ca.vertcat(*gain) * value.innovation
@@ -449,4 +435,4 @@ class IteratedKalman(Kalman):
         x = self.mean
         outputs, slopes = ca.substitute([self.outputs, self.slopes], [x], [about])
         linear = outputs + slopes @ (x - about)
-        return corrected(self.model, self.sample, self.predicted, linear, slopes, outputs)
+        return corrected(self.sample, self.predicted, linear, slopes, outputs)

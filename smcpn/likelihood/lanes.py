@@ -17,7 +17,7 @@ from smcpn.codegen.kernel import CompiledKernel, LaneKernel, Rows
 from smcpn.codegen.tangent import tangent
 from smcpn.likelihood.batches import Batchable
 from smcpn.likelihood.contract import NO_KEYS, Derivatives, Keys, Likelihood
-from smcpn.likelihood.inputs import CHUNK, KernelInputs, RecordRows
+from smcpn.likelihood.inputs import CHUNK, KernelInputs, KernelRows
 from smcpn.model.delay import Delay, Span
 from smcpn.model.measured import Beside
 from smcpn.model.problem import Model
@@ -179,25 +179,25 @@ class CompiledLikelihood(Batchable, Likelihood):
     """The `Likelihood` contract on a kernel that emits the log-density of each sample first.
 
     It is machine code and the rows of the records, no more: it can be pickled where its kernel can.
-    Several records follow each other: at the first sample of each the state starts anew.
+    Several records follow each other: at the first sample of each the state starts anew. The last
+    one may be a stream, of which those samples count that there are.
 
     Parameters
     ----------
     kernel : CompiledKernel
-    rows : list of Rows or RecordRows
+    rows : list of Rows or KernelRows
         Of each record.
     """
 
     batches: ClassVar = ("advance", "accumulate", "evaluate", "total")
 
-    def __init__(self, kernel: CompiledKernel, rows: Sequence[Rows | RecordRows]) -> None:
-        self._kernel = kernel
-        self._take(rows)
+    def __init__(self, kernel: CompiledKernel, rows: Sequence[Rows | KernelRows]) -> None:
+        self._kernel, self._rows = kernel, rows
 
-    def _take(self, rows: Sequence[Rows | RecordRows]) -> None:
-        self._rows = rows
-        self._begins = np.concatenate([[0], np.cumsum([len(one) for one in rows])])
-        self.n_samples = int(self._begins[-1])
+    @property
+    def n_samples(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Samples of all records."""
+        return sum(map(len, self._rows))
 
     @property
     def lanes(self) -> int:
@@ -220,8 +220,10 @@ class CompiledLikelihood(Batchable, Likelihood):
         return sum(rows.n_steps for rows in self._rows)
 
     def start(self, values: Array) -> Array:
-        """State before the first sample, (k, N)."""
-        return self._start(np.ascontiguousarray(values.T), self._rows[0])
+        """State before the first sample, (k, N); zero while there is no sample."""
+        if not len(self._rows[0]):
+            return np.zeros((self._kernel.sizes.state, len(values)))
+        return started(self._kernel, np.ascontiguousarray(values.T), self._rows[0])
 
     @override
     def advance(
@@ -243,10 +245,9 @@ class CompiledLikelihood(Batchable, Likelihood):
         theta = np.ascontiguousarray(values.T)
         total = np.zeros((self.n_emitted, theta.shape[1]))
         for rows in self._rows:
-            state = self._start(theta, rows)
-            for piece in chunks(0, ceil(share * len(rows))):
-                there = rows.around(*piece)
-                state, _, sums = self._kernel.advance(theta, state, *there, False)
+            state = started(self._kernel, theta, rows)
+            for piece in chunks(rows, 0, ceil(share * len(rows))):
+                state, _, sums = self._kernel.advance(theta, state, *piece, False)
                 total += sums
         return total
 
@@ -268,33 +269,25 @@ class CompiledLikelihood(Batchable, Likelihood):
         """
         theta = np.ascontiguousarray(values.T)
         for rows in self._rows:
-            state = self._start(theta, rows)
-            for piece in chunks(0, ceil(share * len(rows))):
-                there = rows.around(*piece)
-                state, emitted, sums = self._kernel.advance(theta, state, *there, True)
+            state = started(self._kernel, theta, rows)
+            for piece in chunks(rows, 0, ceil(share * len(rows))):
+                state, emitted, sums = self._kernel.advance(theta, state, *piece, True)
                 yield emitted, sums
-
-    def _start(self, theta: Array, rows: Rows | RecordRows) -> Array:
-        """State (k, N) at the first sample of a record."""
-        return self._kernel.start(theta, rows.around(0, 1)[0])
 
     def _run(
         self, values: Array, state: Array, a: int, b: int, store: bool
     ) -> tuple[Array, list[Array], Array]:
         theta = np.ascontiguousarray(values.T)
-        total, parts = np.zeros((self.n_emitted, theta.shape[1])), []
-        for number, rows in enumerate(self._rows):
-            begin = int(self._begins[number])
+        total, parts, begin = np.zeros((self.n_emitted, theta.shape[1])), [], 0
+        for rows in self._rows:
             first, last = max(a - begin, 0), min(b - begin, len(rows))
-            if first >= last:
-                continue
-            if first == 0 and number > 0:
-                state = self._start(theta, rows)
-            for piece in chunks(first, last):
-                there = rows.around(*piece)
-                state, emitted, sums = self._kernel.advance(theta, state, *there, store)
+            if first == 0 < begin and last > 0:
+                state = started(self._kernel, theta, rows)
+            for piece in chunks(rows, first, last):
+                state, emitted, sums = self._kernel.advance(theta, state, *piece, store)
                 parts.append(emitted)
                 total += sums
+            begin += len(rows)
         return state, parts, total
 
 
@@ -316,17 +309,16 @@ class LaneLikelihood(CompiledLikelihood):
         solver: Solver,
         inputs: Callable[[Record, int], KernelInputs],
     ) -> None:
-        self.solver, self._inputs = solver, inputs
+        self.solver, self._inputs, self._records = solver, inputs, records
         super().__init__(kernel, self._written(records))
 
-    def _written(self, records: Sequence[Record]) -> list[Rows | RecordRows]:
-        self._records = records
+    def _written(self, records: Sequence[Record]) -> list[Rows | KernelRows]:
         return [self._inputs(record, k).written(record) for k, record in enumerate(records)]
 
     def with_records(self, records: Sequence[Record]) -> LaneLikelihood:
         """Likelihood of other records on the same grid: nothing is traced or compiled."""
         other = copy(self)
-        other._take(other._written(records))
+        other._records, other._rows = records, self._written(records)
         return other
 
     @override
@@ -358,13 +350,19 @@ class LaneLikelihood(CompiledLikelihood):
         return other
 
 
-def chunks(first: int, last: int, size: int | None = None) -> Iterator[tuple[int, int]]:
-    """Cut the samples [first, last) where a stream cuts them, so that both add up alike."""
-    size = size or CHUNK
-    while first < last:
-        end = min(last, (max(first - 1, 0) // size + 1) * size + 1)
-        yield first, end
-        first = end
+def started(kernel: CompiledKernel, theta: Array, rows: Rows | KernelRows) -> Array:
+    """State (k, N) at the first sample of a record, for parameters (p, N)."""
+    first, *_ = next(rows.pieces(0, 1))
+    return kernel.start(theta, first)
+
+
+def chunks(rows: Rows | KernelRows, a: int, b: int) -> Iterator[tuple[Rows, int, int]]:
+    """Cut the samples [a, b) of a record where a stream cuts them, so that both add up alike."""
+    for piece, first, last in rows.pieces(a, b):
+        while first < last:
+            end = min(last, (max(first - 1, 0) // CHUNK + 1) * CHUNK + 1)
+            yield piece, first, end
+            first = end
 
 
 OUTPUT_CHUNK = 250_000
@@ -372,14 +370,14 @@ OUTPUT_CHUNK = 250_000
 
 
 def output_chunks(
-    kernel: LaneKernel, theta: Array, rows: Rows | RecordRows, n_outputs: int
+    kernel: LaneKernel, theta: Array, rows: Rows | KernelRows, n_outputs: int
 ) -> Iterator[tuple[int, int, Array]]:
     """Yield (a, b, outputs (b - a, q, N)) over the rows of a record, for parameters (p, N)."""
     length = max(1, OUTPUT_CHUNK // (theta.shape[1] * n_outputs))
-    state = kernel.start(theta, rows.around(0, 1)[0])
-    for begin, end in chunks(0, len(rows), rows.length):
-        for first in range(begin, end, length):
-            last = min(first + length, end)
-            there = rows.around(first, last)
-            state, emitted, _ = kernel.advance(theta, state, *there, store=True)
-            yield first, last, emitted
+    state, begin = started(kernel, theta, rows), 0
+    for piece, a, b in rows.pieces(0, len(rows)):
+        for first in range(a, b, length):
+            last = min(first + length, b)
+            state, emitted, _ = kernel.advance(theta, state, piece, first, last, store=True)
+            yield begin, begin + last - first, emitted
+            begin += last - first

@@ -227,9 +227,7 @@ class Marginal(Recursion):
         program = accumulating(program, model, signal, places)
         if self.line is not None:
             program = self._along(self.line, program)
-        return self.noise.join(
-            program, self._following_noise(), self._sample_graph(1), signal.spacing
-        )
+        return self.noise.join(program, self._following_noise(), self._sample_graph(1), signal)
 
     @property
     def _growth(self) -> ca.SX:

@@ -77,6 +77,8 @@ def possible(log_density: ca.SX, surplus: ca.SX) -> ca.SX:
     return log_density / ca.if_else(surplus <= ROUNDING, 1.0, 0.0)
 
 
+SILENT = 1e-14
+"""Share of its variance that coloured noise has without memory, by which a pivot is divided."""
 LEAST_INFORMATION = 1e-30
 """Information of a value that says nothing about its output: keeps its variance finite."""
 
@@ -195,10 +197,10 @@ def measurement(
     ----------
     about : casadi.SX, optional
         Output about which a density is expanded, by default ``expected``; at which the variance of
-        Gaussian noise is taken.
+        Gaussian noise is taken. Coloured noise counts as part of the output.
     """
     model, point = sample.model, expected if about is None else about
-    variance = model.noise_variance[j]
+    variance = model.noise_variance[j] * (SILENT if j in model.coloured else 1.0)
     if model.density is not None:
         outputs = ca.SX(model.density.output)
         outputs[j] = point

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.target import target
-from smcpn.likelihood.inputs import RecordRows
-from smcpn.likelihood.lanes import Grid, chunks
+from smcpn.likelihood.inputs import KernelRows
+from smcpn.likelihood.lanes import Grid, chunks, started
 from smcpn.likelihood.registry import LIKELIHOODS, Recursion, suitable_likelihood
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
@@ -165,9 +165,9 @@ class Prediction:
     def averages(self, theta: Array, steps: int) -> Averages:
         """Averages over the samples for parameters (d, N)."""
         rows, kernel = self._rows(steps), self.compiled.kernel
-        state, sums = kernel.start(theta, rows.around(0, 1)[0]), []
-        for piece in chunks(0, len(rows)):
-            state, emitted, _ = kernel.advance(theta, state, *rows.around(*piece), True)
+        state, sums = started(kernel, theta, rows), []
+        for piece in chunks(rows, 0, len(rows)):
+            state, emitted, _ = kernel.advance(theta, state, *piece, True)
             outputs, _, states, error, *_ = self._parts(emitted)
             terms = (outputs, outputs**2, states, states**2, error**2)
             sums.append([term.sum(axis=0) for term in terms])
@@ -182,13 +182,13 @@ class Prediction:
         """Yield what the samples emit for parameters (d,), in pieces (m, e)."""
         theta, rows = np.asarray(values, dtype=float)[:, None], self._rows(steps)
         kernel = self.compiled.kernel
-        state = kernel.start(theta, rows.around(0, 1)[0])
-        whole = isinstance(rows, Rows)
-        for piece in [(0, len(rows))] if whole else chunks(0, len(rows)):
-            state, emitted, _ = kernel.advance(theta, state, *rows.around(*piece), True)
+        state = started(kernel, theta, rows)
+        whole = rows.pieces(0, len(rows)) if isinstance(rows, Rows) else None
+        for piece in whole or chunks(rows, 0, len(rows)):
+            state, emitted, _ = kernel.advance(theta, state, *piece, True)
             yield emitted[:, :, 0]
 
-    def _rows(self, steps: int) -> Rows | RecordRows:
+    def _rows(self, steps: int) -> Rows | KernelRows:
         own = steps if self.divided is not None else own_steps(steps, self.interval)
         inputs = self.compiled.recursion.inputs(self.record, own, self.number, self.divided)
         return inputs.written(self.record)

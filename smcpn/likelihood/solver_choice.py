@@ -10,7 +10,8 @@ where it is on the verge of stability, and those that `Rosenbrock`, which is L-s
 tolerance like that. Where only a part of the draws is stiff the median of either says little: there
 solutions diverge however many the steps, the likelihood is zero where the equation has a solution,
 and a posterior that reaches so far would end at a wall that is the solver's. A solution that
-explodes by itself does so under both.
+explodes by itself does so under both. Where particles have come near the posterior both are counted
+again there (`chosen_again`): a prior may be stiff where the posterior is not, and the other way.
 
 Steps are judged by the error of a solver that takes so many per sample, in two ways. Before
 anything has been learned from the data it is the local error of a step (`local_errors`): it needs
@@ -51,6 +52,7 @@ from smcpn.model.parts import STIFF_PARTS
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.solver import EKF0, MAX_STEPS, SOLVERS, Rosenbrock, Solver, check_solver
+from smcpn.stored import Line, Stored
 
 Array = NDArray[np.float64]
 
@@ -248,6 +250,11 @@ UNSTABLE_RATIO = 5.0
 fast oscillation, both solvers take about as many."""
 UNSTABLE_SHARE = 0.1
 """Share of unstable draws, among all and among the most likely, from which a problem is stiff."""
+CHEAPER = 5.0
+"""Explicit steps over those of the stiff solver up to which they cost half as much, or less."""
+WORTH = 20_000_000
+"""Steps of the stiff solver for all particles, over the records, from which it pays to compile the
+explicit one."""
 LIKELY = 4
 """The most likely draws are one in so many."""
 FINER = 4
@@ -268,7 +275,7 @@ _FALLBACK_STEPS = 4
 
 
 @dataclass(frozen=True)
-class SolverChoice:
+class SolverChoice(Stored):
     """A solver with its likelihood, and why it is that one.
 
     Attributes
@@ -278,11 +285,14 @@ class SolverChoice:
     likelihood : str
         Name of the likelihood that goes with it.
     reason : str
+    open : bool
+        Whether another solver may be chosen where the particles are.
     """
 
     solver: Solver
-    likelihood: str
-    reason: str
+    likelihood: Line
+    reason: Line
+    open: bool = False
 
 
 def choose_solver(
@@ -300,7 +310,8 @@ def choose_solver(
         For what is no solver, a solver and a likelihood that do not go together, algebraic
         equations that have no solution, and as `default_solver`.
     """
-    check_consistent(problem, pilot_values(problem))
+    values, is_open = pilot_values(problem), False
+    check_consistent(problem, values)
     if solver is not None and not (isinstance(solver, str) and solver == "auto"):
         chosen, reason = cast(Solver, solver), "it is given"
         check_solver(chosen)
@@ -311,13 +322,14 @@ def choose_solver(
     elif likelihood is not None:
         chosen, reason = default_solver(problem, likelihood), "it goes with the likelihood"
     else:
-        stiff = _stiff_choice(problem)
+        is_open = stiff_solver(problem) is not None
+        stiff = _stiff_choice(problem, values, "prior")
         chosen, reason = stiff or (
             default_solver(problem, None),
             "nothing shows that the problem is stiff",
         )
     _log.info("%r: %s", chosen, reason)
-    return SolverChoice(chosen, likelihood_name(problem, chosen, likelihood), reason)
+    return SolverChoice(chosen, likelihood_name(problem, chosen, likelihood), reason, is_open)
 
 
 def solver_named(name: str, problem: Problem, likelihood: str | None) -> Solver:
@@ -348,7 +360,7 @@ def default_solver(problem: Problem, likelihood: str | None) -> Solver:
         fitting = with_process_noise() if problem.model.process_noise is not None else []
         density = problem.model.density
         if not fitting and problem.model.parts & STIFF_PARTS:
-            fitting = [n for n, kind in LIKELIHOODS.items() if kind.takes(problem.model)]
+            fitting = ["rosenbrock"]
         if not fitting and density is not None and not density.gaussian:
             fitting = ["classical"]
         return LIKELIHOODS[fitting[0]].default_solver(problem) if fitting else EKF0()
@@ -356,22 +368,116 @@ def default_solver(problem: Problem, likelihood: str | None) -> Solver:
     return LIKELIHOODS[likelihood].default_solver(problem)
 
 
-def _stiff_choice(problem: Problem) -> tuple[Solver, str] | None:
-    """Return a solver for the problem if it is stiff at draws from the prior, and what shows it."""
+def chosen_again(
+    problem: Problem, solver: Solver, values: Array, particles: int, back: bool
+) -> SolverChoice | None:
+    """Return the other solver where draws near the posterior call for it; None where they do not.
+
+    Steps of an explicit solver are compared with those of the stiff one only where they are many.
+
+    Parameters
+    ----------
+    solver : Solver
+        The one in force, with its steps.
+    values : ndarray, (N, d)
+    particles : int
+        How many there are to be evaluated.
+    back : bool
+        Whether an explicit solver may follow the stiff one.
+    """
+    if stiff_solver(problem) is None:
+        return None
+    if not solver.adaptive:
+        found = _stiff_choice(problem, values, "posterior", int(solver.steps))
+    else:
+        found = _explicit_choice(problem, solver, values, particles) if back else None
+    if found is None:
+        return None
+    _log.info("%r: %s", *found)
+    name = likelihood_name(problem, found[0], None)
+    return SolverChoice(*found[:1], name, found[1], open=not found[0].adaptive)
+
+
+def takes_few_steps(solver: Solver) -> bool:
+    """True for an explicit solver of so few steps in an interval that no other one costs less."""
+    return not solver.adaptive and int(solver.steps) < SUSPECT_STEPS
+
+
+def explicit_solver_at(problem: Problem, values: Array) -> Solver | None:
+    """Return the explicit solver with steps for values (N, d) of a posterior; None where it fails.
+
+    They bring local errors into bounds, and what has built up of them at the middle one.
+    """
+    explicit = default_solver(problem, None).divided(longest_interval(problem))
+    steps, errors = pilot_steps(problem, explicit, values)
+    if steps is None or not np.isfinite(errors).all():
+        return None
+    middle = values[np.argsort(errors, kind="stable")[len(values) // 2]]
+    return solver_at(problem, replace(cast(Any, explicit), steps=steps), middle)
+
+
+def stiff_beyond_wall(
+    problem: Problem, solver: Solver, finer: Solver | None
+) -> SolverChoice | None:
+    """Return the stiff solver where the steps that pass a wall are too many; None where not.
+
+    Parameters
+    ----------
+    solver, finer : Solver
+        The one that fails, and the next with steps that do not.
+    """
+    stiff = None if solver.adaptive else stiff_solver(problem)
+    if stiff is None or (finer is not None and int(finer.steps) <= SUSPECT_STEPS):
+        return None
+    reason = f"at a part of the posterior {int(solver.steps)} explicit steps fail"
+    return SolverChoice(stiff, likelihood_name(problem, stiff, None), reason)
+
+
+def _explicit_choice(
+    problem: Problem, solver: Solver, values: Array, particles: int
+) -> tuple[Solver, str] | None:
+    """Return the explicit solver where it costs half as much at all of the values, and why."""
+    counts, _ = solver_steps(build_likelihood(problem, solver), problem, values)
+    median = median_of_finite(counts)
+    if not WORTH <= particles * median < np.inf:
+        return None
+    resolved = explicit_solver_at(problem, values)
+    if resolved is None or not takes_few_steps(resolved):
+        return None
+    total = _steps_of(problem, resolved, int(resolved.steps))
+    if total > CHEAPER * median:
+        return None
+    compared = f"explicit steps are {total:.0f} and stiff ones {median:g}"
+    return default_solver(problem, None), f"the posterior is not stiff, {compared}"
+
+
+def _stiff_choice(
+    problem: Problem, values: Array, of: str, least: int = 1
+) -> tuple[Solver, str] | None:
+    """Return a solver for the problem if it is stiff at values (N, d), and what shows it.
+
+    Parameters
+    ----------
+    of : str
+        What they are draws of.
+    least : int
+        Explicit steps that are taken anyhow.
+    """
     solver = stiff_solver(problem)
     if solver is None:
         return None
-    values = pilot_values(problem)
     explicit = default_solver(problem, None).divided(longest_interval(problem))
     steps, errors = pilot_steps(problem, explicit, values)
+    steps = None if steps is None else max(steps, least)
     tried, unstable = steps or SUSPECT_STEPS, np.zeros(len(values), dtype=bool)
     if steps is None or np.mean(~np.isfinite(errors)) >= UNSTABLE_SHARE:
         tried, unstable = _unstable(problem, explicit, values, tried)
     slow = steps is None or steps >= SUSPECT_STEPS
     if not (slow or unstable.any()):
         return None
-    compared = build_likelihood(problem, replace(solver, tolerance=COMPARED))
-    counts, log_likelihood = solver_steps(compared, problem, values)
+    # Steps that a run has come to are compared with those that it would go on with.
+    rival = solver.begun() if least > 1 else replace(solver, tolerance=COMPARED)
+    counts, log_likelihood = solver_steps(build_likelihood(problem, rival), problem, values)
     total = _steps_of(problem, explicit, steps or 2 * MAX_STEPS)
     median = median_of_finite(counts)
     if slow and total > STIFF_RATIO * median:
@@ -381,7 +487,7 @@ def _stiff_choice(problem: Problem) -> tuple[Solver, str] | None:
     stiff = unstable & (_steps_of(problem, explicit, tried) > UNSTABLE_RATIO * counts)
     likely = np.argsort(-log_likelihood, kind="stable")[: len(values) // LIKELY]
     shares = stiff.mean(), stiff[likely].mean()
-    share = f"{stiff.mean():.0%} of the prior is unstable at {tried} explicit steps"
+    share = f"{stiff.mean():.0%} of the {of} is unstable at {tried} explicit steps"
     unstable_share = f"the problem is stiff, {share}"
     return (solver, unstable_share) if min(shares) >= UNSTABLE_SHARE else None
 

@@ -333,6 +333,8 @@ class Record(WithCard):
 
     def _check_beside(self) -> None:
         """Refuse deviations and limits that a value cannot have."""
+        if all(getattr(self, name) is None for name in BESIDE):
+            return
         for name, where, why in faults_beside(self.y, *(beside(self, name) for name in BESIDE)):
             if where.any() and getattr(self, name) is not None:
                 place = tuple(np.argwhere(where)[0])
@@ -570,6 +572,22 @@ class Record(WithCard):
 
 
 _BETWEEN_UNITS = ", "
+
+
+def inputs_at(record: Record, t: Array) -> Array:
+    """Inputs at any times from the first to the last sample, (m, n_inputs): held or linear ones.
+
+    Or those of the function that the input is.
+    """
+    u = np.empty((len(t), record.n_inputs))
+    if record.u_function is not None:
+        u[:] = np.reshape(record.u_function(t), u.shape)
+    elif record.hold == "zoh":
+        u[:] = record.u[np.searchsorted(record.t, t, side="right") - 1]
+    else:
+        for j in range(record.n_inputs):
+            u[:, j] = np.interp(t, record.t, record.u[:, j])
+    return u
 
 
 def _joined_units(units: Sequence[str]) -> str:

@@ -449,6 +449,13 @@ class Signal:
         return self.interval if self.uniform else self.t() - self.t(1)
 
     @property
+    def gap(self) -> ca.SX:
+        """Time to the next sample at the begin of an interval, 0 where later parts begin."""
+        if self.parts == 1:
+            return self.between_samples
+        return ca.if_else(self.part == 0.0, self.between_samples, 0.0)
+
+    @property
     def spacing_before(self) -> ca.SX:
         """Length of the interval before this one, where these are of different lengths."""
         before = self.t(1) - self.t(2)

@@ -253,7 +253,7 @@ class NestedFilter:
         try:
             if arrival.status == "new":
                 known = [*before.last, *arrival.gap, np.array(arrival.sample, dtype=float)]
-                self._assimilate(np.array(known), self._filters.rows.lookahead)
+                self._assimilate(np.array(known), self._filters.stream.lookahead)
         except InputError:
             self._state, self._rng.bit_generator.state = before, random
             self.axis.resume(axis)

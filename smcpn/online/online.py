@@ -38,9 +38,10 @@ from smcpn.likelihood.inputs import CHUNK
 from smcpn.likelihood.particle.stream import stream_estimate
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.likelihood.solver_choice import solver_for_stream
+from smcpn.model.dose import Dose
 from smcpn.model.problem import Problem, check_problem
 from smcpn.online.change import ChangeTest
-from smcpn.online.reweighting import StreamLikelihood
+from smcpn.online.reweighting import AnyLikelihood
 from smcpn.online.state import Prediction, Shared, State, predicted, stream_posterior, stream_record
 from smcpn.online.window import Windows
 from smcpn.results.posterior import Posterior
@@ -216,7 +217,7 @@ class Online:
             change=ChangeTest(options["samples_between_false_alarms"]),
         )
 
-    def _empty(self, problem: Problem, threads: int | None, folder: str | None) -> StreamLikelihood:
+    def _empty(self, problem: Problem, threads: int | None, folder: str | None) -> AnyLikelihood:
         """Return the likelihood of a stream without samples, compiled."""
         kept = -(-self.options["memory"] // CHUNK) + 1
         history = History(problem.records[0].n_inputs, problem.model.measured, folder, kept)
@@ -232,12 +233,15 @@ class Online:
         )
 
     def _searches(
-        self, likelihood: StreamLikelihood, threads: int | None
+        self, likelihood: AnyLikelihood, threads: int | None
     ) -> SearchesOfFirstSamples | None:
         """Return who searches for what particles lose; None for an estimate, without a gradient."""
         if LIKELIHOODS[self.settings.likelihood].estimated:
             return None
-        problem, history = self.problem.with_records(self.problem.records[:1]), likelihood.history
+        problem, history = (
+            self.problem.with_records(self.problem.records[:1]),
+            likelihood.stream.history,
+        )
         searches = SearchesOfFirstSamples(
             lambda: LogLikelihood(problem, self.settings.likelihood, self.solver, threads),
             lambda n: [stream_record(problem, history, n)] if history.in_memory else [],
@@ -270,8 +274,7 @@ class Online:
         y_sd, y_lower, y_upper : float or sequence, optional
             As of `Record`, where the noise takes y_sd, and where the problem's record has limits.
         doses : sequence of Dose or dict, optional
-            Given since the sample before, or still to come. The problem's record has one of each
-            kind (state, lag and fraction), which do not count.
+            Given since the sample before, or still to come, see `give`.
 
         Raises
         ------
@@ -309,6 +312,23 @@ class Online:
             state.status = "waiting"
         return state
 
+    def give(self, doses: Any) -> None:
+        """Take doses that are no sample's: given since the last one, or still to come.
+
+        Parameters
+        ----------
+        doses : Dose, dict or sequence of these
+            The problem's record has one of each kind (state, lag and fraction), which do not
+            count. One that equals a dose given before is the same one.
+
+        Raises
+        ------
+        InputError
+            For what is no dose, or one of another kind; for a time before the last sample; on a
+            grid, for one that arrives between samples, with the sample after it.
+        """
+        self._arrivals.give(doses)
+
     def finish(self) -> State:
         """Have the samples count that wait for ``lookahead``, and end rejuvenations under way."""
         begin = time.perf_counter()
@@ -332,7 +352,7 @@ class Online:
             Before the first sample, or if times and inputs do not fit.
         """
         current = self._windows.current
-        population, history = current.tracker.population, current.likelihood.history
+        population, history = current.tracker.population, current.stream.history
         if population.sample == 0:
             raise InputError("predict needs a sample to begin at: update the stream first")
         times, inputs, wanted = self._arrivals.coming(u, t)
@@ -431,6 +451,11 @@ class Online:
         """The time axis: which samples are new, late or missing."""
         return self._arrivals.axis
 
+    @property
+    def doses(self) -> tuple[Dose, ...]:
+        """Doses given so far, sorted by time."""
+        return self._arrivals.doses
+
     def snapshot(self) -> StreamState:
         """Return all that the stream goes on from."""
         held = np.array(self._arrivals.last_input, dtype=float)
@@ -495,9 +520,9 @@ def _duration(name: str, value: float | str | None, unit: str) -> float | None:
     return number
 
 
-def _require_record(likelihood: StreamLikelihood) -> None:
+def _require_record(likelihood: AnyLikelihood) -> None:
     """Refuse a posterior whose record would have no sampling interval."""
-    n, waiting = likelihood.n_samples, len(likelihood.history) - likelihood.n_samples
+    n, waiting = likelihood.n_samples, len(likelihood.stream.history) - likelihood.n_samples
     if n >= 2:
         return
     counted = f"posterior needs two samples, and {n} of {n + waiting} count"

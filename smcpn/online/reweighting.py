@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.stream_step import Population
 from smcpn.likelihood.contract import Keys
-from smcpn.likelihood.growing import GrowingLikelihood
+from smcpn.likelihood.growing import StreamLikelihood
 from smcpn.likelihood.particle.stream import EstimatedPopulation, StreamEstimate
 from smcpn.model.prior import Prior
 from smcpn.smc.particles import ParticleSystem
 
 Array = NDArray[np.float64]
 
-StreamLikelihood = GrowingLikelihood | StreamEstimate
+AnyLikelihood = StreamLikelihood | StreamEstimate
 """What follows a stream: exact on lane kernels, or estimated by particle filters with keys."""
 AnyPopulation = Population | EstimatedPopulation
 
@@ -97,7 +97,7 @@ class HiddenStates(NamedTuple):
     weights: Array
 
     @classmethod
-    def of(cls, likelihood: StreamLikelihood, moments: Array, weights: Array) -> HiddenStates:
+    def of(cls, likelihood: AnyLikelihood, moments: Array, weights: Array) -> HiddenStates:
         """The states among the moments of a likelihood's kernel, (m, N)."""
         first = 2 * likelihood.n_outputs
         last = first + likelihood.n_states
@@ -124,7 +124,7 @@ class Reweighting:
     What does not change from sample to sample is prepared once.
     """
 
-    def __init__(self, prior: Prior, likelihood: StreamLikelihood) -> None:
+    def __init__(self, prior: Prior, likelihood: AnyLikelihood) -> None:
         self._prior, self._likelihood = prior, likelihood
         self._theta, self._keys, self._columns = np.empty(0), np.empty(0), np.empty(0)
         self._update: Assimilating | None = None

@@ -21,7 +21,7 @@ from smcpn.model.measured import outputs_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.online.change import Alarm
-from smcpn.online.reweighting import HiddenStates, ReweightedParticles, StreamLikelihood
+from smcpn.online.reweighting import AnyLikelihood, HiddenStates, ReweightedParticles
 from smcpn.online.tracker import StreamIbis
 from smcpn.online.window import Window
 from smcpn.results.draws import Timing, weighted_quantile
@@ -269,7 +269,7 @@ class Prediction:
 
 
 def predicted(
-    likelihood: StreamLikelihood,
+    likelihood: AnyLikelihood,
     keys: Keys,
     values: Array,
     weights: Array,
@@ -307,7 +307,7 @@ def stream_posterior(
     problem : Problem
         Its first record is the template of the stream's.
     """
-    record = stream_record(problem, window.likelihood.history, window.likelihood.n_samples)
+    record = stream_record(problem, window.stream.history, window.stream.n_samples)
     observed = problem.with_records([record])
     observed.prior = window.prior
     sampler = window.tracker.sampler.looked()

@@ -27,10 +27,10 @@ from typing_extensions import override
 from smcpn.likelihood.contract import NO_KEYS, Keys, Likelihood
 from smcpn.online.background import Background
 from smcpn.online.reweighting import (
+    AnyLikelihood,
     HiddenStates,
     ReweightedParticles,
     Reweighting,
-    StreamLikelihood,
 )
 from smcpn.smc.estimation import extended
 from smcpn.smc.ibis import Ibis
@@ -61,7 +61,7 @@ class BlockTarget(Target):
         The samples from `sample` to before this one are assimilated together.
     """
 
-    likelihood: StreamLikelihood
+    likelihood: AnyLikelihood
     end: int = 0
 
     @property
@@ -90,7 +90,7 @@ class StreamIbis(Ibis):
     `assimilate` and `advance` make the same particle system, to the byte.
     """
 
-    likelihood: StreamLikelihood
+    likelihood: AnyLikelihood
     particles: ReweightedParticles
     # No property as of `Sampler`: it is read ten times for every sample.
     sample: int = 0
@@ -288,7 +288,7 @@ class Tracker:
 
     Parameters
     ----------
-    likelihood : GrowingLikelihood or StreamEstimate
+    likelihood : StreamLikelihood or StreamEstimate
     sampler : StreamIbis or callable
         A function makes it in a thread, where it also catches up with the samples that are known
         already; see `ready`.
@@ -300,11 +300,11 @@ class Tracker:
 
     def __init__(
         self,
-        likelihood: StreamLikelihood,
+        likelihood: AnyLikelihood,
         sampler: StreamIbis | Callable[[], StreamIbis],
         observe: Callable[[Population], None],
     ) -> None:
-        self.likelihood, self._observe = likelihood, observe
+        self.likelihood, self.stream, self._observe = likelihood, likelihood.stream, observe
         self._interim: Interim | None = None
         self._offered: Interim | None = None
         self._work: Background[None] | None = None
@@ -332,10 +332,10 @@ class Tracker:
     @property
     def lag(self) -> int:
         """Samples that the rejuvenation under way has still to catch up with."""
-        behind = self.likelihood.n_samples - self.sampler.sample
+        behind = self.stream.n_samples - self.sampler.sample
         if self._interim is None:
             return behind
-        return max(behind, self.likelihood.n_samples - self._interim.sample)
+        return max(behind, self.stream.n_samples - self._interim.sample)
 
     def track(self, deadline: float | None) -> None:
         """Assimilate the samples that count, up to the ``deadline`` (of `time.perf_counter`).
@@ -351,7 +351,7 @@ class Tracker:
                 return
             self._take_over()
         sampler = self.sampler
-        while sampler.sample < self.likelihood.n_samples:
+        while sampler.sample < self.stream.n_samples:
             if sampler.sample == 0:
                 sampler.begin()
             if not sampler.assimilate():
@@ -390,17 +390,17 @@ class Tracker:
 
     def _catch_up(self, work: Background[None]) -> None:
         """Assimilate samples until none is left; the work of the thread."""
-        sampler, likelihood = self.sampler, self.likelihood
-        while sampler.sample < likelihood.n_samples and not work.given_up:
+        sampler, stream = self.sampler, self.stream
+        while sampler.sample < stream.n_samples and not work.given_up:
             if sampler.sample == 0:
                 sampler.begin()
-            made, behind = len(sampler.rejuvenations), likelihood.n_samples - sampler.sample
+            made, behind = len(sampler.rejuvenations), stream.n_samples - sampler.sample
             if behind > max(LEAP, LEAP_SHARE * sampler.sample):
-                sampler.leap(likelihood.n_samples)
+                sampler.leap(stream.n_samples)
             else:
-                sampler.proceed(likelihood.n_samples)
+                sampler.proceed(stream.n_samples)
                 while sampler.state.exponent is not None:
-                    sampler.proceed(likelihood.n_samples)
+                    sampler.proceed(stream.n_samples)
             if len(sampler.rejuvenations) > made:
                 self._offer()
 
@@ -419,7 +419,7 @@ class Tracker:
     def _offer(self) -> None:
         """Let updates go on with the population as it is, weighted by the rest of the samples."""
         fresh = Interim(self.sampler)
-        while fresh.sample < self.likelihood.n_samples:
+        while fresh.sample < self.stream.n_samples:
             fresh.assimilate()
         self._offered = fresh
 
@@ -429,7 +429,7 @@ class Tracker:
             self._interim = offered
         population = self._interim
         assert population is not None
-        while population.sample < self.likelihood.n_samples:
+        while population.sample < self.stream.n_samples:
             population.assimilate()
             self._observe(population)
             if deadline is not None and time.perf_counter() > deadline - MARGIN:

@@ -24,6 +24,7 @@ from scipy import stats
 
 from smcpn.errors import InputError
 from smcpn.io.axis import AxisState
+from smcpn.likelihood.growing import GrowingRows
 from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.stream import StreamEstimate
 from smcpn.model.parts import check_parts
@@ -31,7 +32,7 @@ from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, assembled
 from smcpn.online.background import Background
 from smcpn.online.change import Alarm, ChangeTest
-from smcpn.online.reweighting import StreamLikelihood
+from smcpn.online.reweighting import AnyLikelihood
 from smcpn.online.tracker import Population, StreamIbis, Tracker
 from smcpn.smc.estimation import MOST
 from smcpn.smc.looks import Searches
@@ -71,9 +72,14 @@ class Window:
         self.start = np.empty((2, 0)) if start is None else start
 
     @property
-    def likelihood(self) -> StreamLikelihood:
+    def likelihood(self) -> AnyLikelihood:
         """Likelihood of the samples of the window."""
         return self.tracker.likelihood
+
+    @property
+    def stream(self) -> GrowingRows:
+        """Samples of the window."""
+        return self.tracker.stream
 
 
 class FreeStart:
@@ -155,8 +161,8 @@ class Beginning:
         self,
         current: Window,
         begin: int,
-        made: Callable[[], tuple[Prior, Array, StreamLikelihood]],
-        track: Callable[[StreamLikelihood, Prior], Tracker],
+        made: Callable[[], tuple[Prior, Array, AnyLikelihood]],
+        track: Callable[[AnyLikelihood, Prior], Tracker],
     ) -> None:
         self.begin = begin
         self._current, self._track = current, track
@@ -166,12 +172,12 @@ class Beginning:
     def append(self, t: Array, u: Array, y: Array) -> None:
         """Take in samples; those that come before the likelihood is made are copied later."""
         if self._window is not None:
-            self._window.likelihood.append(t, u, y)
+            self._window.stream.append(t, u, y)
 
     def append_sample(self, sample: Sequence[float]) -> None:
         """Take in one sample."""
         if self._window is not None:
-            self._window.likelihood.append_sample(sample)
+            self._window.stream.append_sample(sample)
 
     def give_up(self) -> None:
         """Have its threads end."""
@@ -182,9 +188,9 @@ class Beginning:
         """Return the window once its population has caught up; ``at_once`` waits for it."""
         if self._window is None and (at_once or self._making.done):
             prior, start, likelihood = self._making.result()
-            history = self._current.likelihood.history
-            known = self.begin - self._current.begin + len(likelihood.history)
-            likelihood.append(*history.samples(known, len(history)))
+            history = self._current.stream.history
+            known = self.begin - self._current.begin + len(likelihood.stream.history)
+            likelihood.stream.append(*history.samples(known, len(history)))
             self._window = Window(self.begin, self._track(likelihood, prior), prior, start)
         if self._window is None or not (at_once or self._window.tracker.ready):
             return None
@@ -200,7 +206,7 @@ class Forgetting:
     ----------
     length : float
         Of the window.
-    likelihood : GrowingLikelihood or StreamEstimate
+    likelihood : StreamLikelihood or StreamEstimate
         Of a problem with a free start; without samples.
     start : FreeStart
     track : callable
@@ -210,9 +216,9 @@ class Forgetting:
     def __init__(
         self,
         length: float,
-        likelihood: StreamLikelihood,
+        likelihood: AnyLikelihood,
         start: FreeStart,
-        track: Callable[[StreamLikelihood, Prior], Tracker],
+        track: Callable[[AnyLikelihood, Prior], Tracker],
     ) -> None:
         self.length = length
         self.likelihood, self.start, self._track = likelihood, start, track
@@ -284,7 +290,7 @@ class Forgetting:
 
     def _beginning(self, current: Window) -> int | None:
         """Sample at which a new population should begin; None where there is no need."""
-        history, n = current.likelihood.history, current.likelihood.n_samples
+        history, n = current.stream.history, current.stream.n_samples
         if self._changed is not None:
             if current.begin + n - self._changed < FEWEST:
                 return None
@@ -302,14 +308,14 @@ class Forgetting:
             return
         begin, mean, means = self._observed[place], self._means[place], self._means
         self._observed, self._means = self._observed[place:], means[place:]
-        history = current.likelihood.history
+        history = current.stream.history
         first, end = begin - current.begin, len(history)
 
-        def made() -> tuple[Prior, Array, StreamLikelihood]:
+        def made() -> tuple[Prior, Array, AnyLikelihood]:
             rms = np.sqrt(np.square(means).mean(axis=0))
             start = np.array([mean, np.maximum(STATE_SD * rms, np.finfo(float).tiny ** 0.5)])
             likelihood = self.likelihood.emptied()
-            likelihood.append(*history.samples(first, end))
+            likelihood.stream.append(*history.samples(first, end))
             return self.start.prior(*start), start, likelihood
 
         self._next = Beginning(current, begin, made, self._track)
@@ -353,8 +359,8 @@ class Windows:
         problem: Problem,
         settings: Settings,
         entropy: int,
-        empty: Callable[[Problem, str | None], StreamLikelihood],
-        searches: Callable[[StreamLikelihood], Searches | None],
+        empty: Callable[[Problem, str | None], AnyLikelihood],
+        searches: Callable[[AnyLikelihood], Searches | None],
         *,
         folder: str | None,
         length: float | None,
@@ -401,13 +407,13 @@ class Windows:
 
     def append(self, t: Array, u: Array, y: Array) -> None:
         """Take in samples: times (m,), inputs (m, n) and outputs (m, q)."""
-        self.current.likelihood.append(t, u, y)
+        self.current.stream.append(t, u, y)
         if self._forgetting is not None:
             self._forgetting.append(t, u, y)
 
     def append_sample(self, sample: Sequence[float]) -> None:
         """Take in one sample: time, inputs and outputs."""
-        self.current.likelihood.append_sample(sample)
+        self.current.stream.append_sample(sample)
         if self._forgetting is not None:
             self._forgetting.append_sample(sample)
 
@@ -424,13 +430,13 @@ class Windows:
 
     def finish(self) -> None:
         """Have the samples count that wait for later inputs, and end rejuvenations."""
-        self.current.likelihood.finish()
+        self.current.stream.finish()
         self.current.tracker.settle()
 
     def state(self, axis: AxisState, held: Array, doses: Array) -> StreamState:
         """Return the state of the stream, given its time axis, the last input and the doses."""
         current, forgetting = self.current, self._forgetting
-        history = current.likelihood.history
+        history = current.stream.history
         t, u, y = history.samples(0, len(history))
         noted, states = (None, None) if forgetting is None else forgetting.states()
         return StreamState(
@@ -438,7 +444,7 @@ class Windows:
             change=self._change.state,
             observed=self._observed,
             begin=current.begin,
-            counted=current.likelihood.n_samples,
+            counted=current.stream.n_samples,
             frozen=current.tracker.frozen,
             awaited=None if forgetting is None else forgetting.awaited,
             spawned=self._seeds.n_children_spawned,
@@ -469,9 +475,9 @@ class Windows:
             if state.begin > 0:
                 likelihood = self._forgetting.likelihood.emptied()
                 prior = self._forgetting.start.prior(*state.start)
-        likelihood.append(state.t, state.u, state.y)
+        likelihood.stream.append(state.t, state.u, state.y)
         if likelihood.n_samples < state.counted:
-            likelihood.finish()
+            likelihood.stream.finish()
         with_filters = self._as_stored(likelihood, state.population)
         sampler = StreamIbis.resumed(prior, with_filters, self._settings, state.population)
         sampler.searches, sampler.last_ess = self._searches, sampler.system.ess
@@ -480,9 +486,7 @@ class Windows:
         if state.frozen:
             tracker.freeze()
 
-    def _as_stored(
-        self, likelihood: StreamLikelihood, population: SamplerState
-    ) -> StreamLikelihood:
+    def _as_stored(self, likelihood: AnyLikelihood, population: SamplerState) -> AnyLikelihood:
         """The likelihood with as many state particles as a population has."""
         if not isinstance(likelihood, StreamEstimate):
             return likelihood
@@ -503,11 +507,11 @@ class Windows:
             self.names = self._forgetting.start.lasting
 
     def _sampler(
-        self, likelihood: StreamLikelihood, prior: Prior, seed: np.random.SeedSequence
+        self, likelihood: AnyLikelihood, prior: Prior, seed: np.random.SeedSequence
     ) -> StreamIbis:
         return StreamIbis(prior, likelihood, self._settings, np.random.default_rng(seed))
 
-    def _begin_tracking(self, likelihood: StreamLikelihood, prior: Prior) -> Tracker:
+    def _begin_tracking(self, likelihood: AnyLikelihood, prior: Prior) -> Tracker:
         seed = self._seeds.spawn(1)[0]
         return Tracker(likelihood, lambda: self._sampler(likelihood, prior, seed), self._observe)
 
@@ -524,7 +528,7 @@ class Windows:
         tracker = current.tracker
         if population.last_ess < tracker.sampler.fewest:
             return
-        t = tracker.likelihood.history.time(population.sample - 1)
+        t = tracker.stream.history.time(population.sample - 1)
         alarm = self._change(population.innovation, sample, t)
         if alarm is not None:
             self.alarm = alarm

@@ -10,8 +10,8 @@ dense. `Layout` is read where graphs are written, `CompiledLayout` is the same a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from math import factorial
 from typing import NamedTuple
 
@@ -58,12 +58,20 @@ class Block:
     processes : tuple of int
     rates, values, higher : tuple of Entry
         Derivatives that the ODE determines, those that are states, and those beyond.
+    noise : tuple of Entry
+        Coloured noise of outputs of these states, numbered as if each were one more process.
     """
 
     processes: tuple[int, ...]
     rates: tuple[Entry, ...]
     values: tuple[Entry, ...]
     higher: tuple[Entry, ...]
+    noise: tuple[Entry, ...] = ()
+
+    @property
+    def seen(self) -> tuple[Entry, ...]:
+        """What outputs may depend on, values first."""
+        return (*self.values, *self.noise)
 
 
 @dataclass(frozen=True)
@@ -79,12 +87,15 @@ class Layout:
     blocks : tuple of Block
     jacobian : {"none", "diagonal", "full"}
         What the linearisation of the ODE keeps; ``"diagonal"``: what a process does to itself.
+    noise : tuple of (int, Entry)
+        Outputs whose noise is coloured, and where it stands.
     """
 
     order: int
     processes: tuple[Process, ...]
     blocks: tuple[Block, ...]
     jacobian: str
+    noise: tuple[tuple[int, Entry], ...] = ()
 
     @classmethod
     def connected(
@@ -93,6 +104,7 @@ class Layout:
         rhs: ca.SX,
         solver: ProbabilisticSolver | AdaptiveEKF1,
         outputs: ca.SX | None = None,
+        coloured: Sequence[int] = (),
     ) -> Layout:
         """Lay out states in blocks as small as the graphs allow.
 
@@ -103,6 +115,8 @@ class Layout:
         solver : EKF0 or EKF1
         outputs : casadi.SX, optional
             Outputs that are measured: one that sees several processes couples them.
+        coloured : sequence of int
+            Those of them whose noise is carried beside the states.
 
         Raises
         ------
@@ -118,7 +132,16 @@ class Layout:
             for k, process in enumerate(processes):
                 states = np.flatnonzero(pattern[process.states[-1]])
                 tied.append({k, *(owner[int(state)] for state in states)})
-        return cls._of_groups(processes, _merged(len(processes), tied), solver)
+        groups = _merged(len(processes), tied)
+        plain = cls._of_groups(processes, groups, solver)
+        noise = [(j, (len(processes) + place, 0)) for place, j in enumerate(coloured)]
+        # The noise of an output that sees no state goes with the first ones.
+        block_of = {j: min(tied[j], default=0) for j, _ in noise}
+        blocks = [
+            replace(block, noise=tuple(own for j, own in noise if block_of[j] in block.processes))
+            for block in plain.blocks
+        ]
+        return replace(plain, blocks=tuple(blocks), noise=tuple(noise))
 
     @classmethod
     def uniform(cls, x: ca.SX, rhs: ca.SX, solver: ProbabilisticSolver) -> Layout:

@@ -85,7 +85,8 @@ class MethodRecord(Stored):
         tempered instead of following the samples; empty where it did not.
     weighings : float
         Evaluations of the record by all particles: solver steps done, over those of one evaluation
-        of all particles with the final steps.
+        of all particles with the final steps. What a solver cost that the run has left for another
+        one is not in it.
     search_weighings : float
         The same of the searches, derivatives included, and of the choice of steps.
     state_particles : int

@@ -14,7 +14,7 @@ from smcpn.likelihood.contract import is_estimated
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.registry import LIKELIHOODS, build_estimate
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT, DiscretisationShift, shift_of_particles
-from smcpn.likelihood.solver_choice import finer_solver
+from smcpn.likelihood.solver_choice import finer_solver, stiff_beyond_wall
 from smcpn.likelihood.wall import Wall, wall_of
 from smcpn.run.departure import Departure, departure, shift_by_filters
 from smcpn.run.run import Begin, CarryOver, Outcome, Run, Step
@@ -53,6 +53,10 @@ def judge(run: Run) -> Step:
     if shift is not None and automatic and shift.size > AUTOMATIC_SHIFT and not carried:
         return _refined(run, shift.finer, shift, everyone)
     wall = _wall(run)
+    if wall is not None and run.settings.solver_open:
+        choice = stiff_beyond_wall(run.problem, run.solver, wall.finer)
+        if choice is not None:
+            return run.planned_anew(choice)
     if wall is not None and wall.finer is not None and automatic and not carried:
         _log.info("%s", wall)
         return Begin(wall.finer)

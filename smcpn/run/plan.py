@@ -1,5 +1,8 @@
 """The plan of a run: by which method, from where, and with which steps it begins.
 
+Where no solver was given, that which draws of the prior called for is judged again about the modes
+that it led to: another one may cost less there, or be the only one that is stable.
+
 ``method="auto"`` searches for the modes of the posterior and tempers from there: two to five
 weighings of the record, where IBIS takes twenty and, on a long record, two hundred; and of a short
 one IBIS may lose in the first samples what later ones make likely. It stays where there is no
@@ -11,19 +14,36 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from smcpn.codegen.kernel import CLOCK
 from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError, listed, shown
 from smcpn.estimate.laplace import laplace
 from smcpn.estimate.linearise import is_of
 from smcpn.likelihood.registry import LIKELIHOODS
-from smcpn.likelihood.solver_choice import solver_for_run, solver_from_prior
+from smcpn.likelihood.solver_choice import (
+    SolverChoice,
+    chosen_again,
+    explicit_solver_at,
+    solver_for_run,
+    solver_from_prior,
+    takes_few_steps,
+)
+from smcpn.model.learned_scales import learned_scales
 from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace
 from smcpn.run_state import Plan
 from smcpn.settings import AUTO, RunSettings, Settings
-from smcpn.smc.start import Modes
+from smcpn.smc.start import MixtureStart, Modes
 
+Array = NDArray[np.float64]
+
+JUDGES = 64
+"""Draws about the modes, or ends of searches, by which the solver is chosen again."""
+NEGLIGIBLE = 30.0
+"""Nats of log-likelihood by which a draw is less than the most likely one if it does not count."""
 _log = logging.getLogger(__name__)
 
 
@@ -109,11 +129,18 @@ def planned(
     settings: RunSettings,
     threads: int | None = None,
     workers: Workers | None = None,
+    choice: SolverChoice | None = None,
 ) -> Plan:
     """Return the plan of a run, after its searches where it takes any.
 
     What goes wrong in a search is no error: the run then begins at the prior.
+
+    Parameters
+    ----------
+    choice : SolverChoice, optional
+        In place of the solver of the settings, where particles have called for another one.
     """
+    settings = settings.taking(choice)
     begun, reason = CLOCK.theta_steps, why_not_searched(problem, settings)
     exact = exact_likelihood(problem, settings)
     settings = settings.model_copy(update={"likelihood": exact or settings.likelihood})
@@ -125,7 +152,8 @@ def planned(
         plan = _from_prior(problem, settings, method, reason)
     else:
         plan = _searched(problem, settings, threads, workers)
-    return replace(plan, work=CLOCK.theta_steps - begun)
+    work = plan.work or CLOCK.theta_steps - begun
+    return replace(plan, work=work, choice=plan.choice or choice)
 
 
 def _from_prior(
@@ -151,8 +179,41 @@ def _searched(
         _log.info("no search: %s", error)
         method = "tempering" if settings.follows_gradient else "ibis"
         return _from_prior(problem, settings, method, f"no search is possible: {error}")
+    plan = _from_searches(found, method)
+    if not settings.solver_open or (found.modes and takes_few_steps(plan.solver)):
+        return plan
+    values = _near_posterior(found)
+    if not len(values):
+        return plan
+    again = chosen_again(problem, plan.solver, values, settings.particles, bool(found.modes))
+    if again is None:
+        return plan
+    if again.solver.adaptive:
+        return planned(problem, settings, threads, workers, again)
+    return with_explicit(plan, again, problem, values)
+
+
+def with_explicit(plan: Plan, choice: SolverChoice, problem: Problem, values: Array) -> Plan:
+    """Return a plan with the explicit solver that values (N, d) near the posterior called for."""
+    return replace(plan, solver=explicit_solver_at(problem, values), choice=choice)
+
+
+def _from_searches(found: Laplace, method: str) -> Plan:
     if found.modes:
         return Plan(method, found.solver, found.start)
     maximum = found.maximum
-    modes = Modes.none(len(maximum.starts), len(problem.names), maximum.ends, found.reason)
+    modes = Modes.none(len(maximum.starts), len(found.names), maximum.ends, found.reason)
     return Plan(method, found.solver, modes)
+
+
+def _near_posterior(found: Laplace) -> Array:
+    """Draws about the modes that searches found, or where they ended, the highest, (N, d)."""
+    problem, rng = found.problem, np.random.default_rng(0)
+    if found.modes:
+        start = MixtureStart(problem.prior, found.start, learned_scales(problem))
+        values = problem.prior.natural(start.sample(rng, JUDGES))
+        heights = np.nan_to_num(found.maximum.function(values), nan=-np.inf)
+        return values[heights >= heights.max() - NEGLIGIBLE]
+    ended = [one for one in found.maximum.starts if np.isfinite(one.log_density)]
+    ended = sorted(ended, key=lambda one: -one.log_density)[: max(1, len(ended) // 4)]
+    return np.array([one.values for one in ended]).reshape(len(ended), len(found.names))

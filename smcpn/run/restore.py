@@ -175,11 +175,15 @@ def _require_same_settings(stored: RunSettings, wanted: RunSettings, path: Path)
     """Refuse settings that are not those of the stored run, in the first one that differs.
 
     Blocks do not matter to a result, nor why a solver was chosen; nor does the entropy where no
-    seed is given.
+    seed is given. A solver that was given is no solver that the run chooses.
     """
     before = plain(stored)
+    if stored.solver_open and not wanted.solver_open:
+        before["solver"] = None
     for name, value in plain(wanted).items():
-        free = name in ("block", "entropy", "solver_reason") or (name == "seed" and value is None)
+        free = name in ("block", "entropy", "solver_reason", "solver_open") or (
+            name == "seed" and value is None
+        )
         if not free and before[name] != value:
             was, asked = ("the default" if one is None else one for one in (before[name], value))
             raise InputError(

@@ -21,7 +21,12 @@ from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.likelihood.registry import build_estimate, build_likelihood
 from smcpn.likelihood.shift import DiscretisationShift
-from smcpn.likelihood.solver_choice import LogLikelihoodBy, solver_for_approach
+from smcpn.likelihood.solver_choice import (
+    LogLikelihoodBy,
+    SolverChoice,
+    solver_for_approach,
+    solver_for_run,
+)
 from smcpn.likelihood.wall import Wall
 from smcpn.model.learned_scales import learned_scales
 from smcpn.model.problem import Problem
@@ -65,6 +70,19 @@ class Begin:
 
 
 @dataclass(frozen=True)
+class Exchange:
+    """The step of a run whose population goes on with another solver, reweighted where it is.
+
+    Attributes
+    ----------
+    plan : Plan
+        With the solver.
+    """
+
+    plan: Plan
+
+
+@dataclass(frozen=True)
 class CarryOver:
     """The step of a run that puts a solver in force, and carries populations over to it.
 
@@ -104,7 +122,7 @@ class Outcome:
     departure: Departure | None = None
 
 
-Step = Begin | CarryOver | Outcome
+Step = Begin | Exchange | CarryOver | Outcome
 
 
 class Likelihoods:
@@ -169,6 +187,8 @@ class Run:
 
     Attributes
     ----------
+    settings : RunSettings
+        With the solver of the plan, where that was chosen again.
     workers : Workers or None
         Who evaluate large batches of particles; None for this process alone.
     state : RunState
@@ -226,7 +246,7 @@ class Run:
         threads: int | None,
         workers: Workers | None,
     ) -> None:
-        self.problem, self.settings, self.state = problem, settings, state
+        self.problem, self._settings, self.state = problem, settings, state
         self.threads, self.workers = threads, workers
         self._clear()
 
@@ -234,6 +254,12 @@ class Run:
         self.outcome: Outcome | None = None
         self.samplers: list[Method] = []
         self.likelihoods = Likelihoods(self.problem, self.settings, self.threads, self.workers)
+
+    @property
+    def settings(self) -> RunSettings:
+        """Settings of the run, with the solver that is chosen at the moment."""
+        plan = self.state.plan
+        return self._settings if plan is None else self._settings.taking(plan.choice)
 
     def change(self, **fields: Any) -> None:
         """Replace fields of the state."""
@@ -243,10 +269,34 @@ class Run:
         """Begin anew without populations."""
         remembered = {"plan": step.plan, "refused_k": step.refused_k, "widened": step.widened}
         self.change(**{name: one for name, one in remembered.items() if one is not None})
+        self._leave_explicit()
         solver = step.solver or self._first_solver
         self._clear()
         self.change(solvers=(), checked=0)
         self.take(solver)
+
+    def _leave_explicit(self) -> None:
+        """Go back to the stiff solver where a run begins at the prior, which called for it."""
+        plan = self.plan
+        if self.start is not None or plan.choice is None or plan.choice.solver.adaptive:
+            return
+        first = self._settings
+        solver = solver_for_run(self.problem, first.solver, first.likelihood)
+        choice = SolverChoice(first.solver, first.likelihood, first.solver_reason)
+        self.change(plan=replace(plan, solver=solver, choice=choice))
+
+    def exchange(self, plan: Plan) -> None:
+        """Have the population at work go on with the solver of a plan, evidence included."""
+        self.change(plan=plan, solvers=(plan.solver,))
+        self.likelihoods = Likelihoods(self.problem, self.settings, self.threads, self.workers)
+        self.take(plan.solver)
+        self.samplers[0].exchange(self.likelihood)
+        self.let_search(0)
+
+    def planned_anew(self, choice: SolverChoice) -> Begin:
+        """Return the beginning of the run with another solver, after its own searches."""
+        plan = planned(self.problem, self._settings, self.threads, self.workers, choice)
+        return Begin(plan=plan)
 
     def take(self, solver: Solver) -> None:
         """Put a solver in force."""

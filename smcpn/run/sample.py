@@ -11,10 +11,17 @@ from dataclasses import replace
 import numpy as np
 
 from smcpn.errors import InputError
+from smcpn.likelihood.solver_choice import (
+    UNSTABLE_SHARE,
+    chosen_again,
+    takes_few_steps,
+)
 from smcpn.model.learned_scales import learned_scales
 from smcpn.run.judge import judge_on_the_way
-from smcpn.run.run import Begin, Run, Step
+from smcpn.run.plan import JUDGES, with_explicit
+from smcpn.run.run import Begin, Exchange, Run, Step
 from smcpn.settings import AUTO, Method
+from smcpn.smc.estimation import spread_out
 from smcpn.smc.evidence import largest_k
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.particles import effective_sample_size
@@ -41,7 +48,7 @@ def sample(run: Run, number: int) -> Step | None:
     try:
         sampler.proceed(last)
     except InputError as error:
-        otherwise = _begin_otherwise(run, error)
+        otherwise = _begin_otherwise(run, sampler, error)
         if otherwise is None:
             raise
         return otherwise
@@ -54,6 +61,8 @@ def sample(run: Run, number: int) -> Step | None:
         run.look(number)
     if len(sampler.rejuvenations) == before:
         return None
+    if sampler.sample < last and (other := _other_solver(run, sampler)) is not None:
+        return other
     costly = _costly(run, sampler) if sampler.sample < last else None
     at_work = sampler.state.exponent is None and run.samplers[-1] is sampler
     if costly is None and at_work and sampler.sample >= max(FIRST_CHECK, 2 * run.state.checked):
@@ -61,8 +70,12 @@ def sample(run: Run, number: int) -> Step | None:
     return costly
 
 
-def _begin_otherwise(run: Run, error: InputError) -> Begin | None:
-    """Begin again where another begin may do better: with all steps, or at the prior."""
+def _begin_otherwise(run: Run, sampler: Method, error: InputError) -> Begin | Exchange | None:
+    """Begin again where that may do better: by another solver, with all steps, or at the prior."""
+    if run.settings.solver_open and not run.solver.adaptive:
+        other = _called_for(run, sampler)
+        if other is not None:
+            return other
     if run.approaches:
         _log.info("%r is too coarse: begin with all steps", run.solver)
         return Begin(run.settings.solver)
@@ -143,6 +156,34 @@ def _missed_modes(run: Run, sampler: Method) -> Begin | None:
     reason = "tempering missed what the searches had found, so IBIS followed the samples"
     _log.info("%s", reason)
     return Begin(plan=replace(plan, method="ibis", reason=reason))
+
+
+def _other_solver(run: Run, sampler: Method) -> Begin | Exchange | None:
+    """Go on with another solver where particles from the prior call for it by now.
+
+    They are asked after 1, 2, 4 and so on rejuvenations, for what they say costs evaluations by two
+    solvers; those that began about modes were asked there.
+    """
+    made = len(sampler.rejuvenations)
+    if run.start is not None or not run.settings.solver_open or made & (made - 1):
+        return None
+    last = sampler.rejuvenations[-1]
+    if takes_few_steps(run.solver) and last.diverged <= UNSTABLE_SHARE * last.evaluations:
+        return None
+    return _called_for(run, sampler)
+
+
+def _called_for(run: Run, sampler: Method) -> Begin | Exchange | None:
+    """Go on with the solver that particles call for; None where that is in force."""
+    problem = run.problem
+    values = problem.prior.natural(sampler.system.theta[spread_out(sampler.system, JUDGES)])
+    alone = run.settings.replicates == 1 and run.plan.choice is None
+    choice = chosen_again(problem, run.solver, values, run.settings.particles, alone)
+    if choice is None:
+        return None
+    if choice.solver.adaptive:
+        return run.planned_anew(choice)
+    return Exchange(with_explicit(run.plan, choice, problem, values))
 
 
 def _costly(run: Run, sampler: Method) -> Begin | None:

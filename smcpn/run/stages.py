@@ -22,7 +22,7 @@ from smcpn.run.plan import planned
 from smcpn.run.posterior import posterior_of
 from smcpn.run.progress import progress_line
 from smcpn.run.restore import InMemory
-from smcpn.run.run import Begin, CarryOver, Outcome, Run, Step
+from smcpn.run.run import Begin, CarryOver, Exchange, Outcome, Run, Step
 from smcpn.run.sample import sample
 from smcpn.run_state import RunState
 from smcpn.smc.diagnosis import SamplerWarning
@@ -70,15 +70,19 @@ def advance(run: Run) -> None:
     if run.state.plan is None:
         run.begin(Begin(plan=planned(run.problem, run.settings, run.threads, run.workers)))
         return
-    begun = CLOCK.theta_steps
+    begun, choice = CLOCK.theta_steps, run.plan.choice
     step = _next_step(run)
     if isinstance(step, Begin):
         run.begin(step)
+    elif isinstance(step, Exchange):
+        run.exchange(step.plan)
     elif isinstance(step, CarryOver):
         begin_to_carry_over(run, step)
     elif isinstance(step, Outcome):
         run.outcome = step
-    run.change(work=run.state.work + CLOCK.theta_steps - begun)
+    # Steps of two solvers do not cost the same, and cannot be added.
+    same = run.plan.choice == choice
+    run.change(work=run.state.work + CLOCK.theta_steps - begun if same else 0)
 
 
 def _next_step(run: Run) -> Step | None:

@@ -21,7 +21,7 @@ from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError
 from smcpn.likelihood.classical import outputs_at, runge_kutta_program, signal_of, step_inputs
 from smcpn.likelihood.delayed import DelayLine, consecutive
-from smcpn.likelihood.inputs import KernelInputs, RecordRows
+from smcpn.likelihood.inputs import KernelInputs, KernelRows
 from smcpn.likelihood.lanes import OUTPUT_CHUNK, Grid, SampleSymbols, output_chunks
 from smcpn.likelihood.rosenbrock import Trajectory
 from smcpn.likelihood.state_events import MOST_EVENTS
@@ -29,7 +29,7 @@ from smcpn.likelihood.transition import Transition
 from smcpn.model.parts import STIFF_PARTS
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
-from smcpn.model.signal import Signal
+from smcpn.model.signal import RecordSamples, Signal
 from smcpn.simulation.filtered import WindowFilter, window_begins
 from smcpn.solver import MAX_STEPS, RK4, Rosenbrock
 
@@ -186,11 +186,12 @@ class Simulator:
         rows = self._pieces(self._trajectory.inputs(self._record))
         return output_chunks(kernel, theta, rows, self._model.outputs.numel())
 
-    def _pieces(self, inputs: KernelInputs) -> RecordRows:
+    def _pieces(self, inputs: KernelInputs) -> KernelRows:
         """Rows of the record, so many steps at a time; a function, or whole periods, at once."""
         record = self._record
         whole = record.periodic or record.u_function is not None
-        return RecordRows(inputs, record, len(record) if whole else max(2, PIECE // inputs.steps))
+        samples = RecordSamples(record, inputs.signal.n_outputs)
+        return KernelRows(inputs, samples, len(record) if whole else max(2, PIECE // inputs.steps))
 
     def _sufficient_steps(self, theta: Array) -> int:
         """Double the steps until a further doubling changes little, for one parameter vector."""

@@ -439,6 +439,11 @@ class Sampler(ABC):
         """A generator far from where the sampler's own one is, which stays there."""
         return np.random.Generator(cast(np.random.PCG64, self._rng.bit_generator).jumped())
 
+    def exchange(self, likelihood: Likelihood) -> None:
+        """Go on with another likelihood of the same samples, which is nearly that in force."""
+        self._use(likelihood)
+        self.reweight()
+
     def reweight(self) -> None:
         """Replace the likelihood, and multiply the weights by the ratio of the new to the old one.
 

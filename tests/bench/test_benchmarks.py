@@ -28,13 +28,14 @@ from benchmarks.rows import (
     rms_of,
     share_error,
 )
-from benchmarks.scaling import Curve, Taken, chain, markdown
+from benchmarks.scaling import chain
+from benchmarks.scaling_curves import Curve, Taken, markdown
 from benchmarks.side_by_side import methods
 from benchmarks.side_by_side.data import Data
 from benchmarks.side_by_side.reference import Reference
 from benchmarks.study import Passage, Study, run, studies_of
 from benchmarks.study import study as named
-from benchmarks.turn import ALWAYS, TURNS, turn
+from benchmarks.turn import ALWAYS, JUDGED, TURNS, studies, turn
 from smcpn.cases.silverbox import DUFFING_PRIOR
 from smcpn.datasets.models import duffing
 from smcpn.likelihood.registry import build_likelihood
@@ -327,12 +328,14 @@ def test_masses_in_a_row():
 
 
 def test_every_command_and_study_has_its_turn():
-    named = [text.split() for group in TURNS for text in group]
+    named = [text.split() for group in TURNS.values() for text in group]
     assert {command for command, *_ in named} | set(ALWAYS) == set(COMMANDS)
     for package in ("trust", "discovery"):
         parts = import_module(f"benchmarks.{package}.__main__").PARTS
         found = studies_of(*(f"benchmarks.{package}.{part}" for part in parts))
         chosen = [name for command, *names in named if command == package for name in names]
         assert sorted(chosen) == sorted(one.name for one in found if one.quick is not None)
-    rounds = [turn(len(TURNS) * 50 + k)[0].name for k in range(len(TURNS))]
-    assert rounds == [group[0].split()[0] for group in TURNS]
+    rounds = [turn(len(TURNS) * 50 + k) for k in range(len(TURNS))]
+    assert rounds == list(TURNS)
+    assert [studies(name)[0].name for name in TURNS] == [g[0].split()[0] for g in TURNS.values()]
+    assert set(TURNS) >= JUDGED

@@ -56,8 +56,8 @@ def stream():
     problem = PROBLEMS["duffing"]()
     record = problem.records[0]
     likelihood = growing_likelihood(problem, EKF0(2, 2), History(1, 1), threads=1)
-    likelihood.append(record.t, record.u, record.y)
-    likelihood.finish()
+    likelihood.stream.append(record.t, record.u, record.y)
+    likelihood.stream.finish()
     return problem, likelihood
 
 
@@ -75,7 +75,7 @@ def test_an_update_is_an_advance_and_weights(stream, monkeypatch, n, brief):
     measured = problem.records[0].y
     for sample in range(12):
         weights = plainly_weighed(log_weights)[0]
-        ((rows, first, last),) = likelihood.pieces(sample, sample + 1)
+        ((rows, first, last),) = likelihood.stream.pieces(sample, sample + 1)
         _, moments = likelihood.kernel.moments(values.T.copy(), state, rows, first, last)
         state, (increment,) = likelihood.advance(values, state, sample, sample + 1)
         increment = np.where(np.isfinite(increment), increment, -np.inf)
@@ -114,10 +114,11 @@ def test_what_does_not_fit_is_refused(stream):
     ):
         with pytest.raises(KernelArgumentError, match="not of these rows"):
             update(*wrong)
-    rows, *_ = next(likelihood.pieces(0, 5))
-    with pytest.raises(KernelArgumentError, match="as many measured"):
-        Update(likelihood.kernel, columns, rows, np.zeros((3, 3)))
+    rows, *_ = next(likelihood.stream.pieces(0, 5))
+    for measured in (0, 99):
+        with pytest.raises(KernelArgumentError, match="as many columns"):
+            Update(likelihood.kernel, columns, rows, measured)
     with pytest.raises(KernelArgumentError, match="program's shape"):
-        Update(likelihood.kernel, columns[1:], rows, np.zeros((len(rows), 3)))
+        Update(likelihood.kernel, columns[1:], rows, 3)
     with pytest.raises(TypeError, match="cannot read"):
-        Update(likelihood.kernel, np.asfortranarray(columns), rows, np.zeros((len(rows), 3)))
+        Update(likelihood.kernel, np.asfortranarray(columns), rows, 3)

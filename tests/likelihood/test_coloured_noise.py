@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import smcpn
-from smcpn import AR1, EKF0, EKF1, RK4, InputError
+from smcpn import AR1, EKF0, EKF1, RK4, AdaptiveEKF1, InputError
 from smcpn.checkpoint import StoredProblem, StoredRecord
 from smcpn.checkpoint.codec import read_again
 from smcpn.likelihood.growing import growing_likelihood
 from smcpn.likelihood.history import History
 from smcpn.likelihood.prediction import predictive_moments
-from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
+from smcpn.likelihood.registry import build_likelihood
 from smcpn.online.window import FreeStart
 from smcpn.simulation.simulation import simulate_particles
 from smcpn.validation.innovations import innovations
-from tests.reference.coloured import increments
+from tests.reference.coloured import conditioned_increments, increments
 
 RATE, SIGMA, RHO, DT = 0.7, 0.3, 0.8, 0.1
 PRIOR = {
@@ -116,9 +116,10 @@ def test_every_output_has_its_own_noise(second):
 
 
 @pytest.mark.parametrize("irregular", [False, True], ids=["uniform", "irregular"])
-def test_the_solver_s_variance_is_an_error_of_every_sample(irregular):
+@pytest.mark.parametrize("solver", [EKF0(1, 1), AdaptiveEKF1(1, tolerance=0.2)], ids=str)
+def test_the_solver_s_variance_is_an_error_of_every_sample(solver, irregular):
     """Coarse steps: the claimed variances are a tenth of that of the noise, and more."""
-    record, solver = record_of(irregular=irregular, gaps=(5, 6)), EKF0(1, 1)
+    record = record_of(irregular=irregular, gaps=(5, 6))
     problem = problem_of(record)
     values = np.array([0.7, 0.01, 0.8])
     found = advanced(build_likelihood(problem, solver, 1), values[None, :])[:, 0]
@@ -130,7 +131,7 @@ def test_the_solver_s_variance_is_an_error_of_every_sample(irregular):
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("solver", [FINE, EKF0(2, 1)], ids=["rk4", "ekf0"])
+@pytest.mark.parametrize("solver", [FINE, EKF0(2, 1), EKF1(2, 1)], ids=["rk4", "ekf0", "ekf1"])
 def test_gradient_against_differences(solver):
     problem = problem_of(record_of(irregular=True, gaps=(5, 6)))
     likelihood = smcpn.LogLikelihood(problem, solver=solver, threads=1)
@@ -142,7 +143,7 @@ def test_gradient_against_differences(solver):
 
 
 @pytest.mark.parametrize("irregular", [False, True], ids=["uniform", "irregular"])
-@pytest.mark.parametrize("solver", [FINE, EKF0(2, 2)], ids=["rk4", "ekf0"])
+@pytest.mark.parametrize("solver", [FINE, EKF0(2, 2), EKF1(2, 2)], ids=["rk4", "ekf0", "ekf1"])
 def test_a_stream_has_the_bytes_of_the_record(solver, irregular):
     record = record_of(irregular=irregular, gaps=(5, 6))
     problem = problem_of(record)
@@ -151,7 +152,7 @@ def test_a_stream_has_the_bytes_of_the_record(solver, irregular):
     stream = growing_likelihood(problem, solver, History(1, 1, intervals=8, kept=2), threads=1)
     for a in range(0, len(record), 3):
         part = slice(a, a + 3)
-        stream.append(record.t[part], record.u[part], record.y[part])
+        stream.stream.append(record.t[part], record.u[part], record.y[part])
     np.testing.assert_array_equal(advanced(stream, values), expected)
     # What it predicts of a sample is what its increment is the density of.
     columns = stream.columns(values)
@@ -253,18 +254,50 @@ def test_a_problem_is_the_same_from_a_file():
     )
 
 
-STILL = [name for name, one in LIKELIHOODS.items() if not one.takes_process_noise]
+@pytest.mark.parametrize("irregular", [False, True], ids=["uniform", "irregular"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    # Fenrir takes rates where its filter without data is, which is elsewhere under EKF0.
+    [
+        ("filtering", EKF0),
+        ("filtering", EKF1),
+        ("dalton", EKF0),
+        ("dalton", EKF1),
+        ("fenrir", EKF1),
+    ],
+)
+def test_a_filter_that_sees_the_data_carries_the_noise(name, kind, irregular):
+    """The solver's error and the noise depend on each other once an output was seen."""
+    record = record_of(25, irregular=irregular, gaps=(0, 7, 14, 15))
+    interval, solver = float(np.median(np.diff(record.t))), kind(2, 2, diffusion=1.0)
+    found = advanced(
+        build_likelihood(problem_of(record), solver, 1, name), np.array([[0.7, 0.3, 0.8]])
+    )[:, 0]
+    noise = 0.3, 0.8, interval
+    filtering, joint = conditioned_increments(record, 0.7, noise, 2, jacobian=kind is EKF1)
+    expected = filtering if name == "filtering" else joint
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", [n for n in STILL if not LIKELIHOODS[n].coloured_noise])
-def test_other_likelihoods_refuse_it(name):
-    problem, solver = problem_of(record_of()), EKF1(2, 1, diffusion=1.0)
-    if not LIKELIHOODS[name].goes_with(solver):
-        solver = LIKELIHOODS[name].default_solver(problem)
-    with pytest.raises(InputError, match=rf"{name} .* no coloured noise.*marginal or classical"):
-        build_likelihood(problem, solver, 1, name)
-    with pytest.raises(InputError, match="no coloured noise"):
-        innovations(problem, solver, np.array([0.7, 0.3, 0.5]), likelihood=name)
+@pytest.mark.parametrize("name", ["dalton", "filtering", "adaptive"])
+def test_half_an_interval_of_dead_time_is_a_record_of_half_its_intervals(name):
+    """Noise moves from sample to sample, whatever the parts of an interval."""
+    n, rng = 12, np.random.default_rng(1)
+    u, y, twice = rng.normal(size=n), rng.normal(size=n), np.full(2 * n - 1, np.nan)
+    twice[::2] = y
+    moved = np.repeat(np.append(u[:1], u), 2)[1 : 2 * n]
+    options = {"observe": "x", "prior": {"rate": stats.lognorm(1.0)}, "initial": [1.0]}
+    options["noise"] = AR1(0.3, 0.6, interval=2 * DT)
+    whole = smcpn.Record(u=u, y=y, dt=2 * DT, hold="zoh")
+    parts = smcpn.Record(u=moved, y=twice, dt=DT, hold="zoh")
+    solver = AdaptiveEKF1(tolerance=1e-6) if name == "adaptive" else EKF1(2, 2, diffusion=1.0)
+    sums = [
+        build_likelihood(smcpn.Problem(decay, record, **options, **more), solver, 1, name).evaluate(
+            np.array([[0.7]]), len(record)
+        )[1]
+        for record, more in [(whole, {"delay": {"u": DT}}), (parts, {})]
+    ]
+    np.testing.assert_allclose(sums[0], sums[1], rtol=1e-6 if name == "adaptive" else 1e-12)
 
 
 REFUSED = {

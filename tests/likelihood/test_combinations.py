@@ -113,7 +113,7 @@ def test_a_stream_and_what_an_executor_is_sent_have_the_increments_of_the_record
         build, make = build_estimate, stream_estimate
     whole = build(problem, solver, 1, likelihood)
     stream = make(problem, solver, History(1, 1), threads=1, likelihood=likelihood)
-    stream.append(record.t, record.u, record.y)
+    stream.stream.append(record.t, record.u, record.y)
     values, keys = np.array([[0.5], [1.5]]), np.ones((2, 1), dtype=np.uint64)
 
     def increments(of):

@@ -254,8 +254,8 @@ def test_a_stream_has_the_increments_of_the_record(signal):
         record_of, history = build(problem, solver, 1, likelihood), History(1, 1, intervals=8)
         stream = make(problem, solver, history, threads=1, likelihood=likelihood)
         for a in range(0, N, 3):
-            stream.append(one.t[a : a + 3], one.u[a : a + 3], one.y[a : a + 3])
-        stream.finish()
+            stream.stream.append(one.t[a : a + 3], one.u[a : a + 3], one.y[a : a + 3])
+        stream.stream.finish()
         expected, found = (
             each.advance(values, each.start(values), 0, N, keys)[1] for each in (record_of, stream)
         )

@@ -214,7 +214,7 @@ def test_a_stream_and_a_gradient_with_coloured_noise():
     whole = build_likelihood(problem, RK4(2), 1, "kalman")
     expected = whole.advance(values, whole.start(values), 0, len(r))[1]
     stream = growing_likelihood(problem, RK4(2), History(1, 2, intervals=8, kept=2), threads=1)
-    stream.append(r.t, r.u, r.y)
+    stream.stream.append(r.t, r.u, r.y)
     increments = stream.advance(values, stream.start(values), 0, len(r))[1]
     np.testing.assert_array_equal(increments, expected)
     function = smcpn.LogLikelihood(problem, "kalman", RK4(2))
@@ -375,7 +375,7 @@ def test_a_stream_has_the_increments_of_the_record():
     expected = whole.advance(values, whole.start(values), 0, len(r))[1]
     stream = growing_likelihood(problem, RK4(2), History(1, 2, intervals=8, kept=2), threads=1)
     for a in range(0, len(r), 3):
-        stream.append(r.t[a : a + 3], r.u[a : a + 3], r.y[a : a + 3])
+        stream.stream.append(r.t[a : a + 3], r.u[a : a + 3], r.y[a : a + 3])
     increments = stream.advance(values, stream.start(values), 0, len(r))[1]
     np.testing.assert_array_equal(increments, expected)
 

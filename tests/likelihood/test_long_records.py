@@ -8,7 +8,7 @@ import pytest
 
 import smcpn
 from smcpn.likelihood import inputs, lanes, solver_choice
-from smcpn.likelihood.inputs import RecordRows
+from smcpn.likelihood.inputs import KernelRows
 from smcpn.likelihood.prediction import predictions
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.likelihood.solver_choice import error_budget
@@ -47,8 +47,8 @@ def test_pieces_have_the_bytes_of_the_whole(hold, solver, short_chunks, monkeypa
     for module in (inputs, solver_choice):
         monkeypatch.setattr(module, "LONG", 10)
     pieces, found = computed(problem, solver)
-    assert isinstance(pieces._rows[0], RecordRows)
-    assert not isinstance(whole._rows[0], RecordRows)
+    assert isinstance(pieces._rows[0], KernelRows)
+    assert not isinstance(whole._rows[0], KernelRows)
     assert pieces.n_steps == whole.n_steps
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)

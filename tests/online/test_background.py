@@ -164,7 +164,7 @@ def test_samples_that_come_while_a_window_is_begun_are_in_it(monkeypatch):
         time.sleep(2e-3 if seen < 90 else 0.1)
     current = windows.current
     assert current.begin > 0
-    known = current.likelihood.history.samples(0, seen - current.begin)
+    known = current.likelihood.stream.history.samples(0, seen - current.begin)
     np.testing.assert_array_equal(known[1][:, 0], u[current.begin : seen])
     np.testing.assert_array_equal(known[2][:, 0], y[current.begin : seen])
     live.finish()

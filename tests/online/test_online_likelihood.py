@@ -42,8 +42,8 @@ def grown(problem, solver, parts, name=None, **history):
     )
     for a in range(0, len(record), parts):
         part = slice(a, a + parts)
-        likelihood.append(record.t[part], record.u[part], record.y[part])
-    likelihood.finish()
+        likelihood.stream.append(record.t[part], record.u[part], record.y[part])
+    likelihood.stream.finish()
     return likelihood
 
 
@@ -103,9 +103,11 @@ def test_conditioned_predictions_are_those_of_the_record(name):
         population = update(population, sample)
         expected = np.concatenate([mean[sample], np.diag(covariance[sample]) + noise])
         np.testing.assert_allclose(update.moments[:2, 0], expected, rtol=1e-7)
-    rows, first, last = next(stream.ahead(10, *stream.history.samples(10, 15)[:2], block=8))
+    rows, first, last = next(
+        stream.stream.ahead(10, *stream.stream.history.samples(10, 15)[:2], block=8)
+    )
     unmeasured = problem.with_records([problem.records[0].hide(10, 15)])
-    known = next(grown(unmeasured, solver, 1, "filtering").pieces(10, 15))[0]
+    known = next(grown(unmeasured, solver, 1, "filtering").stream.pieces(10, 15))[0]
     np.testing.assert_array_equal(rows.samples[first:last], known.samples[10:15])
     np.testing.assert_array_equal(rows.gains, known.gains[18:28])
 
@@ -141,7 +143,7 @@ def test_spilled_samples_evaluate_to_the_same(solver, tmp_path):
     np.testing.assert_allclose(
         spilled.evaluate(values, t)[1], whole.evaluate(values, t)[1], rtol=1e-13
     )
-    spilled.history.close()
+    spilled.stream.history.close()
     assert not list(tmp_path.iterdir())
 
 
@@ -149,7 +151,7 @@ def test_lookahead_delays_what_counts():
     problem = PROBLEMS["duffing"]()
     record = problem.records[0]
     likelihood = growing_likelihood(problem, RK4(steps=2), History(1, 1), threads=1, lookahead=5)
-    likelihood.append(record.t[:9], record.u[:9], record.y[:9])
+    likelihood.stream.append(record.t[:9], record.u[:9], record.y[:9])
     assert likelihood.n_samples == 4
-    likelihood.finish()
+    likelihood.stream.finish()
     assert likelihood.n_samples == 9

@@ -138,7 +138,7 @@ def test_forgetting_resumes_to_the_same_bytes(problem, tmp_path):
 def stream_of(problem: smcpn.Problem, samples: int, **options) -> StreamIbis:
     likelihood = stream_estimate(problem, RK4(steps=STEPS), History(1, 1), threads=1)
     record = problem.records[0][:samples]
-    likelihood.append(record.t, record.u, record.y)
+    likelihood.stream.append(record.t, record.u, record.y)
     rng = np.random.default_rng(options.pop("seed", 0))
     return StreamIbis(problem.prior, likelihood, Settings(**options), rng)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import smcpn
-from benchmarks.likelihood_problems import pendulum_problem
 from smcpn import EKF1, RK4, InputError
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.smc.sampler import Settings
 from smcpn.smc.tempering import DiffusionTempering, Tempering
-from tests.models import decay_problem
+from tests.models import decay_problem, exact_solution
 from tests.targets import LinearRegression
 
 
@@ -120,6 +120,27 @@ def test_every_particle_lost_is_told():
 
 
 PENDULUM_SOLVER = EKF1(2, 1, diffusion=10.0)
+
+
+@smcpn.ode
+def pendulum(angle, rate, *, length):
+    """Free pendulum."""
+    return rate, -9.81 / length * np.sin(angle)
+
+
+def pendulum_problem(seed: int, samples: int = 1001):
+    """Angular rate over ten seconds, length 1, start (0, pi/2) known; length from .01 to 100."""
+    start, t = (0.0, np.pi / 2), np.linspace(0.0, 10.0, samples)
+    rate = exact_solution(pendulum, [1.0], start, t)[:, 1]
+    noise = np.sqrt(0.1)
+    return smcpn.Problem(
+        pendulum,
+        smcpn.Record(y=rate + noise * np.random.default_rng(seed).normal(size=samples), t=t),
+        observe="rate",
+        noise=noise,
+        prior={"length": stats.loguniform(0.01, 100.0)},
+        initial=start,
+    )
 
 
 def pendulum_length(seed: int, particles: int, samples: int = 1001) -> float:

@@ -532,8 +532,9 @@ def _begun(problem: _Problem, slabs: tuple[float, ...]) -> tuple[PathRegression,
     speed, samples = sizes(start.rate), len(start.path)
     columns /= speed[:, None] * np.sqrt(samples)
     slopes = (start.rate - fixed) / (speed * np.sqrt(samples))
-    # What a term is on average is no reason against it: states may be far from zero.
-    spread = np.sqrt(np.sum((columns - columns.mean(axis=0)) ** 2, axis=(0, 1)))
+    # What a term is on average is hardly a reason against it, as states may be far from zero; but
+    # two that are constant there, as 1 and x y^2 may be, would cancel at any size.
+    spread = np.sqrt(np.sum((columns - (1.0 - RIDGE) * columns.mean(axis=0)) ** 2, axis=(0, 1)))
     columns = columns.reshape(-1, len(spread))
     penalised = np.concatenate([columns, np.diag(np.sqrt(RIDGE) * spread)])
     aims = np.concatenate([slopes.ravel(), np.zeros(len(spread))])

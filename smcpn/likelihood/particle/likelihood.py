@@ -12,7 +12,6 @@ Salmond, Smith 1993).
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -29,7 +28,7 @@ from smcpn.errors import InputError, shown
 from smcpn.likelihood.batches import Batchable
 from smcpn.likelihood.classical import step_inputs
 from smcpn.likelihood.contract import NO_KEYS, EstimatedLikelihood, Keys
-from smcpn.likelihood.inputs import KernelInputs
+from smcpn.likelihood.inputs import KernelInputs, KernelRows
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.particle.guide import Guide
@@ -188,42 +187,55 @@ class ParticleEstimate(Batchable, EstimatedLikelihood):
     """The likelihood that particle filters estimate, of the samples of records or of a stream.
 
     At the first sample of each record the state starts anew, and a filter looks ahead to the end of
-    its record at most.
+    its record at most. It is machine code and rows, no more: it can be pickled.
 
     Parameters
     ----------
     filters : CompiledFilters
     constants : ndarray, (c,)
+    rows : sequence of Rows or KernelRows
+        Of each record.
     state_particles : int
     look_ahead : bool
         Whether `evaluate` twists.
     threads : int, optional
     """
 
+    batches: ClassVar = ("advance", "accumulate", "evaluate")
+    lanes = THETAS
+    """Thetas that are computed together."""
+
     def __init__(
         self,
         filters: CompiledFilters,
         constants: Array,
+        rows: Sequence[Rows | KernelRows],
         state_particles: int,
         look_ahead: bool,
         threads: int | None = None,
     ) -> None:
-        self._filters, self._constants, self._threads = filters, constants, threads
-        self.look_ahead, self.state_particles = look_ahead, checked_number(state_particles)
+        self._filters, self._constants, self._rows = filters, constants, rows
+        self._threads, self.look_ahead = threads, look_ahead
+        self.state_particles = checked_number(state_particles)
 
     @property
-    @abstractmethod
+    def n_samples(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Samples of all records."""
+        return sum(map(len, self._rows))
+
+    @property
     def n_steps(self) -> int:
-        """Solver steps to the last sample, of one state particle."""
+        """Solver steps over all records, of one state particle."""
+        return sum(rows.n_steps for rows in self._rows)
 
-    @property
-    @abstractmethod
-    def _first_rows(self) -> Rows:
-        """Rows that begin with the first state."""
-
-    @abstractmethod
     def _pieces(self, a: int, b: int) -> Iterator[Piece]:
-        """Yield the samples [a, b) in pieces, those of a record together."""
+        """Yield the samples [a, b) in pieces, those of a record that has ended together."""
+        begin = steps = 0
+        for rows in self._rows:
+            for piece in rows.pieces(max(a - begin, 0), min(b - begin, len(rows))):
+                there, first, last = piece
+                yield Piece(there, first, last, begin + there.sample, steps + there.steps_before)
+            begin, steps = begin + len(rows), steps + rows.n_steps
 
     @property
     def state_size(self) -> int:
@@ -289,8 +301,11 @@ class ParticleEstimate(Batchable, EstimatedLikelihood):
 
     @override
     def start(self, values: Array) -> Array:
+        if not len(self._rows[0]):
+            return np.zeros((self.state_size, len(values)))
         keys = np.zeros((len(values), 1), dtype=np.uint64)
-        return self.run(values, keys, Piece(self._first_rows, 0, 0, 0, 0), None)[0].T
+        first, *_ = next(self._rows[0].pieces(0, 1))
+        return self.run(values, keys, Piece(first, 0, 0, 0, 0), None)[0].T
 
     @override
     def advance(
@@ -351,58 +366,7 @@ class ParticleEstimate(Batchable, EstimatedLikelihood):
         )  # fmt: skip
 
 
-class CompiledEstimate(ParticleEstimate):
-    """An estimate by machine code and the rows of records, no more: it can be pickled.
-
-    Parameters
-    ----------
-    rows : sequence of Rows
-        Of each record; the others as of `ParticleEstimate`.
-    """
-
-    batches: ClassVar = ("advance", "accumulate", "evaluate")
-    lanes = THETAS
-    """Thetas that are computed together."""
-
-    def __init__(
-        self,
-        filters: CompiledFilters,
-        constants: Array,
-        rows: Sequence[Rows],
-        state_particles: int,
-        look_ahead: bool,
-        threads: int | None = None,
-    ) -> None:
-        super().__init__(filters, constants, state_particles, look_ahead, threads)
-        self._take(rows)
-
-    def _take(self, rows: Sequence[Rows]) -> None:
-        self._rows = rows
-        self._begins, self._steps = [0], [0]
-        for one in rows:
-            self._begins.append(self._begins[-1] + len(one))
-            self._steps.append(self._steps[-1] + int(one.begins[len(one) - 1]))
-        self.n_samples = self._begins[-1]
-
-    @property
-    @override
-    def n_steps(self) -> int:
-        return self._steps[-1]
-
-    @property
-    @override
-    def _first_rows(self) -> Rows:
-        return self._rows[0]
-
-    @override
-    def _pieces(self, a: int, b: int) -> Iterator[Piece]:
-        for rows, begin, steps in zip(self._rows, self._begins, self._steps, strict=False):
-            first, last = max(a - begin, 0), min(b - begin, len(rows))
-            if first < last:
-                yield Piece(rows, first, last, begin, steps)
-
-
-class ParticleLikelihood(CompiledEstimate):
+class ParticleLikelihood(ParticleEstimate):
     """Compiled particle filters with what they are made of: model, records and solver.
 
     Attributes
@@ -421,14 +385,13 @@ class ParticleLikelihood(CompiledEstimate):
         state_particles: int,
         look_ahead: bool,
     ) -> None:
-        self._recursion, self.solver = recursion, solver
+        self._recursion, self.solver, self._records = recursion, solver, records
         constants = np.array(recursion.constant_values(solver))
         rows = self._written(records)
         super().__init__(recursion.filters, constants, rows, state_particles, look_ahead, threads)
 
     def _written(self, records: Sequence[Record]) -> list[Rows]:
         recursion, solver = self._recursion, self.solver
-        self._records = records
         return [
             recursion.particle_inputs(record, solver, number).whole(record)
             for number, record in enumerate(records)
@@ -437,7 +400,7 @@ class ParticleLikelihood(CompiledEstimate):
     def with_records(self, records: Sequence[Record]) -> ParticleLikelihood:
         """Likelihood of other records on the same grid: nothing is traced or compiled."""
         other = copy(self)
-        other._take(other._written(records))
+        other._records, other._rows = records, self._written(records)
         return other
 
     def bootstrap(self) -> ParticleLikelihood:
@@ -445,9 +408,9 @@ class ParticleLikelihood(CompiledEstimate):
         return self.with_look_ahead(False)
 
     @override
-    def detached(self) -> CompiledEstimate:
+    def detached(self) -> ParticleEstimate:
         filters = CompiledFilters(self._filters.code, self._filters.sizes)
-        return CompiledEstimate(
+        return ParticleEstimate(
             filters, self._constants, self._rows, self.state_particles, self.look_ahead, threads=1
         )
 

@@ -6,7 +6,7 @@ sample of the stream, so that a stream and a record give the same estimates, to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple, Self, cast
 
@@ -52,8 +52,8 @@ def stream_estimate(
     kind = cast(type[Particle], suitable_likelihood(problem, solver, likelihood))
     recursion = kind.traced(problem, solver, stream_grid(problem))
     filters = StreamFilters(recursion, solver, template, threads)
-    rows = GrowingRows(filters.inputs, history, samples_ahead(template, lookahead))
-    return StreamEstimate(filters, rows)
+    stream = GrowingRows(filters.inputs, history, samples_ahead(template, lookahead))
+    return StreamEstimate(filters, stream)
 
 
 class StreamFilters:
@@ -110,84 +110,30 @@ class StreamEstimate(ParticleEstimate):
     Parameters
     ----------
     compiled : StreamFilters
-    rows : GrowingRows
+    stream : GrowingRows
     """
 
-    def __init__(self, compiled: StreamFilters, rows: GrowingRows) -> None:
+    def __init__(self, compiled: StreamFilters, stream: GrowingRows) -> None:
         filters, constants = compiled.recursion.filters, compiled.constants
-        super().__init__(filters, constants, STATE_PARTICLES, False, compiled.threads)
-        self._compiled, self.rows = compiled, rows
-
-    @property
-    def history(self) -> History:
-        """All samples of the stream."""
-        return self.rows.history
-
-    @property
-    def n_outputs(self) -> int:
-        """Outputs of the model."""
-        return self._compiled.n_outputs
-
-    @property
-    def n_states(self) -> int:
-        """States of the model."""
-        return self._compiled.n_states
-
-    @property
-    def n_samples(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Samples that count."""
-        return self.rows.n_samples
-
-    @property
-    @override
-    def n_steps(self) -> int:
-        return max(self.n_samples - 1, 0) * self.rows.steps
-
-    def append(self, t: Array, u: Array, y: Array) -> None:
-        """Take in samples: times (m,), inputs (m, n) and outputs (m, q), NaN where missing."""
-        self.rows.append(t, u, y)
-
-    def append_sample(self, sample: Sequence[float]) -> None:
-        """Take in one sample: time, inputs and outputs, NaN where missing."""
-        self.rows.append_sample(sample)
-
-    def finish(self) -> None:
-        """Have the last ``lookahead`` samples count: the input beyond them is held."""
-        self.rows.finish()
+        super().__init__(filters, constants, [stream], STATE_PARTICLES, False, compiled.threads)
+        self._compiled, self.stream = compiled, stream
+        self.n_outputs, self.n_states = compiled.n_outputs, compiled.n_states
 
     def emptied(self) -> StreamEstimate:
         """Return the same without samples, compiled already."""
-        history = History(self.history.n_inputs, self.history.n_outputs)
-        rows = GrowingRows(self._compiled.inputs, history, self.rows.lookahead)
-        return StreamEstimate(self._compiled, rows).with_state_particles(self.state_particles)
+        other = StreamEstimate(self._compiled, self.stream.emptied())
+        return other.with_state_particles(self.state_particles)
 
     @override
     def with_look_ahead(self, look_ahead: bool) -> Self:
         """Copy as it is: a stream has nothing to look ahead to."""
         return self
 
-    @override
-    def start(self, values: Array) -> Array:
-        """State before the first sample, (k, N); zero while there is no sample."""
-        if self.n_samples == 0:
-            return np.zeros((self.state_size, len(values)))
-        return super().start(values)
-
-    @property
-    @override
-    def _first_rows(self) -> Rows:
-        return self.rows.at(0)[1]
-
-    @override
-    def _pieces(self, a: int, b: int) -> Iterator[Piece]:
-        for chunk, rows, first, last in self.rows.chunks(a, b):
-            yield Piece(rows, first, last, chunk.begin, chunk.begin * self.rows.steps)
-
     @property
     def behind(self) -> int:
         """Samples before one that it depends on, the state at the last of them known."""
         inputs = self._compiled.inputs
-        return 1 if inputs.direct else inputs.signal.before + 2 + self.rows.lookahead
+        return 1 if inputs.direct else inputs.signal.before + 2 + self.stream.lookahead
 
     def run_one(
         self, values: Array, keys: Keys, state: Array | None, samples: Array, place: int
@@ -205,12 +151,11 @@ class StreamEstimate(ParticleEstimate):
         place : int
             Of this one among them.
         """
-        n, m = 1 + self.history.n_inputs, len(samples)
-        rows = GrowingRows(
-            self._compiled.inputs, History(n - 1, self.history.n_outputs, intervals=m)
-        )
-        rows.append(samples[:, 0], samples[:, 1:n], samples[:, n:])
-        _, known, here = rows.at(place)
+        history = self.stream.history
+        n, m = 1 + history.n_inputs, len(samples)
+        stream = GrowingRows(self._compiled.inputs, History(n - 1, history.n_outputs, intervals=m))
+        stream.append(samples[:, 0], samples[:, 1:n], samples[:, n:])
+        known, here = stream.at(place)
         held = None if state is None else state.copy()
         # Random numbers are those of the second sample, whatever is known before it.
         before = max(here - 1, 0)
@@ -228,8 +173,7 @@ class StreamEstimate(ParticleEstimate):
 
     def moments(self, columns: Array, state: Array, sample: int) -> Array:
         """Moments (m, N) of outputs and states given the samples so far, from the filters there."""
-        _, rows, local = self.rows.at(sample)
-        return self._moments(columns, state, rows, local)
+        return self._moments(columns, state, *self.stream.at(sample))
 
     def state_moments(self, state: Array) -> tuple[Array, Array]:
         """Means and variances (n, N) of the states of the model, of filters (k, N)."""
@@ -238,7 +182,7 @@ class StreamEstimate(ParticleEstimate):
 
     def measured(self, sample: int) -> Array:
         """Outputs of a sample, (q,), NaN where missing."""
-        chunk, local = self.history.place(sample)
+        chunk, local = self.stream.history.place(sample)
         return chunk.samples[local, -self.n_outputs :]
 
     def assimilated(
@@ -270,37 +214,36 @@ class StreamEstimate(ParticleEstimate):
         block: int,
         keys: Keys = NO_KEYS,
     ) -> Iterator[Array]:
-        """Moments at samples to come, (m, N) of each; arguments as of `GrowingLikelihood`.
+        """Moments at samples to come, (m, N) of each; arguments as of `GrowingRows.ahead`.
 
         Keys that are not known yet are drawn, the same ones in every call.
         """
         more = max(self.n_keys(n + len(t)) - keys.shape[1], 0)
         drawn = np.random.default_rng(n).integers(0, 1 << 64, (len(values), more), dtype=np.uint64)
         keys, filters = np.hstack([keys, drawn]), self._of_size(state)
-        held, before = np.ascontiguousarray(state.T).copy(), n - 1
-        for rows, first, last in self.rows.ahead(n, t, u, block):
+        held = np.ascontiguousarray(state.T).copy()
+        for rows, first, last in self.stream.ahead(n, t, u, block):
             parts = []
             for k in range(first, last):
-                piece = Piece(rows, k, k + 1, before, before * self.rows.steps)
+                piece = Piece(rows, k, k + 1, rows.sample, rows.steps_before)
                 held, _, _ = filters.run(values, keys, piece, held, urgent=True)
                 parts.append(self._moments(values, held.T, rows, k))
-            before += last - first
             yield np.stack(parts)
 
     def _unseen_and_seen(self, sample: int) -> tuple[Piece, Piece]:
         """A sample with its outputs missing, at the end of an interval; and itself, without one."""
-        chunk, rows, local = self.rows.at(sample)
-        begin, steps = max(local - 1, 0), self.rows.steps
+        rows, local = self.stream.at(sample)
+        begin, steps = max(local - 1, 0), self._compiled.inputs.most_steps
         samples, inputs = rows.samples[begin : local + rows.before + 1], rows.inputs
         missing = samples.copy()
-        missing[-1, -self.history.n_outputs :] = np.nan
+        missing[-1, -self.stream.history.n_outputs :] = np.nan
         if inputs is not None:
             inputs = inputs[begin * steps : local * steps]
         unseen = replace(rows, inputs=inputs, samples=missing)
         none = np.zeros(local - begin, dtype=np.int64)
         nothing = None if inputs is None else inputs[:0]
         seen = replace(unseen, inputs=nothing, samples=samples, counts=none)
-        first, overall = local - begin, chunk.begin + begin
+        first, overall = local - begin, rows.sample + begin
         place = (first, first + 1, overall, overall * steps)
         return Piece(unseen, *place), Piece(seen, *place)
 

@@ -149,6 +149,17 @@ def test_terms_that_cancel_without_noise(noise):
     np.testing.assert_allclose(found.models[0].coefficients[true], [0.1, 0.04, -0.001], rtol=1e-3)
 
 
+def test_terms_that_are_constant_on_the_trajectory():
+    """x y^2 is .75 wherever x' = -2 x, y' = y has been: as good as the constant."""
+    t = np.linspace(0.0, 1.0, 100)
+    system = CandidateSystem.of(smcpn.polynomials(3), ["x", "y"])
+    y = np.column_stack([3.0 * np.exp(-2.0 * t), 0.5 * np.exp(t)])
+    found = search([smcpn.Record(y=y, t=t)], system)
+    true = support(system, ("x'[x]", "y'[y]"))
+    np.testing.assert_array_equal(found.models[0].support, true)
+    np.testing.assert_allclose(found.models[0].coefficients[true], [-2.0, 1.0], rtol=1e-4)
+
+
 def test_steps_are_not_refined_to_where_solutions_grow_without_bounds():
     """x' = x^2 from 1 has no value at 2: one long step has."""
     t = np.arange(3) * 2.0

@@ -31,9 +31,9 @@ def growing(
     history = History(1, 2, intervals=intervals, kept=2)
     likelihood = stream_estimate(problem, smcpn.RK4(2), history, threads)
     record = problem.records[0]
-    likelihood.append(record.t[:50], record.u[:50], record.y[:50])
+    likelihood.stream.append(record.t[:50], record.u[:50], record.y[:50])
     for t, u, y in zip(record.t[50:samples], record.u[50:], record.y[50:], strict=False):
-        likelihood.append_sample((t, *u, *y))
+        likelihood.stream.append_sample((t, *u, *y))
     return likelihood.with_state_particles(32)
 
 
@@ -62,7 +62,7 @@ def test_others_share_the_samples_and_an_emptied_one_has_none():
     problem = problem_of(record_of(SAMPLES))
     stream = growing(problem, 4096, 60)
     other, empty, record = stream.with_state_particles(64), stream.emptied(), problem.records[0]
-    stream.append(record.t[60:], record.u[60:], record.y[60:])
+    stream.stream.append(record.t[60:], record.u[60:], record.y[60:])
     assert (other.n_samples, empty.n_samples) == (SAMPLES, 0)
     assert other.start(VALUES[None]).shape == (3 * 64 + 1, 1)
     assert not empty.start(VALUES[None]).any()
@@ -109,7 +109,7 @@ def test_samples_ahead_are_those_that_a_stream_without_outputs_has():
     found = np.concatenate(blocks)
     assert found.shape == (SAMPLES - n, 8, 2)
     missing = np.full((SAMPLES - n, 2), np.nan)
-    stream.append(record.t[n:], record.u[n:], missing)
+    stream.stream.append(record.t[n:], record.u[n:], missing)
     for k in range(n, SAMPLES):
         state, _, expected = stream.assimilated(values, keys, state, k)
         np.testing.assert_allclose(found[k - n], expected, rtol=1e-12)
