@@ -21,7 +21,7 @@ TURNS = {
     ),
     "solvers": ("sampler", "solvers"),
     "cases": ("case_studies", "papers.fenrir"),
-    "workers": ("scale_out", "side_by_side", "files"),
+    "workers": ("scale_out", "side_by_side", "files", "discovery kills workers"),
     "noise": ("process_noise",),
     "stiff": ("stiff",),
     "closures": ("closures",),
