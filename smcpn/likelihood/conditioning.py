@@ -537,7 +537,7 @@ def next_interval(symbols: ConditionedSymbols, update: Update) -> Interval:
 
 
 def _moved_noise(symbols: ConditionedSymbols, update: Update) -> Update:
-    """What a sample leaves, with the coloured noise of the outputs at the next one.
+    """Terms that a sample leaves, with the coloured noise of the outputs at the next one.
 
     The noise of the filter that sees no data stays as it is without: stationary.
     """
