@@ -651,7 +651,7 @@ def write_advance(module: ir.Module, plan: Plan) -> ir.Function:
     def slots(first: int) -> Any:
         return made.at(made["work"], number(first * plan.lanes))
 
-    places = SharedPlaces(made, made["rows"], plan.widths, plan.window)
+    places = SharedPlaces(made, made["rows"], plan.widths, plan.window, plan.parts)
     with made.loop(made["first_block"], made["last_block"]) as block:
         base = made.times(block, lanes)
         live = made.smaller(lanes, builder.sub(particles, base))
@@ -662,8 +662,9 @@ def write_advance(module: ir.Module, plan: Plan) -> ir.Function:
             builder.store(ir.Constant(DOUBLE, 0.0), made.at(slots(plan.totals_slot), k), align=8)
         _lanes_of(made, plan, "hoist_lane")
         with made.loop(made["first"], made["last"]) as sample:
-            with made.where(builder.icmp_signed(">", sample, number(0))):
-                _write_interval(made, plan, places, sample, run_passes)
+            later = builder.icmp_signed(">", sample, number(0))
+            with made.where(later), places.each_part() as part:
+                _write_interval(made, plan, places, (sample, part), run_passes)
             at = places.of_sample(sample)
             _lanes_of(made, plan, "sample_lane", Shared(made, plan.blocks["sample_shared"], at))
             since_first = builder.sub(sample, made["first"])
@@ -692,18 +693,19 @@ def _write_interval(
     made: Function,
     plan: Plan,
     places: SharedPlaces,
-    sample: Any,
+    where: tuple[Any, Any],
     run_passes: Callable[[Function, int], None],
 ) -> None:
-    """Write the solver steps of the interval that leads to a sample."""
+    """Write the solver steps of the interval that leads to a sample, or of a part of it."""
+    sample, part = where
     if "interval_lane" in plan.blocks:
-        at = places.of_interval(sample)
+        at = places.of_interval(sample, part)
         shared = Shared(made, plan.blocks["interval_shared"], at)
         _lanes_of(made, plan, "interval_lane", shared)
-    begin, end = places.steps(sample)
-    once = Shared(made, plan.blocks["once_shared"], places.of_interval(sample))
+    begin, end = places.steps(sample, part)
+    once = Shared(made, plan.blocks["once_shared"], places.of_interval(sample, part))
     with made.loop(begin, end) as n:
-        at = places.of_step(sample, n, begin, end)
+        at = places.of_step(sample, n, begin, end, part)
         blocks = [f"section{k}" for k in range(len(plan.passes))]
         before = [Shared(made, plan.blocks[f"{name}_shared"], at) for name in blocks]
         shared = Shared(made, plan.blocks["step_shared"], at, once)
