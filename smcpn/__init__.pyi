@@ -31,7 +31,6 @@ from .model.record import Record
 from .model.sde import sde
 from .online import NestedFilter, Online
 from .pn.solution import Solution
-from .pn.solve import solve
 from .results.compare import ModelComparison, compare
 from .results.functions import IdentifiedFunction
 from .results.laplace import Laplace
@@ -43,9 +42,11 @@ from .run.identify import identify
 from .run.resume import load, resume
 from .simulation.closed_loop import StateFilter
 from .simulation.linearise import linearise
+from .simulation.numerical_solution import NumericalSolution
 from .simulation.prior_drawn import PriorPrediction
 from .simulation.simulate import simulate
 from .simulation.simulation import Simulation
+from .simulation.solve import solve
 from .simulation.state_space import StateSpace
 from .simulation.states import States
 from .smc.diagnosis import SamplerWarning
@@ -87,6 +88,7 @@ __all__ = [
     "NegativeBinomial",
     "NestedFilter",
     "Normal",
+    "NumericalSolution",
     "NutsPosterior",
     "Online",
     "Poisson",

@@ -342,6 +342,7 @@ def world() -> dict[str, Any]:
         smcpn.Rosenbrock(), smcpn.NegativeBinomial(1.0), smcpn.Normal("y_sd"), smcpn.SteadyState(),
         smcpn.Dose(0.0, "x", 1.0),
         smcpn.solve(decay, record, {"rate": 1.0}, solver=smcpn.EKF1(order=2, steps=1)),
+        smcpn.solve(decay, record, {"rate": 1.0}, solver=smcpn.Rosenbrock()),
         smcpn.StateFilter(0.1, (0.1,), (0.1,)), smcpn.StudentT(0.1), validation, smcpn.WasteFree(),
         nested, filtered.states(parameters=5), found, chained, posterior.linearise(draws=2),
         smcpn.IdentifiedFunction("f", ("v",), np.zeros(2), np.zeros((3, 2)), np.zeros((4, 1))),
@@ -382,6 +383,7 @@ def good_arguments() -> dict[str, dict[str, Any]]:
     return {
         "": some,
         "Solution.__call__": {"t": np.array([0.5])},
+        "NumericalSolution.__call__": {"t": np.array([0.5])},
         "Solution.sample": {"t": np.array([0.5])},
         "Solution.chi2": {"t": np.array([0.5]), "reference": np.zeros((1, 1))},
         "Online.predict": {"u": np.zeros(3), "t": None},

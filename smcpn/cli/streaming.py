@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from smcpn.errors import InputError
 from smcpn.files import opened_output, reason_of
 from smcpn.io.address import STANDARD, open_source
 from smcpn.io.channels import Channels
+from smcpn.io.doses import LineDoses
 from smcpn.io.events import Event, EventLog, Report
 from smcpn.io.parse import StreamFormat
 from smcpn.io.sink import PROBABILITIES, JsonSink
@@ -105,11 +107,12 @@ def _both(first: Report, second: Report) -> Report:
 
 def _source(options: StreamOptions, given: dict[str, Any], case: Case) -> Source:
     written = StreamFormat(Channels.of(case.problem)) if case.stream is None else case.stream()
+    channels = replace(written.channels, doses=LineDoses.of(case.problem))
     given["delimiter"] = given.get("delimiter") or written.delimiter
     given["decimal"] = given.get("decimal") or written.decimal
     return open_source(
         options.source,
-        written.channels,
+        channels,
         columns=written.columns if options.columns is None else options.columns.split(","),
         session=os.path.abspath(options.checkpoint) if options.checkpoint else "",
         **given,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -203,6 +203,9 @@ class Reader:
                 noted = self.noted.get(one.column, "")
                 to = one.to or one.unit or noted
                 columns[kind, j] = Column(one.column, one.unit, to, noted)
+                for name, column in one.beside:
+                    own = self.noted.get(column, noted)
+                    columns[cast("Kind", name), j] = Column(column, one.unit, to, own)
         u, y = (tuple(one.name for one in channels) for channels in (inputs, outputs))
         return StreamFormat(
             LineChannels(u, y, columns),
@@ -266,7 +269,7 @@ class Reader:
                     "y": y,
                     **self._axis(entry, one, clock, time),
                     "y_unit": units,
-                    **beside.values(one.y[:, q:], pairs),
+                    **beside.values(one.y[:, q:], pairs, one.units),
                     "name": f"{name} [{one.label}]" if several else name,
                     "doses": self._doses(entry, one.label if several else None),
                 }

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Any, NamedTuple
 
@@ -33,6 +33,7 @@ from pydantic import AfterValidator
 
 from smcpn.arguments import NUMBERS, Kind
 from smcpn.errors import InputError, real_number, shown, whole_number
+from smcpn.io.doses import NO_DOSES
 from smcpn.model.dose import Dose, as_doses
 from smcpn.model.dosing import route_of
 from smcpn.model.problem import Problem
@@ -296,13 +297,18 @@ class Arrivals:
         Where it is refused nothing is taken.
         """
         since, begun, known = self.axis.last, self.axis.state, self.doses
+        more = as_doses(doses, "stream") if len(doses) else ()
         times = self.axis.place(t)
         before = np.array(self.last_input[: len(inputs)])
         sample, gap = [times[-1], *inputs, *outputs], _NOTHING
         if len(times) > 1:
             gap = self._gap(times, before, np.array(inputs))
+        # A dose at the time of its sample is at the sample, also where that is put on a grid.
+        more = [replace(one, time=times[-1]) if one.time == t else one for one in more]
+        if not math.isfinite(since):
+            more, self.doses = [*self.doses, *more], ()
         try:
-            self.doses = self._with_doses(doses, since if math.isfinite(since) else times[0])
+            self._enter(more, since if math.isfinite(since) else times[0])
             rows = self._dosed(since, before, np.vstack([*gap, sample]))
         except InputError:
             self.doses = known
@@ -312,28 +318,37 @@ class Arrivals:
         self.last_input = rows[-1, 1 : 1 + self._record.n_inputs].tolist()
         return Arrival("new", rows[-1].tolist(), rows[:-1])
 
-    def _with_doses(self, doses: Any, since: float) -> tuple[Dose, ...]:
-        """Doses given so far, and those that are given with a sample."""
-        more = as_doses(doses, "stream") if len(doses) else ()
+    def give(self, doses: Any) -> None:
+        """Take doses that were given since the last sample or are still to come.
+
+        Raises
+        ------
+        InputError
+            As of `Online.give`.
+        """
+        self._enter(as_doses(doses, "stream"), self.axis.last)
+
+    def _enter(self, more: Sequence[Dose], since: float) -> None:
+        """Add doses to those given so far, but for those that are among these."""
+        more = [one for one in more if one not in self.doses]
+        if self._dosing is None:
+            if not more:
+                return
+            raise InputError(NO_DOSES, argument="doses")
         if self._record.u_function is not None:
             raise InputError(
                 "a stream with doses has an input that is a function of time: give its samples",
                 argument="doses",
             )
-        if more and self._dosing is None:
-            raise InputError(
-                "doses are given, and the problem's record has none: give it one of each kind, "
-                "whose amounts do not count",
-                argument="doses",
-            )
+        self._dosing.check_kinds(more, "stream")
         for dose in more:
             if dose.time < since:
                 raise InputError(
-                    f"a dose is given at {dose.time:g}, before the last sample, {since:g}: give it "
-                    "with the next sample after it at the latest",
+                    f"a dose is given at {dose.time:g}, and samples have come to {since:g}: give "
+                    "doses before the samples that follow them, and none before the first one",
                     argument="doses",
                 )
-        return tuple(sorted((*self.doses, *more), key=lambda one: one.time))
+        self.doses = tuple(sorted((*self.doses, *more), key=lambda one: one.time))
 
     @property
     def stored_doses(self) -> Array:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, shown
+from smcpn.io.doses import FIELDS, WORDS, LineDose, LineDoses
 from smcpn.io.fields import DATES, BadLineError, kind_of, read_date
 from smcpn.model.problem import Problem
+from smcpn.model.record import BESIDE, faults_beside
 from smcpn.units import conversion, time_unit
 
 Array = NDArray[np.float64]
@@ -61,6 +63,10 @@ class Sample:
         Sequence number, where the source states it: sampling intervals since the time zero.
     moment : Moment, optional
         Date, where the source states one in place of a time.
+    beside : mapping of str to numpy.ndarray
+        Of y_sd, y_lower and y_upper those that are known, (n_outputs,) each.
+    doses : tuple of LineDose
+        That the line states.
     """
 
     line: int
@@ -69,14 +75,22 @@ class Sample:
     y: Array
     number: int | None = None
     moment: Moment | None = None
+    beside: Mapping[str, Array] = field(default_factory=dict[str, Array])
+    doses: tuple[LineDose, ...] = ()
 
     @property
     def timed(self) -> bool:
         """True if the source states when it was."""
         return not (self.t is None and self.number is None and self.moment is None)
 
+    @property
+    def is_dose(self) -> bool:
+        """True if it states doses and their time alone, and is no sample."""
+        known = (self.y, *self.beside.values(), self.u)
+        return bool(self.doses) and self.timed and bool(np.isnan(np.concatenate(known)).all())
 
-Kind = Literal["t", "n", "u", "y"]
+
+Kind = Literal["t", "n", "u", "y", "y_sd", "y_lower", "y_upper", "dose"]
 Slot = tuple[Kind, int]
 _LARGEST_EXACT = 2**53
 
@@ -131,25 +145,33 @@ class Channels:
     Besides its own name an input is called ``u`` or ``u0``, ``u1``..., an output ``y`` or ``y0``,
     ``y1``...; time is ``t`` or ``time``, a sequence number ``n`` or ``seq``. A name of the problem
     wins over such a word, and a column that a configuration names is the only one for its channel.
+    ``y_lower``, ``y_upper`` and, where the problem has it, ``y_sd`` are what `Record` has beside y,
+    also called ``y_lower0``, or ``x_lower`` of an output x. Doses are in the columns of
+    `smcpn.read_doses`, at the time of their line.
 
     Parameters
     ----------
     inputs, outputs : tuple of str
     columns : mapping of tuple to Column
         Names and units by channel, where they are known.
+    doses : LineDoses, optional
+        How lines state doses, where the problem has any.
     """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     columns: Mapping[Slot, Column] = field(default_factory=dict[Slot, Column], hash=False)
+    doses: LineDoses | None = field(default=None, hash=False)
     slots: dict[str, Slot] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         slots: dict[str, Slot] = {"t": ("t", 0), "time": ("t", 0), "n": ("n", 0), "seq": ("n", 0)}
-        channels: tuple[tuple[Kind, tuple[str, ...]], ...] = (
-            ("y", self.outputs),
-            ("u", self.inputs),
-        )
+        if self.doses is not None:
+            slots |= {word: ("dose", FIELDS.index(name)) for word, name in WORDS.items()}
+        channels: list[tuple[Kind, tuple[str, ...]]] = [("y", self.outputs), ("u", self.inputs)]
+        has_sd = any(kind == "y_sd" for kind, _ in self.columns)
+        for kind in ("y_sd",) * has_sd + ("y_lower", "y_upper"):
+            channels.insert(0, (kind, tuple(one + kind[1:] for one in self.outputs)))
         for kind, names in channels:
             if len(names) == 1:
                 slots[kind] = (kind, 0)
@@ -169,12 +191,17 @@ class Channels:
         )
         first = problem.records[0]
         columns: dict[Slot, Column] = {("t", 0): Column(to=first.t_unit)}
-        columns |= {("y", j): Column(to=first.unit_of(j)) for j in range(len(outputs))}
-        return cls(problem.ode.inputs, outputs, columns)
+        kinds: tuple[Kind, ...] = ("y", "y_sd") if first.y_sd is not None else ("y",)
+        columns |= {(k, j): Column(to=first.unit_of(j)) for k in kinds for j in range(len(outputs))}
+        return cls(problem.ode.inputs, outputs, columns, LineDoses.of(problem))
 
     def column(self, slot: Slot) -> Column:
-        """Name and unit of a channel."""
-        return self.columns.get(slot, Column(to="s" if slot[0] == "t" else ""))
+        """Name and unit of a channel; what is beside an output is in its unit."""
+        if slot in self.columns:
+            return self.columns[slot]
+        if slot[0] in BESIDE:
+            return replace(self.column(("y", slot[1])), name="")
+        return Column(to="s" if slot[0] == "t" else "")
 
     def conversions(self, noted: Mapping[Slot, str]) -> dict[Slot, Convert]:
         """Return what converts values to the units of the model, where a header states units.
@@ -184,14 +211,20 @@ class Channels:
         InputError
             See `Column.conversion`.
         """
-        known: set[Slot] = {("t", 0), *self.columns}
-        found = {slot: self.column(slot).conversion(noted.get(slot, "")) for slot in known}
-        return {slot: convert for slot, convert in found.items() if convert is not None}
+        known: list[Slot] = [("t", 0), *self.columns, *self.slots.values()]
+        found: dict[Slot, Convert] = {}
+        for slot in dict.fromkeys(known):
+            kind, j = slot
+            unit = noted.get(slot) or (noted.get(("y", j), "") if kind in BESIDE else "")
+            convert = self.column(slot).conversion(unit)
+            if convert is not None:
+                found[slot] = _of_difference(convert) if kind == "y_sd" else convert
+        return found
 
     def word(self, slot: Slot) -> str:
         """Name of a channel in a message."""
         kind, j = slot
-        named = {"u": self.inputs, "y": self.outputs}.get(kind)
+        named = {"u": self.inputs, "y": self.outputs, "dose": FIELDS}.get(kind)
         return self.column(slot).name or (kind if named is None else named[j])
 
     def moment(self, text: str) -> Moment:
@@ -225,17 +258,19 @@ class Channels:
         whole : bool
             It must have every output that a configuration names a column for.
         """
+        kinds = {kind for kind, _ in slots}
+        alone = "dose" in kinds and not kinds & {"u", "y", *BESIDE} and not whole
         for j, name in enumerate(self.inputs):
-            if ("u", j) not in slots:
+            if ("u", j) not in slots and not alone:
                 return f"no input '{self.column(('u', j)).name or name}'"
         outputs: dict[Slot, str] = {
             ("y", j): self.column(("y", j)).name or name for j, name in enumerate(self.outputs)
         }
-        if not slots.intersection(outputs):
+        if not kinds & {"y", *BESIDE[1:]} and not alone:
             return f"no output ({', '.join(outputs.values())})"
-        for slot, name in outputs.items():
-            if whole and self.column(slot).name and slot not in slots:
-                return f"no output '{name}'"
+        for slot, one in self.columns.items():
+            if whole and one.name and slot[0] in ("y", *BESIDE) and slot not in slots:
+                return f"no output '{one.name}'"
         if self.column(("t", 0)).name and not slots.intersection({("t", 0), ("n", 0)}):
             return f"no time '{self.column(('t', 0)).name}'"
         return ""
@@ -253,7 +288,11 @@ class Channels:
         return "name every column by its input, output or t"
 
     def sample(
-        self, line: int, values: Mapping[Slot, float], moment: Moment | None = None
+        self,
+        line: int,
+        values: Mapping[Slot, float],
+        moment: Moment | None = None,
+        doses: Sequence[Mapping[str, str]] = (),
     ) -> Sample:
         """Return the sample of these numbers, checked; an output that is not there is missing.
 
@@ -261,31 +300,54 @@ class Channels:
         ----------
         moment : Moment, optional
             Date in place of a time.
+        doses : sequence of mapping
+            Fields of those that the line states.
 
         Raises
         ------
         BadLineError
-            For an unknown input, an infinite number, a time that is none.
+            For an unknown input, an infinite number, a time, a limit or a dose that is none.
         """
         u = self._column(values, "u", len(self.inputs))
         y = self._column(values, "y", len(self.outputs))
-        for j, name in enumerate(self.inputs):
-            if not np.isfinite(u[j]):
-                raise BadLineError(f"input '{name}' is {u[j]}: an input must be known")
-        for j, name in enumerate(self.outputs):
-            if np.isinf(y[j]):
-                raise BadLineError(f"output '{name}' is infinite")
+        beside = self._beside(values, y)
         t = values.get(("t", 0))
         if t is not None and not np.isfinite(t):
             raise BadLineError(f"the time is {t}")
         number = values.get(("n", 0))
         if number is not None and not (number.is_integer() and abs(number) < _LARGEST_EXACT):
             raise BadLineError(f"the sequence number is {number}")
-        return Sample(line, t, u, y, None if number is None else int(number), moment)
+        integer = None if number is None else int(number)
+        entered = () if self.doses is None else self.doses.read(doses)
+        sample = Sample(line, t, u, y, integer, moment, beside, entered)
+        for j, name in enumerate(() if sample.is_dose else self.inputs):
+            if not np.isfinite(u[j]):
+                raise BadLineError(f"input '{name}' is {u[j]}: an input must be known")
+        for j, name in enumerate(self.outputs):
+            if np.isinf(y[j]):
+                raise BadLineError(f"output '{name}' is infinite")
+        return sample
+
+    def _beside(self, values: Mapping[Slot, float], y: Array) -> dict[str, Array]:
+        """Deviations and limits of a line, checked, of those that it or the problem has."""
+        wanted = {kind for kind, _ in values} | {kind for kind, _ in self.columns}
+        kinds: list[Kind] = [kind for kind in ("y_sd", "y_lower", "y_upper") if kind in wanted]
+        if not kinds:
+            return {}
+        all_of = {kind: self._column(values, kind, len(y)) for kind in BESIDE}
+        for name, where, why in faults_beside(y, *all_of.values()):
+            if name in kinds and where.any():
+                raise BadLineError(f"{name} is {all_of[name][np.argmax(where)]}: {why}")
+        return {kind: all_of[kind] for kind in kinds if not np.isnan(all_of[kind]).all()}
 
     @staticmethod
     def _column(values: Mapping[Slot, float], kind: Kind, size: int) -> NDArray[np.float64]:
         return np.array([values.get((kind, j), np.nan) for j in range(size)])
+
+
+def _of_difference(convert: Convert) -> Convert:
+    """Conversion of a deviation, which has no zero: that of a temperature is not moved."""
+    return lambda value: convert(value) - convert(0.0)
 
 
 def converted(

@@ -14,6 +14,7 @@ from smcpn.io.fields import (
     LONGEST_NAME,
     MISSING,
     BadLineError,
+    is_missing,
     is_number,
     is_value,
     spaced_names,
@@ -294,7 +295,7 @@ class Marks:
         """Take note of fields of a column; those that are no numbers say nothing."""
         if self._settled:
             return
-        texts = [one.strip() for one in fields]
+        texts = [one for field in fields if not is_missing(one := field.strip())]
         if self._mark not in "".join(texts):
             # All are as short as the longest.
             texts = [*texts[:1], max(texts, key=len, default="")]
@@ -307,7 +308,7 @@ class Marks:
             elif found and is_number(text, self._mark):
                 self._settled = True
                 return
-            elif not found and digits and text.lower() not in MISSING:
+            elif not found and digits:
                 (self._short if short else self._long).add(column)
 
     def doubtful(self, delimiter: str) -> str:

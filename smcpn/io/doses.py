@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from smcpn.arguments import FileName, checked
 from smcpn.errors import InputError, listed, shown
+from smcpn.io.fields import BadLineError, is_missing
+from smcpn.io.table import TextTable
 from smcpn.model.dose import MOST, Dose
+from smcpn.model.dosing import Dosing
+from smcpn.model.problem import Problem
 
-LONGEST = 1 << 28
-"""Characters of a table of doses."""
-_NONE = ("", ".", "na", "nan")
-"""Fields that hold nothing."""
-_WORDS = {"amt": "amount", "cmt": "state", "dur": "duration", "f1": "fraction", "alag1": "lag"}
+FIELDS = ("amount", "state", "duration", "rate", "lag", "fraction", "addl", "ii", "evid")
+"""What a line says of a dose beside its time."""
+_NONMEM = {"amt": "amount", "cmt": "state", "dur": "duration", "f1": "fraction", "alag1": "lag"}
 """Columns of NONMEM by the arguments of a dose."""
+WORDS = {
+    form: field
+    for word, field in ({one: one for one in FIELDS} | _NONMEM).items()
+    for form in (word, word.upper(), word.capitalize())
+}
+"""Names of columns by the fields that they hold."""
+_TIMES = ("time", "TIME", "Time", "t")
+COLUMNS = (*_TIMES, "id", "ID", *WORDS)
+"""Names of all columns of a table of doses."""
+NO_DOSES = (
+    "doses are given, and the problem's record has none: give it one of each kind, whose amounts "
+    "do not count"
+)
+Given = Callable[[str], Mapping[str, Any]]
+"""From a state to the lag and the fraction of doses for which lines have none."""
 
 
 @checked
@@ -33,11 +51,11 @@ def read_doses(
     Parameters
     ----------
     path : str or path
-        Its first line names columns: ``time``, ``amount`` (or ``AMT``), ``state`` (``CMT``), and
-        where they are wanted ``duration`` (``DUR``) or ``RATE``, ``lag`` and ``fraction``,
+        Its header names columns: ``time`` (or ``t``), ``amount`` (``AMT``), ``state`` (``CMT``),
+        and where they are wanted ``duration`` (``DUR``) or ``RATE``, ``lag`` and ``fraction``,
         ``ADDL`` more doses every ``II``, and ``ID``; case does not count, other columns are left
         out. A line without an amount, or whose ``EVID`` is 0, is no dose. Times are those of the
-        record, in its unit.
+        record, in its unit. How it is written is guessed as by `read_record`.
     states : str or sequence of str
         Names of compartments 1, 2, ... where the file has numbers; of the only one where it has no
         such column.
@@ -57,7 +75,7 @@ def read_doses(
         if subject is not None and row.get("id") != subject:
             continue
         try:
-            doses += _doses(row, names, {"lag": lag, "fraction": fraction})
+            doses += _doses(row, names, lambda _: {"lag": lag, "fraction": fraction})
         except InputError as error:
             raise InputError(f"{path}, line {line}: {error}", argument="path") from error
         if len(doses) > MOST:
@@ -65,38 +83,28 @@ def read_doses(
     return doses
 
 
-def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
-    """Lines and their numbers, by the names of columns; fields that hold nothing are left out."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            text = file.read(LONGEST)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read ({error})", argument="path") from error
-    lines = text.splitlines()
-    header = lines[0] if lines else ""
-    mark = max(",;\t", key=header.count)
-    names = [_WORDS.get(one, one) for one in (n.strip().lower() for n in header.split(mark))]
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the fields of every line, and its number."""
+    table = TextTable.open(path, COLUMNS, labels=set(COLUMNS) - set(_TIMES))
+    names = [field_of(one) for one in table.dialect.names]
     if not {"time", "amount"} <= set(names):
         raise InputError(
-            f"{path}: the first line names {listed(names) or 'nothing'}: name time and amount "
-            "(or AMT) there",
+            f"{path}: the header names {listed(filter(None, names)) or 'nothing'}: name time and "
+            "amount (or AMT) there",
             argument="path",
         )
-    rows = csv.reader(lines[1:], delimiter=mark)
-    return [
-        (
-            number,
-            {
-                name: field.strip()
-                for name, field in zip(names, row, strict=False)
-                if field.strip().lower() not in _NONE
-            },
-        )
-        for number, row in enumerate(rows, start=2)
-    ]
+    table.tell()
+    for number, row in table.rows():
+        yield number, {field_of(name): one for name, one in row.items()}
 
 
-def _doses(row: Mapping[str, str], states: Sequence[str], given: Mapping[str, Any]) -> list[Dose]:
+def field_of(column: str) -> str:
+    """Return the field that a column holds, by its name in either case."""
+    name = column.strip().lower()
+    return "time" if name == "t" else _NONMEM.get(name, name)
+
+
+def _doses(row: Mapping[str, str], states: Sequence[str], given: Given) -> list[Dose]:
     """Doses of a line."""
     event = _number(row, "evid", 1.0)
     amount = _number(row, "amount", 0.0)
@@ -111,13 +119,14 @@ def _doses(row: Mapping[str, str], states: Sequence[str], given: Mapping[str, An
     more, every = _number(row, "addl", 0.0), _number(row, "ii", 0.0)
     if not 0.0 <= more <= MOST or (more and every <= 0.0):
         raise InputError(f"ADDL is {row['addl']} and II {row.get('ii')}: give II above 0")
+    state = _state(row, states)
     return [
         Dose(
             _number(row, "time", None) + k * every,
-            _state(row, states),
+            state,
             amount,
             amount / rate if rate else duration,
-            **{**given, **found},
+            **{**given(state), **found},
         )
         for k in range(1 + int(more))
     ]
@@ -134,7 +143,8 @@ def _state(row: Mapping[str, str], states: Sequence[str]) -> str:
         return name
     if not 1 <= int(name) <= len(states):
         raise InputError(
-            f"compartment {name} has no name: give states the names of compartments 1, 2, ..."
+            f"compartment {name} has no name: write the name of its state, or give states the "
+            "names of compartments 1, 2, ..."
         )
     return states[int(name) - 1]
 
@@ -153,3 +163,100 @@ def _word(text: str) -> float | str:
         return float(text)
     except ValueError:
         return text
+
+
+@dataclass(frozen=True, slots=True)
+class LineDose:
+    """A dose that a line of a stream states.
+
+    Attributes
+    ----------
+    dose : Dose
+        Its time is that since the time of the line, unless it has one of its own.
+    timed : bool
+        Whether it has.
+    """
+
+    dose: Dose
+    timed: bool
+
+    def at(self, t: float) -> Dose:
+        """Return the dose of a line of time ``t``."""
+        return self.dose if self.timed else replace(self.dose, time=t + self.dose.time)
+
+
+@dataclass(frozen=True)
+class LineDoses:
+    """Reads doses in lines of a stream, of the kinds that a problem's records have.
+
+    Attributes
+    ----------
+    dosing : Dosing
+        Of the problem.
+    usual : mapping of str to dict
+        Fraction and lag of the doses into a state, where the records have one of each.
+    """
+
+    dosing: Dosing
+    usual: Mapping[str, Mapping[str, float | str]]
+
+    @classmethod
+    def of(cls, problem: Problem) -> LineDoses | None:
+        """Take the kinds of the records of a problem; None where these have no doses."""
+        dosing = problem.model.dosing
+        if dosing is None:
+            return None
+        doses = [one for record in problem.records for one in record.doses]
+        found = {(one.state, one.fraction, one.lag) for one in doses}
+        alone = [one for one in found if sum(other[0] == one[0] for other in found) == 1]
+        usual = {state: {"fraction": fraction, "lag": lag} for state, fraction, lag in alone}
+        return cls(dosing, usual)
+
+    def read(self, lines: Sequence[Mapping[str, str]]) -> tuple[LineDose, ...]:
+        """Return the doses of the fields of lines.
+
+        Raises
+        ------
+        BadLineError
+            If they state no dose, or one of another kind.
+        """
+        found: list[LineDose] = []
+        states = self._states
+        for line in lines:
+            row = {name: one.strip() for name, one in line.items() if not is_missing(one.strip())}
+            row = {"state": states[0]} | row if len(states) == 1 else row
+            try:
+                doses = _doses({"time": "0"} | row, (), partial(self._of, row))
+                self.dosing.check_kinds(doses, "the line")
+            except InputError as error:
+                raise BadLineError(str(error)) from error
+            found += [LineDose(dose, "time" in row) for dose in doses]
+        return tuple(found)
+
+    @property
+    def _states(self) -> tuple[str, ...]:
+        """States that doses enter."""
+        return tuple(dict.fromkeys(one.state for one in self.dosing.routes))
+
+    def read_file(self, path: Path) -> list[Dose]:
+        """Return the doses in a text file of samples; one that names no amounts has none.
+
+        Raises
+        ------
+        InputError
+            If a line states no dose, or one of another kind; it is named.
+        """
+        found: list[Dose] = []
+        for number, row in _rows(path):
+            try:
+                found += [one.dose for one in self.read([row])]
+            except BadLineError as error:
+                raise InputError(f"{path}, line {number}: {error}") from error
+        return found
+
+    def _of(self, row: Mapping[str, str], state: str) -> Mapping[str, float | str]:
+        """Fraction and lag of a dose that does not state both."""
+        known = state not in self._states or {"lag", "fraction"} <= set(row)
+        if state not in self.usual and not known:
+            raise InputError(f"doses into '{state}' have several lags or fractions: state both")
+        return self.usual.get(state, {})

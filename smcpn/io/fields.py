@@ -11,7 +11,7 @@ LONGEST = 65536
 """Bytes of the longest line that is read; a garbled source may never send a newline."""
 COMMENT = "#"
 MISSING = frozenset(
-    {"", "-", "--", "---", "nan", "-nan", "na", "n/a", "#n/a", "null", "none", "missing"}
+    {"", ".", "-", "--", "---", "nan", "-nan", "na", "n/a", "#n/a", "null", "none", "missing"}
 )
 """Texts of a missing number, in either case."""
 _LONGEST_MARK = max(map(len, MISSING))
@@ -82,10 +82,11 @@ def spaced_names(text: str) -> list[str]:
 
 def is_number(field: str, decimal: str = ".") -> bool:
     """True if a column holds a number, or the mark of a missing one."""
-    return _is_missing(field) or _written(_pointed(field, decimal))
+    return is_missing(field) or _written(_pointed(field, decimal))
 
 
-def _is_missing(field: str) -> bool:
+def is_missing(field: str) -> bool:
+    """True if a column holds the mark of a missing number."""
     return len(field) <= _LONGEST_MARK and field.lower() in MISSING
 
 
@@ -109,7 +110,7 @@ def read_number(field: str, decimal: str = ".") -> float:
         If it holds anything else.
     """
     field = field.strip()
-    if _is_missing(field):
+    if is_missing(field):
         return float("nan")
     point = _pointed(field, decimal)
     if not _written(point):

@@ -175,23 +175,27 @@ def _separated(
     place: Callable[[int], str],
 ) -> list[Columns]:
     """Columns of each experiment, in the order in which they begin, checked."""
-    if labels is None:
-        _check(path, layout, every, np.arange(len(every.y)), place)
-        return [every]
-    names, begins, numbers = np.unique(labels, return_index=True, return_inverse=True)
+    groups = [("", np.arange(len(every.y)))]
+    if labels is not None:
+        names, begins, numbers = np.unique(labels, return_index=True, return_inverse=True)
+        groups = [(_label(names[k]), np.flatnonzero(numbers == k)) for k in np.argsort(begins)]
     found: list[Columns] = []
-    for k in np.argsort(begins):
-        samples = np.flatnonzero(numbers == k)
-        one = replace(
-            every,
-            t=None if every.t is None else every.t[samples],
-            u=every.u[samples],
-            y=every.y[samples],
-            label=_label(names[k]),
-        )
+    for label, rows in groups:
+        samples = _without_twins(layout, every, rows)
+        some = slice(None) if len(samples) == len(every.y) else samples
+        one = Columns(**vars(every.of(some)), label=label)
         _check(path, layout, one, samples, place)
         found.append(one)
     return found
+
+
+def _without_twins(layout: Layout, every: Columns, samples: NDArray[np.int_]) -> NDArray[np.int_]:
+    """Leave out lines that hold nothing beside another of the same time, as those of doses do."""
+    if every.t is None or layout.inputs or not layout.outputs:
+        return samples
+    t, told = every.t[samples], np.isfinite(every.y[samples]).any(axis=1)
+    same = np.append(t[1:] == t[:-1], False)
+    return samples[told | ~(same | np.roll(same, 1))]
 
 
 def _label(value: Any) -> str:

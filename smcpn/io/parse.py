@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from smcpn.errors import InputError, counted, listed, shown
 from smcpn.io.channels import Channels, Convert, Kind, Moment, Sample, Slot, converted
@@ -28,6 +28,7 @@ from smcpn.io.dialect import (
     fits,
     split_line,
 )
+from smcpn.io.doses import FIELDS, NO_DOSES, field_of
 from smcpn.io.fields import (
     COMMENT,
     LONGEST,
@@ -35,11 +36,13 @@ from smcpn.io.fields import (
     MISSING,
     BadLineError,
     is_date,
+    is_missing,
     is_number,
     is_value,
     read_number,
     split_unit,
 )
+from smcpn.model.record import BESIDE
 
 LONGEST_NAMES = 1 << 14
 """Characters of a line of names with the words above it; each such line is read in every way."""
@@ -225,7 +228,8 @@ class CsvLines:
     def _reading(
         self, lines: Sequence[TextLine], delimiters: Sequence[str] | None = None
     ) -> Reading:
-        asked = ColumnQuery(tuple(self._channels.slots), frozenset(), self._columns)
+        labels = frozenset(w for w, (kind, _) in self._channels.slots.items() if kind == "dose")
+        asked = ColumnQuery(tuple(self._channels.slots), labels, self._columns)
         return best_reading(lines, asked, delimiters or self._delimiters, self._decimals)
 
     def _found(self, line: TextLine) -> tuple[Form, list[tuple[str, str]]]:
@@ -302,14 +306,18 @@ class CsvLines:
 
     def _sample(self, form: Form, line: TextLine) -> Sample:
         values: dict[Slot, float] = {}
+        doses: dict[str, str] = {}
         moment = None
         decimal = self._decimal or self._marked(form, line.text)
         for slot, text in zip(form.layout, form.fields(line.text), strict=False):
             if slot == ("t", 0) and not is_number(text, decimal or "."):
                 moment = self._channels.moment(text)
+            elif slot is not None and slot[0] == "dose":
+                doses[FIELDS[slot[1]]] = text.replace(",", ".") if decimal == "," else text
             elif slot is not None:
                 values[slot] = read_number(text, decimal or ".")
-        sample = self._channels.sample(line.number, converted(values, form.conversions), moment)
+        values = converted(values, form.conversions)
+        sample = self._channels.sample(line.number, values, moment, [doses] if doses else [])
         if self._form is not None and decimal == "," != self._decimal:
             self.told.append(("format", DECIMALS[","]))
         self._decimal = decimal
@@ -317,12 +325,11 @@ class CsvLines:
 
     def _marked(self, form: Form, text: str) -> str | None:
         """Return the decimal mark in the numbers of a line; None where they have none."""
-        given = zip(form.layout, form.fields(text), strict=False)
-        fields = {slot: one for slot, one in given if slot is not None}
+        named = zip(form.layout, form.fields(text), strict=False)
+        fields = {slot: one for slot, one in named if slot is not None}
+        given = [one for slot, one in fields.items() if slot[0] != "dose" and not is_missing(one)]
         found = [
-            mark
-            for mark in DECIMALS
-            if any(mark in one and is_number(one, mark) for one in fields.values())
+            mark for mark in DECIMALS if any(mark in one and is_number(one, mark) for one in given)
         ]
         for slot, field in fields.items():
             for marks in self._marks.values():
@@ -430,12 +437,14 @@ class JsonLines:
 
     ``u`` and ``y`` are a number where there is one channel, else a list; or every channel goes by
     its own name, or by its column of a configuration. ``null`` and ``NaN`` mark a missing output.
-    Other names are passed over.
+    ``doses`` is a list of objects, ``[{"state": "gut", "amount": 320}]``, at the line's time where
+    they have none of their own. Other names are passed over.
     """
 
     def __init__(self, channels: Channels) -> None:
         self._channels, self._conversions = channels, channels.conversions({})
-        sizes = {"u": len(channels.inputs), "y": len(channels.outputs)}
+        sizes: dict[Kind, int] = {"u": len(channels.inputs)}
+        sizes |= dict.fromkeys(("y", *BESIDE), len(channels.outputs))
         named = {kind for (kind, _), one in channels.columns.items() if one.name}
         self._sizes = {kind: size for kind, size in sizes.items() if kind not in named}
         self._begun = False
@@ -458,12 +467,14 @@ class JsonLines:
             raise BadLineError("not a JSON object")
         values: dict[Slot, float] = {}
         times: list[Moment] = []
+        doses = self._doses(content)
         for name, value in content.items():
             if isinstance(value, str) and self._channels.slots.get(name) == ("t", 0):
                 times.append(self._channels.moment(value))
             else:
                 self._take(values, name, value)
         stated: set[Slot] = {*values, *([("t", 0)] if times else [])}
+        stated |= {("dose", 0)} if doses else set()
         missing = self._channels.missing_from(stated)
         if missing and stated and not self._begun and self._channels.configured:
             raise InputError(
@@ -473,23 +484,44 @@ class JsonLines:
             raise BadLineError(missing)
         self._begun = True
         return self._channels.sample(
-            number, converted(values, self._conversions), times[-1] if times else None
+            number, converted(values, self._conversions), times[-1] if times else None, doses
         )
+
+    def _doses(self, content: Mapping[str, Any]) -> list[dict[str, str]]:
+        """Fields of the doses of a line: those listed, and one that the line itself states."""
+        slots, listed_there = self._channels.slots, content.get("doses")
+        named = {
+            name: value for name, value in content.items() if slots.get(name, "")[:1] == ("dose",)
+        }
+        given = listed_there if "doses" not in slots and listed_there is not None else []
+        if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+            raise BadLineError(f"'doses' is {shown(given)}, not a list of objects")
+        if given and self._channels.doses is None:
+            raise InputError(NO_DOSES, argument="doses")
+        return [_dose_fields(one) for one in (*given, *([named] if named else []))]
 
     def _take(self, values: dict[Slot, float], name: str, value: Any) -> None:
         size = self._sizes.get(name)
         if size is not None and isinstance(value, list):
             if len(value) != size:
                 raise BadLineError(f"'{name}' has {len(value)} entries instead of {size}")
-            kind: Kind = "u" if name == "u" else "y"
+            kind = cast("Kind", name)
             values |= {(kind, j): _json_number(name, entry) for j, entry in enumerate(value)}
             return
         slot = self._channels.slots.get(name)
-        if slot is None:
+        if slot is None or slot[0] == "dose":
             return
         if value is None and slot[0] in "tn":
             return
         values[slot] = _json_number(name, value)
+
+
+def _dose_fields(given: Mapping[str, Any]) -> dict[str, str]:
+    """Fields of a dose as a line of text has them."""
+    for name, value in given.items():
+        if isinstance(value, (bool, list, dict)):
+            raise BadLineError(f"'{name}' of a dose is {shown(value)}: give a number or a name")
+    return {field_of(name): str(value) for name, value in given.items() if value is not None}
 
 
 def _json_number(name: str, value: Any) -> float:

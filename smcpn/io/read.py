@@ -6,7 +6,7 @@ import glob
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,9 @@ from smcpn.io.dialect import check_marks
 from smcpn.io.files import Columns, Layout, read_columns, read_text
 from smcpn.io.table import TextTable
 from smcpn.model.problem import Problem
-from smcpn.model.record import Record
+from smcpn.model.record import BESIDE, Record
 from smcpn.model.units_and_times import Names, RecordColumns, converted, naming, told_unit
-from smcpn.units import duration, time_unit
+from smcpn.units import conversion, duration, time_unit
 
 Array = NDArray[np.float64]
 
@@ -260,32 +260,42 @@ def following_record(path: Path, problem: Problem) -> Record:
         do not fit the interval of the record.
     """
     channels, last = Channels.of(problem), problem.records[-1]
-    columns = _columns_by_slot(path, channels)
-    header = None if columns[1] is None else tuple(columns[1])
-    slots = columns[0]
-    u = [slots["u", j] for j in range(len(channels.inputs))]
-    measured = {j: slots["y", j] for j in range(len(channels.outputs)) if ("y", j) in slots}
-    layout = Layout(slots.get(("t", 0)), tuple(u), tuple(measured.values()), header)
+    slots, header = _columns_by_slot(path, channels)
+    numbers = {slot: name for slot, name in slots.items() if slot[0] in ("y", *BESIDE)}
+    inputs = tuple(slots["u", j] for j in range(len(channels.inputs)))
+    layout = Layout(slots.get(("t", 0)), inputs, tuple(numbers.values()), header)
     (found,) = read_text(path, layout)
-    y = np.full((len(found.y), len(channels.outputs)), np.nan)
-    y[:, list(measured)] = found.y
-    t, clock = found.t, layout.time or ""
+    convert = channels.conversions({slot: found.units.get(slots[slot], "") for slot in slots})
+    values: dict[str, Any] = {
+        kind: np.full((len(found.y), len(channels.outputs)), np.nan) for kind, _ in numbers
+    }
+    for (kind, j), column in zip(numbers, found.y.T, strict=True):
+        values[kind][:, j] = convert.get((kind, j), np.asarray)(column)
+    t, clock, moved = found.t, layout.time or "", float
     unit = time_unit(found.units.get(clock, last.t_unit))
     if t is not None and unit != last.t_unit:
         with naming(str(path), clock):
+            moved = conversion(unit, last.t_unit)
             t = converted(t, unit, last.t_unit)
-    if last.dt is None:
-        if t is None:
-            raise InputError(f"{path} has no column t: the record it continues has times")
-        return Record(u=found.u, y=y, t=t, t_unit=last.t_unit, hold=last.hold, name=str(path))
-    if t is not None:
+    if last.dt is None and t is None:
+        raise InputError(f"{path} has no column t: the record it continues has times")
+    if last.dt is not None and t is not None:
         _require_interval(path, t, last)
-    return Record(u=found.u, y=y, dt=last.dt, t_unit=last.t_unit, hold=last.hold, name=str(path))
+    for kind in (name for name in BESIDE if getattr(last, name) is not None):
+        values.setdefault(kind, np.full(values["y"].shape, np.nan))
+    if channels.doses is not None and ("dose", 0) in slots:
+        doses = channels.doses.read_file(path)
+        values["doses"] = [replace(one, time=moved(one.time)) for one in doses]
+    axis: dict[str, Any] = {"t": t} if last.dt is None else {"dt": last.dt}
+    return Record(u=found.u, **values, **axis, t_unit=last.t_unit, hold=last.hold, name=str(path))
 
 
-def _columns_by_slot(path: Path, channels: Channels) -> tuple[dict[Slot, str], list[str] | None]:
+def _columns_by_slot(
+    path: Path, channels: Channels
+) -> tuple[dict[Slot, str], tuple[str, ...] | None]:
     """Columns by what is in them; and names for them, where the file has none."""
-    names = list(TextTable.open(path, tuple(channels.slots)).dialect.names)
+    labels = [name for name, (kind, _) in channels.slots.items() if kind == "dose"]
+    names = list(TextTable.open(path, tuple(channels.slots), labels=labels).dialect.names)
     order: list[Slot] = list(channels.in_order)
     if not any(names):
         slots: list[Slot] = [("t", 0), *order] if len(names) == len(order) + 1 else order
@@ -294,14 +304,12 @@ def _columns_by_slot(path: Path, channels: Channels) -> tuple[dict[Slot, str], l
                 f"{path} has {counted(len(names), 'column')} without names instead of "
                 f"{len(slots)}: name them in the first line"
             )
-        given = [f"{kind}{j}" for kind, j in slots]
+        given = tuple(f"{kind}{j}" for kind, j in slots)
         return dict(zip(slots, given, strict=True)), given
     known = [(channels.slots[name], name) for name in names if name in channels.slots]
     missing = channels.missing_from({slot for slot, _ in known})
     if missing:
-        raise InputError(
-            f"{path} names {missing} ({listed(names)}): name every column by its input, output or t"
-        )
+        raise InputError(f"{path} names {missing} ({listed(names)}): {channels.remedy}")
     if len(dict(known)) < len(known):
         raise InputError(f"{path} names a column twice ({listed(names)}): rename one")
     return dict(known), None

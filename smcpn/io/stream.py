@@ -15,6 +15,7 @@ from smcpn.io.events import Event, Report
 from smcpn.io.fields import DAY, kind_of
 from smcpn.io.sink import PROBABILITIES, JsonSink, OutputClosedError, state_fields
 from smcpn.io.sources import AHEAD, Item, Reader, Receipt, Source
+from smcpn.model.dose import Dose
 from smcpn.signals import Stop
 
 MANY_SKIPPED = 1000
@@ -38,8 +39,27 @@ class Live(Protocol):
         """Time axis of its samples."""
         ...
 
-    def update(self, u: Any, y: Any, t: float | None = None) -> Any:
+    @property
+    def doses(self) -> Sequence[Dose]:
+        """Doses given so far."""
+        ...
+
+    def update(
+        self,
+        u: Any,
+        y: Any,
+        t: float | None = None,
+        *,
+        y_sd: Any = None,
+        y_lower: Any = None,
+        y_upper: Any = None,
+        doses: Any = (),
+    ) -> Any:
         """Assimilate one sample and return the state after it."""
+        ...
+
+    def give(self, doses: Any) -> None:
+        """Take doses that are no sample's."""
         ...
 
 
@@ -81,18 +101,18 @@ class Clock:
             have numbers, or the other way.
         """
         if sample.moment is not None:
-            return self._set(self._since_first(sample, sample.moment))
+            return self._set(self._since_first(sample, sample.moment), sample)
         if sample.t is not None:
             if self._axis.epoch is not None:
                 raise self._of_other_kind(sample, "a number", kind_of(self._axis.epoch))
-            return self._set(sample.t)
+            return self._set(sample.t, sample)
         if not self._axis.regular:
             raise InputError(
                 f"line {sample.line} states no time and the problem's record is irregular: "
                 "send t with every sample"
             )
         if sample.number is not None:
-            return self._set(self._axis.start + self._axis.interval * sample.number)
+            return self._set(self._axis.start + self._axis.interval * sample.number, sample)
         t = self._origin + self._axis.interval * self._ticks
         self._ticks += 1
         return t
@@ -119,8 +139,9 @@ class Clock:
             "knows the time between; send what was sent before, or begin another checkpoint"
         )
 
-    def _set(self, t: float) -> float:
-        self._origin, self._ticks = t, 1
+    def _set(self, t: float, sample: Sample) -> float:
+        if not sample.is_dose:
+            self._origin, self._ticks = t, 1
         return t
 
 
@@ -244,7 +265,12 @@ class Stream:
             t = self._clock.time_of(item)
             self._report_counted(item, t)
             self._report_epoch(item)
-            yield from self._place(item, t)
+            if item.is_dose and self._axis.intervals_to(t) > DOUBTFUL_GAP:
+                self._refuse(item, t, "states a dose alone")
+            elif item.is_dose:
+                self._live.give(self._doses(item, t))
+            else:
+                yield from self._place(item, t)
 
     def _place(self, sample: Sample, t: float) -> Iterator[Step]:
         """Update with a sample, unless its time is doubtful: then those that follow decide."""
@@ -282,7 +308,10 @@ class Stream:
 
     def _update(self, sample: Sample, t: float) -> Iterator[Step]:
         before = self._axis.given
-        state = self._live.update(sample.u, sample.y, t)
+        more: dict[str, Any] = dict(sample.beside)
+        if sample.doses and self._axis.status(t) == "new":
+            more["doses"] = self._doses(sample, t)
+        state = self._live.update(sample.u, sample.y, t, **more)
         if state.status in ("duplicate", "late"):
             self._skip(state.status, sample, t)
             return
@@ -293,6 +322,18 @@ class Stream:
             )
             self._report(Event("gap", message, sample.line, t, state.missing))
         yield sample, t, state
+
+    def _doses(self, sample: Sample, t: float) -> list[Dose]:
+        """Doses of a line, without those before the last sample, which are reported."""
+        doses = [one.at(t) for one in sample.doses]
+        late = [one for one in doses if one.time < self._axis.last]
+        if any(one not in self._live.doses for one in late):
+            message = (
+                f"a dose at t = {late[0].time:g} came after the sample at t = {self._axis.last:g} "
+                "and is left out: send doses before the samples that follow them"
+            )
+            self._report(Event("late-dose", message, sample.line, late[0].time, len(late)))
+        return [one for one in doses if one not in late]
 
     def _skip(self, kind: str, sample: Sample, t: float) -> None:
         if self._skipped is not None and self._skipped.kind == kind:
@@ -361,7 +402,7 @@ class Checkpoints:
 
     def __init__(self, path: str | None, every: float, report: Report) -> None:
         self._path, self._every, self._report = path, every, report
-        self._last, self._saved = time.monotonic(), None
+        self._last, self._saved = time.monotonic(), (None, ())
 
     def save_if_due(self, live: Any) -> None:
         """Write the checkpoint if the last one is at least ``every`` seconds old."""
@@ -370,11 +411,12 @@ class Checkpoints:
 
     def save(self, live: Any) -> None:
         """Write the checkpoint if there is a new sample; a failure is reported as an event."""
-        if self._path is None or live.t == self._saved:
+        known = live.t, live.doses
+        if self._path is None or known == self._saved:
             return
         try:
             live.save(self._path)
-            self._saved = live.t
+            self._saved = known
         except (OSError, InputError) as error:
             self._report(Event("checkpoint", str(error)))
         self._last = time.monotonic()

@@ -41,6 +41,8 @@ from smcpn.io.fields import (
     MINUTES,
     MISSING,
     BadLineError,
+    is_missing,
+    is_number,
     is_value,
     kind_of,
     read_date,
@@ -184,6 +186,34 @@ class TextTable:
             # One at a time: a column is held twice, never the whole file.
             found[name] = clock.joined(pieces.pop(name))[: gaps.kept]
         return found
+
+    def rows(self) -> Generator[tuple[int, dict[str, str]]]:
+        """Yield the number of every line and its fields by column, without those that are missing.
+
+        Decimals have points.
+
+        Raises
+        ------
+        InputError
+            If a line has other columns; it is named.
+        """
+        for first, lines in self._chunks():
+            for number, line in enumerate(lines, start=first):
+                if not self._holds(line):
+                    continue
+                try:
+                    named = zip(self.dialect.names, self._fields(line), strict=False)
+                except BadLineError as error:
+                    raise InputError(f"{self.path}, line {number}: {error}") from None
+                mark = self.dialect.decimal
+                yield (
+                    number,
+                    {
+                        name: one.replace(mark, ".") if is_number(one, mark) else one
+                        for name, one in named
+                        if not is_missing(one)
+                    },
+                )
 
     def _refuse_thousands(self, marks: Marks) -> None:
         """Refuse numbers that may have decimals or thousands behind their mark, where all may."""

@@ -67,8 +67,8 @@ class Step(ABC):
             solver.step = cls
 
     def __post_init__(self) -> None:
-        steps = "an explicit step of given length (Runge-Kutta, predictions, a controller)"
-        remedy = "use solver='auto', smcpn.Rosenbrock, or smcpn.simulate"
+        steps = "what goes by steps of one length (predictions from states, a controller)"
+        remedy = "use smcpn.simulate"
         check_parts(self.model.parts & STIFF_PARTS, steps, instead=dict.fromkeys(PARTS, remedy))
 
     @classmethod
@@ -129,7 +129,7 @@ class Classical(Recursion):
     any_density = True
     coloured_noise = True
     gaussian = True
-    takes_parts = Recursion.takes_parts | {"delay", "accumulators"}
+    takes_parts = Recursion.takes_parts | {"delay", "accumulators", "events"}
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
         self.model, self.line = problem.model, DelayLine.of(problem.model, grid, POINTS)

@@ -168,7 +168,7 @@ class DeadTimes:
         return lambda samples: np.concatenate([others, self._start(samples)])
 
     def _start(self, samples: Samples) -> Array:
-        """What is known of the last part of the interval that ends with the first sample."""
+        """Numbers of the last part of the interval that ends with the first sample."""
         assert self._lookup is not None
         before, first = samples.columns(-1, 1)[:, 0]
         begun = first - (first - before) / self.parts
@@ -177,7 +177,7 @@ class DeadTimes:
         return np.concatenate([self._lookup.start(samples), known, part])
 
     def _picked(self, lookup: _Lookup) -> ca.SX:
-        """What a particle keeps of a part."""
+        """Numbers that a particle keeps of a part."""
         numbers = range(len(lookup.spans))
         arrivals, places = zip(*map(lookup.arrivals, numbers), strict=True)
         cuts = lookup.cuts(arrivals)
@@ -232,7 +232,7 @@ class _Lookup:
         self.row = ca.vertcat(*map(ca.vec, self._samples), *self._times, self._linear, self.length)
 
     def cuts(self, arrivals: Sequence[list[ca.SX]]) -> list[ca.SX]:
-        """Where the interval is cut, ascending."""
+        """Times at which the interval is cut, ascending."""
         inner = dict(zip(self.delay.keys, (each[1:-1] for each in arrivals), strict=True))
         cuts = [cut for each in inner.values() for cut in each]
         cuts = ascending(cuts) if len(inner) > 1 else cuts

@@ -103,7 +103,7 @@ def growing_likelihood(
     template = problem.records[0]
     kind = suitable_likelihood(problem, solver, likelihood)
     require_exact(kind.name)
-    recursion = kind(problem, solver, stream_grid(problem))
+    recursion = kind.made(problem, solver, stream_grid(problem))
     inputs = recursion.inputs(template, number_of_steps(solver))
     stream = GrowingRows(inputs, history, samples_ahead(template, lookahead))
     kernel = LaneKernel(stream_program(recursion), threads)

@@ -30,6 +30,8 @@ Array = NDArray[np.float64]
 
 LIKELIHOODS: dict[str, type[Recursion]] = {}
 """Every likelihood by its name; each registers itself where it is defined."""
+WITH_EVENTS: dict[str, type[Recursion]] = {}
+"""Likelihoods of models with events by the name of that without, where this is another class."""
 
 
 @dataclass(frozen=True)
@@ -124,9 +126,11 @@ class Recursion(ABC):
     sample: SampleSymbols
     local_order: int
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, with_events: bool = False) -> None:
         if "log_density" in cls.__dict__ and "gaussian" not in cls.__dict__:
             cls.gaussian = False
+        if with_events:
+            WITH_EVENTS[cls.name] = cls
         if "name" in cls.__dict__:
             LIKELIHOODS[cls.name] = cls
 
@@ -215,8 +219,14 @@ class Recursion(ABC):
         known = problem.model.kernels
         key = (cls, solver, grid, target(), *sorted(options.items()))
         if key not in known:
-            known[key] = cls(problem, solver, grid, **options)
+            known[key] = cls.made(problem, solver, grid, **options)
         return known[key]
+
+    @classmethod
+    def made(cls, problem: Problem, solver: Solver, grid: Grid, **options: Any) -> Self:
+        """Return the recursion of a problem, traced anew: of events by a class of its own."""
+        kind: Any = cls if problem.model.events is None else WITH_EVENTS.get(cls.name, cls)
+        return kind(problem, solver, grid, **options)
 
     @property
     def exact(self) -> bool:

@@ -19,6 +19,7 @@ number, and so a shorter step.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -303,14 +304,14 @@ class Trajectory:
         newton = FROM_START if start else AFTER_JUMP if self._jumps else NEARBY
         return self._algebraic.solved(x, driven, newton)
 
-    def constant_values(self, solver: Rosenbrock) -> tuple[float, ...]:
+    def constant_values(self, solver: Solver) -> tuple[float, ...]:
         """Values of the constants of a program."""
-        return (*self.model.constant_values, float(solver.tolerance))
+        return (*self.model.constant_values, float(cast(Rosenbrock, solver).tolerance))
 
-    def program(self, emitted: ca.SX, solver: Rosenbrock) -> LaneProgram:
+    def program(self, emitted: ca.SX, solver: Solver) -> LaneProgram:
         """Steps from the initial state that emit ``emitted`` at each sample."""
         model, clock, length, signal = self.model, self.clock, self._between.length, self.signal
-        start, (algebra, step) = StartSymbols.of(model, []), self._step()
+        start, (algebra, step) = StartSymbols.of(model, []), self.step()
         driven = ca.vertcat(model.u, model.t)
         initial = self._consistent(start.initial(model), driven, start=True)
         # One that took more steps than it may would try as many in every interval.
@@ -318,16 +319,17 @@ class Trajectory:
         held = ca.if_else(clock.left > 0.0, ca.SX(np.nan), begin)
         sizes, begun_sizes = self._between.sizes(model, initial, begin, clock.sizes)
         first = Clock.values(ca.SX(0.0), length, length, sizes, 0.0, 0.0)
-        watched = begun = watching = ca.SX(0, 1)
+        watched = begun = watching = kept = ca.SX(0, 1)
         if (watch := self._watch) is not None:
             watched, begun, watching = watch.symbols, watch.begun, watch.started(initial)
+            kept = watch.kept
         control = clock.symbols.numel() + watched.numel()
         program = LaneProgram(
             theta=model.theta,
             constants=ca.vertcat(model.constants, self.tolerance),
             constant_values=self.constant_values(solver),
             state=ca.vertcat(clock.symbols, watched, model.x),
-            start_row=ca.vertcat(start.row, length),
+            start_row=ca.vertcat(start.row, length, kept),
             interval_row=ca.vertcat(self._between.begin_row, driven),
             step_row=self._between.row,
             gain_row=ca.SX(0, 1),
@@ -354,10 +356,10 @@ class Trajectory:
         """Inputs for a record, which starts from the ``number``-th initial state."""
         return own_step_inputs(self.signal, self._dead_times, 0, record, number)
 
-    def _step(self) -> tuple[StraightLine, ca.SX]:
+    def step(self) -> tuple[StraightLine, ca.SX]:
         """State after a step that is accepted, rejected, or not taken any more."""
         model, clock = self.model, self.clock
-        h = clock.step if self._watch is None else self._watch.step
+        h = clock.step if self._watch is None else self._watch.step(clock.step)
         algebra = Memory() if model.x.numel() > MOST_STATES else STRAIGHT
         step = RosenbrockStep(model, RODAS5P, self._between, h, clock.left, algebra)
         if isinstance(algebra, Memory):
@@ -382,22 +384,49 @@ class Trajectory:
         return algebra, ca.vertcat(judged.clock, judged.state(following, model.x))
 
 
-class StiffTrajectory(Classical):
+class OwnSteps(Classical):
+    """Steps of every particle's own from the initial state; the density of the noise at samples."""
+
+    trajectory: Trajectory
+
+    def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
+        self._solver = solver
+        self.trajectory = trajectory = self.along(problem.model, solver, grid)
+        self.model = trajectory.model
+        self.signal, self.sample = trajectory.signal, trajectory.sample
+        self.outputs = trajectory.outputs
+        self.noise = NoiseFilter.of(self.model)
+
+    @abstractmethod
+    def along(self, model: Model, solver: Solver, grid: Grid) -> Trajectory:
+        """Graphs of the solution."""
+
+    @override
+    def constant_values(self, solver: Solver) -> tuple[float, ...]:
+        return self.trajectory.constant_values(solver)
+
+    @override
+    def program(self, emitted: ca.SX) -> LaneProgram:
+        return self.with_noise(self.trajectory.program(emitted, self._solver))
+
+    @override
+    def expected(self) -> ExpectedOutputs:
+        """Outputs and states of the solver, without a covariance."""
+        return replace(super().expected(), states=self.trajectory.state)
+
+
+class StiffTrajectory(OwnSteps):
     """Rosenbrock steps from the initial state; the density of the noise at each sample."""
 
     name = "rosenbrock"
     divides = False
     gaussian = True
-    takes_parts = Classical.takes_parts | {"algebraic", "events"}
+    takes_parts = Classical.takes_parts | {"algebraic"}
+    local_order = Rosenbrock().error_order
 
-    def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
-        self._solver = cast(Rosenbrock, solver)
-        self.local_order = self._solver.error_order
-        self._trajectory = trajectory = Trajectory(problem.model, grid)
-        self.model = trajectory.model
-        self.signal, self.sample = trajectory.signal, trajectory.sample
-        self.outputs = trajectory.outputs
-        self.noise = NoiseFilter.of(self.model)
+    @override
+    def along(self, model: Model, solver: Solver, grid: Grid) -> Trajectory:
+        return Trajectory(model, grid)
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
@@ -411,25 +440,12 @@ class StiffTrajectory(Classical):
         return Rosenbrock().begun()
 
     @override
-    def constant_values(self, solver: Solver) -> tuple[float, ...]:
-        return self._trajectory.constant_values(cast(Rosenbrock, solver))
-
-    @override
-    def program(self, emitted: ca.SX) -> LaneProgram:
-        return self.with_noise(self._trajectory.program(emitted, self._solver))
-
-    @override
-    def expected(self) -> ExpectedOutputs:
-        """Outputs and states of the solver, without a covariance."""
-        return replace(super().expected(), states=self._trajectory.state)
-
-    @override
     def local_error(self) -> ca.SX:
         """Local error that the step control allows every step."""
-        return self._trajectory.tolerance * self._trajectory.clock.sizes
+        return self.trajectory.tolerance * self.trajectory.clock.sizes
 
     @override
     def inputs(
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
     ) -> KernelInputs:
-        return self._trajectory.inputs(record, number)
+        return self.trajectory.inputs(record, number)

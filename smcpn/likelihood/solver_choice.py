@@ -360,7 +360,7 @@ def default_solver(problem: Problem, likelihood: str | None) -> Solver:
         fitting = with_process_noise() if problem.model.process_noise is not None else []
         density = problem.model.density
         if not fitting and problem.model.parts & STIFF_PARTS:
-            fitting = [n for n, kind in LIKELIHOODS.items() if kind.takes(problem.model)]
+            fitting = ["rosenbrock"]
         if not fitting and density is not None and not density.gaussian:
             fitting = ["classical"]
         return LIKELIHOODS[fitting[0]].default_solver(problem) if fitting else EKF0()

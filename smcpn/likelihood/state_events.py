@@ -186,11 +186,16 @@ class Watch:
         own event.
     sizes : casadi.SX, (E, 1)
         Largest value of each g so far.
+    kept : casadi.SX, (k, 1)
+        Numbers of the start of a record by which steps are chosen.
     """
 
-    def __init__(self, model: Model, clock: Clock, between: IntervalSymbols) -> None:
+    def __init__(
+        self, model: Model, clock: Clock, between: IntervalSymbols, kept: ca.SX | None = None
+    ) -> None:
         assert model.events is not None
         self._model, self._clock, self._between = model, clock, between
+        self.kept = ca.SX(0, 1) if kept is None else kept
         self._events = model.events.each
         self.aim, self.count = ca.SX.sym("aim"), ca.SX.sym("count")
         self.sides = ca.SX.sym("side", len(self._events), 1)
@@ -201,23 +206,22 @@ class Watch:
     @property
     def symbols(self) -> ca.SX:
         """All of them."""
-        return ca.vertcat(self.aim, self.count, self.sides, self.sizes)
+        return ca.vertcat(self.aim, self.count, self.sides, self.sizes, self.kept)
 
     def started(self, initial: ca.SX) -> ca.SX:
         """Values at the first sample, whose input and time are the symbols of the model."""
         values = ca.vertcat(*(one.expression for one in self._events))
         here = ca.substitute(values, self._model.x, initial)
-        return ca.vertcat(0.0, 0.0, ca.sign(here), ca.fabs(here))
+        return ca.vertcat(0.0, 0.0, ca.sign(here), ca.fabs(here), self.kept)
 
     @property
     def begun(self) -> ca.SX:
         """Values at the beginning of an interval."""
-        return ca.vertcat(0.0, 0.0, self.sides, self.sizes)
+        return ca.vertcat(0.0, 0.0, self.sides, self.sizes, self.kept)
 
-    @property
-    def step(self) -> ca.SX:
-        """Step to try."""
-        return ca.if_else(self.aim > 0.0, ca.fmin(self.aim, self._clock.left), self._clock.step)
+    def step(self, wanted: ca.SX) -> ca.SX:
+        """Step to try where no event is known to be ahead of one that is wanted."""
+        return ca.if_else(self.aim > 0.0, ca.fmin(self.aim, self._clock.left), wanted)
 
     @property
     def _resolution(self) -> ca.SX:
@@ -275,6 +279,7 @@ class Watch:
             count,
             ca.if_else(hit, sides, ca.if_else(taken, last, self.sides)),
             ca.if_else(judged.done, reached, self.sizes),
+            self.kept,
             ca.if_else(lost, ca.SX(np.nan), state),
         )
 

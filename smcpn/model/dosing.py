@@ -35,7 +35,7 @@ from smcpn.errors import InputError, listed, shown
 from smcpn.model.distribution import Distribution, support
 from smcpn.model.dose import Dose
 from smcpn.model.ode import ODE
-from smcpn.model.record import BESIDE, Cut, Record
+from smcpn.model.record import BESIDE, Cut, Record, inputs_at
 
 Array = NDArray[np.float64]
 Source = int | float
@@ -230,14 +230,7 @@ class Dosing:
         ------
         InputError
         """
-        known = {one.key for one in self.routes}
-        for dose in record.doses:
-            if route_of(dose) not in known:
-                raise _refused(
-                    f"{record.name}: {dose} is of no route that the parameters are learned for "
-                    f"({listed(str(key) for key in known)}): give the state, lag and fraction of "
-                    "one of these"
-                )
+        self.check_kinds(record.doses, record.name)
         if not record.doses:
             return
         if record.periodic or record.hold == "bandlimited":
@@ -250,6 +243,23 @@ class Dosing:
                 f"{record.name}: u is a function of time, and a lag is a parameter: give the input "
                 "by its samples, or the lag a number"
             )
+
+    def check_kinds(self, doses: Sequence[Dose], where: str) -> None:
+        """Refuse doses of another state, fraction or lag than the problem is posed for.
+
+        Raises
+        ------
+        InputError
+        """
+        known = [one.key for one in self.routes]
+        for dose in doses:
+            if route_of(dose) not in known:
+                kinds = listed(f"{state} (fraction {f}, lag {lag})" for state, f, lag in known)
+                raise _refused(
+                    f"{where}: a dose enters {dose.state} (fraction {dose.fraction}, lag "
+                    f"{dose.lag}), and the problem is posed for {kinds}: give it one of these, or "
+                    "pose the problem with a dose of each kind"
+                )
 
     def prepared(self, record: Record) -> Record:
         """Return a record with samples where doses arrive, and the numbers of intervals behind u.
@@ -314,14 +324,6 @@ class Dosing:
         own = np.isin(t, record.t)
         if own.sum() != len(record):
             raise _refused(f"{record.name}: a dose arrives within rounding of a sample: move it")
-        u = np.empty((len(t), record.n_inputs))
-        if record.u_function is not None:
-            u[:] = np.reshape(record.u_function(t), u.shape)
-        elif record.hold == "zoh":
-            u[:] = record.u[np.searchsorted(record.t, t, side="right") - 1]
-        else:
-            for j in range(record.n_inputs):
-                u[:, j] = np.interp(t, record.t, record.u[:, j])
         outputs: dict[str, Any] = {}
         for name in ("y", *BESIDE):
             values = getattr(record, name)
@@ -334,8 +336,8 @@ class Dosing:
         }
         even = record.dt is not None and len(t) == len(record)
         return replace(
-            record, u=np.column_stack([u, held]), held=held.shape[1], cut=cut, **outputs, **blank,
-            t=None if even else t, dt=record.dt if even else None,
+            record, u=np.column_stack([inputs_at(record, t), held]), held=held.shape[1], cut=cut,
+            **outputs, **blank, t=None if even else t, dt=record.dt if even else None,
         )  # fmt: skip
 
     # Graphs
@@ -368,6 +370,22 @@ class Dosing:
     def arrived(self, model: Any, at_sample: bool = True) -> ca.SX:
         """Amounts that have arrived in every state, x - z, (n, 1)."""
         return _Clock(self, model, at_sample).arrived()
+
+
+def as_given(record: Record) -> Record:
+    """Return a record without the samples that were inserted where doses arrive."""
+    if not record.held:
+        return record
+    n = record.n_inputs - record.held
+    own = record.u[:, n] == 0.0
+    even = record.dt is not None
+    outputs = {name: getattr(record, name) for name in ("y", *BESIDE)}
+    return replace(
+        record, u=record.u[own, :n], held=0, cut=None, t=None if even else record.t[own],
+        **{name: None if one is None else one[own] for name, one in outputs.items()},
+        u_before=None if record.u_before is None else record.u_before[:, :n],
+        u_after=None if record.u_after is None else record.u_after[:, :n],
+    )  # fmt: skip
 
 
 class _Clock:

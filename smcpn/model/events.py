@@ -124,6 +124,11 @@ class Events:
             raise InputError("the stored events have no direction: the file is damaged")
         return cls(column, n_states)
 
+    def of_following(self, of_states: ca.SX) -> ca.SX:
+        """Column of numbers of the states, (n, 1), where `column` has the state after events."""
+        rows = self.column.numel() // event_rows(self.n_states)
+        return ca.repmat(ca.vertcat(ca.SX(2, 1), of_states), rows, 1)
+
     @property
     def each(self) -> list[EventGraphs]:
         """Graphs of every event."""

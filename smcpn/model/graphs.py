@@ -741,8 +741,14 @@ def _dosed(model: Model, dosing: Dosing) -> Model:
         root = ca.sqrt(ca.fmax(speed, np.finfo(float).tiny))
         columns = dosing.applied(noise.columns, model, at_sample=False)
         noise = replace(noise, columns=ca.sparsify(root * columns))
+    events = model.events
+    if events is not None:
+        column = dosing.applied(events.column, model, at_sample=False)
+        arrived = events.of_following(dosing.arrived(model, at_sample=False))
+        events = replace(events, column=column - arrived)
     return replace(
         model,
+        events=events,
         rhs=speed * dosing.applied(model.rhs, model, at_sample=False),
         outputs=dosing.applied(model.outputs, model, at_sample=True),
         process_noise=noise,

@@ -368,6 +368,7 @@ def ode(
     ...     out[1] = u[0] - p[0] * x[0] if x[0] < 1.0 else -100.0 * p[0] * (x[0] - 1.0)
     """
     check_events(events)
+    algebraic = _names("algebraic", algebraic, {})
     named = {"states": states, "inputs": inputs, "parameters": parameters, "chains": chains}
     if states is None:
         given = next((name for name, one in named.items() if one), None)
@@ -414,7 +415,7 @@ def _ode(
 ) -> ODE:
     arguments = Arguments.of(function, scope, sizes)
     equation = arguments.equation(trace(function, arguments.positional, arguments.keyword))
-    named = _names("algebraic", algebraic or [], sizes)
+    named = _names("algebraic", algebraic, sizes)
     return _with_algebraic(equation, tuple(dict.fromkeys(named)))
 
 

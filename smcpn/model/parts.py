@@ -34,7 +34,6 @@ APART = {
     ("events", "algebraic"): "leave them out",
     ("process_noise", "events"): "leave out one of them",
     ("delay", "events"): "leave out one of them",
-    ("doses", "events"): "leave out one of them",
 }
 """Pairs of parts that no model has, with the remedy: the first is the argument at fault."""
 

@@ -574,6 +574,22 @@ class Record(WithCard):
 _BETWEEN_UNITS = ", "
 
 
+def inputs_at(record: Record, t: Array) -> Array:
+    """Inputs at any times from the first to the last sample, (m, n_inputs): held or linear ones.
+
+    Or those of the function that the input is.
+    """
+    u = np.empty((len(t), record.n_inputs))
+    if record.u_function is not None:
+        u[:] = np.reshape(record.u_function(t), u.shape)
+    elif record.hold == "zoh":
+        u[:] = record.u[np.searchsorted(record.t, t, side="right") - 1]
+    else:
+        for j in range(record.n_inputs):
+            u[:, j] = np.interp(t, record.t, record.u[:, j])
+    return u
+
+
 def _joined_units(units: Sequence[str]) -> str:
     """Units of several outputs as one text; one for all where they are the same."""
     if len(set(units)) == 1:

@@ -160,7 +160,7 @@ class RecordColumns:
         y = self._converted(source, self.outputs, measured.y[:, :q], noted)
         units = [self.to.get(one, noted.get(one, "")) for one in self.outputs]
         pairs = [(noted.get(one, ""), self.to.get(one, "")) for one in self.outputs]
-        beside = self.beside.values(measured.y[:, q:], pairs)
+        beside = self.beside.values(measured.y[:, q:], pairs, noted)
         return told_gaps(
             Record(u=u, y=y, **axis, hold=self.hold, y_unit=units, name=name, **beside)
         )
@@ -207,13 +207,17 @@ class BesideColumns:
         """All of them, in the order in which `values` takes them."""
         return tuple(one for columns in self.by_name.values() for one in columns if one)
 
-    def values(self, measured: Array, units: Sequence[tuple[str, str]]) -> dict[str, Any]:
-        """Arguments of `Record` from columns (T, .), which are in the unit of their output.
+    def values(
+        self, measured: Array, units: Sequence[tuple[str, str]], noted: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """Arguments of `Record` from columns (T, .), in the units of the outputs.
 
         Parameters
         ----------
         units : sequence of (str, str)
             Unit of each output in the source, and that to convert it to; either may be "".
+        noted : mapping of str to str
+            Units that the source states, by column; that of its output where it states none.
         """
         found, left = dict[str, Array](), iter(measured.T)
         for name, columns in self.by_name.items():
@@ -221,11 +225,11 @@ class BesideColumns:
             for j, (unit, to) in enumerate(units):
                 if not columns[j]:
                     continue
-                values = next(left)
-                if unit and to:
+                values, own, wanted = next(left), noted.get(columns[j]) or unit, to or unit
+                if own and wanted and own != wanted:
                     # A deviation has no zero: that of a temperature is not moved.
-                    offset = converted(np.zeros(1), unit, to) if name == "y_sd" else 0.0
-                    values = converted(values, unit, to) - offset
+                    offset = converted(np.zeros(1), own, wanted) if name == "y_sd" else 0.0
+                    values = converted(values, own, wanted) - offset
                 found[name][:, j] = values
         return found
 

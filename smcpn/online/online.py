@@ -38,6 +38,7 @@ from smcpn.likelihood.inputs import CHUNK
 from smcpn.likelihood.particle.stream import stream_estimate
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.likelihood.solver_choice import solver_for_stream
+from smcpn.model.dose import Dose
 from smcpn.model.problem import Problem, check_problem
 from smcpn.online.change import ChangeTest
 from smcpn.online.reweighting import AnyLikelihood
@@ -273,8 +274,7 @@ class Online:
         y_sd, y_lower, y_upper : float or sequence, optional
             As of `Record`, where the noise takes y_sd, and where the problem's record has limits.
         doses : sequence of Dose or dict, optional
-            Given since the sample before, or still to come. The problem's record has one of each
-            kind (state, lag and fraction), which do not count.
+            Given since the sample before, or still to come, see `give`.
 
         Raises
         ------
@@ -311,6 +311,23 @@ class Online:
         if state.sample == before:
             state.status = "waiting"
         return state
+
+    def give(self, doses: Any) -> None:
+        """Take doses that are no sample's: given since the last one, or still to come.
+
+        Parameters
+        ----------
+        doses : Dose, dict or sequence of these
+            The problem's record has one of each kind (state, lag and fraction), which do not
+            count. One that equals a dose given before is the same one.
+
+        Raises
+        ------
+        InputError
+            For what is no dose, or one of another kind; for a time before the last sample; on a
+            grid, for one that arrives between samples, with the sample after it.
+        """
+        self._arrivals.give(doses)
 
     def finish(self) -> State:
         """Have the samples count that wait for ``lookahead``, and end rejuvenations under way."""
@@ -433,6 +450,11 @@ class Online:
     def axis(self) -> TimeAxis:
         """The time axis: which samples are new, late or missing."""
         return self._arrivals.axis
+
+    @property
+    def doses(self) -> tuple[Dose, ...]:
+        """Doses given so far, sorted by time."""
+        return self._arrivals.doses
 
     def snapshot(self) -> StreamState:
         """Return all that the stream goes on from."""

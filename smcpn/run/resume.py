@@ -22,6 +22,7 @@ from smcpn.distributed.engines import checked_executor
 from smcpn.distributed.workers import workers_of
 from smcpn.errors import InputError, real_number, shown
 from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
+from smcpn.model.dosing import as_given
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.results.posterior import Posterior
@@ -274,4 +275,4 @@ def _so_far(run: Run, origin: str) -> Run:
 
 def _extended(problem: Problem, data: Record) -> Problem:
     *others, last = problem.records
-    return problem.with_records([*others, last.followed_by(data)])
+    return problem.with_records([*others, as_given(last).followed_by(data)])

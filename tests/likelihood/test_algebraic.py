@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.integrate import solve_ivp
+from scipy.linalg import expm
 from scipy.optimize import brentq
 
 import smcpn
 from smcpn import InputError, Record, Rosenbrock
 from smcpn.checkpoint.fingerprint import model_fingerprint
 from smcpn.checkpoint.problem import StoredProblem
+from smcpn.likelihood import rosenbrock
 from smcpn.likelihood.prediction import predictive_moments
 
 pytestmark = pytest.mark.numerics
@@ -125,6 +127,39 @@ def test_likelihood_and_gradient_are_those_of_the_solution():
     assert value[0] == pytest.approx(exact(0.2), abs=1e-4)
     slope = (exact(0.2 + 1e-4) - exact(0.2 - 1e-4)) / 2e-4
     assert gradient[0, 0] == pytest.approx(slope, rel=1e-5)
+
+
+@pytest.mark.slow
+def test_stages_by_loops_are_those_of_one_graph(monkeypatch):
+    values = np.array([[0.7], [1.4]])
+    found = []
+    for most in (24, 1):
+        monkeypatch.setattr(rosenbrock, "MOST_STATES", most)
+        problem = circular_problem(circular_solution(0.7))
+        function = smcpn.LogLikelihood(problem, solver=Rosenbrock(1e-8))
+        found.append(function.value_and_gradient(values))
+    (whole, slopes), (looped, by_loops) = found
+    assert looped == pytest.approx(whole, rel=1e-9)
+    assert by_loops == pytest.approx(slopes, rel=1e-7, abs=1e-7)
+
+
+def test_a_chain_of_many_states_has_the_end_that_its_algebraic_equation_says():
+    cells = 26
+
+    @smcpn.ode(sizes={"v": cells}, algebraic=["inflow"])
+    def chain(v, inflow, u, *, g):
+        flow = np.concatenate([[inflow], g * (v[:-1] - v[1:])])
+        return (*(flow - np.concatenate([flow[1:], [0.0]])), inflow + 0.5 * inflow - g * (u - v[0]))
+
+    laplace = np.diag(np.ones(cells - 1), 1) + np.diag(np.ones(cells - 1), -1)
+    laplace -= np.diag(laplace.sum(axis=1))
+    laplace[0, 0] -= 1 / 1.5
+    t = np.array([0.0, 1.0, 30.0, 400.0])
+    exact = 1.0 - np.array([expm(2.0 * laplace * time).sum(axis=1) for time in t])
+    record = Record(u=np.ones(4), t=t, hold="zoh")
+    found = smcpn.solve(chain, record, {"g": 2.0}, solver=Rosenbrock(1e-8))
+    assert found.mean[:, :cells] == pytest.approx(exact, abs=1e-7)
+    assert found.mean[:, -1] == pytest.approx(2.0 * (1.0 - exact[:, 0]) / 1.5, abs=1e-7)
 
 
 @smcpn.ode(algebraic=["z"])

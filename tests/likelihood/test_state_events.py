@@ -1,4 +1,4 @@
-"""Events of the state within Rosenbrock steps: their times, their derivatives, and their limits."""
+"""Events of the state within steps: their times, their derivatives, and their limits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.integrate import solve_ivp
 
 import smcpn
-from smcpn import InputError, Record, Rosenbrock
+from smcpn import RK4, Dose, InputError, Record, Rosenbrock
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.likelihood.solver_choice import choose_solver
 from smcpn.solver import LEAST_TOLERANCE
@@ -110,6 +110,116 @@ def test_stream_and_resumed_run_know_the_events(tmp_path):
     for t, value in zip(TIMES, y, strict=True):
         state = live.update((), value, t=t)
     assert state.mean["r"] == pytest.approx(0.8, abs=0.1)
+
+
+def test_runge_kutta_steps_find_events_to_their_order():
+    y = by_scipy(0.2, 0.8)[:, 0] + 0.1 * np.random.default_rng(0).normal(size=len(TIMES))
+    given, values = problem(y=y), np.array([[0.2, 0.8]])
+    exact = stats.norm.logpdf(y, by_scipy(0.2, 0.8)[:, 0], 0.1).sum()
+    functions = [smcpn.LogLikelihood(given, solver=RK4(n), threads=1) for n in (2, 4, 8)]
+    off = np.abs([function(values)[0] - exact for function in functions])
+    assert (off[:-1] > 12.0 * off[1:]).all()
+    assert off[-1] < 1e-4
+    fine = smcpn.LogLikelihood(given, solver=RK4(64), threads=1)
+    stiff = smcpn.LogLikelihood(given, solver=Rosenbrock(LEAST_TOLERANCE), threads=1)
+    np.testing.assert_allclose(
+        fine.value_and_gradient(values)[1], stiff.value_and_gradient(values)[1], rtol=1e-6
+    )
+
+
+def test_runge_kutta_runs_streams_and_resumed_runs_know_the_events(tmp_path):
+    y = by_scipy(0.2, 0.8)[:, 0] + 0.1 * np.random.default_rng(0).normal(size=len(TIMES))
+    given, options = problem(y=y), {"solver": RK4(4), "particles": 60, "seed": 0}
+    file = tmp_path / "run.h5"
+    run = smcpn.identify(given, method="ibis", checkpoint=file, progress=False, **options)
+    assert smcpn.resume(file).log_evidence == run.log_evidence
+    live = smcpn.Online(given, **options)
+    for t, value in zip(TIMES, y, strict=True):
+        live.update((), value, t=t)
+    np.testing.assert_array_equal(live.posterior().theta, run.theta)
+    chosen = smcpn.identify(given, solver=RK4(), particles=60, seed=0, progress=False)
+    assert isinstance(chosen.solver, RK4)
+
+
+ON_DEMAND = smcpn.event(
+    when=lambda c, *, limit: c - limit, then=lambda a: {"a": a + 1.0}, direction="falling"
+)
+
+
+@smcpn.ode(events=[ON_DEMAND])
+def demand(a, c, *, ka, k):
+    """A drug that is taken where there is too little of it, beside doses at known times."""
+    return -ka * a, ka * a - k * c
+
+
+DOSES = [
+    Dose(1.3, "a", 2.0, lag="lag", fraction="F"),
+    Dose(4.0, "c", -1.0),
+    Dose(6.1, "c", 1.5, 2.0, lag="lag", fraction="F"),
+]
+
+
+def demanded(ka, k, limit, lag, F, times):
+    """Amounts in c at times, and the number of events: restarted by hand at events and doses."""
+    stops = [1.3 + lag, 4.0, 6.1 + lag, 8.1 + lag]
+    state, begin, found, count = np.array([1.0, 1.0]), 0.0, {0.0: 1.0}, 0
+
+    def too_little(t, x):
+        return x[1] - limit
+
+    too_little.terminal, too_little.direction = True, -1
+    for stop in sorted({*stops, *times.tolist()}):
+        while begin < stop:
+            rate = F * 0.75 if stops[2] <= begin < stops[3] else 0.0
+            path = solve_ivp(
+                lambda t, x, rate=rate: [-ka * x[0], ka * x[0] - k * x[1] + rate],
+                (begin, stop), state, events=too_little, rtol=1e-12, atol=1e-13, method="DOP853",
+            )  # fmt: skip
+            begin, state = path.t[-1], path.y[:, -1].copy()
+            state[0] += path.status
+            count += path.status
+        found[stop] = state[1]
+        if stop == stops[0]:
+            state[0] += 2.0 * F
+        elif stop == stops[1]:
+            crossed = state[1] > limit >= state[1] - 1.0
+            state += [float(crossed), -1.0]
+            count += crossed
+    return np.array([found[t] for t in times.tolist()]), count
+
+
+@pytest.mark.parametrize("solver", [RK4(64), Rosenbrock(1e-10)])
+def test_doses_and_events_go_together_with_gradients(solver):
+    times, values = np.linspace(0.0, 10.0, 21), np.array([1.2, 0.4, 0.5, 0.37, 0.6])
+    exact, count = demanded(*values, times)
+    assert count == 2
+    y = exact + 0.05 * np.random.default_rng(0).normal(size=len(times))
+    names = ("ka", "k", "limit", "lag", "F")
+    prior = {name: stats.norm(v, 0.1) for name, v in zip(names, values, strict=True)}
+    given = smcpn.Problem(
+        demand, Record(t=times, y=y, doses=DOSES), observe="c", noise=0.05, initial=[1.0, 1.0],
+        prior=prior | {"lag": stats.uniform(0.0, 1.0)},
+    )  # fmt: skip
+    order = [given.names.index(name) for name in names]
+    point = values[np.argsort(order)]
+    function = smcpn.LogLikelihood(given, solver=solver, threads=1)
+
+    def plain(at):
+        return stats.norm.logpdf(y, demanded(*at, times)[0], 0.05).sum()
+
+    found, gradient = function.value_and_gradient(point[None])
+    assert found[0] == pytest.approx(plain(values), abs=1e-7)
+    h = 1e-4 * np.eye(5)
+    slopes = [
+        (
+            8 * (plain(values + d) - plain(values - d))
+            - plain(values + 2 * d)
+            + plain(values - 2 * d)
+        )
+        / 12e-4
+        for d in h
+    ]
+    np.testing.assert_allclose(gradient[0][order], slopes, rtol=1e-6)
 
 
 def counter(**given):

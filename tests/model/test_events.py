@@ -119,12 +119,8 @@ def problem(**given):
     ("use", "message"),
     [
         (
-            lambda: smcpn.LogLikelihood(problem(), solver=smcpn.RK4(4)),
-            "classical likelihood takes no ev",
-        ),
-        (
             lambda: smcpn.LogLikelihood(problem(), solver=smcpn.EKF0()),
-            "choose likelihood rosenbrock",
+            "choose likelihood classical or rosenbrock",
         ),
         (
             lambda: smcpn.LogLikelihood(problem(), solver=smcpn.AdaptiveEKF1()),

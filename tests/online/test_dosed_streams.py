@@ -85,8 +85,8 @@ def test_a_dose_that_comes_too_late_is_refused_and_the_sample_not_taken_in():
     for arguments, named in samples(one, 0, 3):
         stream.update(*arguments, **named)
     for dose, sentence in (
-        (Dose(1.5, "central", 1.0), "before the last sample"),
-        (Dose(2.5, "central", 1.0, fraction="F"), "of no route"),
+        (Dose(1.5, "central", 1.0), "samples have come to 2"),
+        (Dose(2.5, "central", 1.0, fraction="F"), "the problem is posed for"),
     ):
         with pytest.raises(InputError, match=sentence):
             stream.update(0.0, 1.0, 3.0, doses=[dose])

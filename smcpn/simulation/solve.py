@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from inspect import signature
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,22 +14,24 @@ from smcpn.errors import InputError, listed, real_number, shown, whole_number
 from smcpn.model.entries import by_scalar
 from smcpn.model.initial import is_formula, named_values, scalar_initial
 from smcpn.model.ode import ODE
-from smcpn.model.parts import check_parts
+from smcpn.model.parts import STIFF_PARTS, check_parts
 from smcpn.model.problem import check_ode, check_record
 from smcpn.model.record import Record
 from smcpn.model.signal import substep_times
 from smcpn.model.trace import argument_names
 from smcpn.pn.integration import Integration, Settings
 from smcpn.pn.solution import Solution
-from smcpn.solver import CALIBRATED, EKF1, ProbabilisticSolver
+from smcpn.simulation.numerical_solution import NumericalSolution, stiff_solution
+from smcpn.solver import CALIBRATED, EKF1, LEAST_TOLERANCE, ProbabilisticSolver, Rosenbrock
 
 Array = NDArray[np.float64]
 
+STIFF = "give solver=smcpn.Rosenbrock()"
 INSTEAD = {
     "process_noise": "give its equation without noise, its .drift, or use smcpn.simulate",
-    "doses": "use smcpn.simulate, or solve from one dose to the next",
-    "algebraic": "give the times as a smcpn.Record to smcpn.simulate",
-    "events": "draw the path by smcpn.simulate",
+    "doses": STIFF,
+    "algebraic": STIFF,
+    "events": STIFF,
 }
 """Remedies for parts that solutions have not."""
 CALIBRATIONS = ("fixed", "fixed-diagonal", "dynamic", "dynamic-diagonal")
@@ -37,6 +40,7 @@ CONTROLS = {"P": (1.0, 0.0), "PI": (0.7, 0.4)}
 """Exponents a and b of `smcpn.pn.step_control`."""
 
 
+@overload
 def solve(
     ode: ODE,
     over: Record | ArrayLike,
@@ -50,7 +54,36 @@ def solve(
     first_step: float | None = None,
     max_steps: int = 1_000_000,
     control: str = "P",
-) -> Solution:
+) -> Solution: ...
+
+
+@overload
+def solve(
+    ode: ODE,
+    over: Record | ArrayLike,
+    parameters: Mapping[str, Any] | None = None,
+    *,
+    solver: Rosenbrock,
+    initial: Any = "rest",
+    rtol: float = 1e-6,
+    at: ArrayLike | None = None,
+) -> NumericalSolution: ...
+
+
+def solve(
+    ode: ODE,
+    over: Record | ArrayLike,
+    parameters: Mapping[str, Any] | None = None,
+    *,
+    initial: Any = "rest",
+    solver: ProbabilisticSolver | Rosenbrock | None = None,
+    rtol: float = 1e-6,
+    atol: float = 1e-9,
+    at: ArrayLike | None = None,
+    first_step: float | None = None,
+    max_steps: int = 1_000_000,
+    control: str = "P",
+) -> Solution | NumericalSolution:
     """Solve an ODE probabilistically: mean and covariance of the solution given the equation.
 
     Parameters
@@ -64,16 +97,18 @@ def solve(
     initial : object
         State at the first time, as for `Problem`: ``"rest"``, one value per state, or a mapping
         from state to value; numbers or names of parameters.
-    solver : EKF0 or EKF1
+    solver : EKF0, EKF1 or Rosenbrock
         By default ``EKF1(order=5, diffusion="dynamic", smooth=True)``. With a number of ``steps``
         that many equal steps are taken between samples (or grid points), with ``"auto"`` the
-        tolerances decide.
+        tolerances decide. `Rosenbrock` claims no error; it takes algebraic equations, events and
+        doses, and steps by its ``tolerance`` alone, which ``"auto"`` leaves to ``rtol``.
     rtol, atol : float
         The local error of each state stays below ``atol + rtol |x|`` in the root mean square. One
         dynamic diffusion for all states of `EKF1` counts in these tolerances.
     at : array_like, optional
         Further times that a step must end at, and the times of `Solution.t`. The solution can be
-        called at any other time too.
+        called at any other time too. Of `Rosenbrock` two ends without ``at`` are the times of
+        `NumericalSolution.t`.
     first_step : float, optional
         First step to try; by default a hundredth of |x| / |x'|.
     max_steps : int
@@ -83,8 +118,8 @@ def solve(
 
     Returns
     -------
-    Solution
-        Also where the solver fails: see ``success`` and ``message``.
+    Solution or NumericalSolution
+        The latter by `Rosenbrock`. Also where the solver fails: see ``success`` and ``message``.
 
     Raises
     ------
@@ -112,10 +147,21 @@ def solve(
     0.367879
     """
     check_ode(ode)
-    check_parts(ode.parts, "smcpn.solve", {"accumulators"}, INSTEAD, argument="ode")
+    takes = frozenset({"accumulators"})
+    if isinstance(solver, Rosenbrock):
+        takes |= STIFF_PARTS | {"doses"}
+    check_parts(ode.parts, "smcpn.solve", takes, INSTEAD, argument="ode")
+    record, times = _times(over, ode, takes)
+    if isinstance(solver, Rosenbrock):
+        _refuse_changed(atol=atol, first_step=first_step, max_steps=max_steps, control=control)
+        return _without_claim(ode, record, times, parameters, initial, solver, rtol, at)
     solver = EKF1(order=5, smooth=True) if solver is None else solver
     if not getattr(solver, "probabilistic", False) or solver.adaptive:
-        raise InputError(f"solver is {shown(solver)}: give smcpn.EKF0(...) or smcpn.EKF1(...)")
+        raise InputError(
+            f"solver is {shown(solver)}: give smcpn.EKF0(...), smcpn.EKF1(...) or "
+            "smcpn.Rosenbrock(...)",
+            argument="solver",
+        )
     if solver.diffusion == "auto":
         solver = replace(solver, diffusion="dynamic")
     if solver.diffusion in CALIBRATED and solver.diffusion not in CALIBRATIONS:
@@ -123,7 +169,6 @@ def solve(
             f"diffusion {solver.diffusion!r} is one of the filtering likelihood: give smcpn.solve "
             f"a number, the name of a parameter, or one of {', '.join(map(repr, CALIBRATIONS))}"
         )
-    record, times = _times(over, ode)
     values = _values(ode, parameters, solver)
     x0, used = _initial(ode, initial, values)
     unknown = set(values) - {*ode.parameters, *used, solver.diffusion}
@@ -145,11 +190,48 @@ def solve(
     return integration.solution(outputs, values.get(str(solver.diffusion)))
 
 
-def _times(over: Any, ode: ODE) -> tuple[Record | None, Array]:
+def _refuse_changed(**given: Any) -> None:
+    """Refuse settings of the steps that Rosenbrock does not have."""
+    for name, value in given.items():
+        default = signature(solve).parameters[name].default
+        if not isinstance(value, int | float | str | None) or value != default:
+            raise InputError(
+                f"{name} is {shown(value)}, and smcpn.Rosenbrock chooses its steps by its "
+                f"tolerance alone: leave {name} out",
+                argument=name,
+            )
+
+
+def _without_claim(
+    ode: ODE,
+    record: Record | None,
+    times: Array,
+    parameters: Any,
+    initial: Any,
+    solver: Rosenbrock,
+    rtol: Any,
+    at: Any,
+) -> NumericalSolution:
+    """Solve by Rosenbrock steps; arguments as of `solve`."""
+    tolerance = _positive("rtol", rtol)
+    if solver.automatic:
+        if not LEAST_TOLERANCE <= tolerance < 1.0:
+            raise InputError(
+                f"rtol is {tolerance}: give a number from {LEAST_TOLERANCE:g} to 1", argument="rtol"
+            )
+        solver = replace(solver, tolerance=tolerance)
+    outputs = _reported(times, at)
+    record = Record(t=times) if record is None else record
+    return stiff_solution(
+        ode, record, times if outputs is None else outputs, _mapping(parameters), initial, solver
+    )
+
+
+def _times(over: Any, ode: ODE, takes: frozenset[str]) -> tuple[Record | None, Array]:
     if isinstance(over, Record):
         record = over.unmeasured(0)
         check_record(record, ode, 0)
-        check_parts({"doses"} if record.doses else set(), "smcpn.solve", set(), INSTEAD, "over")
+        check_parts({"doses"} if record.doses else set(), "smcpn.solve", takes, INSTEAD, "over")
         return record, record.t
     if ode.inputs:
         raise InputError(
@@ -174,31 +256,43 @@ def _increasing(name: str, given: Any) -> Array:
     return times
 
 
+def _reported(times: Array, at: Any) -> Array | None:
+    """Times the solution is reported at; None where there are two ends and no others."""
+    if at is None:
+        return None if len(times) == 2 else times
+    outputs = _increasing("at", at)
+    if len(outputs) == 0 or outputs[0] < times[0] or outputs[-1] > times[-1]:
+        raise InputError(
+            f"at is {shown(at)}: give times from {times[0]:g} to {times[-1]:g}, where the "
+            "solution is sought"
+        )
+    return outputs
+
+
 def _grid(times: Array, at: Any, solver: ProbabilisticSolver) -> tuple[Array, Array | None]:
     """Times where a step must end (first the start), and those the solution is reported at."""
-    points, outputs = times, None if len(times) == 2 else times
-    if at is not None:
-        outputs = _increasing("at", at)
-        if len(outputs) == 0 or outputs[0] < times[0] or outputs[-1] > times[-1]:
-            raise InputError(
-                f"at is {shown(at)}: give times from {times[0]:g} to {times[-1]:g}, where the "
-                "solution is sought"
-            )
-        points = np.union1d(times, outputs)
+    outputs = _reported(times, at)
+    points = times if outputs is None else np.union1d(times, outputs)
     if solver.steps == "auto":
         return points, outputs
     inner = substep_times(Record(t=points), int(solver.steps))
     return np.append(inner[:, :-1].ravel(), points[-1]), outputs
 
 
-def _values(ode: ODE, parameters: Any, solver: ProbabilisticSolver) -> dict[str, float]:
-    """Every parameter of the model, and the diffusion where it is named, by name."""
+def _mapping(parameters: Any) -> Mapping[str, Any]:
+    """Parameters by name."""
     given = {} if parameters is None else parameters
     if not isinstance(given, Mapping):
         raise InputError(f"parameters is {shown(given)}: give a dict of name to number")
+    return given
+
+
+def _values(ode: ODE, parameters: Any, solver: ProbabilisticSolver) -> dict[str, float]:
+    """Every parameter of the model, and the diffusion where it is named, by name."""
+    given = by_scalar(_mapping(parameters), ode, "parameters")
     values = {
         name: real_number(f"parameter '{name}'", value)
-        for name, value in {**ode.defaults, **by_scalar(given, ode, "parameters")}.items()
+        for name, value in {**ode.defaults, **given}.items()
     }
     known = list(ode.parameters)
     named = solver.diffusion
