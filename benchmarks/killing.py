@@ -1,4 +1,4 @@
-"""Runs of the Silverbox case that are killed at random moments and then resumed.
+"""Runs that are killed at random moments and then resumed.
 
 Children are forked from a process in which the kernels are compiled, so that a life takes as long
 as the run itself. A child tells through a pipe when it reaches an event; the parent waits for the
@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -29,11 +30,13 @@ DELAY = 0.01
 """Seconds after an event within which the process is killed."""
 
 
-Identify = Callable[[Path | None], smcpn.Posterior]
+Run = Callable[[Path | None], Any]
 """A run with a checkpoint after every part, or without one."""
+Digest = Callable[[Any], str]
+"""From the result of a run to its bytes, or what stands for them."""
 
 
-def silverbox() -> Identify:
+def silverbox() -> Run:
     """Return a run of the Silverbox case."""
     problem = load_case("silverbox").problem
 
@@ -54,21 +57,22 @@ def silverbox() -> Identify:
     return run
 
 
-def killed_runs(count: int, run: Identify | None = None) -> Iterator[str]:
+def killed_runs(count: int, run: Run | None = None, digest: Digest = of_posterior) -> Iterator[str]:
     """Kill ``count`` runs, by default of Silverbox, and tell how each ended when resumed."""
     run = run or silverbox()
-    expected = of_posterior(run(None))
+    expected = digest(run(None))
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
         events, duration = _uninterrupted(run, Path(folder) / "whole.h5")
+        moments = [one for one in MOMENTS if events.get(one, 1)]
         for number in range(count):
             path = Path(folder) / f"{number}.h5"
-            moment = MOMENTS[number % len(MOMENTS)]
+            moment = moments[number % len(moments)]
             _kill(run, path, moment, rng, events, duration)
-            yield _end(path, expected)
+            yield _end(path, expected, digest)
 
 
-def _uninterrupted(run: Identify, path: Path) -> tuple[dict[str, int], float]:
+def _uninterrupted(run: Run, path: Path) -> tuple[dict[str, int], float]:
     """Count the events of a run that nobody kills, and time it."""
     begin = time.perf_counter()
     child, pipe = _child(run, path)
@@ -81,7 +85,7 @@ def _uninterrupted(run: Identify, path: Path) -> tuple[dict[str, int], float]:
 
 
 def _kill(
-    run: Identify,
+    run: Run,
     path: Path,
     moment: str,
     rng: np.random.Generator,
@@ -101,7 +105,7 @@ def _kill(
     os.close(pipe)
 
 
-def _child(run: Identify, path: Path) -> tuple[int, int]:
+def _child(run: Run, path: Path) -> tuple[int, int]:
     """Fork a run that tells its events; return its number and the end of the pipe to read."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -129,7 +133,7 @@ def _tell_events(pipe: int) -> None:
     writer.CheckpointWriter.offer = telling(writer.CheckpointWriter.offer, "block")
 
 
-def _end(path: Path, expected: str) -> str:
+def _end(path: Path, expected: str, digest: Digest) -> str:
     """Resume what was killed, from the file alone."""
     if not path.exists() and not path.with_name(path.name + ".previous").exists():
         # Killed before the first write: there is nothing to lose.
@@ -138,9 +142,9 @@ def _end(path: Path, expected: str) -> str:
         with warnings.catch_warnings():
             warnings.simplefilter("error", smcpn.CheckpointWarning)
             warnings.simplefilter("ignore", smcpn.SamplerWarning)
-            posterior = smcpn.resume(path, progress=False, checkpoint_every=60.0)
+            found = smcpn.resume(path, progress=False, checkpoint_every=60.0)
     except smcpn.CheckpointWarning:
         return "last file unreadable"
     except Exception as error:
         return f"unreadable: {error}"
-    return "same bytes" if of_posterior(posterior) == expected else "other bytes"
+    return "same bytes" if digest(found) == expected else "other bytes"

@@ -118,6 +118,22 @@ def _stream(folder: Path, **options: Any) -> None:
     live.save(folder / "live.h5")
 
 
+def _discovery(folder: Path, stage: str, **options: Any) -> None:
+    """Discover the equations of a decay, and stop at the beginning of a stage."""
+
+    def progress(now: Any) -> None:
+        if now.stage == stage:
+            raise KeyboardInterrupt
+
+    t = 0.1 * np.arange(40)
+    y = np.exp(-t) + 0.01 * np.random.default_rng(0).normal(size=40)
+    with suppress(KeyboardInterrupt):
+        smcpn.discover(
+            smcpn.Record(y=y, t=t), library="poly(2)", states=["x"],
+            checkpoint=folder / "run.h5", progress=progress, **options,
+        )  # fmt: skip
+
+
 def _started(folder: Path) -> None:
     problem = oscillator_problem(oscillator_record(samples=40))
     start = smcpn.laplace(problem, solver=smcpn.RK4(steps=1), seed=1)
@@ -135,9 +151,20 @@ FILES: dict[str, Callable[[Path], None]] = {
     "start": _started,
     "closure": lambda folder: _run(folder, problem=closure_problem(), method="tempering"),
     "posterior": _saved,
+    "search": lambda folder: _discovery(folder, "maxima"),
+    "draws": lambda folder: _discovery(folder, "", prior="laplace", particles=PARTICLES),
 }
 """Functions that write a run or a stream to a folder."""
-QUICK_FILES = ("ibis", "interrupted", "replicates", "stream", "closure", "posterior")
+QUICK_FILES = (
+    "ibis",
+    "interrupted",
+    "replicates",
+    "stream",
+    "closure",
+    "posterior",
+    "search",
+    "draws",
+)
 
 
 def seeds(names: tuple[str, ...]) -> list[Seed]:
@@ -485,8 +512,23 @@ def _printable(text: str) -> str:
     return "control characters" if not text.replace("\n", "").isprintable() else "inspected"
 
 
-def _digest(posterior: smcpn.Posterior) -> str:
-    """Digest of a posterior; ``"unjustified"`` where the particles do not have the likelihood."""
+def _digest(found: smcpn.Posterior | smcpn.Discovery) -> str:
+    """Digest of a result; ``"unjustified"`` where what it says does not follow from its data."""
+    return _of_discovery(found) if isinstance(found, smcpn.Discovery) else _of_posterior(found)
+
+
+def _of_discovery(found: smcpn.Discovery) -> str:
+    """Digest of a discovery, whose models must have probabilities and moments."""
+    numbers = [one.probability for one in found.models] + found.probabilities.tolist()
+    moments = [part for one in found.models for part in (one.mean, one.covariance)]
+    known = all(0.0 <= one <= 1.0 for one in numbers)
+    if not known or not all(np.isfinite(part).all() for part in moments):
+        return "unjustified"
+    return digest([numbers, *moments, found.noise, found.path])
+
+
+def _of_posterior(posterior: smcpn.Posterior) -> str:
+    """Digest of a posterior, whose particles must have the likelihood that it says."""
     likelihood = build_likelihood(
         posterior.problem, posterior.solver, 1, likelihood=posterior.likelihood
     )

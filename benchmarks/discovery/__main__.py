@@ -12,7 +12,7 @@ from benchmarks.study import command
 
 PARTS = (
     "seeds", "grids", "offset", "clean", "calibration", "doubts", "reliability",
-    "records", "shrinkage", "shim", "samples",
+    "records", "shrinkage", "shim", "samples", "kills",
 )  # fmt: skip
 
 if __name__ == "__main__":

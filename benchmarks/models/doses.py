@@ -8,6 +8,7 @@ learned.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -21,6 +22,9 @@ from benchmarks.models.formulas import DATA_SETS, FEW
 from benchmarks.rows import Row, at_most, equal
 from benchmarks.study import study
 from benchmarks.trust.known import Known, calibrated, default, outcomes
+from smcpn.io import Channels, Lines, Stream
+from smcpn.io.parse import LineParser
+from smcpn.io.sources import File
 
 Array = NDArray[np.float64]
 
@@ -128,37 +132,67 @@ LIMIT = 8.0
 PARTICLES = 500
 
 
+@smcpn.ode
+def collected(gut, centre, periphery, urine, *, ka, ke, out, back):
+    """Amounts in the three compartments, and what has left them since the last sample."""
+    exchanged = out * centre - back * periphery
+    return -ka * gut, ka * gut - ke * centre - exchanged, exchanged, ke * centre
+
+
+COLLECTED = collected.accumulating("urine")
+
+
 def streamed(seed: int) -> smcpn.Record:
-    """Record of a truth, of which values below the limit are known by it alone; hourly."""
+    """Record of a truth, hourly: the centre, by the limit alone below it, and the urine."""
     values, t = truth(seed), np.arange(0.0, 37.0)
-    rng = np.random.default_rng([seed, 42])
-    y = superposed(values, t) + values["s"] * rng.normal(size=len(t))
-    low = y < LIMIT
+    record = smcpn.Record(t=t, doses=DOSES, t_unit="h")
+    of_ode = {name: value for name, value in values.items() if name != "s"}
+    y = smcpn.simulate(COLLECTED, record, of_ode, observe=["centre", "urine"])
+    y += values["s"] * np.random.default_rng([seed, 42]).normal(size=y.shape)
+    low = y < [LIMIT, -np.inf]
     limits = np.where(low, LIMIT, np.nan)
     return smcpn.Record(t=t, y=np.where(low, np.nan, y), y_upper=limits, doses=DOSES, t_unit="h")
 
 
-def feed(live: smcpn.Online, record: smcpn.Record, first: int, last: int) -> None:
-    """Give a stream samples, with the doses that were given since the one before."""
-    for k in range(first, last):
-        since = record.t[k - 1] if k else -np.inf
-        given = [one for one in DOSES if since <= one.time < record.t[k]]
-        live.update(None, record.y[k], record.t[k], y_upper=record.y_upper[k], doses=given)
+def lines(record: smcpn.Record) -> list[str]:
+    """Lines of a stream: a sample each, and a dose each, in the order of time."""
+    every = [
+        (float(t), f"{t},{y[0]},{y[1]},{upper[0]},,,,,\n")
+        for t, y, upper in zip(record.t, record.y, record.y_upper, strict=True)
+    ]
+    every += [
+        (d.time, f"{d.time},,,,{d.amount},{d.state},{d.duration},{d.lag},{d.fraction}\n")
+        for d in DOSES
+    ]
+    header = "t,centre,urine,centre_upper,amount,state,duration,lag,fraction\n"
+    return [header, *(line for _, line in sorted(every, key=lambda one: one[0]))]
+
+
+def feed(live: smcpn.Online, text: list[str]) -> None:
+    """Have a stream take lines."""
+    parser = LineParser(Channels.of(live.problem))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "lines.csv"
+        path.write_text("".join(text))
+        for _ in Stream(live, Lines(File(path), parser), report=lambda _: None):
+            pass
 
 
 @study("streams")
 def streams(_: bool) -> Iterator[Row]:
-    """Doses and limits while the data come, killed and resumed, beside the record at once."""
+    """Lines with doses, limits and what has been collected, killed and resumed, beside a record."""
     record, solver = streamed(0), smcpn.RK4(steps=8)
-    one = smcpn.Problem(compartments, record, observe="centre", noise="s", prior=PRIOR)
+    observed = ["centre", "urine"]
+    one = smcpn.Problem(COLLECTED, record, observe=observed, noise=["s", "s"], prior=PRIOR)
     options: dict[str, Any] = {"solver": solver, "particles": PARTICLES, "seed": 0}
     batch = smcpn.identify(one, method="ibis", progress=False, **options)
-    live, half = smcpn.Online(one, **options), len(record) // 2
-    feed(live, record, 0, half)
+    live, text = smcpn.Online(one, **options), lines(record)
+    feed(live, text[: len(text) // 2])
     with TemporaryDirectory() as folder:
         live.save(f"{folder}/stream.h5")
         again = smcpn.Online.load(f"{folder}/stream.h5")
+    # A source that was begun anew sends all lines again.
     for name, way in (("at once", live), ("killed and resumed", again)):
-        feed(way, record, half, len(record))
+        feed(way, text)
         same = np.array_equal(way.posterior().theta, batch.theta)
         yield equal(f"stream, {name}: particles of the record", same, True)

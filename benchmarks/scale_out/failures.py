@@ -99,9 +99,8 @@ def stopped(name: str, address: str, act: Callable[[], object]) -> Iterator[Row]
         seconds = time.perf_counter() - begin - MOMENT
         timer.join()
         yield Row(f"dask, {name}: seconds until it stops", round(seconds, 1), note=sentence)
-        agrees = bool(sentence) and of_posterior(smcpn.resume(file, progress=False)) == alone(
-            "ibis"
-        )
+        resumed = smcpn.resume(file, progress=False) if sentence else None
+        agrees = isinstance(resumed, smcpn.Posterior) and of_posterior(resumed) == alone("ibis")
         yield Row(f"dask, {name}, then resumed", agrees, "same bytes", agrees)
 
 

@@ -9,7 +9,7 @@ import sys
 
 from benchmarks.study import command
 
-PARTS = ("trajectories", "searches", "again", "algebraic")
+PARTS = ("trajectories", "searches", "posteriors", "again", "algebraic")
 
 if __name__ == "__main__":
     sys.exit(command(__name__, PARTS))

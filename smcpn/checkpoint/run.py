@@ -332,7 +332,7 @@ def own_records(
 
 _log = logging.getLogger(__name__)
 
-S = TypeVar("S", bound="Kept")
+State = TypeVar("State", bound="Kept")
 
 PATIENCE = 50
 """A rejuvenation is written if the last write took at most 1/50 of the time since: rapid ones
@@ -340,7 +340,12 @@ are cheap to repeat, and writing takes less than two per cent of a run."""
 
 
 class Kept(Protocol):
-    """A state that a checkpoint keeps."""
+    """A state that a checkpoint keeps, or the memory after an interrupt."""
+
+    @property
+    def begun(self) -> bool:
+        """True once there is something to go on from."""
+        ...
 
     @property
     def milestones(self) -> int:
@@ -353,7 +358,7 @@ class Kept(Protocol):
         ...
 
 
-class CheckpointWriter(Generic[S]):
+class CheckpointWriter(Generic[State]):
     """Writes snapshots of a run in the background, the newest only.
 
     The run hands over references to arrays that nobody changes, so it waits for nothing. A write
@@ -376,7 +381,7 @@ class CheckpointWriter(Generic[S]):
     def __init__(
         self,
         path: Path,
-        image: Callable[[S, Status], bytes],
+        image: Callable[[State, Status], bytes],
         end: str,
         every: float,
         retired: Set[Path] = frozenset(),
@@ -385,8 +390,8 @@ class CheckpointWriter(Generic[S]):
         self.writes: list[float] = []
         self._retired, self._versions = retired, 0
         self._failure, self._reported = "", False
-        self._written: S | None = None
-        self._offered: S | None = None
+        self._written: State | None = None
+        self._offered: State | None = None
         self._last, self._cost, self._milestones = time.monotonic(), 0.0, 0
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="smcpn-checkpoint")
         self._under_way: Future[None] | None = None
@@ -413,7 +418,7 @@ class CheckpointWriter(Generic[S]):
                 file=sys.stderr,
             )
 
-    def offer(self, snapshot: S) -> None:
+    def offer(self, snapshot: State) -> None:
         """Write a snapshot if one is due; keep it for `close` otherwise."""
         self._offered = snapshot
         if self._due(snapshot) and (self._under_way is None or self._under_way.done()):
@@ -441,10 +446,10 @@ class CheckpointWriter(Generic[S]):
         last = "there is none" if written is None else f"the last is at {self._where(written)}"
         return (f"the checkpoint {self.path} could not be written ({self._failure}): {last}",)
 
-    def _where(self, state: S) -> str:
+    def _where(self, state: State) -> str:
         return f"{state.place} {self._end}".strip()
 
-    def _due(self, snapshot: S) -> bool:
+    def _due(self, snapshot: State) -> bool:
         if self._under_way is None and self._written is None and not self._failure:
             return True
         elapsed = time.monotonic() - self._last
@@ -465,7 +470,7 @@ class CheckpointWriter(Generic[S]):
                 stacklevel=4,
             )
 
-    def _write(self, snapshot: S, status: Status) -> None:
+    def _write(self, snapshot: State, status: Status) -> None:
         begin = time.monotonic()
         try:
             publish(self.path, self._image(snapshot, status))

@@ -107,7 +107,8 @@ def _both(first: Report, second: Report) -> Report:
 
 def _source(options: StreamOptions, given: dict[str, Any], case: Case) -> Source:
     written = StreamFormat(Channels.of(case.problem)) if case.stream is None else case.stream()
-    channels = replace(written.channels, doses=LineDoses.of(case.problem))
+    doses = LineDoses.of(case.problem, written.compartments)
+    channels = replace(written.channels, doses=doses)
     given["delimiter"] = given.get("delimiter") or written.delimiter
     given["decimal"] = given.get("decimal") or written.decimal
     return open_source(

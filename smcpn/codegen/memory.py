@@ -212,11 +212,14 @@ class Memory(StraightLine):
         self._run(known, reads, result)
         return result
 
-    def each(self, function: RowFunction, *rows: Place) -> list[Place]:
-        """Rows of what a function makes of one number of each row, at the same place in all."""
+    def each(self, function: RowFunction, *rows: Place, into: Sequence[Place] = ()) -> list[Place]:
+        """Rows of what a function makes of one number of each row, at the same place in all.
+
+        They are written ``into`` rows whose numbers nothing reads any more, if these are given.
+        """
         reads, turns = tuple(Place(row.first, 1, 1) for row in rows), rows[0].length
         known = self._traced(function, reads)
-        made = [self._room(1, turns)[0] for _ in range(known.size1_out(0))]
+        made = list(into) or [self._room(1, turns)[0] for _ in range(known.size1_out(0))]
         writes = tuple(Place(row.first, 1, 1) for row in made)
         self._passes.append(Pass(known, reads, writes, turns))
         return made

@@ -212,7 +212,14 @@ class Reader:
             None if layout.header is None else list(layout.header),
             layout.delimiter,
             layout.decimal,
+            self._compartments(entry),
         )
+
+    def _compartments(self, entry: Section) -> tuple[str, ...]:
+        """Names of compartments 1, 2, and so on in a table of doses."""
+        given = entry.table.get("doses", self.data.table.get("doses"))
+        states = given.get("states", ()) if isinstance(given, Mapping) else ()
+        return (states,) if isinstance(states, str) else tuple(states)
 
     def records(self, key: str) -> dict[str, Record]:
         """Read the files of ``train`` or ``test``, by name.
@@ -284,7 +291,12 @@ class Reader:
                 return given
             table: dict[str, Any] = {"subject": subject}
             table |= given if isinstance(given, Mapping) else {"file": given}
-            path = entry.document.beside(text("doses", table.pop("file", None)))
+            if not isinstance(table.get("file"), str):
+                raise InputError(
+                    f"doses is {shown(given)}: give a list of doses, the name of a file, or a "
+                    'table with file = "doses.csv"'
+                )
+            path = entry.document.beside(table.pop("file"))
             unknown = set(table) - {"states", "subject", "lag", "fraction"}
             if unknown:
                 raise InputError(

@@ -73,6 +73,8 @@ DIGITS = 1e-13
 """Share of a log density that the sum over the samples rounds away."""
 PATIENCE, GAIN = 12, 1e-12
 """Rounds that gain no larger share of the log density end a search, as at a kink."""
+CREEPING, SAME_HEIGHT = 100, 0.02
+"""Rounds in which a search that has come to the limit of iterations gains less has converged."""
 LESS = "much lower than others on the first part of the record"
 LONGEST = 5.0
 """Longest step of a logarithm: far from its maximum a learned variance of the dynamics has a score
@@ -341,7 +343,10 @@ class Climb:
             return CONVERGED
         if self.damping > MOST_DAMPING or self._gained(PATIENCE) <= GAIN * abs(self.value):
             return self.verdict(distance)
-        return LIMIT if self._left <= 0 else ""
+        if self._left > 0:
+            return ""
+        # In a bent valley a search creeps on for ever, and is as high as its end.
+        return CONVERGED if self._gained(CREEPING) <= SAME_HEIGHT else LIMIT
 
     def _gained(self, rounds: int) -> float:
         """Gain of the last so many rounds; infinite before there were as many."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
@@ -24,6 +25,7 @@ from smcpn.estimate.matched import MatchedStarts
 from smcpn.estimate.path_search.homotopy import lifted_ends
 from smcpn.estimate.search import AUTOMATIC, DIVERGES, LIMIT, Search, SearchEnd
 from smcpn.estimate.smoothed_outputs import difference_variances, output_variances
+from smcpn.likelihood.solver_choice import effective_variance
 from smcpn.model.parts import PARTS, SMOOTH_PARTS, check_parts
 from smcpn.model.problem import Problem
 from smcpn.results.maximum import StartResult
@@ -62,6 +64,11 @@ evaluations where these are more: a run weighs a thousand particles a few times.
 TURNS = 4
 """Times as much work where states may turn unseen between samples, for there may be as many modes
 as turns."""
+MISFIT, MANY_MORE, LIKELIEST = 5.0, 4, 200
+"""Standard deviations by which chi-square of a known noise is too large, so that no fit has been
+found; how many times as many searches there then are, and draws for each, of which the most likely
+are searched from. Of 100 such starts for the twelve rates of an immune response one to three end at
+a fit, and of 200 draws of the prior none."""
 ROUGH = 0.5
 """Share of the searches that end alone, from which a density has too many hills for so few."""
 SAME_PLACE = 1e-3
@@ -137,6 +144,22 @@ def many_hills(density: LogDensity, rng: np.random.Generator) -> Array:
     return np.concatenate([first, further_starts(density, rng, count, EACH * count)])
 
 
+def _likeliest(density: LogDensity, rng: np.random.Generator, count: int) -> Array:
+    """Return the most likely of `LIKELIEST` times as many draws from the prior, (S, d).
+
+    Draws whose solution diverges are none of them.
+    """
+    candidates = density.prior.sample(rng, LIKELIEST * count)
+    values = density.value(candidates)
+    best = np.argsort(-values, kind="stable")[:count]
+    return candidates[best[np.isfinite(values[best])]]
+
+
+def _highest(found: Sequence[SearchEnd]) -> SearchEnd:
+    """Return the highest end; one whose density is not a number is none."""
+    return max(found, key=lambda one: float(np.nan_to_num(one.log_density, nan=-np.inf)))
+
+
 def _hilltops(
     density: LogDensity, candidates: Array, values: Array, order: NDArray[np.intp], most: int
 ) -> NDArray[np.intp]:
@@ -193,10 +216,20 @@ def searched_in_rounds(
     found[first:] = [replace(one, lifted=True) for one in found[first:]]
     told = matched.alone and _told_by_slopes(density, found)
     times = TURNS if matched.turning > 0.0 else 1
-    while not (told or settled(found)) and (count := _further_searches(density, found, times)):
+    while not told:
+        misfit = settled(found) and misfits(density, found)
+        if settled(found) and not misfit:
+            break
+        most = MANY_MORE * MOST if misfit else MOST
+        count = _further_searches(density, found, times, most)
+        if not count:
+            break
         each = MANY_EACH if len(found) >= ENOUGH or times > 1 else EACH
         draws = max(EACH * count, min(each * count, int(times * _affordable(density))))
-        starts = further_starts(density, rng, count, draws)
+        if misfit:
+            starts = _likeliest(density, rng, count)
+        else:
+            starts = further_starts(density, rng, count, draws)
         if not len(starts):
             break
         found += climb(density, starts, stages, look)
@@ -208,14 +241,16 @@ def searched_in_rounds(
     return _finished(climb, density, stages, left, found)
 
 
-def _further_searches(density: LogDensity, found: Sequence[SearchEnd], times: int) -> int:
+def _further_searches(
+    density: LogDensity, found: Sequence[SearchEnd], times: int, most: int
+) -> int:
     """Return how many searches follow: up to `ENOUGH` at once, then as many as there were.
 
     Fewer where these would cost more than the run that they serve, or so many times as much; none
-    beyond `MOST`.
+    beyond ``most``.
     """
     each = density.evaluations * (1 + len(density.names)) / len(found)
-    missing = ENOUGH - len(found) if len(found) < ENOUGH else min(len(found), MOST - len(found))
+    missing = ENOUGH - len(found) if len(found) < ENOUGH else min(len(found), most - len(found))
     return max(0, min(missing, int(times * _affordable(density) / each) - len(found)))
 
 
@@ -398,6 +433,47 @@ def undoubted(density: LogDensity, found: Sequence[SearchEnd]) -> bool:
     if not (best.success and (share >= AGREEING or settled(found))):
         return False
     return _few(problem) or explained(density, best.theta)
+
+
+def misfits(density: LogDensity, found: Sequence[SearchEnd]) -> bool:
+    """True if the highest end of searches leaves far more than a noise that is known.
+
+    Of few values only: differences of many tell of noise that is not known, too.
+    """
+    best = _highest(found)
+    problem = density.log_likelihood.problem
+    logs = _log_variances(problem)
+    if logs is None or not np.isfinite(best.log_density):
+        return False
+    value = float(density.log_likelihood(problem.prior.natural(best.theta[None, :]))[0])
+    square = -2.0 * value - float(np.sum(np.log(2.0 * np.pi) + logs))
+    return bool(square > len(logs) + MISFIT * np.sqrt(2.0 * len(logs)))
+
+
+def _log_variances(problem: Problem) -> Array | None:
+    """Log variance of the noise of each value of few; None where it is not known, or not white."""
+    model, found = problem.model, list[Array]()
+    unknown = (
+        [model.theta, model.x] if model.density is None else [model.theta, model.density.output]
+    )
+    variances = model.noise_variance if model.density is None else model.density.variances
+    known = not ca.depends_on(variances, ca.vertcat(*unknown))
+    gaussian = model.density is None or model.density.gaussian
+    if (
+        not (known and gaussian and _few(problem))
+        or model.coloured
+        or model.process_noise is not None
+    ):
+        return None
+    values = problem.prior.natural(np.zeros((1, len(problem.prior))))[0]
+    for record in problem.records:
+        y = np.nan_to_num(record.y, nan=1.0)
+        if model.density is None:
+            of_all = np.broadcast_to(model.noise_variances(values[None, :])[:, 0], y.shape)
+        else:
+            of_all = effective_variance(model, y, y, values, model.sample_numbers(record))
+        found.append(np.log(of_all[np.isfinite(record.y)]))
+    return np.concatenate(found)
 
 
 def explained(density: LogDensity, theta: Array, shares: tuple[float, float] = UNEXPLAINED) -> bool:

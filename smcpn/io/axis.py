@@ -281,7 +281,7 @@ class Arrivals:
         status = self.axis.status(t)
         if status != "new":
             return Arrival(status)
-        if self._dosing is not None or len(doses):
+        if self._dosing is not None or doses != ():
             return self._take_dosed(t, inputs, outputs, doses)
         times, gap = self.axis.place(t), _NOTHING
         if len(times) > 1:
@@ -297,7 +297,7 @@ class Arrivals:
         Where it is refused nothing is taken.
         """
         since, begun, known = self.axis.last, self.axis.state, self.doses
-        more = as_doses(doses, "stream") if len(doses) else ()
+        more: Sequence[Dose] = as_doses(doses, "stream")
         times = self.axis.place(t)
         before = np.array(self.last_input[: len(inputs)])
         sample, gap = [times[-1], *inputs, *outputs], _NOTHING

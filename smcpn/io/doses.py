@@ -195,13 +195,16 @@ class LineDoses:
         Of the problem.
     usual : mapping of str to dict
         Fraction and lag of the doses into a state, where the records have one of each.
+    compartments : tuple of str
+        States that lines call 1, 2, ...
     """
 
     dosing: Dosing
     usual: Mapping[str, Mapping[str, float | str]]
+    compartments: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, problem: Problem) -> LineDoses | None:
+    def of(cls, problem: Problem, compartments: Sequence[str] = ()) -> LineDoses | None:
         """Take the kinds of the records of a problem; None where these have no doses."""
         dosing = problem.model.dosing
         if dosing is None:
@@ -210,7 +213,7 @@ class LineDoses:
         found = {(one.state, one.fraction, one.lag) for one in doses}
         alone = [one for one in found if sum(other[0] == one[0] for other in found) == 1]
         usual = {state: {"fraction": fraction, "lag": lag} for state, fraction, lag in alone}
-        return cls(dosing, usual)
+        return cls(dosing, usual, tuple(compartments))
 
     def read(self, lines: Sequence[Mapping[str, str]]) -> tuple[LineDose, ...]:
         """Return the doses of the fields of lines.
@@ -226,7 +229,7 @@ class LineDoses:
             row = {name: one.strip() for name, one in line.items() if not is_missing(one.strip())}
             row = {"state": states[0]} | row if len(states) == 1 else row
             try:
-                doses = _doses({"time": "0"} | row, (), partial(self._of, row))
+                doses = _doses({"time": "0"} | row, self.compartments, partial(self._of, row))
                 self.dosing.check_kinds(doses, "the line")
             except InputError as error:
                 raise BadLineError(str(error)) from error

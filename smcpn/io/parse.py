@@ -551,12 +551,15 @@ class StreamFormat:
         Names of the columns of CSV, instead of a line of names.
     delimiter, decimal : str, optional
         Separator of columns of CSV, and decimal mark of its numbers; guessed if left out.
+    compartments : tuple of str
+        States that doses call 1, 2, ...
     """
 
     channels: Channels
     columns: list[str] | None = None
     delimiter: str | None = None
     decimal: str | None = None
+    compartments: tuple[str, ...] = ()
 
 
 class LineParser:

@@ -538,6 +538,11 @@ def _one(name: str, text: str, parse: Callable[[Sequence[str]], Any]) -> Any:
         raise BadLineError(f"'{name}' is {shown(text)}, no time: {remedy}")
     if numeric:
         raise BadLineError(f"'{name}' is {shown(text)}, no number: {marked}")
+    if text.strip()[:1] in ("<", ">"):
+        raise BadLineError(
+            f"'{name}' is {shown(text)}, a limit: leave the field empty, and write the limit in a "
+            "column of its own, y_upper or y_lower"
+        )
     raise BadLineError(
         f"'{name}' is {shown(text)}, no number: correct it, or leave the field empty where the "
         "sample is missing"

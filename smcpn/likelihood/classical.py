@@ -13,8 +13,8 @@ Programs that cut, repeat or join steps read numbers of every step and every sam
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple, Self, TypeVar
+from dataclasses import dataclass
+from typing import ClassVar, Self, TypeVar
 
 import casadi as ca
 import numpy as np
@@ -25,7 +25,7 @@ from smcpn.codegen.kernel import Rows
 from smcpn.codegen.lower import LaneProgram
 from smcpn.likelihood.accumulating import accumulating
 from smcpn.likelihood.coloured import NoiseFilter
-from smcpn.likelihood.delayed import DelayLine
+from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import gaussian_log_density
@@ -86,6 +86,11 @@ class Step(ABC):
     def local_error(self) -> ca.SX:
         """Difference to the result of an embedded method of lower order."""
 
+    @property
+    def row(self) -> ca.SX:
+        """Its symbols, of which `step_graph` has the values."""
+        return ca.vertcat(*self.inputs, self.t, self.h)
+
     def rate(self, x: ca.SX, u: ca.SX, t: ca.SX) -> ca.SX:
         """Right-hand side of the ODE."""
         model = self.model
@@ -132,10 +137,11 @@ class Classical(Recursion):
     takes_parts = Recursion.takes_parts | {"delay", "accumulators", "events"}
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
-        self.model, self.line = problem.model, DelayLine.of(problem.model, grid, POINTS)
-        self.sample = SampleSymbols.of(self.model, self.line)
-        self.signal = step_signal(self.model, grid, self.line)
-        self.step: Step = step_along(self.line, solver.step, self.model)
+        self.dead_times = DeadTimes(problem.model, grid)
+        self.model = self.dead_times.model
+        self.sample = SampleSymbols.of(self.model, self.dead_times)
+        self.signal = step_signal(self.dead_times, grid)
+        self.step: Step = solver.step.of(self.model)
         self.local_order = self.step.error_order
         self.outputs = outputs_at(self.model, self.model.x, self.sample)
         self.noise = NoiseFilter.of(self.model)
@@ -148,9 +154,8 @@ class Classical(Recursion):
     @override
     def program(self, emitted: ca.SX) -> LaneProgram:
         signal, sample = self.signal, self.sample
-        return self.with_noise(
-            runge_kutta_program(self.model, signal, sample, emitted, self.step, self.line)
-        )
+        plain = runge_kutta_program(self.model, signal, sample, emitted, self.step)
+        return self.with_noise(self.dead_times.join(plain, signal))
 
     def with_noise(self, program: LaneProgram) -> LaneProgram:
         """Program that follows the noise, too, where that is coloured."""
@@ -185,15 +190,7 @@ class Classical(Recursion):
     def inputs(
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
     ) -> KernelInputs:
-        return step_inputs(self.signal, self.model, record, steps, number, interval, self.line)
-
-
-def step_along(line: DelayLine | None, kind: type[S], model: Model) -> S:
-    """Graphs of a step, over symbols of its own or those of a line of delayed inputs."""
-    if line is None:
-        return kind.of(model)
-    begin, middle, end = (line.input(point) for point in range(POINTS))
-    return kind(model, line.h, line.time(0), (begin, middle, end))
+        return step_inputs(self.signal, self.dead_times, record, steps, number, interval)
 
 
 def outputs_at(model: Model, state: ca.SX, sample: SampleSymbols) -> ca.SX:
@@ -202,40 +199,14 @@ def outputs_at(model: Model, state: ca.SX, sample: SampleSymbols) -> ca.SX:
     return ca.substitute(model.outputs, ca.vertcat(model.x, model.u, model.t), known)
 
 
-def step_signal(model: Model, grid: Grid, line: DelayLine | None = None) -> Signal:
+def step_signal(dead_times: DeadTimes, grid: Grid, looped: bool = True) -> Signal:
     """Input at the begin, middle and end of a step, as `runge_kutta_program` takes it."""
-    if line is not None:
-        return line.signal
-    return Signal(
-        model.u.numel(),
-        model.measured,
-        grid.smooth,
-        not grid.rescales,
-        places=PLACES,
-        held=model.held,
-    )
+    return dead_times.signal(grid.smooth, not grid.rescales, looped, places=PLACES)
 
 
 def step_graph(signal: Signal) -> ca.SX:
     """Inputs at the begin, middle and end of a step, its time, and its length."""
     return ca.vertcat(*map(signal.input, PLACES), signal.time(0.0), signal.h)
-
-
-class StepRows(NamedTuple):
-    """Symbols of what steps share, and of what recurs in every interval; graphs of the former."""
-
-    step: ca.SX
-    gains: ca.SX
-    graph: ca.SX
-
-
-def step_rows(step: Step, signal: Signal, line: DelayLine | None) -> StepRows:
-    """Rows of a step, by its own symbols or those of a line of delayed inputs."""
-    if line is None:
-        row = ca.vertcat(*step.inputs, step.t, step.h)
-        return StepRows(row, ca.SX(0, 1), step_graph(signal))
-    gains = ca.vertcat(line.share, line.gain_row)
-    return StepRows(line.step_row, gains, line.step_graph(signal))
 
 
 def runge_kutta_program(
@@ -244,74 +215,65 @@ def runge_kutta_program(
     sample: SampleSymbols,
     emitted: ca.SX,
     step: Step | None = None,
-    line: DelayLine | None = None,
 ) -> LaneProgram:
     """One step after the other, by default of RK4, that emit ``emitted`` at each sample."""
-    step = step_along(line, RungeKuttaStep, model) if step is None else step
-    start, rows = StartSymbols.of(model, []), step_rows(step, signal, line)
+    step = RungeKuttaStep.of(model) if step is None else step
+    start = StartSymbols.of(model, [])
     program = LaneProgram(
         theta=model.theta,
         constants=model.constants,
         constant_values=model.constant_values,
         state=model.x,
         start_row=start.row,
-        step_row=rows.step,
-        gain_row=rows.gains,
+        step_row=step.row,
+        gain_row=ca.SX(0, 1),
         sample_row=sample.row,
         start=start.initial(model),
         step=step.following,
         emitted=emitted,
         shared=signal.graphs(
-            step=rows.graph,
+            step=step_graph(signal),
             sample=signal.sample(),
         ),
     )
-    program = accumulating(program, model, signal)
-    return program if line is None else line.join(program, signal)
+    return accumulating(program, model, signal)
 
 
 def step_inputs(
     signal: Signal,
-    model: Model,
+    dead_times: DeadTimes,
     record: Record,
     steps: int,
     number: int = 0,
     interval: float | None = None,
-    line: DelayLine | None = None,
 ) -> KernelInputs:
     """Inputs of `runge_kutta_program` for a record, which starts from the ``number``-th state.
 
     ``interval`` is that of `numbers_of_steps`. With dead times every part has as many steps.
     """
     plain = KernelInputs(
-        signal, record, steps, number=number, n_initial=len(model.initial), interval=interval
+        signal,
+        record,
+        steps,
+        start_more=dead_times.start(np.empty(0)),
+        number=number,
+        n_initial=len(dead_times.model.initial),
+        interval=interval,
     )
-    if line is None:
-        return plain
-    steps = plain.most_steps
-    points = (np.arange(steps)[:, None] + np.array(PLACES)) / steps
-    share = np.full(steps * line.parts, 1.0 / steps)
-    return replace(
-        plain,
-        steps=steps * line.parts,
-        interval=None,
-        start_more=line.start,
-        gains=np.column_stack([share, line.gains(steps, points)]),
-        recur=True,
-    )
+    return plain.in_parts()
 
 
-def signal_of(model: Model, record: Record) -> tuple[Signal, DelayLine | None]:
-    """Signal of `runge_kutta_program` for one record, and its line of delayed inputs."""
+def signal_of(model: Model, record: Record) -> tuple[Signal, DeadTimes]:
+    """Signal of `runge_kutta_program` for one record, and the dead times in its graphs."""
     grid = Grid.of([record], model.delay)
-    line = DelayLine.of(model, grid, POINTS)
-    return step_signal(model, grid, line), line
+    dead_times = DeadTimes(model, grid)
+    return step_signal(dead_times, grid), dead_times
 
 
 def runge_kutta_rows(record: Record, model: Model, steps: int, number: int = 0) -> Rows:
     """Rows of the whole of a record for `runge_kutta_program`, by `signal_of`."""
-    signal, line = signal_of(model, record)
-    return step_inputs(signal, model, record, steps, number, None, line).whole(record)
+    signal, dead_times = signal_of(model, record)
+    return step_inputs(signal, dead_times, record, steps, number).whole(record)
 
 
 def explicit_rows(record: Record, model: Model, steps: int) -> Rows:

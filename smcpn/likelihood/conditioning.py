@@ -188,7 +188,7 @@ class ConditionedSymbols:
             dead_times,
             ca.SX.sym("held", model.held),
             scale=scale,
-            spread=scale * dead_times.growth(2 * solver.order + 1) if delayed else scale,
+            spread=scale * dead_times.growth(2 * solver.order + 1),
             **{name: ca.SX.sym(name) for name in names},
         )
 
@@ -578,7 +578,8 @@ def _exact_derivatives(
     derivatives, inputs = taylor_derivatives(model.x, model.u, model.t, model.rhs, symbols.order)
     sample, given = symbols.sample, model.u.numel() - model.held
     u = ca.vertcat(*ca.vertsplit(sample.u)[:given], symbols.held)
-    at = ca.vertcat(model.u, model.t), ca.vertcat(u, sample.t)
+    time = symbols.dead_times.begin_time(sample.t)
+    at = ca.vertcat(model.u, model.t), ca.vertcat(u, time)
     wanted = [
         (k, i, ca.substitute(derivatives[i][process.states[0]], *at))
         for k, process in enumerate(symbols.conditioned.layout.processes)

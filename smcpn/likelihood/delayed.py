@@ -14,8 +14,7 @@ equally long, and in one of them a particle's time T runs at the speed w, from o
 
     dx/ds = w f(x, u(T - tau), T),   T = first + w (s - s_0),
 
-so that each part begins and is stepped through as any interval between two samples. A `DelayLine`
-has the steps themselves, of lengths that particles do not share.
+so that each part begins and is stepped through as any interval between two samples.
 
 An interval brings, of every delayed input, the samples between its least and its greatest dead
 time. A particle picks its own and keeps in its state what it needs of them.
@@ -25,10 +24,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
-from itertools import pairwise
 from math import log2
-from typing import Any
+from typing import Any, NamedTuple
 
 import casadi as ca
 import numpy as np
@@ -61,10 +58,13 @@ class DeadTimes:
         Of an interval, see `smcpn.codegen.lower.LaneProgram.parts`.
     speed : casadi.SX
         Of time in a part.
+    state, moving, row : casadi.SX
+        What a particle keeps of a part, of which steps read ``moving``; and what samples tell.
     """
 
     def __init__(self, model: Model, grid: Grid) -> None:
         self._given, self.model, self.parts, self.speed = model, model, 1, ca.SX(1.0)
+        self.moving = self.state = self.row = ca.SX(0, 1)
         self._lookup = None if model.delay is None else _Lookup(model, grid)
         if self._lookup is not None:
             self.parts = self._lookup.parts
@@ -73,25 +73,19 @@ class DeadTimes:
 
     def _lay_out(self, lookup: _Lookup) -> None:
         """Make the symbols of what a particle keeps of a part, and of what samples tell of it."""
-        size = lookup.degree + 1
-        names = ("part_begin", "part_time", "pace", "speed")
-        self._begin, self._time, self._pace, self.speed = map(ca.SX.sym, names)
+        size, self._delayed = lookup.degree + 1, lookup.delay.inputs
+        self._time, self.speed = ca.SX.sym("part_time"), ca.SX.sym("speed")
         self._curves = [ca.SX.sym(f"curve_{j}", 1, size) for j in range(self._given.u.numel())]
         self._ends = ca.SX.sym("ends", len(lookup.spans))
-        self._moving = ca.vertcat(
-            self._begin, self._time, self._pace, self.speed, *map(ca.vec, self._curves)
-        )
         self._known = ca.SX.sym("known", len(lookup.undelayed), size)
-        names = ("part", "sampled", "begun")
-        self._part, self._sampled, self._begun = map(ca.SX.sym, names)
-        self._row = ca.vertcat(
-            lookup.row, ca.vec(self._known), self._part, self._sampled, self._begun
-        )
+        self._part, self._sampled = ca.SX.sym("part"), ca.SX.sym("sampled")
+        self.row = ca.vertcat(lookup.row, ca.vec(self._known), self._part, self._sampled)
 
     def _change_time(self) -> None:
         """Make the model by the time of the kernel."""
-        model, since = self._given, self._given.t - self._begin
-        inputs = [_horner(ca.horzsplit(curve), since * self._pace) for curve in self._curves]
+        # The time of the kernel is that since the part began.
+        model, since = self._given, self._given.t
+        inputs = [_horner(ca.horzsplit(curve), since) for curve in self._curves]
         known = ca.vertcat(model.u, model.t)
         moved = ca.vertcat(*inputs, self._time + since * self.speed)
         noise = model.process_noise
@@ -102,16 +96,36 @@ class DeadTimes:
             noise = replace(noise, columns=ca.sparsify(columns))
         rhs = self.speed * ca.substitute(model.rhs, known, moved)
         self.model = replace(model, rhs=rhs, process_noise=noise, delay=None)
+        self._keep([rhs] if noise is None else [rhs, ca.vec(ca.densify(noise.columns))])
 
-    def signal(self, smooth: bool, uniform: bool, **options: Any) -> Signal:
+    def _keep(self, graphs: list[ca.SX]) -> None:
+        """Have a particle keep what these graphs, or the outputs, depend on."""
+        model = self._given
+        moving = ca.vertcat(self._time, self.speed, *map(ca.vec, self._curves))
+        moves = np.array(ca.which_depends(ca.vertcat(*graphs), moving, 1), dtype=bool)
+        observed = ca.which_depends(model.outputs, model.u, 1)
+        seen = [model.density is not None or observed[j] for j in self._delayed]
+        self._kept = np.flatnonzero([*moves, *seen]).tolist()
+        self.moving = moving[np.flatnonzero(moves).tolist()]
+        self.state = ca.vertcat(moving, self._ends)[self._kept]
+
+    def signal(self, smooth: bool, uniform: bool, looped: bool = True, **options: Any) -> Signal:
         """The samples of a likelihood; arguments as of `Signal`, where nothing is delayed."""
         if self._lookup is not None:
             smooth, degree = False, self._lookup.degree
             # One more, so that the first sample has the interval before it.
             options["before"] = max(self._lookup.memory, options.get("before", 0))
-            options |= {"parts": self.parts, "curves": degree if degree > 1 else None}
+            options |= {
+                "parts": self.parts,
+                "looped": looped,
+                "curves": degree if degree > 1 else None,
+            }
         model = self._given
         return Signal(model.u.numel(), model.measured, smooth, uniform, held=model.held, **options)
+
+    def begin_time(self, t: ca.SX) -> ca.SX:
+        """Time of the kernel at the beginning of an interval or part, of that at the sample."""
+        return t if self._lookup is None else ca.SX(0.0)
 
     def at_first(self, value: ca.SX, other: ca.SX) -> ca.SX:
         """A value at the begin of the first part of an interval, and another one at the others."""
@@ -119,15 +133,18 @@ class DeadTimes:
 
     def growth(self, power: int) -> ca.SX:
         """A power of a part's length in a particle's own time over that in the kernel's."""
+        if self._lookup is None:
+            return self.speed
         # Residuals of a part that hardly is one are rounding.
         return powered(ca.fmax(self.speed, SHORTEST), power)
 
     def at_sample(self, u: ca.SX) -> ca.SX:
         """Inputs at the sample that ends an interval, of those that were measured there, (n, 1)."""
+        # They are those at the end of a part, and a sample follows the last one.
         if self._lookup is None:
             return u
         values = ca.SX(u)
-        for i, j in enumerate(self._lookup.delay.inputs):
+        for i, j in enumerate(self._delayed):
             values[j] = self._ends[i]
         return values
 
@@ -137,29 +154,35 @@ class DeadTimes:
             return program
         shared, picked = program.shared, self._picked(self._lookup)
         assert shared is not None
-        row = ca.vertcat(
-            self._lookup.interval_graph(signal),
-            self._lookup.known_graph(signal),
-            signal.part,
-            signal.t(1),
-            signal.begin_time,
-        )
+        row, state = self._graph(self._lookup, signal), self.state
         begun = program.state if program.interval is None else program.interval
-        state = ca.vertcat(self._moving, self._ends)
         return replace(
             program,
             parts=self.parts,
             shared=replace(shared, interval=ca.vertcat(shared.interval, row)),
             state=ca.vertcat(program.state, state),
-            start_row=ca.vertcat(program.start_row, self._row),
+            start_row=ca.vertcat(program.start_row, self.row),
             start=ca.vertcat(ca.substitute(program.start, state, picked), picked),
-            interval_row=ca.vertcat(program.interval_row, self._row),
+            interval_row=ca.vertcat(program.interval_row, self.row),
             # The inputs at the sample before are those at the end of the part before.
             interval=ca.vertcat(
-                ca.substitute(begun, self._moving, picked[: self._moving.numel()]), picked
+                ca.substitute(begun, self.moving, picked[: self.moving.numel()]), picked
             ),
             step=ca.vertcat(program.step, state),
         )
+
+    def stateless(self, signal: Signal) -> ca.SX:
+        """`state` in a part of an interval, or at the sample that ends it, by theta and samples."""
+        if self._lookup is None:
+            return self.state
+        return ca.substitute(
+            self._picked(self._lookup), self.row, self._graph(self._lookup, signal)
+        )
+
+    def _graph(self, lookup: _Lookup, signal: Signal) -> ca.SX:
+        """`row` of a part, by the samples."""
+        of_interval = lookup.interval_graph(signal), lookup.known_graph(signal)
+        return ca.vertcat(*of_interval, signal.part, signal.t(1))
 
     def start(self, others: Array) -> Array | Callable[[Samples], Array]:
         """Numbers of the row of a start, behind others."""
@@ -170,43 +193,47 @@ class DeadTimes:
     def _start(self, samples: Samples) -> Array:
         """Numbers of the last part of the interval that ends with the first sample."""
         assert self._lookup is not None
-        before, first = samples.columns(-1, 1)[:, 0]
-        begun = first - (first - before) / self.parts
-        known = np.zeros(self._known.numel())
-        part = [self.parts - 1.0, before, begun]
-        return np.concatenate([self._lookup.start(samples), known, part])
+        known, begun = np.zeros(self._known.numel()), samples.columns(-1, 1)[0, 0]
+        return np.concatenate([self._lookup.start(samples), known, [self.parts - 1.0, begun]])
 
     def _picked(self, lookup: _Lookup) -> ca.SX:
         """Numbers that a particle keeps of a part."""
         numbers = range(len(lookup.spans))
         arrivals, places = zip(*map(lookup.arrivals, numbers), strict=True)
         cuts = lookup.cuts(arrivals)
-        edges = [ca.SX(0.0), *cuts, ca.SX(1.0)]
-        first, last = self._of_part(edges[:-1]), self._of_part(edges[1:])
-        curves: dict[int, ca.SX] = {}
+        first, last = consecutive([ca.SX(0.0), *cuts, ca.SX(1.0)], self._part, 2, len(cuts))
+        curves: dict[int, list[ca.SX]] = {}
         ends: list[ca.SX] = []
         for i, j in zip(numbers, lookup.delay.inputs, strict=True):
-            picked = lookup.picked(i, places[i])
-            between = lookup.between(picked, arrivals[i])
-            if len(cuts) == lookup.spans[i].cuts:
-                curve, origin = self._of_part(between), self._of_part(arrivals[i][:-1])
-            else:
+            number, middle = self._part, 0.5 * (first + last)
+            if len(cuts) > lookup.spans[i].cuts:
                 # By the middle, since a cut and the arrival that it is may be rounded differently.
-                curve, origin = _latest(between, arrivals[i], 0.5 * (first + last))
-            curves[j] = ca.vertcat(*_shifted(ca.horzsplit(curve), first - origin))
-            ends.append(lookup.end(picked, between, arrivals[i]))
+                number = sum((one <= middle for one in arrivals[i][1:-1]), ca.SX(0.0))
+            about = consecutive(arrivals[i], number, 2, lookup.spans[i].cuts)
+            piece = lookup.piece(i, about, places[i] + number)
+            curves[j] = _shifted(piece.curve, first - about[0])
+            ends.append(piece.end)
         for k, j in enumerate(lookup.undelayed):
-            curves[j] = ca.vertcat(*_shifted(ca.horzsplit(self._known[k, :]), first))
-        speed, length = self.parts * (last - first), lookup.length
-        return ca.vertcat(
-            self._begun, self._sampled + first * length, speed / length, speed,
-            *(curves[j] for j in range(len(self._curves))), *ends,
-        )  # fmt: skip
+            curves[j] = _shifted(ca.horzsplit(self._known[k, :]), first)
+        speed = self.parts * (last - first)
+        pace = speed / lookup.length
+        by_time = [c * pace**m for _, curve in sorted(curves.items()) for m, c in enumerate(curve)]
+        kept = ca.vertcat(self._sampled + first * lookup.length, speed, *by_time, *ends)
+        return kept[self._kept]
 
-    def _of_part(self, values: Sequence[ca.SX]) -> ca.SX:
-        """The value for the part, of those for all parts."""
-        chosen = [(self._part == k) * value for k, value in enumerate(values)]
-        return sum(chosen[1:], chosen[0])
+
+class Piece(NamedTuple):
+    """A delayed input from one arrival of a sample to the next, and its value at the next sample.
+
+    Attributes
+    ----------
+    curve : list of casadi.SX
+        Coefficients by powers of the time since the first arrival.
+    end : casadi.SX
+    """
+
+    curve: list[ca.SX]
+    end: ca.SX
 
 
 class _Lookup:
@@ -255,40 +282,29 @@ class _Lookup:
         place = sum((time <= 0.0 for time in later), ca.SX(0.0))
         return consecutive(times, place, span.cuts + 2, span.most - span.least), place
 
-    def picked(self, i: int, place: ca.SX) -> list[list[ca.SX]]:
-        """Samples of a delayed input about the interval, of every number that a sample has."""
+    def piece(self, i: int, arrivals: list[ca.SX], place: ca.SX) -> Piece:
+        """A delayed input between two arrivals, of which the first has a place among the samples.
+
+        Parameters
+        ----------
+        arrivals : list of casadi.SX
+            Of these two.
+        """
+        begin, end = arrivals
+        length = ca.SX(1.0) if self.uniform else end - begin
         span = self.spans[i]
-        return [
-            consecutive(ca.vertsplit(column), place, span.cuts + 2, span.most - span.least)
-            for column in ca.horzsplit(self._samples[i])
-        ]
-
-    def end(self, picked: list[list[ca.SX]], between: list[ca.SX], arrivals: list[ca.SX]) -> ca.SX:
-        """A delayed input at the sample that ends the interval."""
-        curve, origin = _latest(between, arrivals, ca.SX(1.0))
-        end = _horner(ca.horzsplit(curve), 1.0 - origin)
+        most = span.most - span.least + span.cuts
+        columns = [ca.vertsplit(column) for column in ca.horzsplit(self._samples[i])]
         if self.degree > 1:
-            return end
+            # The polynomial stands with the sample at its end.
+            picked = [consecutive(column[1:], place, 1, most)[0] for column in columns]
+            curve = [c * (1.0 / length) ** m for m, c in enumerate(picked)]
+            return Piece(curve, _horner(curve, 1.0 - begin))
+        here, there = consecutive(columns[0], place, 2, most)
+        curve = [here, self._linear * (there - here) / length]
         # A held input has the value of the sample that arrives just then.
-        held = picked[0][0]
-        for value, arrival in zip(picked[0][1:], arrivals[1:], strict=True):
-            held = ca.if_else(arrival < 1.0 + SIMULTANEOUS, value, held)
-        return ca.if_else(self._linear, end, held)
-
-    def between(self, picked: list[list[ca.SX]], arrivals: list[ca.SX]) -> list[ca.SX]:
-        """Coefficients by the time since each arrival, up to the next one, (1, degree + 1) each."""
-        made: list[ca.SX] = []
-        for k, (begin, end) in enumerate(pairwise(arrivals)):
-            length = ca.SX(1.0) if self.uniform else end - begin
-            if self.degree == 1:
-                here, there = picked[0][k : k + 2]
-                made.append(ca.horzcat(here, self._linear * (there - here) / length))
-                continue
-            # The polynomial goes from -1 to 1, and stands with the sample at its end.
-            coefficients = _shifted([column[k + 1] for column in picked], ca.SX(-1.0))
-            scaled = [c * (2.0 / length) ** m for m, c in enumerate(coefficients)]
-            made.append(ca.horzcat(*scaled))
-        return made
+        held = ca.if_else(end < 1.0 + SIMULTANEOUS, there, here)
+        return Piece(curve, ca.if_else(self._linear, _horner(curve, 1.0 - begin), held))
 
     def interval_graph(self, signal: Signal) -> ca.SX:
         """`row` of an interval, of its samples and those before."""
@@ -307,8 +323,7 @@ class _Lookup:
     def known_graph(self, signal: Signal) -> ca.SX:
         """Coefficients of the undelayed inputs over an interval, which is their unit of time."""
         if signal.curves:
-            half = [_shifted(ca.vertsplit(signal.curve(0, j)), ca.SX(-1.0)) for j in self.undelayed]
-            known = [ca.horzcat(*[c * 2.0**m for m, c in enumerate(each)]) for each in half]
+            known = [signal.curve(0, j).T for j in self.undelayed]
         else:
             known = [ca.horzcat(signal.begin[j], signal.rise[j]) for j in self.undelayed]
         return ca.vec(ca.vertcat(*known))
@@ -319,7 +334,7 @@ class _Lookup:
         self.delay.spans([record])
         columns = samples.columns(-self.memory, 1)
         kept: list[Array] = []
-        curves = samples.curves(-self.memory, 1, self.degree) if self.degree > 1 else None
+        curves = samples.curves(-self.memory, 1, self.degree, 0.0) if self.degree > 1 else None
         for j, span in zip(self.delay.inputs, self.spans, strict=True):
             places = [-2 - max(lag, -1) for lag in span.lags]
             known = columns[:, 1:n] if curves is None else curves
@@ -334,222 +349,12 @@ class _Lookup:
         return np.concatenate([*kept, times, [float(record.hold == "foh"), unit]])
 
 
-class DelayLine:
-    """The inputs of one particle during a sampling interval, as graphs.
-
-    Parameters
-    ----------
-    model : Model
-        With a delay.
-    grid : Grid
-        Of the records: `Grid.delays` and how inputs go on between samples.
-    places : int
-        Points of a step at which the input is needed.
-
-    Attributes
-    ----------
-    parts : int
-        Into which an interval is cut.
-    memory : int
-        Samples before an interval that it may depend on.
-    state : casadi.SX
-        Where the interval is cut, as fractions of it; of each delayed input in each part its
-        coefficients, a polynomial of the time since the part began in units of the interval; and
-        its value at the sample that ends the interval.
-    row : casadi.SX
-        What an interval brings: of each delayed input its latest samples, or the polynomials
-        between them, whether it is linear in between, the length of the interval and, where
-        samples are not equally spaced, the times of the latest ones since it began.
-    step_row : casadi.SX
-        What a step brings: coefficients of the undelayed inputs over the interval, the time at
-        which it begins, its length.
-    gain_row : casadi.SX
-        What recurs in every interval: which part a step is in, its points as fractions of it.
-    share : casadi.SX
-        Length of a step over that of its part.
-    """
-
-    def __init__(self, model: Model, grid: Grid, places: int) -> None:
-        self.model, self.lookup = model, _Lookup(model, grid)
-        self.spans, self.delay, self.degree = (
-            self.lookup.spans,
-            self.lookup.delay,
-            self.lookup.degree,
-        )
-        self.memory, self.parts = self.lookup.memory, self.lookup.parts
-        self.row, self.interval_graph = self.lookup.row, self.lookup.interval_graph
-        self.start = self.lookup.start
-        self._cuts = ca.SX.sym("cuts", self.parts - 1)
-        self._curves = [
-            ca.SX.sym(f"curve_{i}", self.parts, self.degree + 1) for i in range(len(self.spans))
-        ]
-        self._ends = ca.SX.sym("ends", len(self.spans))
-        self.state = ca.vertcat(self._cuts, *map(ca.vec, self._curves), self._ends)
-        self._part, self._points = ca.SX.sym("part", self.parts), ca.SX.sym("points", places)
-        self._known = ca.SX.sym("known", len(self.undelayed), self.degree + 1)
-        self._begin, self._length = ca.SX.sym("begin"), ca.SX.sym("length")
-        self.step_row = ca.vertcat(ca.vec(self._known), self._begin, self._length)
-        self.gain_row = ca.vertcat(self._part, self._points)
-        self.share = ca.SX.sym("share")
-
-    @classmethod
-    def of(cls, model: Model, grid: Grid, places: int) -> DelayLine | None:
-        """Make the symbols; None for a model without delay."""
-        return None if model.delay is None else cls(model, grid, places)
-
-    @cached_property
-    def signal(self) -> Signal:
-        """The samples of which `interval_graph` and `step_graph` are graphs."""
-        model = self.model
-        return Signal(
-            model.u.numel(),
-            model.measured,
-            uniform=self.lookup.uniform,
-            # One more, so that the first sample has the interval before it.
-            before=self.memory,
-            curves=self.degree if self.degree > 1 else None,
-            held=model.held,
-        )
-
-    @property
-    def undelayed(self) -> list[int]:
-        """Numbers of the other inputs."""
-        return self.lookup.undelayed
-
-    @property
-    def part(self) -> ca.SX:
-        """Length of the part that a step is in, as a fraction of the interval."""
-        return self.of_part(self.lengths)
-
-    @property
-    def lengths(self) -> list[ca.SX]:
-        """Lengths of all parts, as fractions of the interval."""
-        edges = [ca.SX(0.0), *ca.vertsplit(self._cuts), ca.SX(1.0)]
-        # Nothing divides by a part without length, and the noise of its steps has a derivative.
-        return [end - begin + SHORTEST_PART for begin, end in pairwise(edges)]
-
-    @property
-    def h(self) -> ca.SX:
-        """Length of a step in seconds."""
-        return self._length * self.part * self.share
-
-    def of_part(self, values: Sequence[ca.SX]) -> ca.SX:
-        """The value for the part that a step is in, of those for all parts."""
-        return ca.dot(self._part, ca.vertcat(*values))
-
-    def time(self, point: int | None) -> ca.SX:
-        """Time at a point of a step, by its number; None is the beginning of the part."""
-        return self._begin + self._length * (self._first + self._since(point))
-
-    def input(self, point: int | None) -> ca.SX:
-        """All inputs at a point as of `time`, (n, 1)."""
-        return self.rates(point, 0)[0]
-
-    def rates(self, point: int | None, order: int) -> list[ca.SX]:
-        """All inputs and their time derivatives up to an order at a point, (n, 1) each."""
-        since = self._since(point)
-        found = [ca.SX.zeros(self.model.u.numel(), 1) for _ in range(order + 1)]
-        curves = {j: (self._known[k, :], self._first + since) for k, j in enumerate(self.undelayed)}
-        for curve, j in zip(self._curves, self.delay.inputs, strict=True):
-            curves[j] = ca.mtimes(self._part.T, curve), since
-        for j, (curve, place) in curves.items():
-            coefficients = ca.horzsplit(curve)
-            for k, values in enumerate(found[: self.degree + 1]):
-                values[j] = _horner(coefficients, place) / self._length**k
-                coefficients = [m * c for m, c in enumerate(coefficients)][1:]
-        return found
-
-    def at_sample(self, u: ca.SX) -> ca.SX:
-        """Inputs at the sample that ends an interval, of those that were measured there, (n, 1)."""
-        values = ca.SX(u)
-        for i, j in enumerate(self.delay.inputs):
-            values[j] = self._ends[i]
-        return values
-
-    def picked(self) -> ca.SX:
-        """Samples of an interval that a particle keeps in its next `state`."""
-        lookup = self.lookup
-        arrivals, places = zip(*map(lookup.arrivals, range(len(self.spans))), strict=True)
-        cuts = lookup.cuts(arrivals)
-        kept = [self._pieces(i, arrivals[i], places[i], cuts) for i in range(len(places))]
-        curves, ends = zip(*kept, strict=True)
-        return ca.vertcat(*cuts, *map(ca.vec, curves), *ends)
-
-    def _pieces(
-        self, i: int, arrivals: list[ca.SX], place: ca.SX, cuts: list[ca.SX]
-    ) -> tuple[ca.SX, ca.SX]:
-        """Coefficients of a delayed input in all parts, (parts, degree + 1), and its end."""
-        span, picked = self.spans[i], self.lookup.picked(i, place)
-        between = self.lookup.between(picked, arrivals)
-        rows: list[ca.SX] = []
-        for part, (begin, end) in enumerate(pairwise([ca.SX(0.0), *cuts, ca.SX(1.0)])):
-            # By the middle of the part, since a cut and the arrival that it is may be rounded
-            # differently.
-            curve, origin = _latest(between, arrivals, 0.5 * (begin + end))
-            if len(cuts) == span.cuts:
-                curve, origin = between[part], arrivals[part]
-            rows.append(ca.horzcat(*_shifted(ca.horzsplit(curve), begin - origin)))
-        end = self.lookup.end(picked, between, arrivals)
-        return ca.vertcat(*rows), end
-
-    def join(self, program: LaneProgram, signal: Signal) -> LaneProgram:
-        """The program of a recursion whose steps are those of this line, and their rows its own."""
-        begun = program.state if program.interval is None else program.interval
-        shared = program.shared
-        assert shared is not None
-        return replace(
-            program,
-            shared=replace(
-                shared, interval=ca.vertcat(shared.interval, self.interval_graph(signal))
-            ),
-            state=ca.vertcat(program.state, self.state),
-            start_row=ca.vertcat(program.start_row, self.row),
-            start=ca.vertcat(program.start, self.picked()),
-            interval_row=ca.vertcat(program.interval_row, self.row),
-            interval=ca.vertcat(begun, self.picked()),
-            step=ca.vertcat(program.step, self.state),
-        )
-
-    def stateless(self, signal: Signal) -> ca.SX:
-        """`state` in an interval and at the sample that ends it, by theta and samples alone."""
-        return ca.substitute(self.picked(), self.row, self.interval_graph(signal))
-
-    def step_graph(self, signal: Signal) -> ca.SX:
-        """`step_row` of a step."""
-        known = self.lookup.known_graph(signal)
-        return ca.vertcat(known, signal.t(1), signal.spacing)
-
-    def gains(self, number: int, points: Array) -> Array:
-        """`gain_row` of the steps of an interval, (parts number, g).
-
-        Parameters
-        ----------
-        number : int
-            Steps of a part.
-        points : ndarray, (number, places)
-            Points of each as fractions of the part.
-        """
-        parts = np.repeat(np.eye(self.parts), number, axis=0)
-        return np.column_stack([parts, np.tile(points, (self.parts, 1))])
-
-    @property
-    def _first(self) -> ca.SX:
-        """Begin of the part of a step, as a fraction of the interval."""
-        return self.of_part([ca.SX(0.0), *ca.vertsplit(self._cuts)])
-
-    def _since(self, point: int | None) -> ca.SX:
-        """Time since then, in the same unit."""
-        return ca.SX(0.0) if point is None else self._points[point] * self.part
-
-
 SIMULTANEOUS = 1e-9
 """Part of a sampling interval below which a sample arrives at the end of an interval."""
 FEW = 12
 """Places that are compared one by one."""
 SHORTEST = 1e-2
 """Speed of time below which residuals say as much as if it were that."""
-SHORTEST_PART = 1e-14
-"""Length of a part in which no time passes, as a fraction of its interval."""
 SMOOTH_DEGREE = 8
 """Of the polynomials of an input that is smooth between samples, through nine points."""
 
@@ -569,15 +374,6 @@ def _shifted(coefficients: Sequence[ca.SX], by: ca.SX) -> list[ca.SX]:
         for m in range(len(shifted) - 2, k - 1, -1):
             shifted[m] += by * shifted[m + 1]
     return shifted
-
-
-def _latest(curves: Sequence[ca.SX], arrivals: Sequence[ca.SX], time: ca.SX) -> tuple[ca.SX, ca.SX]:
-    """The curve that began last at a time, and when."""
-    curve, origin = curves[0], arrivals[0]
-    for other, begin in zip(curves[1:], arrivals[1:], strict=False):
-        begun = begin <= time
-        curve, origin = ca.if_else(begun, other, curve), ca.if_else(begun, begin, origin)
-    return curve, origin
 
 
 def consecutive(values: Sequence[ca.SX], begin: ca.SX, size: int, most: int) -> list[ca.SX]:

@@ -126,6 +126,11 @@ class KernelInputs:
         spacing = np.diff(self.template.t)
         return int(numbers_of_steps(spacing, self.steps, self.interval).max(initial=1))
 
+    def in_parts(self) -> KernelInputs:
+        """Copy in which every part of an interval takes the steps of the longest interval."""
+        parts = self.signal.parts
+        return self if parts == 1 else replace(self, steps=self.most_steps * parts, interval=None)
+
     @property
     def memory(self) -> Array:
         """Memory of the shared pass before the first sample."""
@@ -168,7 +173,7 @@ class KernelInputs:
             padded = np.concatenate([np.zeros((before, more.shape[1])), more])
             columns = np.column_stack([columns, padded])
         if signal.curves is not None:
-            curves = samples.curves(a - before, b, signal.curves)
+            curves = samples.curves(a - before, b, signal.curves, 0.0)
             columns = np.column_stack([columns, curves.reshape(len(curves), -1)])
         counts = None
         if self.divides:

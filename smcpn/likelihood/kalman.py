@@ -37,10 +37,10 @@ from typing_extensions import override
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.tangent import jacobian
 from smcpn.errors import InputError
-from smcpn.likelihood.classical import POINTS, outputs_at, step_inputs, step_rows, step_signal
+from smcpn.likelihood.classical import outputs_at, step_graph, step_inputs, step_signal
 from smcpn.likelihood.coloured import moved, with_coloured_noise
 from smcpn.likelihood.covariance import OutputGain
-from smcpn.likelihood.delayed import DelayLine
+from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import measurement
@@ -136,12 +136,15 @@ class Kalman(Recursion):
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
         if solver.probabilistic:
             _check(cast(EKF0, solver))
-        self.model, self.line = problem.model, DelayLine.of(problem.model, grid, POINTS)
-        self.sample = SampleSymbols.of(self.model, self.line)
-        self.transition = Transition.of(self.model, solver, self.line)
+        self.dead_times, self._grid = DeadTimes(problem.model, grid), grid
+        self.model = self.dead_times.model
+        self.sample = SampleSymbols.of(self.model, self.dead_times)
+        self.transition = Transition.of(self.model, solver)
         self._solver = solver
         self.local_order = self.transition.error_order
-        self._varies, self.signal = grid.rescales, step_signal(self.model, grid, self.line)
+        # A part has a time of its own.
+        self._varies = grid.rescales or self.dead_times.parts > 1
+        self.signal = step_signal(self.dead_times, grid)
         self.mean = ca.vertcat(self.model.x, ca.SX.sym("noise", len(self.model.coloured), 1))
         self._hold_noise()
         self._keep(solver)
@@ -150,7 +153,7 @@ class Kalman(Recursion):
         """Have L in the state, unless it is another in every step: it takes many operations."""
         step, factor = self.transition.step, self.transition.factor
         varying = ca.vertcat(self.model.x, *step.inputs, step.t)
-        stays = self.line is None and not ca.depends_on(factor, varying)
+        stays = not ca.depends_on(factor, varying)
         self._noise = ca.SX.sym("noise", factor.sparsity()) if stays else factor
         self._held = self._noise.nz[:] if stays else ca.SX(0, 1)
         self._noise_of_step = factor.nz[:] if stays else ca.SX(0, 1)
@@ -256,18 +259,16 @@ class Kalman(Recursion):
         noise, signal = self._noise_of_step, self.signal
         coloured = list(model.coloured)
         state = [self.mean, *self.entries(self.predicted.factor), self._held]
-        line, gap = self.line, ([model.gap], [signal.gap]) if coloured else ([], [])
-        own_rows = step_rows(step, signal, line)
-        length = ca.SX(0, 1) if line is not None else step.h
+        gap = ([model.gap], [signal.gap]) if coloured else ([], [])
         program = LaneProgram(
             theta=model.theta,
             constants=model.constants,
             constant_values=model.constant_values,
             state=ca.vertcat(*state),
-            start_row=ca.vertcat(start.row, length),
-            interval_row=ca.vertcat(self.sample.row, length, *gap[0]),
-            step_row=own_rows.step,
-            gain_row=own_rows.gains,
+            start_row=ca.vertcat(start.row, step.h),
+            interval_row=ca.vertcat(self.sample.row, step.h, *gap[0]),
+            step_row=step.row,
+            gain_row=ca.SX(0, 1),
             sample_row=self.sample.row,
             start=ca.vertcat(
                 start.initial(model),
@@ -283,14 +284,12 @@ class Kalman(Recursion):
             step=ca.vertcat(stepped.mean, *self.entries(stepped.factor), self._held),
             emitted=emitted,
             shared=signal.graphs(
-                step=own_rows.graph,
-                interval=ca.vertcat(
-                    signal.sample(1), *([] if line is not None else [signal.h]), *gap[1]
-                ),
+                step=step_graph(signal),
+                interval=ca.vertcat(signal.sample(1), signal.h, *gap[1]),
                 sample=signal.sample(),
             ),
         )
-        return program if line is None else line.join(program, signal)
+        return self.dead_times.join(program, signal)
 
     @override
     def log_density(self) -> ca.SX:
@@ -328,12 +327,10 @@ class Kalman(Recursion):
     def inputs(
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
     ) -> KernelInputs:
-        plain = step_inputs(self.signal, self.model, record, steps, number, interval, self.line)
-        if self.line is not None:
-            return plain
+        plain = step_inputs(self.signal, self.dead_times, record, steps, number, interval)
         # What the start holds of a step is that of the first interval, where all are alike.
         first = 1.0 if self._varies else record.interval / plain.most_steps
-        return replace(plain, start_more=np.array([first]))
+        return replace(plain, start_more=self.dead_times.start(np.array([first])))
 
     def smoothing_program(self) -> LaneProgram:
         """Program that emits at each sample what a smoother of the states needs.

@@ -61,7 +61,7 @@ class Grid:
 
 
 class Line(Protocol):
-    """Dead times of inputs, `smcpn.likelihood.delayed.DelayLine`."""
+    """Dead times of inputs, `smcpn.likelihood.delayed.DeadTimes`."""
 
     def at_sample(self, u: ca.SX) -> ca.SX:
         """Inputs of the equations at a sample, of those that were measured there."""

@@ -42,7 +42,7 @@ from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError
 from smcpn.likelihood.accumulating import accumulating
 from smcpn.likelihood.coloured import NoiseFilter
-from smcpn.likelihood.delayed import DelayLine
+from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.diffusion import powered
 from smcpn.likelihood.inputs import CHUNK, KernelInputs
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
@@ -50,7 +50,7 @@ from smcpn.likelihood.measurement import densest, gaussian_log_density, possible
 from smcpn.likelihood.registry import ExpectedOutputs, Recursion
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.model.signal import Samples, Signal
+from smcpn.model.signal import Samples
 from smcpn.pn.iwp import SharedGains, pascal, shared_gains
 from smcpn.pn.taylor import taylor_derivatives
 from smcpn.solver import EKF0, Solver
@@ -58,8 +58,6 @@ from smcpn.solver import EKF0, Solver
 Array = NDArray[np.float64]
 
 MAX_ORDER = 6
-SHORTEST = 1e-2
-"""Part of a sampling interval below which residuals say as much as if it were so long."""
 COMPARED_ORDER = 4
 """Highest order of the solver of a comparison with another likelihood."""
 
@@ -89,39 +87,31 @@ class Marginal(Recursion):
 
     def __init__(self, problem: Problem, solver: EKF0, grid: Grid) -> None:
         _check(solver)
-        self.model, self.order = problem.model, solver.order
+        self.dead_times = DeadTimes(problem.model, grid)
+        self.model, self.order = self.dead_times.model, solver.order
         self.local_order = self.order + 1
         counts = bool(self.model.accumulators)
-        self.restarts = grid.restarts or grid.rescales or bool(grid.delays) or counts
-        self.rescales = grid.rescales
+        self.restarts = grid.restarts or grid.rescales or counts
+        # Steps are of different lengths.
+        self.rescales = grid.rescales or self.dead_times.parts > 1
         n = self.model.x.numel()
         self.m = [[ca.SX.sym(f"m_{i}_{j}") for j in range(self.order + 1)] for i in range(n)]
         self.residual_sum = ca.SX.sym("residual_sum", n, 1)
         self.variance = ca.SX.sym("variance")
         self.per_step = ca.SX.sym("per_step")
+        self.own = self.dead_times.growth(2 * self.order + 1)
         self.h = ca.SX.sym("h")
-        self.first = ca.SX.sym("first")
         self.noise = NoiseFilter.of(self.model)
-        self.line = DelayLine.of(self.model, grid, places=1)
-        self.sample = SampleSymbols.of(self.model, self.line)
-        self.scales = ca.SX.sym("scales", 0 if self.line is None else self.line.parts)
-        self.signal = self._signal(grid)
-        names = ("unit", "variance_of_interval")
-        self.unit, self.added = (self.signal.constant(name) for name in names)
-
-    def _signal(self, grid: Grid) -> Signal:
-        if self.line is not None:
-            return self.line.signal
-        return Signal(
-            self.model.u.numel(),
-            self.model.measured,
+        self.sample = SampleSymbols.of(self.model, self.dead_times)
+        self.signal = self.dead_times.signal(
             grid.smooth,
             not grid.rescales,
             places=(1.0,),
             rates=self.order - 1 if self.restarts else 0,
             more=int(not self.restarts),
-            held=self.model.held,
         )
+        names = ("unit", "variance_of_interval")
+        self.unit, self.added = (self.signal.constant(name) for name in names)
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
@@ -151,7 +141,7 @@ class Marginal(Recursion):
             row[:] = [value + g * z for value, g in zip(row, gain, strict=True)]
             # Without noise on the residual its gain is one: the rate is conditioned on exactly.
             row[1] = rates[i]
-            residual_sum.append(self.residual_sum[i] + z * z * (precision * scale))
+            residual_sum.append(self.residual_sum[i] + z * z * (precision * scale / self.own))
         step_row = ca.vertcat(self.model.u, self.model.t, self.h, scale)
         state = ca.vertcat(*[v for row in m for v in row], *residual_sum)
         return step_row, ca.vertcat(*gain, precision), state
@@ -183,8 +173,7 @@ class Marginal(Recursion):
     def local_error(self) -> ca.SX:
         """Local error of a step: h times the residual."""
         m, rates = self._predicted()
-        error = rates - ca.vertcat(*[row[1] for row in m])
-        return error if self.line is None else self._delayed(error, ca.SX(0, 1))
+        return rates - ca.vertcat(*[row[1] for row in m])
 
     @override
     def program(self, emitted: ca.SX) -> LaneProgram:
@@ -196,9 +185,12 @@ class Marginal(Recursion):
         initial = ca.substitute(coordinates, model.x, start.initial(model))
         restart = ca.substitute(coordinates, model.x, ca.vertcat(*[row[0] for row in self.m]))
         growth, added = ca.SX.sym("growth"), ca.SX.sym("added")
-        varies = self.rescales and self.line is None
+        varies = self.rescales
         held = [self.residual_sum, *([self.variance] if varies else [])]
-        begun = [self.residual_sum, *([self.variance + growth * added] if varies else [])]
+        begun = [
+            self.residual_sum,
+            *([self.variance + growth * self.own * added] if varies else []),
+        ]
         program = LaneProgram(
             theta=model.theta,
             constants=model.constants,
@@ -218,16 +210,16 @@ class Marginal(Recursion):
             shared=signal.graphs(
                 step=ca.vertcat(signal.input(1.0), signal.time(1.0), signal.h, 1.0 / self._growth),
                 interval=ca.vertcat(
-                    signal.begin, signal.t(1), *signal.rates, signal.h, self._growth
+                    signal.begin, signal.begin_time, *signal.rates, signal.h, self._growth
                 ),
                 sample=self._sample_graph(0),
             ),
         )
         places = ca.vertcat(*(row[0] for row in self.m))
         program = accumulating(program, model, signal, places)
-        if self.line is not None:
-            program = self._along(self.line, program)
-        return self.noise.join(program, self._following_noise(), self._sample_graph(1), signal)
+        following, before = self._following_noise(), self._sample_graph(1)
+        program = self.noise.join(program, following, before, signal)
+        return self.dead_times.join(program, signal)
 
     @property
     def _growth(self) -> ca.SX:
@@ -240,83 +232,12 @@ class Marginal(Recursion):
         """Row of a sample, or of the one before an interval."""
         signal = self.signal
         # Residuals of short steps are small: together they are those of the whole interval.
-        steps = signal.steps if self.line is None else signal.steps * (1.0 / self.line.parts)
+        steps = signal.steps if signal.parts == 1 else signal.steps * (1.0 / signal.parts)
         row = ca.vertcat(signal.sample(back), 1.0 / ca.fmax(steps, 1.0))
-        if self.line is not None or self.rescales:
+        if self.rescales:
             return row
         known = signal.number * self.added if self.restarts else signal.others(back)
         return ca.vertcat(row, known)
-
-    def _along(self, line: DelayLine, program: LaneProgram) -> LaneProgram:
-        """The program along a line of delayed inputs; the derivatives restart in every part.
-
-        Steps differ in length from particle to particle, and so does the variance of a state at
-        unit diffusion, which is carried in its state.
-        """
-        scale = program.step_row[-1]
-        signal, of_interval = self.signal, ca.SX.sym("of_interval", int(self.rescales))
-        power = 2 * self.order + 1
-        growth = [powered(length, power) for length in line.lengths]
-        if self.rescales:
-            growth = [one * of_interval for one in growth]
-        # A part may be so short that the residual is rounding.
-        scales = [1.0 / ca.fmax(one, SHORTEST**power) for one in growth]
-        picked = ca.vertcat(sum(growth, ca.SX(0.0)), *scales)
-        following = ca.substitute(picked, line.state, line.picked())
-        of_part, variance = ca.SX.sym("of_part"), self.variance
-        shared = program.shared
-        assert shared is not None
-        joined = line.join(
-            replace(
-                program,
-                interval=None,
-                interval_row=ca.SX(0, 1),
-                step_row=line.step_row,
-                gain_row=ca.vertcat(program.gain_row, line.gain_row, self.first, line.share),
-                step=self._delayed(program.step, scale),
-                sample_row=ca.vertcat(self.sample.row, self.per_step),
-                shared=replace(shared, step=line.step_graph(signal), interval=ca.SX(0, 1)),
-            ),
-            signal,
-        )
-        shared = joined.shared
-        assert joined.interval is not None
-        assert shared is not None
-        known = [powered(signal.spacing / signal.interval, power)] if self.rescales else []
-        return replace(
-            joined,
-            shared=replace(shared, interval=ca.vertcat(shared.interval, self.added, *known)),
-            state=ca.vertcat(joined.state, variance, self.scales),
-            start=ca.vertcat(joined.start, 0.0, ca.SX.ones(line.parts, 1)),
-            interval_row=ca.vertcat(joined.interval_row, of_part, of_interval),
-            interval=ca.vertcat(joined.interval, variance + of_part * following[0], following[1:]),
-            step=ca.vertcat(joined.step, variance, self.scales),
-        )
-
-    def _delayed(self, graph: ca.SX, scale: ca.SX) -> ca.SX:
-        """A graph of a step, by the inputs and the step length of `line`.
-
-        At the first step of a part the Nordsieck coordinates are those of the Taylor series anew.
-        """
-        line, model = self.line, self.model
-        assert line is not None
-        derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, self.order)
-        coordinates = self._coordinates(derivatives)
-        known, places = ca.vertcat(model.u, model.t, self.h), ca.vertcat(*[r[0] for r in self.m])
-        slopes = line.rates(None, len(rates))[1:]
-        begun = ca.substitute(
-            coordinates,
-            ca.vertcat(model.x, known, *rates),
-            ca.vertcat(places, line.input(None), line.time(None), line.h, *slopes),
-        )
-        m = ca.vertcat(*[v for row in self.m for v in row])
-        restarted = ca.if_else(self.first, begun, m)
-        scales = ca.SX(0, 1) if scale.is_empty() else line.of_part(ca.vertsplit(self.scales))
-        return ca.substitute(
-            graph,
-            ca.vertcat(m, known, scale),
-            ca.vertcat(restarted, line.input(0), line.time(0), line.h, scales),
-        )
 
     def _following_noise(self) -> ca.SX:
         """State of the noise's filter at the next sample."""
@@ -339,7 +260,7 @@ class Marginal(Recursion):
     def inputs(
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
     ) -> KernelInputs:
-        line, order, signal = self.line, self.order, self.signal
+        order, signal = self.order, self.signal
         plain = KernelInputs(
             signal,
             record,
@@ -361,27 +282,12 @@ class Marginal(Recursion):
         unit = record.interval / steps
         given = replace(
             plain,
-            start_more=np.array([unit]),
+            start_more=self.dead_times.start(np.array([unit])),
             numbers=(unit, float(shared.variance_after(steps))),
             gains=gains,
             shared=None if self.restarts else GrowingVariance(shared, steps),
         )
-        return given if line is None else self._inputs_along(line, given)
-
-    def _inputs_along(self, line: DelayLine, plain: KernelInputs) -> KernelInputs:
-        """Inputs of the program along a line of delayed inputs: every part has as many steps."""
-        number, parts, unit = plain.most_steps, line.parts, plain.numbers[:1]
-        recurring = line.gains(number, np.arange(1, number + 1)[:, None] / number)
-        first = np.tile(np.arange(number) == 0, parts)
-        share = np.full(number * parts, 1.0 / number)
-        gains = np.tile(plain.gains, (parts, 1))
-        return replace(
-            plain,
-            steps=number * parts,
-            interval=None,
-            start_more=lambda samples: np.concatenate([unit, line.start(samples)]),
-            gains=np.column_stack([gains, recurring, first, share]),
-        )
+        return given.in_parts()
 
 
 @dataclass(frozen=True)

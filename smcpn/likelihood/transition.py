@@ -32,8 +32,7 @@ from typing import cast
 import casadi as ca
 
 from smcpn.codegen.tangent import jacobian
-from smcpn.likelihood.classical import Step, step_along
-from smcpn.likelihood.delayed import DelayLine
+from smcpn.likelihood.classical import Step
 from smcpn.model.graphs import Model
 from smcpn.pn.iwp import process_noise_factor
 from smcpn.pn.taylor import taylor_derivatives
@@ -232,7 +231,7 @@ class Transition:
     Attributes
     ----------
     step : Step
-        Whose ``h``, ``t`` and ``inputs`` are the symbols of the shared rows, or graphs of a line.
+        Whose ``h``, ``t`` and ``inputs`` are the symbols of the shared rows.
     following : casadi.SX, (n, 1)
         Phi(x).
     jacobian : casadi.SX, (n, n)
@@ -253,27 +252,23 @@ class Transition:
     error_order: int
 
     @classmethod
-    def of(cls, model: Model, solver: Solver, line: DelayLine | None = None) -> Transition:
-        """The graphs of a solver's step, made once for a model without delayed inputs."""
+    def of(cls, model: Model, solver: Solver) -> Transition:
+        """The graphs of a solver's step, made once for a model."""
         order = cast(EKF0, solver).order if solver.probabilistic else None
         known, key = model.kernels, ("transition", solver.step if order is None else order)
-        if line is not None:
-            return cls._made(model, solver, order, line)
         if key not in known:
-            known[key] = cls._made(model, solver, order, None)
+            known[key] = cls._made(model, solver, order)
         return known[key]
 
     @classmethod
-    def _made(
-        cls, model: Model, solver: Solver, order: int | None, line: DelayLine | None
-    ) -> Transition:
+    def _made(cls, model: Model, solver: Solver, order: int | None) -> Transition:
         n = model.x.numel()
         error, factor = ca.SX(n, 1), ca.SX(n, 0)
         if order is not None:
-            step = replace(step_along(line, PredictorStep, model), order=order)
+            step = replace(PredictorStep.of(model), order=order)
             error, error_order = step.error_variance, order + 1
         else:
-            step = step_along(line, solver.step, model)
+            step = solver.step.of(model)
             error_order = step.error_order
         if model.process_noise is not None:
             middle = step.t + step.h / 2

@@ -550,7 +550,7 @@ def _route(
         if value not in free and value not in fixed:
             raise _refused(
                 f"the {name} of a dose is '{value}', which has no prior: give prior={{'{value}': "
-                "...}} a distribution, or a number to fix it"
+                "...} a distribution, or a number to fix it"
             )
         return names.index(value) if value in free else fixed[value]
 

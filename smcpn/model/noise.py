@@ -163,11 +163,12 @@ class Normal(FormulaNames):
     Notes
     -----
     Where the solver's error or the disturbed states have a variance, the formula is taken at the
-    mean of the output.
+    mean of the output. Where it is not positive the data have no likelihood: write ``abs(y)`` for
+    an output that changes its sign.
 
     Examples
     --------
-    >>> noise = Normal(sd=lambda y, *, a, b: a + b * y)
+    >>> noise = Normal(sd=lambda y, *, a, b: a + b * abs(y))
     """
 
     sd: Scale
@@ -181,8 +182,8 @@ class Normal(FormulaNames):
         return callable(self.sd) or self.sd == Y_SD
 
     def variance(self, symbols: Symbols) -> ca.SX:
-        """Variance of the noise, (1, 1)."""
-        return symbols.number(self.sd, f"sd={self.sd!r}") ** 2
+        """Variance of the noise, (1, 1); not a number where a formula is not positive."""
+        return _squared(self.sd, symbols)
 
     def log_density(self, y: ca.SX, output: ca.SX, symbols: Symbols) -> ca.SX:
         """Log density or probability of y, (1, 1)."""
@@ -196,6 +197,12 @@ class Normal(FormulaNames):
     def misfit(self, y: Array) -> str | None:
         """Return why measured values cannot have this density, or None if they can."""
         return None
+
+
+def _squared(sd: Scale, symbols: Symbols) -> ca.SX:
+    """Square of a standard deviation; not a number where a formula is not positive."""
+    known = symbols.number(sd, f"sd={sd!r}")
+    return (ca.if_else(known > 0.0, known, np.nan) if callable(sd) else known) ** 2
 
 
 @dataclass(frozen=True)
@@ -353,7 +360,7 @@ class LogNormal(FormulaNames):
 
     def _variance(self, symbols: Symbols) -> ca.SX:
         """Variance of the natural logarithm, (1, 1)."""
-        variance = symbols.number(self.sd, f"sd={self.sd!r}") ** 2
+        variance = _squared(self.sd, symbols)
         return variance if self.base == e else variance * log(self.base) ** 2
 
     def misfit(self, y: Array) -> str | None:

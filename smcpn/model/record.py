@@ -172,7 +172,7 @@ class Record(WithCard):
                 put(name, self._checked_beside(name))
         self._check_values()
         self._check_beside()
-        put("doses", as_doses(self.doses, self.name) if len(self.doses) else ())
+        put("doses", as_doses(self.doses, self.name))
         self._check_doses()
         # A record is not changed by what its user does to the arrays afterwards, nor by us.
         for values in (self.t, self.u, self.y, *self._of_y().values()):

@@ -140,12 +140,12 @@ class Samples(ABC):
             rates[:, 0, :n] = np.diff(columns[:, 1 : 1 + n], axis=0) / lengths
         return rates
 
-    def curves(self, a: int, b: int, degree: int) -> Array:
+    def curves(self, a: int, b: int, degree: int, begin: float = -1.0) -> Array:
         """Polynomials of the input over the intervals that end at the samples [a, b).
 
-        Coefficients by powers over the interval from -1 to 1, (b - a, degree + 1, n_inputs).
+        Coefficients by powers over the interval from ``begin`` to 1, (b - a, degree + 1, n_inputs).
         """
-        nodes = np.vander(np.linspace(-1.0, 1.0, degree + 1), increasing=True)
+        nodes = np.vander(np.linspace(begin, 1.0, degree + 1), increasing=True)
         points = self.inputs(a - 1, b, degree)
         # Added one after the other: a sample of a stream and those of a record round alike.
         made = np.zeros(points.shape)
@@ -301,9 +301,11 @@ class Signal:
     curves : int, optional
         Degree of the polynomials of past intervals, where `curve` is needed.
     parts : int
-        Equal parts of an interval, each of which begins like one: `begin_time`, `end_time`,
-        `spacing`, `steps` and what a step has are those of a part, and `sample` has measured
-        values before the first of them only. Inputs are those of the interval.
+        Equal parts of an interval, each of which begins like one: `spacing`, `steps` and what a
+        step has are those of a part, and before the others than the first no `sample` is measured.
+        Times of a step are since its part began, and inputs are those of the interval.
+    looped : bool
+        Whether the kernel loops over parts, or else over the steps of all of them.
 
     Attributes
     ----------
@@ -336,6 +338,7 @@ class Signal:
         curves: int | None = None,
         held: int = 0,
         parts: int = 1,
+        looped: bool = True,
     ) -> None:
         n, self.held, self.curves, self.parts = n_inputs, held, curves, parts
         self._of_curves = 0 if curves is None else (curves + 1) * n
@@ -345,9 +348,13 @@ class Signal:
         self.places, self.order, self.degree = tuple(places), rates, degree
         self.width = 1 + n + n_outputs + more
         self._window = ca.SX.sym("window", (2 + before) * self.width)
-        self._index = ca.SX.sym("index", 4 + (parts > 1))
+        self._index = ca.SX.sym("index", 4 + (looped and parts > 1))
         self.step, self.count, self.steps, self.number, *part = ca.vertsplit(self._index)
         self.part = part[0] if part else ca.SX(0.0)
+        if parts > 1 and not looped:
+            self.count = self.count * (1.0 / parts)
+            self.part = ca.floor((self.step + 0.5) / self.count)
+            self.step = self.step - self.part * self.count
         self._share = 1.0 / self.count
         self.linear, self.interval = ca.SX.sym("linear"), ca.SX.sym("interval")
         self._numbers = [self.linear, self.interval]
@@ -411,7 +418,7 @@ class Signal:
         return self._sample(back)[self.width - self.more : self.width - self._of_curves]
 
     def curve(self, back: int, j: int) -> ca.SX:
-        """Polynomial of an input over the interval that ends with a sample: `Samples.curves`."""
+        """Polynomial of an input over the interval from 0 to 1 that ends with a sample."""
         return self._sample(back)[self.width - self._of_curves + j :: self.n_inputs]
 
     def sample(self, back: int = 0) -> ca.SX:
@@ -425,18 +432,17 @@ class Signal:
         known = [
             applied("if_else_zero", [here, value]) for here, value in zip(present, y, strict=True)
         ]
-        time = self.begin_time if back else self.t()
-        return ca.vertcat(self.u(back), time, *known, *present)
+        return ca.vertcat(self.u(back), self.t(back), *known, *present)
 
     @property
     def begin_time(self) -> ca.SX:
         """Time at the beginning of an interval."""
-        return self.t(1) if self.parts == 1 else self.t(1) + self.part * self.spacing
+        return self.t(1) if self.parts == 1 else ca.SX(0.0)
 
     @property
     def end_time(self) -> ca.SX:
         """Time at the end of an interval."""
-        return self.t() if self.parts == 1 else self.begin_time + self.spacing
+        return self.t() if self.parts == 1 else self.spacing
 
     @property
     def spacing(self) -> ca.SX:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Generic, Protocol, Self
 
 from smcpn.checkpoint.codec import plain
 from smcpn.checkpoint.container import CheckpointWarning, begun, lock, remove
@@ -19,6 +19,7 @@ from smcpn.checkpoint.run import (
     CheckpointWriter,
     FileHeader,
     Header,
+    State,
     Status,
     StoredRun,
     header_image,
@@ -397,18 +398,6 @@ def forget(run: Interrupted) -> None:
     """Let go of a run that has come to its end."""
     if _last and _last[0] is run:
         _last.clear()
-
-
-class Beginning(Protocol):
-    """A state that may have nothing yet that is worth keeping."""
-
-    @property
-    def begun(self) -> bool:
-        """True once there is something to go on from."""
-        ...
-
-
-State = TypeVar("State", bound=Beginning)
 
 
 class InMemory(Generic[State]):

@@ -138,10 +138,10 @@ def _scales(model: Model, window: Record, values: Array) -> Array:
 
 def _sensitivity_program(model: Model, window: Record) -> LaneProgram:
     n = model.x.numel()
-    signal, line = signal_of(model, window)
-    sample = SampleSymbols.of(model, line)
+    signal, dead_times = signal_of(model, window)
+    model, sample = dead_times.model, SampleSymbols.of(model, dead_times)
     outputs = outputs_at(model, model.x, sample)
-    plain = runge_kutta_program(model, signal, sample, outputs, line=line)
+    plain = dead_times.join(runge_kutta_program(model, signal, sample, outputs), signal)
     start, moved = ca.SX.sym("start", n, 1), ca.SX.sym("moved", n, n)
     rates = ca.jacobian(outputs, model.x) @ moved
     emitted = [ca.vertcat(outputs[j], rates[j, :].T) for j in range(outputs.numel())]

@@ -20,7 +20,7 @@ from smcpn.codegen.kernel import LaneKernel
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError
 from smcpn.likelihood.classical import outputs_at, runge_kutta_program, signal_of, step_inputs
-from smcpn.likelihood.delayed import DelayLine, consecutive
+from smcpn.likelihood.delayed import DeadTimes, consecutive
 from smcpn.likelihood.inputs import KernelInputs, KernelRows
 from smcpn.likelihood.lanes import OUTPUT_CHUNK, Grid, SampleSymbols, output_chunks
 from smcpn.likelihood.rosenbrock import Trajectory
@@ -103,7 +103,7 @@ class Simulator:
         if step_length is not None:
             wanted = round((self._interval or float(np.diff(record.t).mean())) / step_length)
             self._least_steps = min(max(1, wanted), MAX_STEPS // 2)
-        self._signal, self._line = signal_of(model, record)
+        self._signal, self._dead_times = signal_of(model, record)
 
     def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
         """Yield (a, b, outputs (b - a, q, N)) over the record, for parameters (p, N).
@@ -125,17 +125,18 @@ class Simulator:
         Where ``steps="auto"`` has just compared these two runs, its own comparison is returned: it
         was made at the plain mean of the parameters, which is as good for a size.
         """
-        if self._settled is None:
+        settled, self._settled = self._settled, None
+        if settled is None:
             theta = self._with_initial(theta, self._initial.mean(axis=0)[None, :])
             coarse, fine = self._compared(theta, cast(int, self.steps))
-            self._settled = fine - coarse
-        return self._settled
+            settled = np.subtract(fine, coarse, out=fine)
+        return settled
 
     def process_variance(self, problem: Problem, theta: Array, weights: Array) -> Array:
         """Variance of the outputs by process noise, weighted over parameters (p, N), (T, q)."""
         q = self._model.outputs.numel()
         if self._model.process_noise is None:
-            return np.zeros((len(self._record), q))
+            return np.broadcast_to(0.0, (len(self._record), q))
         unseen, never = self._record.unmeasured(q), window_begins(self._record, None)
         free = WindowFilter(problem, self._model, unseen, never, int(self.steps))
         return free.process_variance(problem, self._with_initial(theta, self._initial), weights)
@@ -146,9 +147,10 @@ class Simulator:
 
     @cached_property
     def _program(self) -> LaneProgram:
-        model, sample = self._model, SampleSymbols.of(self._model, self._line)
+        dead_times, signal = self._dead_times, self._signal
+        model, sample = dead_times.model, SampleSymbols.of(self._model, dead_times)
         outputs = outputs_at(model, model.x, sample)
-        return runge_kutta_program(model, self._signal, sample, outputs, line=self._line)
+        return dead_times.join(runge_kutta_program(model, signal, sample, outputs), signal)
 
     @cached_property
     def _kernel(self) -> LaneKernel:
@@ -177,7 +179,7 @@ class Simulator:
         narrow = theta.shape[1] <= LEAST_LANES and steps * len(self._record) > WORTH_COMPILING
         kernel = self._narrow_kernel if narrow else self._kernel
         inputs = step_inputs(
-            self._signal, self._model, self._record, steps, interval=self._interval, line=self._line
+            self._signal, self._dead_times, self._record, steps, interval=self._interval
         )
         return output_chunks(kernel, theta, self._pieces(inputs), self._model.outputs.numel())
 
@@ -281,9 +283,9 @@ class DisturbedSimulator(Simulator):
 
     def _paths(self, theta: Array, steps: int) -> Iterator[tuple[int, int, Array]]:
         """Yield (a, b, outputs (b - a, q, N)), every solver step with normals of its own."""
-        inputs = step_inputs(self._signal, self._model, self._record, steps, line=self._line)
+        inputs = step_inputs(self._signal, self._dead_times, self._record, steps)
         block = max(1, STEPS // inputs.steps)
-        kernel = disturbed_kernel(self._model, self._signal, self._line, block * inputs.steps)
+        kernel = disturbed_kernel(self._dead_times, self._signal, block * inputs.steps)
         n, rows = theta.shape[1], inputs.whole(self._record)
         rng = np.random.default_rng(self._entropy)
         own = kernel.program.theta.numel() - len(theta)
@@ -301,19 +303,19 @@ class DisturbedSimulator(Simulator):
             yield max(begin, 0), end, np.concatenate(parts)
 
 
-def disturbed_kernel(
-    model: Model, signal: Signal, line: DelayLine | None, steps: int
-) -> LaneKernel:
+def disturbed_kernel(dead_times: DeadTimes, signal: Signal, steps: int) -> LaneKernel:
     """Kernel of Runge-Kutta steps with noise that emit the outputs.
 
     Theta ends with the normals of so many ``steps``, which those of an interval divide.
     """
-    sample, transition = SampleSymbols.of(model, line), Transition.of(model, RK4(), line)
+    model = dead_times.model
+    sample, transition = SampleSymbols.of(model, dead_times), Transition.of(model, RK4())
     outputs, factor = outputs_at(model, model.x, sample), transition.factor
-    plain = runge_kutta_program(model, signal, sample, outputs, transition.step, line)
+    plain = runge_kutta_program(model, signal, sample, outputs, transition.step)
+    plain = dead_times.join(plain, signal)
     normals, number = ca.SX.sym("normals", factor.shape[1], steps), ca.SX.sym("number")
     own = [consecutive(ca.horzsplit(row), number, 1, steps - 1)[0] for row in ca.vertsplit(normals)]
-    taken = signal.number * signal.count + signal.step
+    taken = (signal.number * signal.parts + signal.part) * signal.count + signal.step
     shared = plain.shared
     assert shared is not None
     n = model.x.numel()

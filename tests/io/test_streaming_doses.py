@@ -10,6 +10,7 @@ from scipy import stats
 import smcpn
 from smcpn import Dose, InputError
 from smcpn.io import Channels
+from smcpn.io.doses import LineDoses
 from smcpn.io.parse import LineParser
 from smcpn.io.read import following_record
 from smcpn.io.sources import Lines
@@ -115,6 +116,12 @@ def test_a_line_that_states_no_dose_or_limit_is_reported(line, sentence):
     live, events = online(), []
     list(Stream(live, source, events.append))
     assert any(one.kind == "bad-line" and sentence in one.message for one in events)
+
+
+def test_lines_may_number_the_compartments_that_a_configuration_names():
+    doses = LineDoses.of(LIMITED, ["other", "c"])
+    (one,) = doses.read([{"amount": "3", "state": "2", "rate": "6"}])
+    assert one.at(1.0) == Dose(1.0, "c", 3.0, 0.5, fraction="F")
 
 
 def test_a_dose_that_comes_late_is_reported_and_left_out():

@@ -259,12 +259,12 @@ def linear(x, z, *, k):
         (model(linear, algebraic=["z"], states=["x", "z"]), "can be traced"),
         (lambda: circular_problem(observe=["x", "z'", "w"]), "whose derivative"),
         (lambda: circular_problem(initial={"x": 1.0, "z": stats.norm(1, 1)}), r"'z\(0\)' nothing"),
-        (lambda: circular_problem(process_noise={"x": 0.1}), "process_noise does not go with"),
+        (lambda: circular_problem(process_noise={"x": 0.1}), "leave it out"),
         (lambda: smcpn.LogLikelihood(circular_problem(initial="rest")), "are not finite there"),
         (lambda: smcpn.LogLikelihood(folding_problem(0.0)), "dg/dz is singular there"),
         (lambda: smcpn.identify(circular_problem(), solver=smcpn.EKF1()), "smcpn.Rosenbrock"),
         (lambda: smcpn.identify(circular_problem(), solver=smcpn.RK4(4)), "smcpn.Rosenbrock"),
-        (lambda: smcpn.solve(circular, (0.0, 1.0), {"k": 1.0}), "smcpn.simulate"),
+        (lambda: smcpn.solve(circular, (0.0, 1.0), {"k": 1.0}), "smcpn.Rosenbrock"),
         (
             lambda: smcpn.simulate(
                 folding, folding_problem().records[0], {"k": 2.0}, observe="z",
@@ -272,7 +272,7 @@ def linear(x, z, *, k):
             ),
             "give initial numbers",
         ),
-        (lambda: smcpn.linearise(circular, {"k": 1.0}, observe="x"), "not linearised"),
+        (lambda: smcpn.linearise(circular, {"k": 1.0}, observe="x"), "a linear model takes no"),
         (
             lambda: smcpn.simulate(rectifier, driven(), RECTIFIER, observe="v", steps=4),
             "leave steps out",

@@ -179,21 +179,9 @@ class SearchResult:
     omitted: OmittedFunction | None
 
 
-@np.errstate(over="ignore", invalid="ignore")
-def search(
-    records: Sequence[Record],
-    system: CandidateSystem,
-    *,
-    observe: Array | None = None,
-    noise: Array | None = None,
-    relative: bool = False,
-    slabs: tuple[float, ...] = SLABS,
-    seed: int = 0,
-) -> SearchResult:
-    """Return the most probable supports with their coefficients; see `Search`."""
-    found = Search(
-        records, system, observe=observe, noise=noise, relative=relative, slabs=slabs, seed=seed
-    )
+def search(records: Sequence[Record], system: CandidateSystem, **options: Any) -> SearchResult:
+    """Return the most probable supports with their coefficients; options as of `Search`."""
+    found = Search(records, system, **options)
     while not found.ended:
         found.proceed()
     return found.result()

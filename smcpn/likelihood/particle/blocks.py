@@ -10,7 +10,7 @@ import casadi as ca
 from smcpn.codegen.loops import ARRAY
 from smcpn.codegen.lower import Level, Operand, Statement, Value, Vector, lower
 from smcpn.codegen.machine_code import Block
-from smcpn.likelihood.classical import step_rows
+from smcpn.likelihood.classical import step_graph
 from smcpn.likelihood.lanes import StartSymbols
 from smcpn.likelihood.particle.guide import Guide
 from smcpn.pn.gaussian import Gaussian
@@ -84,24 +84,23 @@ class _Layout:
         self.guide, model = guide, guide.model
         self.theta = ca.vertcat(model.theta, model.constants)
         self.start = StartSymbols.of(model, [])
-        line, signal, none = guide.line, guide.kalman.signal, ca.SX(0, 1)
-        rows, delayed = step_rows(guide.step, signal, line), (none, none)
-        if line is not None:
-            # Of a theta, but not of its particles, which read what became of a step.
-            delayed = line.state, line.stateless(signal)
-        shared = signal.graphs(step=rows.graph, sample=signal.sample())
+        dead_times, signal, none = guide.dead_times, guide.signal, ca.SX(0, 1)
+        # Of a theta, but not of its particles, which read what became of a step.
+        delayed = dead_times.state, dead_times.stateless(signal)
+        shared = signal.graphs(step=step_graph(signal), sample=signal.sample())
         self.vectors = {
             "w": shared.window, "i": shared.index, "o": shared.record, "r": shared.values,
-            "f": ca.vertcat(self.start.row, none if line is None else line.row), "g": rows.gains,
+            "f": ca.vertcat(self.start.row, dead_times.row), "g": none,
         }  # fmt: skip
         self.widths = {name: symbols.numel() for name, symbols in self.vectors.items()}
         self.widths |= {"w": shared.width, "q": 0}
         # What a block reads of a step, or of a sample, and what that is by the samples.
-        step, sample = (rows.step, shared.step), (guide.sample.row, shared.sample)
+        step, sample = (guide.step.row, shared.step), (guide.sample.row, shared.sample)
         if model.coloured:
             sample = (
                 ca.vertcat(sample[0], model.gap),
-                ca.vertcat(sample[1], signal.between_samples),
+                # Noise is stationary at the first sample, and nothing is known before it.
+                ca.vertcat(sample[1], ca.if_else(signal.number > 0.0, signal.between_samples, 0.0)),
             )
         self.rows = {
             name: (*map(ca.vertcat, own, delayed), vectors)
@@ -231,7 +230,7 @@ class _Layout:
             "step": (
                 [(following, 0), (growth + grows, self.growth)],
                 state | grown | {"z": (normals, n + 1), "f": (free, self.free)},
-                "step q" if guide.line is None else "q",
+                "q" if guide.dead_times.moving.numel() else "step q",
             ),
             "sample": (
                 [(weight + growth + guide.scored(), n), (none, self.growth), *after],

@@ -59,6 +59,7 @@ from numpy.typing import NDArray
 from smcpn.likelihood.coloured import correlation, moved
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.transition import Transition
+from smcpn.model.signal import Signal
 from smcpn.pn.gaussian import factorised, substituted
 
 Array = NDArray[np.float64]
@@ -183,8 +184,8 @@ class Guide:
     ----------
     kalman : Kalman
         Whose mean is the first path; the variance that its solver claims for its error is noise.
-    plain : Transition
-        Of a solver step, over symbols of its own also where inputs are delayed.
+    signal : Signal
+        Of the filters, whose loops know of no parts.
 
     Attributes
     ----------
@@ -198,10 +199,10 @@ class Guide:
         What particles take of a step and of a sample.
     """
 
-    def __init__(self, kalman: Kalman, plain: Transition) -> None:
+    def __init__(self, kalman: Kalman, signal: Signal) -> None:
         transition = kalman.transition
-        self.kalman, self.model, self.line = kalman, kalman.model, kalman.line
-        self.sample, self.step, self.plain = kalman.sample, transition.step, plain
+        self.kalman, self.signal, self.model = kalman, signal, kalman.model
+        self.dead_times, self.sample, self.step = kalman.dead_times, kalman.sample, transition.step
         c = len(self.model.coloured)
         self.noise = kalman.mean[self.model.x.numel() :, :]
         self.left = ca.SX.sym("left", c, 1)
@@ -217,7 +218,7 @@ class Guide:
         self.step_row, self.sample_row = self._step_symbols(), self._sample_symbols()
 
     def _step_symbols(self) -> Row:
-        n, k, step = self.n, self.noises, self.plain.step
+        n, k = self.n, self.noises
         square, column = ca.Sparsity.lower(n), ca.Sparsity.dense(n, 1)
         row = {
             "information": _matrix("A", square), "slope": _matrix("a", column),
@@ -236,9 +237,7 @@ class Guide:
                 "information_after": _matrix("A1", square),
                 "slope_after": _matrix("a1", column), "about": _matrix("r1", column),
             }  # fmt: skip
-        if self.line is not None:
-            row |= {"known": ca.vertcat(*step.inputs, step.t, step.h)}
-        return Row(**row)
+        return Row(**row | self._known)
 
     def _beside(self, states: ca.SX) -> ca.SX:
         """States of the model, and what is known of coloured noise."""
@@ -288,9 +287,9 @@ class Guide:
 
     @property
     def _known(self) -> dict[str, ca.SX]:
-        """Values of a step of delayed inputs that its particles read."""
-        step = self.step
-        return {} if self.line is None else {"known": ca.vertcat(*step.inputs, step.t, step.h)}
+        """Numbers of a step of delayed inputs, of a theta, that its particles read."""
+        moving = self.dead_times.moving
+        return {"known": ca.vertcat(moving, self.step.row)} if moving.numel() else {}
 
     def _sample_symbols(self) -> Row:
         n, q = self.n, self.outputs.numel()
@@ -408,7 +407,7 @@ class Guide:
 
         ``free`` is 1 for a particle that moves as the model does, and 0 for one that looks ahead.
         """
-        row, m = self.step_row, self._beside(self.plain.following)
+        row, m = self.step_row, self.following
         linear = row["jacobian"] @ self.x + row["offset"]
         information = ca.tril2symm(row["information"])
         if self.additive:
@@ -418,7 +417,7 @@ class Guide:
         after = LookAhead(
             ca.tril2symm(row["information_after"]), row["slope_after"], ca.SX(0.0), row["about"]
         )
-        factor = self._factor(self.plain)
+        factor = self.factor
         twist = after.before_noise(ca.densify(factor))
         expected = LookAhead(information, row["slope"], row["constant"], row["about"])
         noise = twist.mean - twist.gain @ (m - row["about"]) + twist.spread @ normals

@@ -26,7 +26,7 @@ from typing_extensions import override
 from smcpn.codegen.kernel import Rows
 from smcpn.errors import InputError, shown
 from smcpn.likelihood.batches import Batchable
-from smcpn.likelihood.classical import step_inputs
+from smcpn.likelihood.classical import step_inputs, step_signal
 from smcpn.likelihood.contract import NO_KEYS, EstimatedLikelihood, Keys
 from smcpn.likelihood.inputs import KernelInputs, KernelRows
 from smcpn.likelihood.kalman import Kalman
@@ -36,9 +36,9 @@ from smcpn.likelihood.particle.kernel import CompiledFilters, Kept, ParticleKern
 from smcpn.likelihood.particle.machine import KEY_SAMPLES, THETAS
 from smcpn.likelihood.particle.normals import GROUP
 from smcpn.likelihood.registry import number_of_steps
-from smcpn.likelihood.transition import Transition
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
+from smcpn.model.signal import Signal
 from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
@@ -163,13 +163,17 @@ class Particle(Kalman):
     def particle_inputs(self, record: Record, solver: Solver, number: int = 0) -> KernelInputs:
         """Inputs of the filters for a record, which starts from the ``number``-th initial state."""
         steps, interval = number_of_steps(solver), solver.interval
-        return step_inputs(self.signal, self.model, record, steps, number, interval, self.line)
+        return step_inputs(self.of_filters, self.dead_times, record, steps, number, interval)
 
     @cached_property
     def filters(self) -> ParticleKernel:
         """The compiled filters."""
-        plain = self.transition if self.line is None else Transition.of(self.model, self._solver)
-        return ParticleKernel(Guide(self, plain))
+        return ParticleKernel(Guide(self, self.of_filters))
+
+    @cached_property
+    def of_filters(self) -> Signal:
+        """The signal of the filters, whose loops know of no parts."""
+        return step_signal(self.dead_times, self._grid, looped=False)
 
 
 class Bootstrap(Particle):

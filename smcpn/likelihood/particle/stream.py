@@ -75,7 +75,7 @@ class StreamFilters:
     def __init__(
         self, recursion: Particle, solver: Solver, template: Record, threads: int | None
     ) -> None:
-        model, sample, line = recursion.model, recursion.sample, recursion.line
+        model, sample, dead_times = recursion.model, recursion.sample, recursion.dead_times
         self.recursion, self.threads = recursion, threads
         self.constants = np.array(recursion.constant_values(solver))
         outputs = outputs_at(model, model.x, sample)
@@ -89,14 +89,15 @@ class StreamFilters:
             variance[j] = guide.left[place]
         moments = ca.vertcat(mean, variance)
         step, none = recursion.transition.step, ca.SX(0, 1)
-        plain = runge_kutta_program(model, recursion.signal, sample, ca.SX.zeros(1), step, line)
-        if line is not None:
-            moments = ca.substitute(moments, line.state, line.stateless(recursion.signal))
+        signal = recursion.of_filters
+        plain = runge_kutta_program(model, signal, sample, ca.SX.zeros(1), step)
+        moments = ca.substitute(moments, dead_times.state, dead_times.stateless(signal))
         assert plain.shared is not None
         # Of the states of a particle at a sample: no step is taken.
         program = replace(
             plain,
             state=guide.x,
+            start_row=ca.vertcat(plain.start_row, dead_times.row),
             start=ca.vertcat(plain.start[: self.n_states, :], guide.noise * 0.0, guide.left * 0.0),
             step=guide.x,
             interval=None,
