@@ -88,7 +88,7 @@ def with_coloured_noise(
 
 def correlation(model: Model, outputs: Sequence[int]) -> ca.SX:
     """Correlation of the noise of outputs with that at the sample before, (c, 1)."""
-    return model.noise_correlation[list(outputs)]
+    return ca.vertcat(ca.SX(0, 1), *(model.noise_correlation[j] for j in outputs))
 
 
 @dataclass(frozen=True)

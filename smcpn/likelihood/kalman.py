@@ -217,6 +217,13 @@ class Kalman(Recursion):
         mean = ca.vertcat(move.following, self.mean[self.model.x.numel() :, :])
         return Gaussian(mean, predicted(self.predicted.factor, slopes, noise, error))
 
+    @property
+    def at_start(self) -> Factor:
+        """Factor of a known state, and of noise that is stationary."""
+        noise = [self.model.noise_variance[j] for j in self.model.coloured]
+        pivots = [ca.SX(0.0)] * self.model.x.numel() + noise
+        return Factor(held_factor(np.zeros_like(self._kept)).rows, pivots)
+
     def entries(self, factor: Factor) -> list[ca.SX]:
         """Entries of a factor that are kept, see `held_entries`."""
         return held_entries(factor, self._kept)
@@ -250,9 +257,7 @@ class Kalman(Recursion):
         model, step, start = self.model, self.transition.step, StartSymbols.of(self.model, [])
         begun, stepped = self._at_interval, self.after_step(self._noise)
         noise, signal = self._noise_of_step, self.signal
-        coloured, n = list(model.coloured), model.x.numel()
-        stationary = [ca.SX(0.0)] * n + [model.noise_variance[j] for j in coloured]
-        at_start = Factor(held_factor(np.zeros_like(self._kept)).rows, stationary)
+        coloured = list(model.coloured)
         state = [self.mean, *self.entries(self.predicted.factor), self._held]
         gap = ([model.gap], [signal.gap]) if coloured else ([], [])
         program = LaneProgram(
@@ -268,7 +273,7 @@ class Kalman(Recursion):
             start=ca.vertcat(
                 start.initial(model),
                 ca.SX.zeros(len(coloured), 1),
-                *self.entries(at_start),
+                *self.entries(self.at_start),
                 noise,
             ),
             interval=ca.vertcat(

@@ -499,7 +499,8 @@ def _by_particles(
         paths[k :: len(values)] = smoothed.add(history, rng, len(paths[k :: len(values)]))
     bootstrap = likelihood.with_state_particles(FILTER_PARTICLES)
     for a, (mean, variance) in enumerate(filtered_moments(bootstrap, values, keys)):
-        filtered.put(a, mean[None] + arrived[a], variance[None])
+        # Behind the states is what is known of coloured noise.
+        filtered.put(a, mean[None, :n] + arrived[a], variance[None, :n])
     return _parts(smoothed, filtered, paths)
 
 

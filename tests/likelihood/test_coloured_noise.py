@@ -14,8 +14,9 @@ from smcpn.checkpoint import StoredProblem, StoredRecord
 from smcpn.checkpoint.codec import read_again
 from smcpn.likelihood.growing import growing_likelihood
 from smcpn.likelihood.history import History
+from smcpn.likelihood.particle.stream import stream_estimate
 from smcpn.likelihood.prediction import predictive_moments
-from smcpn.likelihood.registry import build_likelihood
+from smcpn.likelihood.registry import build_estimate, build_likelihood
 from smcpn.online.window import FreeStart
 from smcpn.simulation.simulation import simulate_particles
 from smcpn.validation.innovations import innovations
@@ -298,6 +299,69 @@ def test_half_an_interval_of_dead_time_is_a_record_of_half_its_intervals(name):
         for record, more in [(whole, {"delay": {"u": DT}}), (parts, {})]
     ]
     np.testing.assert_allclose(sums[0], sums[1], rtol=1e-6 if name == "adaptive" else 1e-12)
+
+
+@smcpn.ode
+def shaken(x, v, u, *, rate):
+    """Linear oscillator."""
+    return v, u - rate * v - 2.0 * x
+
+
+def shaken_problem(irregular, n=25):
+    rng = np.random.default_rng(1)
+    y = 0.3 * rng.normal(size=(n, 2))
+    y[0, 0] = y[4, 0] = y[5] = np.nan
+    when = {"t": np.cumsum(rng.uniform(0.1, 0.3, n))} if irregular else {"dt": 0.2}
+    record = smcpn.Record(u=np.sin(0.4 * np.arange(n)), y=y, hold="zoh", **when)
+    return smcpn.Problem(
+        shaken, record, observe=["x", "v"], noise=[AR1(0.2, 0.7), 0.2], process_noise={"v": 0.3},
+        prior={"rate": stats.lognorm(1.0)}, initial=[0.1, 0.0],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("irregular", [False, True], ids=["uniform", "irregular"])
+def test_particles_that_look_ahead_are_exact_on_a_linear_model(irregular):
+    """Given its path a particle knows the noise; that of Kalman is held by a textbook's filter."""
+    problem, values = shaken_problem(irregular), np.array([[0.7], [1.2]])
+    n = len(problem.records[0])
+    exact = build_likelihood(problem, RK4(2), 1, "kalman").evaluate(values, n)[1]
+    estimate = build_estimate(problem, RK4(2), 1, "particle")
+    keys = np.arange(2, dtype=np.uint64)[:, None]
+    assert estimate.guided(values, n).all()
+    np.testing.assert_allclose(estimate.evaluate(values, n, keys)[1], exact, rtol=1e-9)
+    bootstrap = estimate.with_look_ahead(False).with_state_particles(4096)
+    found = bootstrap.evaluate(values, n, keys)[1]
+    np.testing.assert_allclose(found, exact, atol=1.0)  # three of its standard deviations
+
+
+def test_filters_of_a_stream_expect_the_noise_that_is_left():
+    problem, values = shaken_problem(irregular=False), np.array([[0.7], [1.2]])
+    record, keys = problem.records[0], np.arange(2, dtype=np.uint64)[:, None]
+    whole = build_estimate(problem, RK4(2), 1, "particle-bootstrap").with_state_particles(4096)
+    stream = stream_estimate(
+        problem, RK4(2), History(1, 2), threads=1, likelihood="particle-bootstrap"
+    )
+    stream.stream.append(record.t, record.u, record.y)
+    stream = stream.with_state_particles(4096)
+    filters = growing_likelihood(problem, RK4(2), History(1, 2), threads=1, likelihood="kalman")
+    filters.stream.append(record.t, record.u, record.y)
+    update, zero = filters.update(filters.columns(values), 0), np.zeros(2)
+    population = update.population(filters.start(values), zero, zero)
+    state = stream.start(values)
+    for k in range(4):
+        if k not in update.samples:
+            update = filters.update(filters.columns(values), k)
+        population = update(population, k)
+        expected, increment = whole.advance(values, state.copy(), k, k + 1, keys)
+        if k == 0:
+            state = expected
+            continue
+        state, found, moments = stream.assimilated(values, keys, state, k)
+        np.testing.assert_array_equal(state, expected)
+        np.testing.assert_array_equal(found, increment[0])
+        # Means to a tenth of the noise, variances to a fifth: errors of so many particles.
+        np.testing.assert_allclose(moments[:2], update.moments[:2], atol=0.02)
+        np.testing.assert_allclose(moments[2:4], update.moments[2:4], rtol=0.2)
 
 
 REFUSED = {

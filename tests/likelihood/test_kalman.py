@@ -19,7 +19,7 @@ from smcpn.likelihood.history import History
 from smcpn.likelihood.kalman import IteratedKalman, Kalman
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.prediction import predictions
-from smcpn.likelihood.registry import LIKELIHOODS, build_estimate, build_likelihood
+from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
 from smcpn.likelihood.solver_choice import solver_from_prior
 from smcpn.likelihood.transition import step_factor
 from smcpn.simulation.states import states_of_particles
@@ -499,9 +499,6 @@ def test_what_it_cannot_use_is_refused():
         build_likelihood(
             linear_problem(record_of(), prior=QUIET, process_noise=None), RK4(1), 1, "kalman"
         )
-    coloured = linear_problem(record_of(), noise=[AR1(0.3, 0.5), 0.5])
-    with pytest.raises(InputError, match="no coloured noise"):
-        build_estimate(coloured, RK4(1), 1, "particle")
 
 
 def test_it_is_the_likelihood_of_a_problem_with_process_noise():

@@ -96,6 +96,12 @@ class _Layout:
         self.widths |= {"w": shared.width, "q": 0}
         # What a block reads of a step, or of a sample, and what that is by the samples.
         step, sample = (guide.step.row, shared.step), (guide.sample.row, shared.sample)
+        if model.coloured:
+            sample = (
+                ca.vertcat(sample[0], model.gap),
+                # Noise is stationary at the first sample, and nothing is known before it.
+                ca.vertcat(sample[1], ca.if_else(signal.number > 0.0, signal.between_samples, 0.0)),
+            )
         self.rows = {
             name: (*map(ca.vertcat, own, delayed), vectors)
             for name, own, vectors in (("step", step, "wiorg"), ("sample", sample, "wio"))
@@ -156,16 +162,17 @@ class _Layout:
         in_row = {"q": (step_row, STEP)}
         first = {"m": (guide.x, at["first"])}
         predicted = guide.kalman.after_step(guide.kalman.transition.factor)
-        filtered = guide.kalman.filtered
+        filtered, behind, entries = guide.filtered()
         seen, sample_values = guide.seen()
         stepped, step_values = guide.stepped()
         rolled, _ = guide.particle(ca.SX.zeros(guide.noises, 1), ca.SX(0.0))
-        none = ca.SX.zeros(self.carried["P"].numel(), 1)
+        known = ca.vertcat(ca.SX(0, 1), *guide.kalman.entries(guide.kalman.at_start))
+        after = [(guide.after_sample, at["m"])] if guide.model.coloured else []
         clear = ca.SX.zeros(self.carried["l"].numel(), 1)
         return {
             "start": lambda: self._block([(self._initial(), at["first"])], {}, "start"),
             # The filter and the path begin at the first state.
-            "begin": lambda: self._block([(guide.x, at["m"]), (none, at["P"])], first, ""),
+            "begin": lambda: self._block([(guide.x, at["m"]), (known, at["P"])], first, ""),
             "clear": lambda: self._block([(clear, at["l"])], {}, ""),
             "predict": lambda: self._block(
                 [(guide.x, PATH), (predicted.mean, at["m"]), (self._entries(predicted), at["P"])],
@@ -174,9 +181,9 @@ class _Layout:
             ),
             "update": lambda: self._block(
                 [
-                    (filtered.mean, at["m"]),
-                    (self._entries(filtered), at["P"]),
-                    (filtered.mean, SAMPLE),
+                    (behind, at["m"]),
+                    (ca.vertcat(ca.SX(0, 1), *entries), at["P"]),
+                    (filtered, SAMPLE),
                 ],
                 x | P,
                 "sample",
@@ -192,7 +199,7 @@ class _Layout:
                 "step",
             ),
             "roll": lambda: self._block([(guide.x, PATH), (rolled, at["m"])], x | in_row, "step"),
-            "place": lambda: self._block([(guide.x, SAMPLE)], x, ""),
+            "place": lambda: self._block([(guide.x, SAMPLE), *after], x, "sample" if after else ""),
             "unseen": lambda: self._block([(guide.unseen(), SAMPLE)], {}, ""),
             "unguided": lambda: self._block([(guide.unguided(), STEP)], {}, "step"),
         }
@@ -202,7 +209,9 @@ class _Layout:
         return ca.vertcat(ca.SX(0, 1), *self.guide.kalman.entries(gaussian.factor))
 
     def _initial(self) -> ca.SX:
-        return self.start.initial(self.guide.model)
+        model = self.guide.model
+        left = [model.noise_variance[j] for j in model.coloured]
+        return ca.vertcat(self.start.initial(model), *[ca.SX(0.0) for _ in left], *left)
 
     def _particle(self) -> dict[str, Block]:
         """Blocks whose lanes are the particles; `Blocks` says what each has."""
@@ -213,6 +222,8 @@ class _Layout:
         grown = {"G": (growth, self.growth)}
         following, grows = guide.particle(normals, free)
         look, none = guide.look, ca.SX(0.0)
+        after = [(guide.after_sample, 0)] if guide.model.coloured else []
+        ahead = guide.ahead(guide.after_sample)
         first = ca.SX.sym("x0", n)
         shared = {"q": guide.step_row.symbols, "v": guide.sample_row.symbols, "c": constant}
         made = {
@@ -222,17 +233,17 @@ class _Layout:
                 "q" if guide.dead_times.moving.numel() else "step q",
             ),
             "sample": (
-                [(weight + growth + guide.scored(), n), (none, self.growth)],
+                [(weight + growth + guide.scored(), n), (none, self.growth), *after],
                 state | weighed | grown,
                 "sample v",
             ),
             "mixed": (
-                [(guide.weighed(weight, growth, constant), n), (guide.ahead(), self.growth)],
+                [(guide.weighed(weight, growth, constant), n), (ahead, self.growth), *after],
                 state | weighed | grown,
                 "sample v c",
             ),
             "turned": (
-                [(weight - guide.ahead(), n), (guide.ahead(), self.growth)],
+                [(weight - guide.ahead(guide.x), n), (guide.ahead(guide.x), self.growth)],
                 state | weighed,
                 "v",
             ),

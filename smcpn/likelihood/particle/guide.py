@@ -20,6 +20,12 @@ the path is. On a linear model with Gaussian noise psi is exact and all weights 
 The path is that of an extended Kalman filter at first, and then that of the twisted step without
 noise, the smoothed one.
 
+Given the path of a particle, coloured noise of an output (`smcpn.likelihood.coloured`) is known: at
+a sample it is N(phi r, phi^2 w + sigma^2 (1 - phi^2)) with r the residual y - g(x) of the last
+sample that was measured and w = 0, moved so far. Both are numbers of a particle beside its states,
+which a sample changes: psi before a sample is psi behind it at that state, times g^. Variances are
+the same for all particles, so that psi does not look at them.
+
 Where the model is not linear psi may be far too small where the state may be, in the other well of
 two, say: weights there are rare and huge, and nearly all estimates too small. So a filter whose
 weights have spread twists by psi + c, the defensive mixture of Hesterberg (1995) on whole sampling
@@ -50,6 +56,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.likelihood.coloured import correlation, moved
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.transition import Transition
 from smcpn.model.signal import Signal
@@ -83,6 +90,16 @@ class LookAhead:
         """Log psi(x)."""
         d = x - self.about
         return self.constant + ca.dot(self.slope - self.information @ d / 2, d)
+
+    def through(self, following: ca.SX, jacobian: ca.SX, about: ca.SX) -> LookAhead:
+        """Copy as a function of what a map takes to ``following``, linearised at a point."""
+        offset = following - self.about
+        return LookAhead(
+            information=jacobian.T @ self.information @ jacobian,
+            slope=jacobian.T @ (self.slope - self.information @ offset),
+            constant=self.log(following),
+            about=about,
+        )
 
     def before_noise(self, factor: ca.SX) -> Twist:
         """Integral of psi over the noise that a factor adds, and the law of the noise under it."""
@@ -156,13 +173,6 @@ class Row:
         )
 
 
-def _factor(transition: Transition) -> ca.SX:
-    """Factor of the noise of a step and of the error that its solver claims, (n, k)."""
-    error = ca.diag(ca.sqrt(transition.error_variance))
-    claimed = [k for k in range(error.shape[0]) if not error[k, k].is_zero()]
-    return ca.sparsify(ca.horzcat(transition.factor, error[:, claimed]))
-
-
 def _matrix(name: str, sparsity: ca.Sparsity) -> ca.SX:
     return ca.SX.sym(name, sparsity)
 
@@ -193,10 +203,15 @@ class Guide:
         transition = kalman.transition
         self.kalman, self.signal, self.model = kalman, signal, kalman.model
         self.dead_times, self.sample, self.step = kalman.dead_times, kalman.sample, transition.step
-        self.x, self.n, self.outputs = kalman.model.x, kalman.model.x.numel(), kalman.outputs
-        self.following = transition.following
-        self.jacobian = ca.densify(transition.jacobian)
-        self.factor = _factor(transition)
+        c = len(self.model.coloured)
+        self.noise = kalman.mean[self.model.x.numel() :, :]
+        self.left = ca.SX.sym("left", c, 1)
+        self.x = ca.vertcat(kalman.mean, self.left)
+        self.n, self.phi = self.x.numel(), correlation(self.model, self.model.coloured)
+        self.outputs = ca.substitute(kalman.outputs, self.noise, self.phi * self.noise)
+        self.following = self._beside(transition.following)
+        self.jacobian = ca.densify(ca.diagcat(transition.jacobian, ca.SX.eye(2 * c)))
+        self.factor = self._factor(transition)
         self.additive = not ca.depends_on(self.factor, self.x)
         self.noises = self.factor.shape[1]
         self.look = LookAhead.symbols(self.n)
@@ -224,6 +239,52 @@ class Guide:
             }  # fmt: skip
         return Row(**row | self._known)
 
+    def _beside(self, states: ca.SX) -> ca.SX:
+        """States of the model, and what is known of coloured noise."""
+        return ca.vertcat(states, self.noise, self.left)
+
+    def _factor(self, transition: Transition) -> ca.SX:
+        """Factor of the noise of a step and of the error that its solver claims, (n, k)."""
+        error = ca.diag(ca.sqrt(transition.error_variance))
+        claimed = [k for k in range(error.shape[0]) if not error[k, k].is_zero()]
+        factor = ca.sparsify(ca.horzcat(transition.factor, error[:, claimed]))
+        return ca.vertcat(factor, ca.SX(2 * self.left.numel(), factor.shape[1]))
+
+    @property
+    def variance(self) -> ca.SX:
+        """Variance of the noise of each output given the samples before and the path, (q, 1)."""
+        model, variance = self.model, ca.SX(self.model.noise_variance)
+        for place, j in enumerate(model.coloured):
+            square = self.phi[place] ** 2
+            variance[j] = square * self.left[place] + variance[j] * (1.0 - square)
+        return variance
+
+    @property
+    def after_sample(self) -> ca.SX:
+        """State behind a sample, (n, 1)."""
+        coloured = list(self.model.coloured)
+        if not coloured:
+            return self.x
+        here, innovation = self.sample.present[coloured], self.sample.y - self.outputs
+        noise = self.phi * self.noise + here * innovation[coloured]
+        left = (1.0 - here) * self.variance[coloured]
+        return ca.vertcat(self.model.x, noise, left)
+
+    def filtered(self) -> tuple[ca.SX, ca.SX, list[ca.SX]]:
+        """State at a sample and behind it, and entries of the covariance, by the Kalman filter."""
+        kalman, given = self.kalman, self.kalman.filtered
+        mean, entries = given.mean, ca.vertcat(*kalman.entries(given.factor))
+        if self.model.coloured:
+            before = kalman.predicted
+            now = moved(self.model, before, self.model.coloured)
+            symbols, values = (
+                [one.mean, ca.vertcat(*kalman.entries(one.factor))] for one in (before, now)
+            )
+            mean, entries = ca.substitute([mean, entries], symbols, values)
+        states = mean[: self.model.x.numel()]
+        after = ca.substitute(self.after_sample, self.model.x, states)
+        return self._beside(states), after, ca.vertsplit(entries)
+
     @property
     def _known(self) -> dict[str, ca.SX]:
         """Numbers of a step of delayed inputs, of a theta, that its particles read."""
@@ -239,7 +300,17 @@ class Guide:
             information=_matrix("S", ca.Sparsity.lower(n)),
             slope=_matrix("s", ca.Sparsity.dense(n, 1)),
             constant=_matrix("c", ca.Sparsity.dense(1, 1)),
+            **({name: _matrix(name, one.sparsity()) for name, one in self._behind(self.look)}),
         )
+
+    def _behind(self, look: LookAhead) -> list[tuple[str, ca.SX]]:
+        """Parts of the look-ahead function behind a sample, where that changes the state."""
+        if not self.model.coloured:
+            return []
+        return [
+            ("A1", ca.tril(ca.densify(look.information))), ("a1", look.slope),
+            ("c1", look.constant), ("r1", look.about),
+        ]  # fmt: skip
 
     # The look-ahead function, backward, of ``x`` on the path.
 
@@ -248,7 +319,7 @@ class Guide:
         model, sample, outputs = self.model, self.sample, self.outputs
         jacobian = ca.densify(ca.jacobian(outputs, self.x))
         if model.density is None:
-            variance = model.noise_variance
+            variance = self.variance
             residual = sample.y - outputs
             value = -0.5 * (residual**2 / variance + ca.log(2 * ca.pi * variance))
             slope, information = residual / variance, 1.0 / variance
@@ -264,16 +335,20 @@ class Guide:
     def seen(self) -> tuple[LookAhead, ca.SX]:
         """Look-ahead function before a sample, from that after it, and its `sample_row`."""
         jacobian, value, slope, information = self._expansion()
+        ahead = self.look
+        if self.model.coloured:
+            after = self.after_sample
+            ahead = ahead.through(after, ca.jacobian(after, self.x), self.x)
         look = LookAhead(
-            information=self.look.information + jacobian.T @ ca.diag(information) @ jacobian,
-            slope=self.look.slope + jacobian.T @ slope,
-            constant=self.look.constant + ca.sum1(value),
+            information=ahead.information + jacobian.T @ ca.diag(information) @ jacobian,
+            slope=ahead.slope + jacobian.T @ slope,
+            constant=ahead.constant + ca.sum1(value),
             about=self.x,
         )
         row = self.sample_row.values(
             path=self.x, jacobian=jacobian, at=jacobian @ self.x, d=slope, w=information, a=value,
-            information=ca.tril(self.look.information), slope=self.look.slope,
-            constant=self.look.constant,
+            information=ca.tril(ahead.information), slope=ahead.slope, constant=ahead.constant,
+            **dict(self._behind(self.look)),
         )  # fmt: skip
         return look, row
 
@@ -284,19 +359,14 @@ class Guide:
         return self.sample_row.values(
             path=ca.SX.zeros(n, 1), jacobian=ca.SX.zeros(q, n), at=none, d=none, w=none, a=none,
             information=ca.SX.zeros(n, n), slope=ca.SX.zeros(n, 1), constant=ca.SX(0.0),
+            **{name: ca.SX.zeros(*one.shape) for name, one in self._behind(self.look)},
         )  # fmt: skip
 
     def stepped(self) -> tuple[LookAhead, ca.SX]:
         """Look-ahead function before a step, from that after it, and its `step_row`."""
         twist = self.look.before_noise(ca.densify(self.factor))
         before, m, about = twist.before, self.following, self.look.about
-        offset = m - about
-        look = LookAhead(
-            information=self.jacobian.T @ before.information @ self.jacobian,
-            slope=self.jacobian.T @ (before.slope - before.information @ offset),
-            constant=before.log(m),
-            about=self.x,
-        )
+        look = before.through(m, self.jacobian, self.x)
         row = {"jacobian": self.jacobian, "offset": m - self.jacobian @ self.x} | self._known
         row["information"] = ca.tril(before.information)
         if self.additive:
@@ -356,7 +426,11 @@ class Guide:
 
     def scored(self) -> ca.SX:
         """Growth of the log weight of a particle at a sample: log g - log g^."""
-        return ca.sum1(self._expansion()[1]) - self._expected()
+        scored = ca.sum1(self._expansion()[1]) - self._expected()
+        if self.model.coloured:
+            # What a sample makes of the state is linear in it for outputs that are.
+            scored += self.ahead(self.after_sample) - self._foreseen()
+        return scored
 
     def _expected(self) -> ca.SX:
         """Log g^ of a particle."""
@@ -364,8 +438,17 @@ class Guide:
         away = row["jacobian"] @ self.x - row["at"]
         return ca.sum1(row["a"] + (row["d"] - row["w"] * away / 2) * away)
 
-    def ahead(self) -> ca.SX:
-        """Log psi of a particle after a sample."""
+    def ahead(self, state: ca.SX) -> ca.SX:
+        """Log psi of a particle behind a sample."""
+        if not self.model.coloured:
+            return self._foreseen()
+        information, slope, constant, about = (
+            self.sample_row[name] for name, _ in self._behind(self.look)
+        )
+        return LookAhead(ca.tril2symm(information), slope, constant, about).log(state)
+
+    def _foreseen(self) -> ca.SX:
+        """Log psi behind a sample, of a particle before it."""
         row = self.sample_row
         information = ca.tril2symm(row["information"])
         return LookAhead(information, row["slope"], row["constant"], row["path"]).log(self.x)
@@ -380,7 +463,7 @@ class Guide:
         log_constant : casadi.SX
             Log c.
         """
-        guided = self.ahead() + self._expected() - growth
+        guided = self._foreseen() + self._expected() - growth
         larger, away = ca.fmax(guided, log_constant), ca.fabs(guided - log_constant)
         mixture = larger + ca.log1p(ca.exp(-away))
         return log_weight + ca.sum1(self._expansion()[1]) - mixture

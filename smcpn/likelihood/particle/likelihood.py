@@ -73,9 +73,9 @@ class History:
     guided: bool
 
     @classmethod
-    def of(cls, kept: Kept, log_evidence: float, guided: bool) -> History:
+    def of(cls, kept: Kept, n_states: int, log_evidence: float, guided: bool) -> History:
         """Return what a filter has left."""
-        states, log_weights = kept.states[:, :-1], kept.states[:, -1]
+        states, log_weights = kept.states[:, :n_states], kept.states[:, -1]
         return cls(states, log_weights, kept.ancestors, log_evidence, guided)
 
     @property
@@ -128,7 +128,7 @@ class Particle(Kalman):
     """
 
     name = "particle"
-    gaussian = coloured_noise = False
+    gaussian = False
     estimated = True
     approximation, approximates = "kalman", None
     looks_ahead: ClassVar[bool] = True
@@ -436,7 +436,8 @@ class ParticleLikelihood(ParticleEstimate):
             _, increments, guided = self.run(
                 values[None], keys[None], piece, None, look_ahead=self.look_ahead, kept=kept
             )
-            found.append(History.of(kept, float(increments.sum()), bool(guided[0])))
+            states = self._recursion.model.x.numel()
+            found.append(History.of(kept, states, float(increments.sum()), bool(guided[0])))
         return found
 
 

@@ -68,6 +68,8 @@ class StreamFilters:
     outputs : LaneKernel
         Lanes are state particles. Its moments are mean and variance of the outputs, noise included.
     n_states, n_outputs : int
+    n_held : int
+        States and what is known of coloured noise, of a particle.
     """
 
     def __init__(
@@ -78,9 +80,14 @@ class StreamFilters:
         self.constants = np.array(recursion.constant_values(solver))
         outputs = outputs_at(model, model.x, sample)
         q = self.n_outputs = outputs.numel()
-        self.n_states = model.x.numel()
+        guide = recursion.filters.guide
+        self.n_states, self.n_held = model.x.numel(), guide.n
         expected = ExpectedOutputs.with_white_noise(sample, outputs, ca.SX(q, q), model.x)
-        moments = ca.vertcat(expected.outputs, expected.noise_variance)
+        mean, variance = ca.SX(expected.outputs), ca.SX(expected.noise_variance)
+        for place, j in enumerate(model.coloured):
+            mean[j] += guide.noise[place]
+            variance[j] = guide.left[place]
+        moments = ca.vertcat(mean, variance)
         step, none = recursion.transition.step, ca.SX(0, 1)
         signal = recursion.of_filters
         plain = runge_kutta_program(model, signal, sample, ca.SX.zeros(1), step)
@@ -89,10 +96,10 @@ class StreamFilters:
         # Of the states of a particle at a sample: no step is taken.
         program = replace(
             plain,
-            state=model.x,
+            state=guide.x,
             start_row=ca.vertcat(plain.start_row, dead_times.row),
-            start=plain.start[: self.n_states, :],
-            step=model.x,
+            start=ca.vertcat(plain.start[: self.n_states, :], guide.noise * 0.0, guide.left * 0.0),
+            step=guide.x,
             interval=None,
             interval_row=none,
             shared=replace(plain.shared, interval=none),
@@ -119,6 +126,7 @@ class StreamEstimate(ParticleEstimate):
         super().__init__(filters, constants, [stream], STATE_PARTICLES, False, compiled.threads)
         self._compiled, self.stream = compiled, stream
         self.n_outputs, self.n_states = compiled.n_outputs, compiled.n_states
+        self.n_held = compiled.n_held
 
     def emptied(self) -> StreamEstimate:
         """Return the same without samples, compiled already."""
@@ -179,7 +187,7 @@ class StreamEstimate(ParticleEstimate):
     def state_moments(self, state: Array) -> tuple[Array, Array]:
         """Means and variances (n, N) of the states of the model, of filters (k, N)."""
         held, weights = self._weighted(state)
-        return _mixture(held, 0.0, weights)
+        return _mixture(held[: self.n_states], 0.0, weights)
 
     def measured(self, sample: int) -> Array:
         """Outputs of a sample, (q,), NaN where missing."""
@@ -197,11 +205,12 @@ class StreamEstimate(ParticleEstimate):
         """
         unseen, seen = self._unseen_and_seen(sample)
         filters, held = self._of_size(state), np.ascontiguousarray(state.T).copy()
-        log_sum = held[:, -1].copy()
+        known = slice(*(n * filters.state_particles for n in (self.n_states, self.n_held)))
+        log_sum, noise = held[:, -1].copy(), held[:, known].copy()
         held, _, _ = filters.run(values, keys, unseen, held, urgent=True)
         moments = self._moments(values, held.T, unseen.rows, unseen.first)
-        # The sum of the weights as it was, which was rounded otherwise.
-        held[:, -1] = log_sum
+        # The sum of the weights as it was, which was rounded otherwise; noise has not moved yet.
+        held[:, -1], held[:, known] = log_sum, noise
         held, increments, _ = filters.run(values, keys, seen, held, urgent=True)
         return held.T, increments[0], moments
 
@@ -250,16 +259,16 @@ class StreamEstimate(ParticleEstimate):
 
     def _of_size(self, state: Array) -> Self:
         """The filters with as many particles as a state (k, N) has."""
-        return self.with_state_particles((len(state) - 1) // (self.n_states + 1))
+        return self.with_state_particles((len(state) - 1) // (self.n_held + 1))
 
     def _weighted(self, state: Array) -> tuple[Array, Array]:
-        """State particles (n, particles, N) of filters (k, N), and their weights."""
-        held = state[:-1].reshape(self.n_states + 1, -1, state.shape[1])
-        log_weights = held[self.n_states]
+        """State particles (m, particles, N) of filters (k, N), and their weights."""
+        held = state[:-1].reshape(self.n_held + 1, -1, state.shape[1])
+        log_weights = held[self.n_held]
         with np.errstate(invalid="ignore"):
             weights = np.exp(log_weights - log_weights.max(axis=0))
             weights /= weights.sum(axis=0)
-        return held[: self.n_states], weights
+        return held[: self.n_held], weights
 
     def _moments(self, values: Array, state: Array, rows: Rows, local: int) -> Array:
         """Means and variances of the outputs, then those of the states, (2 q + 2 n, N).
@@ -271,12 +280,12 @@ class StreamEstimate(ParticleEstimate):
         """
         held, weights = self._weighted(state)
         kernel, size = self._compiled.outputs, held.shape[1]
-        lanes = np.ascontiguousarray(held.reshape(self.n_states, -1))
+        lanes = np.ascontiguousarray(held.reshape(self.n_held, -1))
         columns = kernel.columns(np.tile(values.T, (1, size)))
         found = kernel.moments_at(columns, lanes, rows, local)
         outputs = found.reshape(2, self._compiled.n_outputs, size, -1)
         mean, variance = _mixture(outputs[0], outputs[1], weights)
-        return np.concatenate([mean, variance, *_mixture(held, 0.0, weights)])
+        return np.concatenate([mean, variance, *_mixture(held[: self.n_states], 0.0, weights)])
 
 
 def _mixture(means: Array, variances: Array | float, weights: Array) -> tuple[Array, Array]:
