@@ -31,7 +31,6 @@ from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.sampler import Settings
 from smcpn.smc.tempering import Tempering
 from smcpn.solver import EKF0
-from tests.calibration import SETTINGS, shares_below_truth, uniformity
 from tests.targets import LinearRegression
 
 PARTICLES = 1000
@@ -174,15 +173,6 @@ def bouc_wen_ridge(quick: bool) -> Iterator[Row]:
         "seconds": posterior.timing.wall,
     }
     yield from told(figures)
-
-
-@study("calibration", full=300, quick=24)
-def calibration(draws: int) -> Iterator[Row]:
-    """Simulation-based calibration, as in the nightly tests: 300 draws of each problem."""
-    for name, setting in SETTINGS.items():
-        p = uniformity(shares_below_truth(setting, draws=draws, seed=1, particles=300))
-        least = (0.01 if draws >= 300 else FALSE_ALARMS) / len(p)
-        yield at_least(f"{name}, least p-value of the ranks", p.min(), least)
 
 
 @study("overhead", full=7, quick=2)

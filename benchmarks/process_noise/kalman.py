@@ -180,18 +180,6 @@ def prior_about(truth: dict[str, float]) -> dict[str, Any]:
     return {name: stats.lognorm(1.0, scale=value) for name, value in truth.items()}
 
 
-@study("kalman modes")
-def modes(quick: bool) -> Iterator[Row]:
-    """Modes of `maximise` and those that scipy finds of the textbook filter, in posterior sd."""
-    for name in ("ou", "oscillator"):
-        for seed in range(3):
-            case = linear(name, seed)
-            mode, sd = case.mode()
-            found = smcpn.maximise(case.problem, solver=RK4(8))
-            away = float(np.abs((found.theta - mode) / sd).max())
-            yield at_most(f"{name} {seed}, distance of the modes", away, 1e-2, found.method)
-
-
 FHN_TRUTH = {"a": 0.08, "b": 0.7, "c": 0.8, "current": 0.5, "sigma_x": 0.01, "sigma_y": 0.1}
 
 

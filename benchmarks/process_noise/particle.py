@@ -1,4 +1,4 @@
-"""Particle filters: unbiased, fast, and how much they vary; against exact answers and a peer."""
+"""Particle filters: fast, and how much they vary; against exact answers and a peer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from benchmarks.clock import best
 from benchmarks.rows import Row, absent, at_least, at_most
 from benchmarks.study import study
 from smcpn.likelihood.particle.likelihood import Bootstrap, Particle, ParticleLikelihood
-from smcpn.likelihood.registry import build_likelihood
 
 Array = NDArray[np.float64]
 
@@ -116,27 +115,6 @@ def estimates(
     )
     values = np.tile(case.ordered, (copies, 1))
     return likelihood.with_state_particles(particles).evaluate(values, samples, keys)[1]
-
-
-@study("particle filter, unbiased")
-def unbiased(quick: bool) -> Iterator[Row]:
-    """E Z / p(y | theta) of a linear model, by 1000 runs."""
-    problem = LINEAR.simulated(np.random.default_rng(0))
-    values = LINEAR.values[[0, 1, 3]][None]
-    solver = smcpn.RK4(steps=LINEAR.steps)
-    exact = float(build_likelihood(problem, solver, 1, "kalman").total(values)[0, 0])
-    for kind, particles in ((Bootstrap, 256), (Particle, 32)):
-        runs = estimates(LINEAR.filters(kind), LINEAR, 1000, 1, particles)
-        ratio = np.exp(runs - exact)
-        error = ratio.std(ddof=1) / math.sqrt(len(ratio))
-        away = abs(ratio.mean() - 1.0)
-        yield at_most(
-            f"{kind.name}, |E Z / p(y) - 1| in standard errors",
-            away / max(error, 1e-12),
-            3.0,
-            f"{ratio.mean():.4f} +- {error:.4f}, sd(log Z) {runs.std():.2g}",
-        )
-    yield at_most("particle, |log Z - log p(y)| at most", float(np.abs(runs - exact).max()), 1e-9)
 
 
 @study("particle filter, speed")

@@ -24,7 +24,7 @@ def same(name: str, digested: str, expected: str, note: str = "") -> Row:
 def processes(quick: bool) -> Iterator[Row]:
     """Processes of loky, and threads."""
     for number in (2,) if quick else (1, 2, 7):
-        for name in ("gradients",) if quick else RUNS:
+        for name in ("tempering",) if quick else RUNS:
             yield same(
                 f"loky:{number} {name}", of_posterior(run(name, f"loky:{number}")), alone(name)
             )

@@ -20,8 +20,6 @@ from scipy import stats
 import smcpn
 from benchmarks.rows import ERRORS, Row, at_least, at_most, unjudged
 from benchmarks.study import study
-from benchmarks.trust.resonator import SD_B1, resonator
-from benchmarks.trust.resonator import SOLVER as RESONATOR_SOLVER
 from benchmarks.trust.starts import two_signs
 from benchmarks.trust.steps import pendulum_problem
 from smcpn.cases import load_case
@@ -168,7 +166,6 @@ def auto_right(quick: bool) -> Iterator[Row]:
         yield from _right(
             name, make(), solver, QUICK_SEEDS if quick else 20, 3000 if quick else 10_000
         )
-    yield _resonator(1 if quick else 20)
 
 
 def _right(
@@ -190,18 +187,6 @@ def _right(
 def _started(problem: smcpn.Problem, solver: smcpn.RK4, seed: int) -> smcpn.Posterior:
     """By the default with a start, on a short record too."""
     return identified(problem, solver=solver, method="auto", start="auto", seed=seed)
-
-
-def _resonator(seeds: int) -> Row:
-    """Share of runs that know the width of the ridge or warn; tempering from the prior is lost."""
-    problem = resonator()
-    runs = [_started(problem, RESONATOR_SOLVER, seed) for seed in range(seeds)]
-    right = [abs(run.sd["b1"] / SD_B1 - 1.0) <= WIDTH for run in runs]
-    doubts = ("times as wide", "copies count once", "began again", "left more than")
-    told = [any(doubt in text for doubt in doubts for text in run.warnings) for run in runs]
-    share = np.mean(np.logical_or(right, told))
-    note = f"{sum(right)} of {seeds} right within {WIDTH:.0%}, {sum(told)} warned"
-    return at_least("resonator, right or warned", float(share), 1.0, note)
 
 
 def _rms(z: Array) -> float:

@@ -13,7 +13,7 @@ from benchmarks.study import command
 PARTS = (
     "steps", "stiff", "moves", "checks", "robust", "coloured", "starts",
     "short_records", "several_modes", "curved", "stiff_wall", "wells", "prior_drawn", "others",
-    "sequel", "cost", "said_first", "known_structure",
+    "sequel", "said_first", "known_structure",
 )  # fmt: skip
 
 if __name__ == "__main__":

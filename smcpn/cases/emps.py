@@ -20,7 +20,7 @@ the training record; so its coverage on the test record says whether training sh
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import casadi as ca
@@ -42,7 +42,6 @@ from smcpn.settings import PartialSettings
 from smcpn.simulation.closed_loop import ClosedLoop, StateFilter, WindowPrediction
 from smcpn.simulation.initialisation import fitted_initial_states
 from smcpn.simulation.simulation import (
-    TWO_SIDED_95,
     ParticleSimulator,
     Simulation,
     simulate_particles,
@@ -102,12 +101,7 @@ Build = Callable[["Posterior", Experiment, Array], ParticleSimulator]
 def calibrated(posterior: Posterior, data: Emps, build: Build) -> Simulation:
     """Simulate the test record, with the band that the training record suggests."""
     train, test = (_run(posterior, e, build) for e in (data.train, data.test))
-    missed = np.square(train.rmse_of_mean)
-    sd = np.sqrt(test.parameter_variance + test.solver_variance + missed)
-    seen = np.isfinite(test.record.y)
-    inside = np.abs(test.record.y - test.mean) <= TWO_SIDED_95 * sd
-    coverage = (inside & seen).sum(axis=0) / seen.sum(axis=0)
-    return replace(test, sd=sd, noise_variance=missed, coverage=coverage)
+    return test.with_noise(np.square(train.rmse_of_mean))
 
 
 def _run(posterior: Posterior, experiment: Experiment, build: Build) -> Simulation:

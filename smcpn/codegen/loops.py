@@ -456,67 +456,8 @@ def run_loop(
     Turns of the inner loop are written side by side, statement by statement: what they all read is
     loaded once, and none waits for the result of another.
     """
-    builder, kind, block = function.builder, vector(DOUBLE, width), loop.block
-    spreading = Writer(builder, kind)
-    known_before = {} if shared is None else shared.values
-    spread = {value: spreading.spread(x) for value, x in known_before.items()}
-    outer_turns, inner_turns = loop.turns
-    sources = {
-        v: (slot, *move) for (v, slot), move in zip(block.loads, loop.load_moves, strict=True)
-    }
-    stores: dict[Operand, list[tuple[int, tuple[int, int]]]] = {}
-    for (slot, operand), move in zip(block.stores, loop.store_moves, strict=True):
-        stores.setdefault(operand, []).append((slot, move))
-    unchanging = [value for value, (_, _, inner) in sources.items() if not inner]
-    kept = unchanging if len(unchanging) <= MOST_KEPT else []
-
-    def address(lane: Any, outer: Any, inner: Any, source: tuple[int, int, int], turn: int) -> Any:
-        slot, outward, inward = source
-        array, place = divmod(slot, ARRAY)
-        terms = [lane]
-        if outward and outer_turns > 1:
-            terms.append(function.times(outer, number(outward * lanes)))
-        if inward and inner is not None:
-            terms.append(function.times(inner, number(inward * lanes)))
-        near = function.at(arrays[array], *terms)
-        element = function.at(near, number((place + turn * inward) * lanes))
-        return builder.bitcast(element, kind.as_pointer())
-
-    def turns(lane: Any, outer: Any, inner: Any, count: int, known: dict[Value, Any]) -> None:
-        writers = [Writer(builder, kind, functions=QUICK) for _ in range(count)]
-        for writer in writers:
-            writer.values.update(spread | known)
-        loaded = set(known)
-
-        def store(operand: Operand) -> None:
-            for slot, move in stores.get(operand, ()):
-                for turn, writer in enumerate(writers):
-                    place = address(lane, outer, inner, (slot, *move), turn)
-                    builder.store(writer.value(operand), place, align=8)
-
-        def load(value: Operand) -> None:
-            if value in sources and value not in loaded:
-                assert isinstance(value, Value)
-                loaded.add(value)
-                here = [
-                    builder.load(address(lane, outer, inner, sources[value], turn), align=8)
-                    for turn in range(count if sources[value][2] else 1)
-                ]
-                for turn, writer in enumerate(writers):
-                    writer.values[value] = here[min(turn, len(here) - 1)]
-
-        for statement in block.statements:
-            for value in statement.operands:
-                load(value)
-            for writer in writers:
-                writer.run((statement,))
-            store(statement.target)
-        made = {statement.target for statement in block.statements}
-        for operand in stores:
-            if operand not in made:
-                load(operand)
-                store(operand)
-
+    builder, (outer_turns, inner_turns) = function.builder, loop.turns
+    turns = _Turns(function, loop, lanes, width, shared, arrays)
     if turned is None:
         beside = min(BESIDE, inner_turns)
         rest = inner_turns % beside
@@ -528,15 +469,107 @@ def run_loop(
         function.loop(number(0), number(lanes), width) as lane,
         function.loop(number(0), number(outer_turns)) as outer,
     ):
-        known = {
-            value: builder.load(address(lane, outer, None, sources[value], 0), align=8)
-            for value in kept
-        }
+        known = turns.kept(lane, outer)
         with function.loop(number(0), whole, beside) as inner:
-            turns(lane, outer, inner, beside, known)
+            turns.write((lane, outer, inner), beside, known)
         if rest:
             with function.loop(whole, turned) as inner:
-                turns(lane, outer, inner, 1, known)
+                turns.write((lane, outer, inner), 1, known)
+
+
+_Place = tuple[Any, Any, Any]
+"""Lane, and turns of the outer and the inner loop."""
+
+
+class _Turns:
+    """Writes turns of the inner loop of a `Loop`, side by side; parameters as of `run_loop`."""
+
+    def __init__(
+        self,
+        function: Function,
+        loop: Loop,
+        lanes: int,
+        width: int,
+        shared: Shared | None,
+        arrays: Sequence[Any],
+    ) -> None:
+        self._function, self._builder, self._lanes = function, function.builder, lanes
+        self._kind, self._block, self._arrays = vector(DOUBLE, width), loop.block, arrays
+        self._outer_turns, _ = loop.turns
+        writer = Writer(self._builder, self._kind)
+        values = {} if shared is None else shared.values
+        self._spread = {value: writer.spread(x) for value, x in values.items()}
+        self._sources = {
+            v: (slot, *move)
+            for (v, slot), move in zip(loop.block.loads, loop.load_moves, strict=True)
+        }
+        self._stores: dict[Operand, list[tuple[int, tuple[int, int]]]] = {}
+        for (slot, operand), move in zip(loop.block.stores, loop.store_moves, strict=True):
+            self._stores.setdefault(operand, []).append((slot, move))
+
+    def kept(self, lane: Any, outer: Any) -> dict[Value, Any]:
+        """Load what is the same in all turns, where registers hold it."""
+        values = [value for value, (_, _, inner) in self._sources.items() if not inner]
+        return {
+            value: self._builder.load(self._address((lane, outer, None), value, 0), align=8)
+            for value in (values if len(values) <= MOST_KEPT else [])
+        }
+
+    def write(self, place: _Place, count: int, known: dict[Value, Any]) -> None:
+        """Write so many turns from a place on, with values that are loaded already."""
+        writers = [Writer(self._builder, self._kind, functions=QUICK) for _ in range(count)]
+        for writer in writers:
+            writer.values.update(self._spread | known)
+        loaded, made = set[Operand](known), set[Operand]()
+        for statement in self._block.statements:
+            for value in statement.operands:
+                self._load(value, place, writers, loaded)
+            for writer in writers:
+                writer.run((statement,))
+            made.add(statement.target)
+            self._store(statement.target, place, writers)
+        for operand in self._stores:
+            if operand not in made:
+                self._load(operand, place, writers, loaded)
+                self._store(operand, place, writers)
+
+    def _load(
+        self, value: Operand, place: _Place, writers: list[Writer], loaded: set[Operand]
+    ) -> None:
+        if value not in self._sources or value in loaded:
+            return
+        assert isinstance(value, Value)
+        loaded.add(value)
+        moves = self._sources[value][2]
+        here = [
+            self._builder.load(self._address(place, value, turn), align=8)
+            for turn in range(len(writers) if moves else 1)
+        ]
+        for turn, writer in enumerate(writers):
+            writer.values[value] = here[min(turn, len(here) - 1)]
+
+    def _store(self, operand: Operand, place: _Place, writers: list[Writer]) -> None:
+        for slot, move in self._stores.get(operand, ()):
+            for turn, writer in enumerate(writers):
+                address = self._at(place, (slot, *move), turn)
+                self._builder.store(writer.value(operand), address, align=8)
+
+    def _address(self, place: _Place, value: Value, turn: int) -> Any:
+        return self._at(place, self._sources[value], turn)
+
+    def _at(self, place: _Place, source: tuple[int, int, int], turn: int) -> Any:
+        """Address of a slot that moves with the outer and the inner loop, some turns ahead."""
+        function, lanes, (lane, outer, inner) = self._function, self._lanes, place
+        slot, outward, inward = source
+        array, slot = divmod(slot, ARRAY)
+        terms = [lane]
+        if outward and self._outer_turns > 1:
+            terms.append(function.times(outer, number(outward * lanes)))
+        if inward and inner is not None:
+            terms.append(function.times(inner, number(inward * lanes)))
+        near = function.at(self._arrays[array], *terms)
+        element = function.at(near, number((slot + turn * inward) * lanes))
+        return self._builder.bitcast(element, self._kind.as_pointer())
 
 
 def write_start(module: ir.Module, block: Block) -> None:
@@ -618,32 +651,7 @@ def write_advance(module: ir.Module, plan: Plan) -> ir.Function:
     def slots(first: int) -> Any:
         return made.at(made["work"], number(first * plan.lanes))
 
-    def lanes_of(name: str, shared: Shared | None = None) -> None:
-        run_lanes(made, plan.blocks[name], plan.lanes, plan.width, shared)
-
-    places = SharedPlaces(made, made["rows"], plan.widths, plan.window, plan.parts)
-
-    def cross(sample: Any, part: Any) -> None:
-        """Write an interval that leads to a sample, or a part of it."""
-        if "interval_lane" in plan.blocks:
-            at = places.of_interval(sample, part)
-            lanes_of("interval_lane", Shared(made, plan.blocks["interval_shared"], at))
-        begin, end = places.steps(sample, part)
-        once = Shared(made, plan.blocks["once_shared"], places.of_interval(sample, part))
-        with made.loop(begin, end) as n:
-            at = places.of_step(sample, n, begin, end, part)
-            blocks = [f"section{k}" for k in range(len(plan.passes))]
-            before = [Shared(made, plan.blocks[f"{name}_shared"], at) for name in blocks]
-            shared = Shared(made, plan.blocks["step_shared"], at, once)
-
-            def step() -> None:
-                for k, own in enumerate(before):
-                    lanes_of(f"section{k}_lane", own)
-                    run_passes(made, k)
-                lanes_of("step_lane", shared)
-
-            _steps(made, plan, step)
-
+    places = SharedPlaces(made, made["rows"], plan.widths, plan.window)
     with made.loop(made["first_block"], made["last_block"]) as block:
         base = made.times(block, lanes)
         live = made.smaller(lanes, builder.sub(particles, base))
@@ -652,13 +660,12 @@ def write_advance(module: ir.Module, plan: Plan) -> ir.Function:
         gather(made, slots(plan.n_state), made["theta"], number(plan.n_theta), *place)
         with made.loop(number(0), number(plan.n_emitted * plan.lanes)) as k:
             builder.store(ir.Constant(DOUBLE, 0.0), made.at(slots(plan.totals_slot), k), align=8)
-        lanes_of("hoist_lane")
+        _lanes_of(made, plan, "hoist_lane")
         with made.loop(made["first"], made["last"]) as sample:
-            positive = builder.icmp_signed(">", sample, number(0))
-            with made.where(positive), places.each_part() as part:
-                cross(sample, part)
+            with made.where(builder.icmp_signed(">", sample, number(0))):
+                _write_interval(made, plan, places, sample, run_passes)
             at = places.of_sample(sample)
-            lanes_of("sample_lane", Shared(made, plan.blocks["sample_shared"], at))
+            _lanes_of(made, plan, "sample_lane", Shared(made, plan.blocks["sample_shared"], at))
             since_first = builder.sub(sample, made["first"])
 
             def store(name: str, slot: int, n: int, since: Any = since_first) -> None:
@@ -675,6 +682,39 @@ def write_advance(module: ir.Module, plan: Plan) -> ir.Function:
         scatter(made, slots(plan.totals_slot), made["totals"], number(plan.n_emitted), *place)
     made.finish(FAST)
     return made.function
+
+
+def _lanes_of(made: Function, plan: Plan, name: str, shared: Shared | None = None) -> None:
+    run_lanes(made, plan.blocks[name], plan.lanes, plan.width, shared)
+
+
+def _write_interval(
+    made: Function,
+    plan: Plan,
+    places: SharedPlaces,
+    sample: Any,
+    run_passes: Callable[[Function, int], None],
+) -> None:
+    """Write the solver steps of the interval that leads to a sample."""
+    if "interval_lane" in plan.blocks:
+        at = places.of_interval(sample)
+        shared = Shared(made, plan.blocks["interval_shared"], at)
+        _lanes_of(made, plan, "interval_lane", shared)
+    begin, end = places.steps(sample)
+    once = Shared(made, plan.blocks["once_shared"], places.of_interval(sample))
+    with made.loop(begin, end) as n:
+        at = places.of_step(sample, n, begin, end)
+        blocks = [f"section{k}" for k in range(len(plan.passes))]
+        before = [Shared(made, plan.blocks[f"{name}_shared"], at) for name in blocks]
+        shared = Shared(made, plan.blocks["step_shared"], at, once)
+
+        def step() -> None:
+            for k, own in enumerate(before):
+                _lanes_of(made, plan, f"section{k}_lane", own)
+                run_passes(made, k)
+            _lanes_of(made, plan, "step_lane", shared)
+
+        _steps(made, plan, step)
 
 
 def _steps(made: Function, plan: Plan, step: Callable[[], None]) -> None:

@@ -302,7 +302,7 @@ class _PriorSimulator(Simulator):
 
     def halving_change(self, theta: Array) -> Array:
         """Median change of the outputs of some draws when the step is halved, (T, q)."""
-        return self._change
+        return self._change.copy()
 
     def process_variance(self, problem: Problem, theta: Array, weights: Array) -> Array:
         """Zero: the process noise is in the paths."""

@@ -80,13 +80,19 @@ def _shared(own: Record, record: Record) -> tuple[int, int]:
     n = min(len(own) - i, len(record) - a)
     if n <= 0 or own.n_outputs != record.n_outputs or own.n_inputs != record.n_inputs:
         return 0, 0
-    y, other = own.y[i : i + n], record.y[a : a + n]
-    alike = (
-        np.allclose(own.t[i : i + n], record.t[a : a + n], rtol=0.0, atol=slack)
-        and np.array_equal(own.u[i : i + n], record.u[a : a + n])
-        and bool(np.all((y == other) | np.isnan(y) | np.isnan(other)) and (y == other).any())
-    )
-    return (a, a + n) if alike else (0, 0)
+    some = False
+    for k in range(0, n, TOGETHER):
+        one, two = (slice(begin + k, begin + min(k + TOGETHER, n)) for begin in (i, a))
+        y, other = own.y[one], record.y[two]
+        alike = (
+            np.allclose(own.t[one], record.t[two], rtol=0.0, atol=slack)
+            and np.array_equal(own.u[one], record.u[two])
+            and np.all((y == other) | np.isnan(y) | np.isnan(other))
+        )
+        if not alike:
+            return 0, 0
+        some = some or bool((y == other).any())
+    return (a, a + n) if some else (0, 0)
 
 
 Array = NDArray[np.float64]
@@ -97,8 +103,8 @@ COLUMNS = (
     Column("RMSE of the mean", ".4g", missing="not measured"),
     Column("inside the 95 % band", ".1f", "%"),
 )  # fmt: skip
-SCORED_TOGETHER = 2**20
-"""Samples whose errors are held at a time."""
+TOGETHER = 2**20
+"""Samples that are compared at a time."""
 
 
 class ParticleSimulator(Protocol):
@@ -118,7 +124,7 @@ class ParticleSimulator(Protocol):
         ...
 
     def halving_change(self, theta: Array) -> Array:
-        """Change of the outputs for parameters (p, 1) when the step is halved, (T, q)."""
+        """Change of the outputs for parameters (p, 1) when the step is halved, (T, q), a copy."""
         ...
 
 
@@ -137,8 +143,6 @@ class Simulation(WithCard):
     mean : ndarray, (T, q)
         Posterior mean of the noise-free outputs; of counts and of zeros and ones, whose output is
         a logarithm, that of their mean.
-    sd : ndarray, (T, q)
-        Predictive standard deviation: the root of the sum of the variances below.
     parameter_variance : ndarray, (T, q)
         Spread of the noise-free outputs over the particles. The solver's error during the
         identification is in it, because the likelihood counted it.
@@ -186,7 +190,6 @@ class Simulation(WithCard):
 
     record: Record
     mean: Array
-    sd: Array
     parameter_variance: Array
     process_variance: Array
     noise_variance: Array
@@ -202,6 +205,14 @@ class Simulation(WithCard):
     outputs: tuple[str, ...] = ()
     kind: str = "free simulation"
     learned: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def sd(self) -> Array:
+        """Predictive standard deviation, (T, q): the root of the sum of the variances."""
+        return _deviation(
+            self.parameter_variance, self.process_variance, self.noise_variance,
+            self.solver_variance,
+        )  # fmt: skip
 
     @property
     def lower(self) -> Array:
@@ -256,13 +267,12 @@ class Simulation(WithCard):
             ) from None
         if (variance < 0.0).any():
             raise InputError("variance is negative at a sample: give squares", argument="variance")
-        model = self.parameter_variance + self.process_variance
-        sd = np.sqrt(model + variance + self.solver_variance)
+        run = replace(self, noise_variance=variance)
         error, measured = np.abs(self.record.y - self.mean), np.isfinite(self.record.y)
-        within = (error <= TWO_SIDED_95 * sd).sum(axis=0)
+        within = (error <= TWO_SIDED_95 * run.sd).sum(axis=0)
         with np.errstate(invalid="ignore"):
             coverage = within / measured.sum(axis=0)
-        return replace(self, sd=sd, noise_variance=variance, coverage=coverage)
+        return replace(run, coverage=coverage)
 
     @late_bound
     def plot(self, output: Index | None = None) -> Any:
@@ -321,58 +331,33 @@ def simulate_particles(
     """
     model = problem.model if observe is None else problem.model_observing(observe)
     check_record(record, problem.ode, model.outputs.numel(), problem.records)
-    prepared = problem.model.prepared(record)
-    if prepared is not record and simulator is None:
-        run = simulate_particles(
-            problem, prepared, values, weights, observe, steps, step_length, like=like
-        )
-        return _part_of(run, problem, record, np.isin(prepared.t, record.t))
     warnings: tuple[str, ...] = ()
-    if simulator is None and like is None:
-        longer = from_the_start(problem, record, observe is None)
+    if simulator is None:
+        longer = _longer(problem, record, like, observe is None)
         if longer is not None:
             run = simulate_particles(
                 problem, longer.record, values, weights, observe, steps, step_length,
-                like=longer.learned,
+                like=longer.like,
             )  # fmt: skip
-            return _part_of(run, problem, record, slice(-len(record), None))
-    if simulator is None:
+            return _part_of(run, problem, record, longer.chosen)
         warnings = () if like is not None else _learned_elsewhere(problem, record, observe is None)
         started = starting_like(problem, model, record if like is None else like)
         simulator = Simulator(started, record, steps, step_length)
-    theta = np.ascontiguousarray(values.T)
     natural = model.natural_means() if observe is None else None
     if natural is not None:
         simulator = Means(simulator, natural)
-    moments = _Moments(record, model.outputs.numel(), weights)
-    # A particle that diverges is found late: its part in what came before is taken back by a
-    # second run without it.
-    while moments.spoiled_by(simulator(theta)):
-        if not moments.weights.any():
-            raise InputError(f"{record.name}: the simulation diverges for every particle")
-    centre = moments.weights @ values
-    noise = _noise_variance(model, values, moments)
-    if isinstance(simulator, Means):
-        noise = np.where(simulator.natural, simulator.slopes(centre[:, None]), noise)
-    process = simulator.process_variance(problem, theta, moments.weights)
-    change = simulator.halving_change(centre[:, None])
-    chosen, solver = int(simulator.steps), np.square(change)
-    # Of a long record either takes as much memory as a result.
-    del simulator, change
-    sd = moments.spread + process
-    sd += noise
-    sd += solver
-    np.sqrt(sd, out=sd)
-    scores = [_score(record, moments.mean, sd, moments.measured, j) for j in range(sd.shape[1])]
+    theta = np.ascontiguousarray(values.T)
+    moments = _moments(simulator, record, theta, weights, model.outputs.numel())
+    variances = _variances(problem, model, simulator, values, moments)
+    chosen = int(simulator.steps)
+    # Of a long record it takes as much memory as a result.
+    del simulator
+    scores = [_score(record, moments, variances, j) for j in range(model.outputs.numel())]
     rmse_of_mean, fit, coverage = np.array(scores).T
     return Simulation(
-        record=record,
-        mean=moments.mean,
-        sd=sd,
-        parameter_variance=moments.spread,
-        process_variance=process,
-        noise_variance=noise,
-        solver_variance=solver,
+        record,
+        moments.mean,
+        *variances,
         rmse=moments.rmse,
         rmse_of_mean=rmse_of_mean,
         fit=fit,
@@ -386,6 +371,69 @@ def simulate_particles(
     )
 
 
+class _Longer(NamedTuple):
+    """The record that is simulated in place of one whose samples are some of its own.
+
+    Attributes
+    ----------
+    record, like : Record, Record or None
+        Arguments of `simulate_particles`.
+    chosen : slice or ndarray of bool
+        Samples of the one that was given.
+    """
+
+    record: Record
+    like: Record | None
+    chosen: slice | NDArray[np.bool_]
+
+
+def _longer(problem: Problem, record: Record, like: Record | None, same: bool) -> _Longer | None:
+    """Samples with those that the model puts in between, or from where they were learned from."""
+    prepared = problem.model.prepared(record)
+    if prepared is not record:
+        return _Longer(prepared, like, np.isin(prepared.t, record.t))
+    longer = from_the_start(problem, record, same) if like is None else None
+    if longer is None:
+        return None
+    return _Longer(longer.record, longer.learned, slice(-len(record), None))
+
+
+def _moments(
+    simulator: ParticleSimulator, record: Record, theta: Array, weights: Array, n_outputs: int
+) -> _Moments:
+    """Moments of the outputs over the particles that do not diverge.
+
+    One that diverges is found late: its part in what came before is taken back by a second run
+    without it.
+    """
+    moments = _Moments(record, n_outputs, weights)
+    while moments.spoiled_by(simulator(theta)):
+        if not moments.weights.any():
+            raise InputError(f"{record.name}: the simulation diverges for every particle")
+    return moments
+
+
+def _variances(
+    problem: Problem, model: Model, simulator: ParticleSimulator, values: Array, moments: _Moments
+) -> tuple[Array, Array, Array, Array]:
+    """Variances by the parameters, by process noise, by the noise and by the solver's error."""
+    centre = moments.weights @ values
+    noise = _noise_variance(model, values, moments)
+    if isinstance(simulator, Means):
+        noise = np.where(simulator.natural, simulator.slopes(centre[:, None]), noise)
+    process = simulator.process_variance(problem, np.ascontiguousarray(values.T), moments.weights)
+    change = simulator.halving_change(centre[:, None])
+    return moments.spread, process, noise, np.square(change, out=change)
+
+
+def _deviation(parameters: Array, process: Array, noise: Array, solver: Array) -> Array:
+    """Standard deviation by the variances of `Simulation`, (T, q)."""
+    sd = parameters + process
+    sd += noise
+    sd += solver
+    return np.sqrt(sd, out=sd)
+
+
 def _part_of(
     run: Simulation, problem: Problem, record: Record, chosen: slice | NDArray[np.bool_]
 ) -> Simulation:
@@ -395,7 +443,6 @@ def _part_of(
         run,
         record=record,
         mean=run.mean[chosen],
-        sd=run.sd[chosen],
         parameter_variance=run.parameter_variance[chosen],
         process_variance=run.process_variance[chosen],
         solver_variance=run.solver_variance[chosen],
@@ -585,21 +632,23 @@ class _Moments:
 
 
 def _score(
-    record: Record, mean: Array, sd: Array, measured: NDArray[np.bool_], output: int
+    record: Record, moments: _Moments, variances: tuple[Array, ...], output: int
 ) -> tuple[float, float, float]:
     """RMSE of the mean, fit, coverage of the band; nan where nothing was measured."""
+    measured = moments.measured
     seen = int(measured[:, output].sum())
     if not seen:
         return np.nan, np.nan, np.nan
     total, square, within, parts = 0.0, 0.0, 0, list[slice]()
-    for a in range(0, len(record), SCORED_TOGETHER):
-        parts.append(slice(a, a + SCORED_TOGETHER))
-        some = measured[parts[-1], output]
-        y = record.y[parts[-1], output][some]
-        error = y - mean[parts[-1], output][some]
+    for a in range(0, len(record), TOGETHER):
+        parts.append(part := slice(a, a + TOGETHER))
+        some = measured[part, output]
+        y = record.y[part, output][some]
+        error = y - moments.mean[part, output][some]
+        sd = _deviation(*(v[output] if v.ndim == 1 else v[part, output] for v in variances))
         total += y.sum()
         square += np.square(error).sum()
-        within += (np.abs(error) <= TWO_SIDED_95 * sd[parts[-1], output][some]).sum()
+        within += (np.abs(error) <= TWO_SIDED_95 * sd[some]).sum()
     centre, rmse = total / seen, float(np.sqrt(square / seen))
     about = (record.y[part, output][measured[part, output]] - centre for part in parts)
     spread = float(np.sqrt(sum(np.square(deviation).sum() for deviation in about) / seen))

@@ -125,17 +125,18 @@ class Simulator:
         Where ``steps="auto"`` has just compared these two runs, its own comparison is returned: it
         was made at the plain mean of the parameters, which is as good for a size.
         """
-        if self._settled is None:
+        settled, self._settled = self._settled, None
+        if settled is None:
             theta = self._with_initial(theta, self._initial.mean(axis=0)[None, :])
             coarse, fine = self._compared(theta, cast(int, self.steps))
-            self._settled = fine - coarse
-        return self._settled
+            settled = np.subtract(fine, coarse, out=fine)
+        return settled
 
     def process_variance(self, problem: Problem, theta: Array, weights: Array) -> Array:
         """Variance of the outputs by process noise, weighted over parameters (p, N), (T, q)."""
         q = self._model.outputs.numel()
         if self._model.process_noise is None:
-            return np.zeros((len(self._record), q))
+            return np.broadcast_to(0.0, (len(self._record), q))
         unseen, never = self._record.unmeasured(q), window_begins(self._record, None)
         free = WindowFilter(problem, self._model, unseen, never, int(self.steps))
         return free.process_variance(problem, self._with_initial(theta, self._initial), weights)

@@ -37,8 +37,8 @@ def simulated() -> Simulation:
     some = np.full_like(mean, 1e-6)
     scores = np.array([0.02]), np.array([97.0]), np.array([0.95])
     return Simulation(
-        smcpn.Record(y=y, dt=DT, name="rig </script>"), mean, np.full_like(mean, 0.02), some,
-        0 * some, np.array([4e-4]), 0 * some, np.full((1, 1), 0.02), *scores, np.ones(1), 1,
+        smcpn.Record(y=y, dt=DT, name="rig </script>"), mean, some, 0 * some, np.array([4e-4]),
+        0 * some, np.full((1, 1), 0.02), *scores, np.ones(1), 1,
     )  # fmt: skip
 
 
@@ -163,8 +163,11 @@ def sized(size: float, mean: float) -> Simulation:
     record = smcpn.Record(
         y=mean + size * whole.record.y[:500], dt=size * 1e3, y_unit="Pa", name="rig"
     )
-    sd = np.full((500, 1), 0.02 * size)
-    return replace(whole, record=record, mean=mean + size * whole.mean[:500], sd=sd)
+    small, noise = np.zeros((500, 1)), np.array([(0.02 * size) ** 2])
+    return replace(
+        whole, record=record, mean=mean + size * whole.mean[:500], parameter_variance=small,
+        process_variance=small, noise_variance=noise, solver_variance=small,
+    )  # fmt: skip
 
 
 @pytest.mark.slow

@@ -94,7 +94,7 @@ def test_curves_of_any_size(size, mean, narrow):
     record = smcpn.Record(y=y, dt=0.01, y_unit="Pa, mg/L", name="a record of some length of name")
     shape = y.shape
     simulation = Simulation(
-        record, mean + size * wave, np.full(shape, size / 100), *[np.zeros(shape)] * 4,
+        record, mean + size * wave, np.full(shape, (size / 100) ** 2), *[np.zeros(shape)] * 3,
         rmse=np.zeros((1, 2)), rmse_of_mean=np.full(2, 1e-3), fit=np.full(2, 99.0),
         coverage=np.full(2, 0.95), weights=np.ones(1), steps=1, outputs=("pressure", "p"),
         learned=((0, 150),),
