@@ -59,6 +59,8 @@ class Limit:
 LIMITS = {
     "files": Limit(387, 330),
     "lines": Limit(98_150, 75_000),
+    "packages": Limit(20, 15),
+    "loose_modules": Limit(3, 3),
     "circles": Limit(0, 0),
     "upward_imports": Limit(0, 0),
     "modules_entered": Limit(95, 50),
@@ -277,6 +279,17 @@ def _of_text(text: str) -> Iterator[str]:
         yield from itertools.islice((one for one in prefixes if one in modules()), 1)
 
 
+def packages() -> list[str]:
+    """Folders of the package that hold modules."""
+    return sorted(one.parent.name for one in (ROOT / PACKAGE).glob("*/__init__.py"))
+
+
+def loose_modules() -> list[str]:
+    """Modules that stand in no such folder, but for the package itself, its command and version."""
+    names = (one.stem for one in (ROOT / PACKAGE).glob("*.py"))
+    return sorted(one for one in names if not one.startswith("_") and one != "version")
+
+
 def circles() -> list[list[str]]:
     """Groups of modules that import each other in a circle."""
     names = list(modules())
@@ -464,6 +477,8 @@ def architecture(quick: bool) -> Iterator[Row]:
     yield _row("lines", sum(len(path.read_text().splitlines()) for path in modules().values()))
     yield _listed("circles", [" ".join(group) for group in circles()])
     yield _listed("upward_imports", [f"{low} -> {high}" for low, high in upward_imports()])
+    yield _listed("packages", packages())
+    yield _listed("loose_modules", loose_modules())
     yield _listed("modules_entered", entered())
     yield _listed("state_spelled_out", state_sites())
     yield _listed("no_sentences", no_sentences())

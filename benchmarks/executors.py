@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from smcpn.codegen.threads import processors
-from smcpn.distributed.engines import opened
+from smcpn.smc.distributed.engines import opened
 
 Case = TypeVar("Case")
 Found = TypeVar("Found")

@@ -31,8 +31,8 @@ from benchmarks.study import command, study
 from smcpn import RK4, Online, Problem, Record
 from smcpn.errors import InputError
 from smcpn.io.channels import Sample
-from smcpn.live.page import LivePage
 from smcpn.online import State, real_time
+from smcpn.report.live.page import LivePage
 
 Array = NDArray[np.float64]
 RATE = 610.35

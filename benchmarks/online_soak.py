@@ -28,7 +28,7 @@ from benchmarks.rows import Row, at_least, at_most, equal
 from benchmarks.study import study
 from smcpn.datasets.models import duffing
 from smcpn.io import Channels, Event, Stream, open_source
-from smcpn.signals import Stop
+from smcpn.process.signals import Stop
 
 RATE, SPEED = 610.0, 20.0
 """Samples a second of the stream, and seconds of the stream a second."""

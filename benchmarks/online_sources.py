@@ -33,7 +33,7 @@ from benchmarks.rows import Row
 from benchmarks.study import study
 from smcpn.datasets.models import duffing
 from smcpn.io import Channels, Event, Stream, open_source
-from smcpn.signals import Stop
+from smcpn.process.signals import Stop
 
 TRUTH = {"m": 1.0, "c": 0.4, "k": 4.0, "k3": 2.0}
 DT, NOISE = 0.05, 0.02

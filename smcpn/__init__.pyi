@@ -13,14 +13,14 @@ from .estimate.linearise import linearise_networks
 from .estimate.maximise import maximise
 from .estimate.nuts.nuts import nuts
 from .estimate.profile import Profiles, profile
-from .functions.gaussian_process import gaussian_process
-from .functions.network import network
-from .functions.spline import spline
 from .io.doses import read_doses
 from .io.read import read_record, read_records
 from .likelihood.gradient import LogLikelihood
 from .model.dose import Dose
 from .model.events import event
+from .model.functions.gaussian_process import gaussian_process
+from .model.functions.network import network
+from .model.functions.spline import spline
 from .model.gaussian_noise import AR1
 from .model.initial import SteadyState
 from .model.noise import Bernoulli, LogNormal, NegativeBinomial, Normal, Poisson, StudentT
@@ -49,13 +49,13 @@ from .simulation.simulation import Simulation
 from .simulation.solve import solve
 from .simulation.state_space import StateSpace
 from .simulation.states import States
+from .simulation.validation import Validation
 from .smc.diagnosis import SamplerWarning
 from .smc.hamiltonian import HamiltonianMonteCarlo, LangevinMetropolis
 from .smc.measured_moves import MeasuredMoves
 from .smc.moves import IndependentMetropolis, RandomWalkMetropolis, WasteFree
 from .smc.rejuvenation import MoveSettings
 from .solver import EKF0, EKF1, RK4, AdaptiveEKF1, Rosenbrock
-from .validation import Validation
 
 __version__: str
 

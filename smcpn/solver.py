@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import Field, asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
-from smcpn.arguments import Order, Steps, check_fields
 from smcpn.errors import InputError, one_of, real_number, shown, whole_number
-from smcpn.units import duration
+from smcpn.values.arguments import Order, Steps, check_fields
+from smcpn.values.units import duration
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
@@ -70,7 +70,7 @@ class Solver:
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         # Not before: every command imports the names of solvers, and few of them read a file.
-        from smcpn.stored import by_document
+        from smcpn.values.stored import by_document
 
         return by_document(solver_of, solver_document, handler)
 

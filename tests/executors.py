@@ -8,8 +8,8 @@ from concurrent.futures import Executor, Future
 
 import numpy as np
 
-from smcpn.distributed import tasks
-from smcpn.distributed.parts import Store
+from smcpn.smc.distributed import tasks
+from smcpn.smc.distributed.parts import Store
 
 
 class UnreliableExecutor(Executor):

@@ -10,7 +10,7 @@ import smcpn
 from benchmarks.attack.arguments import world
 from smcpn.results.summary import ParameterRow
 from smcpn.results.tables import ParameterTable
-from smcpn.tables import LONGEST, ROWS, Card, Column, Table, WithCard, words
+from smcpn.values.tables import LONGEST, ROWS, Card, Column, Table, WithCard, words
 
 SIZE = 60
 

@@ -9,7 +9,7 @@ import pytest
 
 import smcpn
 from smcpn.late_binding import FUNCTIONS
-from smcpn.validation.frequency import FrequencyResponse
+from smcpn.simulation.validation.frequency import FrequencyResponse
 
 CLASSES = {
     **{name: getattr(smcpn, name) for name in smcpn.__all__},

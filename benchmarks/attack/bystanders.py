@@ -21,7 +21,7 @@ from benchmarks.attack.child import ended
 from benchmarks.attack.code import edited
 from benchmarks.rows import Row, at_least, at_most
 from benchmarks.study import study
-from smcpn.config.new import write_new
+from smcpn.cli.config.new import write_new
 from tests.models import oscillator_problem, oscillator_record
 
 RECORD = oscillator_record(samples=40)

@@ -121,7 +121,7 @@ def lines() -> Iterator[Line]:
 @contextmanager
 def playground() -> Iterator[Path]:
     """Make a folder with a good system and bad files, and work in it."""
-    from smcpn.config.new import write_new
+    from smcpn.cli.config.new import write_new
 
     with TemporaryDirectory() as name, chdir(name):
         folder = Path(name)
@@ -173,7 +173,7 @@ def wrong_lines(number: int) -> Iterator[Row]:
     faults: list[str] = []
     # What they import and read once, the children have.
 
-    from smcpn import units
+    from smcpn.values import units
 
     units.unit("mm")
     with playground():

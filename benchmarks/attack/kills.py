@@ -17,13 +17,13 @@ import smcpn
 from benchmarks.rows import Row, at_most
 from benchmarks.study import study
 from smcpn.checkpoint.container import begun, lock
-from smcpn.files import left_beside
 from smcpn.io import Channels, Lines, Stream
 from smcpn.io.parse import LineParser
 from smcpn.io.sink import JsonSink
 from smcpn.io.sources import File
 from smcpn.io.stream import Checkpoints, Run
-from smcpn.signals import Stop
+from smcpn.process.signals import Stop
+from smcpn.values.files import left_beside
 from tests.models import oscillator_problem, oscillator_record
 
 STREAMS, QUICK_STREAMS = 100, 4

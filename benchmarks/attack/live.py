@@ -19,8 +19,8 @@ import numpy as np
 
 from benchmarks.rows import Row, at_most
 from benchmarks.study import study
-from smcpn.live.page import LivePage
-from smcpn.live.server import MOST_CONNECTIONS, MOST_WAITING
+from smcpn.report.live.page import LivePage
+from smcpn.report.live.server import MOST_CONNECTIONS, MOST_WAITING
 from tests.models import oscillator_problem, oscillator_record
 
 SHOWN = (b"<title>", b"event: run")
@@ -44,7 +44,8 @@ HOSTS = (
 )
 PATHS = (
     "/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "/events/../..", "/\\..\\..",
-    "/page", "/smcpn/live/server.py", "/?token=", "/?token=%00", "/events?token=x", "/*", "/%ff",
+    "/page", "/smcpn/report/live/server.py",
+    "/?token=", "/?token=%00", "/events?token=x", "/*", "/%ff",
 )  # fmt: skip
 IDS = (
     "-1", "x", "9" * 5000, "{run}:", ":1", "{run}:" + "9" * 5000, "\xb2", "{run}:\xb2", "{run}:-1",

@@ -28,9 +28,9 @@ from benchmarks.attack.child import Ended, ended
 from benchmarks.rows import Row, absent, at_most
 from benchmarks.study import study
 from smcpn.cli.streaming import _event_log
-from smcpn.interop.c_source import ModelSource, write_c
-from smcpn.interop.fmu import archived
 from smcpn.io.events import Event
+from smcpn.io.interop.c_source import ModelSource, write_c
+from smcpn.io.interop.fmu import archived
 from smcpn.io.sink import JsonSink
 from smcpn.report.style import save_picture
 from tests.models import oscillator_problem, oscillator_record
@@ -195,7 +195,7 @@ def standing(quick: bool) -> Iterator[Row]:
 @study("files of others", full=None, quick=1)
 def foreign(most: int | None) -> Iterator[Row]:
     """Files of others by the names that C source, figures and a new system have."""
-    from smcpn.config.new import write_new
+    from smcpn.cli.config.new import write_new
 
     replaced, kinds = list[str](), Counter[str]()
     calls: dict[str, tuple[Writer, tuple[str, ...]]] = {

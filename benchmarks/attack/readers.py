@@ -114,7 +114,7 @@ def _toml() -> bytes:
 
 
 def _new_system(folder: Path) -> None:
-    from smcpn.config.new import write_new
+    from smcpn.cli.config.new import write_new
 
     write_new(folder / SYSTEM)
 
@@ -131,8 +131,8 @@ def _stream(path: Path) -> Any:
 
 
 def _configuration(path: Path) -> Any:
-    from smcpn.config.case import configured_case
-    from smcpn.config.document import Document
+    from smcpn.cli.config.case import configured_case
+    from smcpn.cli.config.document import Document
 
     return configured_case(Document.read(path)).name
 

@@ -67,7 +67,7 @@ def resumed(of: Callable[[], smcpn.Problem] = problems.oscillating, **options: A
 @contextmanager
 def everything_sent():
     """Let executors have every batch, however small."""
-    from smcpn.distributed import workers
+    from smcpn.smc.distributed import workers
 
     before, workers.HOME_SECONDS = workers.HOME_SECONDS, 0.0
     try:

@@ -16,7 +16,7 @@ from benchmarks.executors import each
 from benchmarks.rows import Row, at_least, at_most
 from benchmarks.study import study
 from smcpn.codegen.lower import Level, Vector, lower
-from smcpn.functions.unknown import UnknownFunction
+from smcpn.model.functions.unknown import UnknownFunction
 
 Array = NDArray[np.float64]
 INTERVAL, NOISE, SOLVER = 0.02, 0.01, smcpn.RK4(steps=1)

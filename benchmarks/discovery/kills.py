@@ -16,7 +16,7 @@ from benchmarks.discovery.systems import GRIDS, LORENZ, System
 from benchmarks.killing import killed_runs
 from benchmarks.rows import Row
 from benchmarks.study import study
-from smcpn.distributed import workers
+from smcpn.smc.distributed import workers
 
 KILLS, QUICK_KILLS = 30, 6
 PRIORS: dict[str, dict[str, Any]] = {

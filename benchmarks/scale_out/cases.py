@@ -11,8 +11,8 @@ from scipy import stats
 
 import smcpn
 from benchmarks.bytes.digest import digest, of_posterior
-from smcpn.distributed import workers
 from smcpn.results.posterior import Posterior
+from smcpn.smc.distributed import workers
 
 
 @smcpn.ode

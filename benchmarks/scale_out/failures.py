@@ -18,8 +18,8 @@ from benchmarks.rows import Row, absent
 from benchmarks.scale_out.cases import alone, run
 from benchmarks.scale_out.clusters import Gate, dask_cluster, kill, lacks_dask
 from benchmarks.study import study
-from smcpn.distributed.engines import opened
 from smcpn.errors import ExecutorError
+from smcpn.smc.distributed.engines import opened
 
 KILLS, QUICK_KILLS = 30, 2
 MOMENT = 4.0

@@ -22,11 +22,11 @@ from benchmarks.clock import best
 from benchmarks.rows import Row
 from benchmarks.scale_out.cases import decay, oscillation
 from benchmarks.study import study
-from smcpn.distributed.engines import opened
-from smcpn.distributed.workers import MOST_PARTICLES, TASK_SECONDS, TASKS_PER_WORKER
 from smcpn.likelihood.particle.machine import THETAS
 from smcpn.likelihood.registry import build_estimate, build_likelihood
 from smcpn.model.prior import Prior
+from smcpn.smc.distributed.engines import opened
+from smcpn.smc.distributed.workers import MOST_PARTICLES, TASK_SECONDS, TASKS_PER_WORKER
 from smcpn.smc.proposals import DefensiveGaussian
 
 CORES = (1, 2, 8, 32, 128, 512, 1000)

@@ -16,10 +16,10 @@ from benchmarks.rows import Row, absent, at_least, at_most, unjudged
 from benchmarks.scale_out.cases import oscillation
 from benchmarks.scale_out.clusters import dask_cluster, lacks_dask
 from benchmarks.study import study
-from smcpn.distributed.engines import opened
-from smcpn.distributed.likelihood import distributed
-from smcpn.distributed.workers import Workers
 from smcpn.likelihood.registry import build_likelihood
+from smcpn.smc.distributed.engines import opened
+from smcpn.smc.distributed.likelihood import distributed
+from smcpn.smc.distributed.workers import Workers
 
 SOLVER = smcpn.EKF0(steps=4)
 PARTICLES = 1000

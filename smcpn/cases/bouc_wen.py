@@ -14,7 +14,7 @@ from smcpn.datasets.bouc_wen import GENERATED, OFFICIAL_NOISE, TRUE_PARAMETERS
 from smcpn.datasets.models import bouc_wen as equation
 from smcpn.errors import one_of
 from smcpn.model.problem import Problem
-from smcpn.settings import PartialSettings
+from smcpn.smc.settings import PartialSettings
 from smcpn.solver import RK4
 
 PAPER_PRIOR = {

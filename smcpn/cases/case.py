@@ -13,8 +13,8 @@ from smcpn.io.parse import StreamFormat
 from smcpn.likelihood.solver_choice import choose_solver, default_solver, solver_named
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.settings import PartialSettings, solver_with
 from smcpn.simulation.simulation import Simulation
+from smcpn.smc.settings import PartialSettings, solver_with
 from smcpn.solver import Solver
 
 if TYPE_CHECKING:

@@ -38,7 +38,6 @@ from smcpn.errors import one_of
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.settings import PartialSettings
 from smcpn.simulation.closed_loop import ClosedLoop, StateFilter, WindowPrediction
 from smcpn.simulation.initialisation import fitted_initial_states
 from smcpn.simulation.simulation import (
@@ -48,6 +47,7 @@ from smcpn.simulation.simulation import (
 )
 from smcpn.simulation.simulator import Simulator
 from smcpn.smc.moves import IndependentMetropolis
+from smcpn.smc.settings import PartialSettings
 from smcpn.solver import RK4
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from smcpn.datasets.nanodrone import INTERVAL
 from smcpn.errors import one_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.settings import PartialSettings
 from smcpn.simulation.simulation import Simulation
 from smcpn.smc.moves import IndependentMetropolis
+from smcpn.smc.settings import PartialSettings
 from smcpn.solver import RK4
 
 if TYPE_CHECKING:

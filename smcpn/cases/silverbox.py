@@ -20,8 +20,8 @@ from smcpn.datasets.silverbox import OFFICIAL_INITIALISATION
 from smcpn.errors import one_of
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
-from smcpn.settings import PartialSettings
 from smcpn.smc.moves import IndependentMetropolis
+from smcpn.smc.settings import PartialSettings
 from smcpn.solver import RK4
 
 NOISE = 1e-3

@@ -27,7 +27,7 @@ from smcpn.discovery.stages import PARTICLES, DiscoveryState
 from smcpn.errors import InputError, NotStorableError
 from smcpn.io.hdf5_subset import Group
 from smcpn.model.expression import ExpressionTable
-from smcpn.stored import Name, Names, Number, Stored, Whole, counts, finite, truths
+from smcpn.values.stored import Name, Names, Number, Stored, Whole, counts, finite, truths
 
 Array = NDArray[np.float64]
 

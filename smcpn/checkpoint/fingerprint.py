@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from smcpn.checkpoint.problem import stored_distribution, stored_function
 from smcpn.errors import InputError, NotStorableError
-from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.delay import Delay, inputs_before
 from smcpn.model.distribution import Distribution
+from smcpn.model.functions.unknown import UnknownFunction
 from smcpn.model.problem import Problem
 from smcpn.model.record import BESIDE, CONTEXT, Record
 from smcpn.model.signal import RecordSamples

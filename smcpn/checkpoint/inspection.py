@@ -16,8 +16,8 @@ from smcpn.discovery.results.discovery import FEW_MODELS
 from smcpn.errors import InputError, visible
 from smcpn.model.prior import Prior
 from smcpn.smc.state import SamplerState
-from smcpn.tables import Column, Fact, Table, fact_lines, table_text, words
-from smcpn.units import duration
+from smcpn.values.tables import Column, Fact, Table, fact_lines, table_text, words
+from smcpn.values.units import duration
 
 
 def inspect(path: Path) -> str:

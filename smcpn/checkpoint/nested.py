@@ -19,7 +19,7 @@ from smcpn.model.problem import Problem
 from smcpn.smc.estimation import MOST_STATE_PARTICLES
 from smcpn.smc.state import RandomState
 from smcpn.solver import Solver
-from smcpn.stored import Number, Stored, Whole, any_number, finite, log_densities
+from smcpn.values.stored import Number, Stored, Whole, any_number, finite, log_densities
 
 Array = NDArray[np.float64]
 

@@ -23,21 +23,21 @@ from scipy import stats
 from smcpn.checkpoint.codec import read_again
 from smcpn.checkpoint.container import DAMAGED
 from smcpn.errors import InputError, NotStorableError, listed, shown
-from smcpn.functions.gaussian_process import GaussianProcess, gaussian_process
-from smcpn.functions.network import LinearisedNetwork, Network, linearised_network, network
-from smcpn.functions.spline import Spline, spline
-from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution
 from smcpn.model.dosing import Dosing
 from smcpn.model.events import event_rows
 from smcpn.model.expression import ExpressionTable
+from smcpn.model.functions.gaussian_process import GaussianProcess, gaussian_process
+from smcpn.model.functions.network import LinearisedNetwork, Network, linearised_network, network
+from smcpn.model.functions.spline import Spline, spline
+from smcpn.model.functions.unknown import UnknownFunction
 from smcpn.model.graphs import Model
 from smcpn.model.ode import ODE, entry_names, graphs_of
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, assembled, check_record
 from smcpn.model.record import CONTEXT, Record
-from smcpn.stored import AnyArray, Line, Name, Names, Number, Stored, Text, Whole, finite
+from smcpn.values.stored import AnyArray, Line, Name, Names, Number, Stored, Text, Whole, finite
 
 KINDS: dict[type[UnknownFunction], Callable[..., UnknownFunction]] = {
     Spline: spline,

@@ -44,17 +44,17 @@ from smcpn.checkpoint.container import (
     remove_left,
 )
 from smcpn.checkpoint.problem import StoredProblem, StoredRecord
+from smcpn.checkpoint.run_state import RunState
 from smcpn.codegen.target import target
 from smcpn.errors import InputError
-from smcpn.files import is_plain, put
 from smcpn.io.hdf5_subset import Group
 from smcpn.model.prior import Prior
 from smcpn.model.record import Record
-from smcpn.run_state import RunState
-from smcpn.settings import RunSettings
+from smcpn.smc.settings import RunSettings
 from smcpn.smc.start import Modes
 from smcpn.smc.state import SamplerState
-from smcpn.stored import Fingerprint, Line, Names, Stored, Whole
+from smcpn.values.files import is_plain, put
+from smcpn.values.stored import Fingerprint, Line, Names, Stored, Whole
 from smcpn.version import __version__
 
 DIGITS = 8

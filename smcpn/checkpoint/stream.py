@@ -17,13 +17,13 @@ from smcpn.checkpoint.codec import decoded, encoded, require_parts
 from smcpn.checkpoint.container import DAMAGED, STREAM, DamagedFileError, read, save
 from smcpn.checkpoint.problem import StoredProblem, StoredRecord
 from smcpn.checkpoint.run import natural_values, require_population
+from smcpn.checkpoint.stream_state import ChangeState, StreamState
 from smcpn.errors import InputError
 from smcpn.io.hdf5_subset import Group
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem
-from smcpn.settings import RunSettings
-from smcpn.stored import Stored, Whole
-from smcpn.stream_state import ChangeState, StreamState
+from smcpn.smc.settings import RunSettings
+from smcpn.values.stored import Stored, Whole
 
 
 @dataclass(frozen=True)

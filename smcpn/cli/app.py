@@ -27,7 +27,7 @@ from smcpn.cli.terminal import (
     say,
 )
 from smcpn.errors import LONGEST, ExecutorError, InputError
-from smcpn.signals import exit_code, orderly_termination
+from smcpn.process.signals import exit_code, orderly_termination
 
 UsageError: type[Exception] = typer.BadParameter.mro()[1]
 """A command line that is wrong: Click's exception, which Typer does not name."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from smcpn.cases import CASES
+from smcpn.cli.config.document import SUFFIX
 from smcpn.cli.options import (
     FunctionOptions,
     Json,
@@ -22,9 +23,8 @@ from smcpn.cli.options import (
     taking,
 )
 from smcpn.cli.terminal import remark, say
-from smcpn.config.document import SUFFIX
 from smcpn.errors import InputError
-from smcpn.files import file_path
+from smcpn.values.files import file_path
 
 if TYPE_CHECKING:
     from smcpn.model.problem import Problem
@@ -112,7 +112,7 @@ def inspect(
 
 def _of_system(name: Path) -> Problem:
     """Print the records that a system learns from, and return its problem."""
-    from smcpn.config import load_system
+    from smcpn.cli.config import load_system
 
     problem = load_system(str(name)).problem
     say("\n".join(repr(record)[1:-1] for record in problem.records))

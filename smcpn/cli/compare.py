@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from smcpn.cli.config import load_system
 from smcpn.cli.options import (
     FunctionOptions,
     Json,
@@ -16,7 +17,6 @@ from smcpn.cli.options import (
     taking,
 )
 from smcpn.cli.terminal import remark, say
-from smcpn.config import load_system
 from smcpn.errors import InputError
 
 

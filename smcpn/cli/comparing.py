@@ -14,11 +14,11 @@ import numpy as np
 from smcpn.cases import Case
 from smcpn.cli.fitting import Fit, fitted
 from smcpn.errors import listed
+from smcpn.process.status import routed, status
 from smcpn.results.compare import ModelComparison, compare
 from smcpn.results.scores import Score, scores_of
 from smcpn.simulation.simulation import Simulation
-from smcpn.status import routed, status
-from smcpn.tables import Column, Fact, Table, fact_lines, table_text, words
+from smcpn.values.tables import Column, Fact, Table, fact_lines, table_text, words
 
 ALIKE = 1.01
 """Ratio of test errors up to which two models are as good as each other."""

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from smcpn.cli.config.document import USUAL_NAME
 from smcpn.cli.terminal import say
-from smcpn.config.document import USUAL_NAME
-from smcpn.tables import Table, table_text, words
+from smcpn.values.tables import Table, table_text, words
 
 
 def new(
@@ -21,7 +21,7 @@ def new(
 
     Example: smcpn new mysystem && smcpn identify mysystem/config.toml
     """
-    from smcpn.config.new import write_new
+    from smcpn.cli.config.new import write_new
 
     for path in write_new(folder):
         say(path)

@@ -26,7 +26,7 @@ from smcpn.cli.options import (
 )
 from smcpn.cli.terminal import remark, say
 from smcpn.errors import InputError, nearest
-from smcpn.signals import exit_code
+from smcpn.process.signals import exit_code
 
 EXPERIMENT = FunctionOptions.of("io.read", "read_records", "experiment", panel=DATA)
 TEXT = FunctionOptions.of("io.read", "read_record", "delimiter", "decimal", panel=DATA)

@@ -22,7 +22,7 @@ from smcpn.io.files import ColumnError
 from smcpn.model.record import Record
 from smcpn.simulation.simulation import Simulation
 from smcpn.smc.diagnosis import SamplerWarning
-from smcpn.tables import table_text
+from smcpn.values.tables import table_text
 
 
 def records_of(source: Source, files: Iterable[Path], every_state: bool) -> list[Record]:

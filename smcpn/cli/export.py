@@ -11,7 +11,7 @@ from smcpn.cli.checkpoint import File, as_sentences
 from smcpn.cli.options import FunctionOptions, taking
 from smcpn.cli.terminal import say
 from smcpn.errors import InputError
-from smcpn.files import file_path, write_output
+from smcpn.values.files import file_path, write_output
 
 
 @taking(FunctionOptions.of("solver", "EKF0", "steps"))

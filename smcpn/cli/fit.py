@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from smcpn.cli.config import load_system
 from smcpn.cli.options import (
     Counted,
     FunctionOptions,
@@ -17,7 +18,6 @@ from smcpn.cli.options import (
     taking,
 )
 from smcpn.cli.terminal import say
-from smcpn.config import load_system
 
 
 @taking(

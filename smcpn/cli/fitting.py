@@ -22,8 +22,8 @@ from smcpn.results.scores import (
     with_tests,
 )
 from smcpn.simulation.simulation import Simulation
-from smcpn.tables import fact_lines, table_text
-from smcpn.validation import Verdict
+from smcpn.simulation.validation import Verdict
+from smcpn.values.tables import fact_lines, table_text
 
 DRAWS = 1000
 """Draws from the approximation that are scored on the tests, as many as `identify` has."""

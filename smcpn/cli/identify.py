@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from smcpn.cli.config import load_system
 from smcpn.cli.options import (
     NOTHING_KEPT,
     OUTPUT,
@@ -29,9 +30,8 @@ from smcpn.cli.options import (
 )
 from smcpn.cli.terminal import remark, say
 from smcpn.codegen.clock import CLOCK
-from smcpn.config import load_system
 from smcpn.errors import InputError
-from smcpn.signals import exit_code
+from smcpn.process.signals import exit_code
 
 
 @taking(

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from smcpn.cases import CASES, SPLITS
+from smcpn.cli.config.document import SUFFIX, USUAL_NAME
 from smcpn.cli.signature import Parameter, parameters_of
 from smcpn.cli.terminal import VisibleFormatter
-from smcpn.config.document import SUFFIX, USUAL_NAME
 
 if TYPE_CHECKING:
     from smcpn.cases import Case
-    from smcpn.settings import PartialSettings
+    from smcpn.smc.settings import PartialSettings
 
 SEED = 1
 PANELS = SYSTEM, DATA, RUN, OUTPUT, MESSAGES = "System", "Samples", "Run", "Output", "Messages"

@@ -25,9 +25,9 @@ from smcpn.results.scores import (
     with_tests,
 )
 from smcpn.simulation.simulation import Simulation
+from smcpn.simulation.validation import Verdict
 from smcpn.smc.diagnosis import SamplerWarning
-from smcpn.tables import fact_lines, table_text
-from smcpn.validation import Verdict
+from smcpn.values.tables import fact_lines, table_text
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from smcpn.cli.config import load_system
 from smcpn.cli.options import (
     OUTPUT,
     RUN,
@@ -19,9 +20,8 @@ from smcpn.cli.options import (
     taking,
 )
 from smcpn.cli.terminal import remark, say
-from smcpn.config import load_system
 from smcpn.errors import InputError
-from smcpn.tables import csv_line
+from smcpn.values.tables import csv_line
 
 if TYPE_CHECKING:
     from smcpn.model.problem import Problem

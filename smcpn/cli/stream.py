@@ -8,11 +8,11 @@ from typing import Any
 
 import typer
 
+from smcpn.cli.config import load_system
 from smcpn.cli.options import FunctionOptions, System, Verbose, taking
 from smcpn.cli.stream_options import ONLINE, SOURCE, StreamOptions
-from smcpn.config import load_system
-from smcpn.files import file_path
 from smcpn.io.dialect import check_marks
+from smcpn.values.files import file_path
 
 
 def stream_model(system: str, options: StreamOptions, taken: Mapping[str, Any]) -> int:

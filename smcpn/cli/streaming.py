@@ -20,7 +20,6 @@ from smcpn.cli.options import settings_of
 from smcpn.cli.stream_options import ONLINE, SOURCE, StreamOptions
 from smcpn.cli.terminal import remark
 from smcpn.errors import InputError
-from smcpn.files import opened_output, reason_of
 from smcpn.io.address import STANDARD, open_source
 from smcpn.io.channels import Channels
 from smcpn.io.doses import LineDoses
@@ -32,12 +31,13 @@ from smcpn.io.stream import Checkpoints, Observer, Run, Stream
 from smcpn.io.watch import watching
 from smcpn.model.problem import Problem
 from smcpn.online import Online
-from smcpn.priority import real_time
-from smcpn.settings import PartialSettings
-from smcpn.signals import Stop, stop_on_signals
+from smcpn.process.priority import real_time
+from smcpn.process.signals import Stop, stop_on_signals
+from smcpn.smc.settings import PartialSettings
+from smcpn.values.files import opened_output, reason_of
 
 if TYPE_CHECKING:
-    from smcpn.live.page import LivePage
+    from smcpn.report.live.page import LivePage
 
 SWITCH_SECONDS = 1e-4
 """Longest wait of the identifying thread for another one; Python's own choice is 5 ms, three
@@ -90,7 +90,7 @@ def streamed(case: Case, options: StreamOptions, taken: Mapping[str, Any]) -> in
 
 def _page(serve: str, case: Case) -> LivePage:
     """Open the live page, and say where it is."""
-    from smcpn.live.page import LivePage
+    from smcpn.report.live.page import LivePage
 
     page = LivePage(serve, case.title, case.problem)
     remark(f"smcpn: live page at {page.url}")

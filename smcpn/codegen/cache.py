@@ -26,7 +26,7 @@ from numba.core import compiler, config, serialize
 
 from smcpn.codegen import store
 from smcpn.errors import InputError
-from smcpn.signals import uninterrupted
+from smcpn.process.signals import uninterrupted
 
 _LOCK = threading.RLock()
 """A module that another thread is still compiling is not handed out."""

@@ -27,8 +27,8 @@ from smcpn.codegen.sweep_loops import SWEEP_ARGUMENTS, SweepPlan, write_sweep
 from smcpn.codegen.target import Target, target
 from smcpn.codegen.weights import write_update
 from smcpn.errors import InputError
-from smcpn.signals import uninterrupted
-from smcpn.status import tell
+from smcpn.process.signals import uninterrupted
+from smcpn.process.status import tell
 
 PLAIN = 2
 """Level of optimisation that makes vectors of plain loops."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from smcpn.functions.spline import spline
+from smcpn.model.functions.spline import spline
 from smcpn.model.ode import ode
 
 

@@ -25,7 +25,7 @@ from smcpn.errors import InputError, listed, nearest, one_of, shown
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record
 from smcpn.solver import Solver, check_solver
-from smcpn.stored import Line, Stored, number
+from smcpn.values.stored import Line, Stored, number
 
 Array = NDArray[np.float64]
 

@@ -16,9 +16,9 @@ from smcpn.discovery.search.search import MODEL_ERRORS, Search, SearchResult
 from smcpn.discovery.search.state import SearchState
 from smcpn.discovery.shrinkage.entry import ShrinkagePosterior
 from smcpn.discovery.shrinkage.sampler import ShrinkageState
-from smcpn.distributed.workers import Workers
 from smcpn.errors import listed, shown
-from smcpn.stored import Stored
+from smcpn.smc.distributed.workers import Workers
+from smcpn.values.stored import Stored
 
 DISTURBED = (
     "trajectories of these equations miss the data by more than the noise, as where a system is "

@@ -19,9 +19,6 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import ANYTHING, Count, Seed, checked
-from smcpn.distributed.likelihood import evaluated_by
-from smcpn.distributed.workers import Workers, workers_of
 from smcpn.errors import InputError
 from smcpn.estimate.linearise import linearise_networks, networks_of, start_of
 from smcpn.estimate.log_density import LogDensity
@@ -40,12 +37,15 @@ from smcpn.likelihood.solver_choice import choose_solver, solver_from_prior
 from smcpn.model.learned_scales import learned_scales
 from smcpn.model.prior import prior_expansion
 from smcpn.model.problem import Problem
+from smcpn.process.status import status
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import POSTERIOR, Maximum
 from smcpn.results.method import as_high
+from smcpn.smc.distributed.likelihood import evaluated_by
+from smcpn.smc.distributed.workers import Workers, workers_of
 from smcpn.smc.start import SAME_MODE, Mode, Modes
 from smcpn.solver import RK4, Solver
-from smcpn.status import status
+from smcpn.values.arguments import ANYTHING, Count, Seed, checked
 
 Array = NDArray[np.float64]
 

@@ -13,8 +13,8 @@ from smcpn.likelihood.gradient import DIFFERENCE, LogLikelihood
 from smcpn.model.coordinates import Identity
 from smcpn.model.distribution import INTERQUARTILE_RANGE, support
 from smcpn.model.prior import Prior, prior_expansion
+from smcpn.process.status import Say
 from smcpn.results.maximum import POSTERIOR, TARGETS
-from smcpn.status import Say
 
 Array = NDArray[np.float64]
 

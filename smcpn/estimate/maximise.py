@@ -12,11 +12,8 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import ANYTHING, NUMBERS, Count, Seed, checked
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.threads import one_blas_thread
-from smcpn.distributed.likelihood import evaluated_by
-from smcpn.distributed.workers import Workers, workers_of
 from smcpn.errors import InputError, listed, shown, whole_number
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import with_marginal_scales
@@ -56,10 +53,13 @@ from smcpn.likelihood.solver_choice import (
 from smcpn.model.distribution import support
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, check_problem
+from smcpn.process.status import status
 from smcpn.results.maximum import POSTERIOR, Maximum, StartResult
 from smcpn.results.method import TWICE_BELOW, as_high
+from smcpn.smc.distributed.likelihood import evaluated_by
+from smcpn.smc.distributed.workers import Workers, workers_of
 from smcpn.solver import Solver
-from smcpn.status import status
+from smcpn.values.arguments import ANYTHING, NUMBERS, Count, Seed, checked
 
 Array = NDArray[np.float64]
 

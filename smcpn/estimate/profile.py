@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from smcpn.arguments import checked
 from smcpn.errors import InputError, counted, listed, one_of
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import chosen_search
@@ -30,10 +29,11 @@ from smcpn.late_binding import late_bound
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.solver_choice import finer_solver
 from smcpn.model.learned_scales import learned_scales
+from smcpn.process.status import status
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import POSTERIOR, Maximum
-from smcpn.status import status
-from smcpn.tables import Card, Table, WithCard, fact_lines, table_text, words
+from smcpn.values.arguments import checked
+from smcpn.values.tables import Card, Table, WithCard, fact_lines, table_text, words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

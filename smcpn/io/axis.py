@@ -31,14 +31,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator
 
-from smcpn.arguments import NUMBERS, Kind
 from smcpn.errors import InputError, real_number, shown, whole_number
 from smcpn.io.doses import NO_DOSES
 from smcpn.model.dose import Dose, as_doses
 from smcpn.model.dosing import route_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import BESIDE, Record, faults_beside
-from smcpn.stored import Number, Stored, Whole
+from smcpn.values.arguments import NUMBERS, Kind
+from smcpn.values.stored import Number, Stored, Whole
 
 Array = NDArray[np.float64]
 
@@ -352,7 +352,7 @@ class Arrivals:
 
     @property
     def stored_doses(self) -> Array:
-        """Doses as numbers, see `smcpn.stream_state.StreamState`."""
+        """Doses as numbers, see `smcpn.checkpoint.stream_state.StreamState`."""
         keys = [] if self._dosing is None else [one.key for one in self._dosing.routes]
         rows = [
             (d.time, d.amount, d.duration, 0.0 if isinstance(d.lag, str) else d.lag,

@@ -15,7 +15,7 @@ from smcpn.io.doses import FIELDS, WORDS, LineDose, LineDoses
 from smcpn.io.fields import DATES, BadLineError, kind_of, read_date
 from smcpn.model.problem import Problem
 from smcpn.model.record import BESIDE, faults_beside
-from smcpn.units import conversion, time_unit
+from smcpn.values.units import conversion, time_unit
 
 Array = NDArray[np.float64]
 Convert = Callable[[float], float]

@@ -21,7 +21,7 @@ from smcpn.io.fields import (
     split_fields,
     split_unit,
 )
-from smcpn.units import is_unit
+from smcpn.values.units import is_unit
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
 """Separators of columns that are tried, by the word for them; " " is any white space."""

@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from smcpn.arguments import FileName, checked
 from smcpn.errors import InputError, listed, shown
 from smcpn.io.fields import BadLineError, is_missing
 from smcpn.io.table import TextTable
 from smcpn.model.dose import MOST, Dose
 from smcpn.model.dosing import Dosing
 from smcpn.model.problem import Problem
+from smcpn.values.arguments import FileName, checked
 
 FIELDS = ("amount", "state", "duration", "rate", "lag", "fraction", "addl", "ii", "evid")
 """What a line says of a dose beside its time."""

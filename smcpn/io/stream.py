@@ -16,7 +16,7 @@ from smcpn.io.fields import DAY, kind_of
 from smcpn.io.sink import PROBABILITIES, JsonSink, OutputClosedError, state_fields
 from smcpn.io.sources import AHEAD, Item, Reader, Receipt, Source
 from smcpn.model.dose import Dose
-from smcpn.signals import Stop
+from smcpn.process.signals import Stop
 
 MANY_SKIPPED = 1000
 """Samples skipped in a row of which is told while they come, and again at ten times as many."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from smcpn.io.channels import Sample
 from smcpn.io.events import Event, Report
-from smcpn.units import duration
+from smcpn.values.units import duration
 
 FRAME_SECONDS = 0.125
 """At most eight frames a second."""

@@ -28,7 +28,6 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import Count, Index, Numbers, Positive, Probability, checked
 from smcpn.codegen.emit import LEAST_LANES
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.tangent import tangent
@@ -47,6 +46,7 @@ from smcpn.model.coordinates import Coordinate
 from smcpn.model.problem import Problem, check_problem
 from smcpn.model.record import Record
 from smcpn.solver import Solver
+from smcpn.values.arguments import Count, Index, Numbers, Positive, Probability, checked
 
 Array = NDArray[np.float64]
 
@@ -210,7 +210,7 @@ class LogLikelihood:
         ----------
         where : callable
             Takes a compiled likelihood or what it has of `derivatives`, and returns what evaluates
-            it, see `smcpn.distributed.likelihood.distributed`; `at_home` for this process.
+            it, see `smcpn.smc.distributed.likelihood.distributed`; `at_home` for this process.
         """
         if where is self.where:
             return self

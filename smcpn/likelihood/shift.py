@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.solver import Solver
-from smcpn.stored import Name, Stored
+from smcpn.values.stored import Name, Stored
 
 Array = NDArray[np.float64]
 

@@ -52,7 +52,7 @@ from smcpn.model.parts import STIFF_PARTS
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.solver import EKF0, MAX_STEPS, SOLVERS, Rosenbrock, Solver, check_solver
-from smcpn.stored import Line, Stored
+from smcpn.values.stored import Line, Stored
 
 Array = NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from smcpn.model.distribution import Distribution, support
 from smcpn.model.entries import by_scalar, is_name
 from smcpn.model.ode import ODE
 from smcpn.model.record import CONTEXT, Record
-from smcpn.units import duration
+from smcpn.values.units import duration
 
 Array = NDArray[np.float64]
 

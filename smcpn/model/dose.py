@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from smcpn.arguments import check_fields, checked
 from smcpn.errors import InputError, real_number, shown
+from smcpn.values.arguments import check_fields, checked
 
 MOST = 1_000_000
 """Most doses of a record."""

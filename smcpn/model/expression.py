@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError
 from smcpn.model.compiled_function import CALL, KNOWN, compiled_function
-from smcpn.stored import Stored, Unchecked
+from smcpn.values.stored import Stored, Unchecked
 
 INPUT, CONSTANT, OUTPUT = "input", "constant", "output"
 

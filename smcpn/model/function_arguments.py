@@ -10,7 +10,7 @@ from typing import Any
 import casadi as ca
 
 from smcpn.errors import InputError, real_number
-from smcpn.functions.unknown import UnknownFunction
+from smcpn.model.functions.unknown import UnknownFunction
 from smcpn.model.trace import (
     FunctionCalls,
     SymbolArray,

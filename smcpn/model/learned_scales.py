@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from smcpn.functions.unknown import Stretch
 from smcpn.model.coordinates import Identity
 from smcpn.model.distribution import INTERQUARTILE_RANGE, draw
+from smcpn.model.functions.unknown import Stretch
 from smcpn.model.prior import derivatives
 from smcpn.model.problem import Problem
 

@@ -12,14 +12,13 @@ from typing import Any, overload
 import casadi as ca
 import numpy as np
 
-from smcpn.arguments import checked
 from smcpn.errors import InputError, listed, nearest, one_of, real_number, shown, whole_number
-from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.algebraic import arranged_equations
 from smcpn.model.compiled_function import CompiledFunction, is_compiled
 from smcpn.model.events import Event, check_events, event_column
 from smcpn.model.expression import MAX_ROWS, ExpressionTable
 from smcpn.model.function_arguments import FunctionArguments, Parameter
+from smcpn.model.functions.unknown import UnknownFunction
 from smcpn.model.trace import (
     FunctionCalls,
     SymbolArray,
@@ -29,6 +28,7 @@ from smcpn.model.trace import (
     function_name,
     trace,
 )
+from smcpn.values.arguments import checked
 
 TIME = "t"
 _NONE = inspect.Parameter.empty

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from smcpn.arguments import Count, check_fields, checked
 from smcpn.errors import InputError, counted, one_of, real_number, shown
 from smcpn.model.coordinates import Coordinate, Identity, Log, Logit, coordinate_of
 from smcpn.model.distribution import (
@@ -27,7 +26,8 @@ from smcpn.model.distribution import (
     joint_log_density,
     normal_moments,
 )
-from smcpn.tables import Card, Table, WithCard, words
+from smcpn.values.arguments import Count, check_fields, checked
+from smcpn.values.tables import Card, Table, WithCard, words
 
 Array = NDArray[np.float64]
 

@@ -14,14 +14,13 @@ import casadi as ca
 import numpy as np
 from typing_extensions import override
 
-from smcpn.arguments import Numbers, checked
 from smcpn.errors import InputError, counted, listed, real_number, shown
-from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution, describe
 from smcpn.model.disturbance import Disturbance
 from smcpn.model.dosing import Dosing
 from smcpn.model.entries import ByName, by_scalar, check_part, is_name
+from smcpn.model.functions.unknown import UnknownFunction
 from smcpn.model.gaussian_noise import AR1, as_gaussian
 from smcpn.model.graphs import Model, make_model, observed_outputs, one_per_output
 from smcpn.model.initial import FirstSample, scalar_initial
@@ -32,7 +31,8 @@ from smcpn.model.prior import Prior
 from smcpn.model.record import Record, as_records
 from smcpn.model.trace import function_name
 from smcpn.solver import CALIBRATED
-from smcpn.tables import Card, WithCard
+from smcpn.values.arguments import Numbers, checked
+from smcpn.values.tables import Card, WithCard
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, shown
-from smcpn.functions.unknown import UnknownFunction
+from smcpn.model.functions.unknown import UnknownFunction
 
 _LACKING: dict[str, Callable[..., Any]] = {
     "conjugate": lambda one: one,

@@ -3,6 +3,6 @@
 from smcpn.online.nested import NestedFilter
 from smcpn.online.online import Online
 from smcpn.online.state import State
-from smcpn.priority import real_time
+from smcpn.process.priority import real_time
 
 __all__ = ["NestedFilter", "Online", "State", "real_time"]

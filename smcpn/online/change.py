@@ -8,7 +8,7 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.stream_state import ChangeState
+from smcpn.checkpoint.stream_state import ChangeState
 
 Array = NDArray[np.float64]
 

@@ -31,7 +31,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import FILE_NAME, THREADS
 from smcpn.checkpoint.nested import FilterState, read_nested, write_nested
 from smcpn.errors import InputError, listed, whole_number
 from smcpn.io.axis import Arrivals, TimeAxis
@@ -47,6 +46,7 @@ from smcpn.smc.particles import effective_sample_size, finite_or_excluded, norma
 from smcpn.smc.resampling import systematic
 from smcpn.smc.state import RandomState
 from smcpn.solver import RK4, Solver
+from smcpn.values.arguments import FILE_NAME, THREADS
 
 Array = NDArray[np.float64]
 

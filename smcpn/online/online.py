@@ -11,22 +11,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from smcpn.arguments import (
-    ANYTHING,
-    FILE_NAME,
-    THREADS,
-    Count,
-    FileName,
-    Particles,
-    Positive,
-    Seed,
-    Share,
-    StateParticles,
-    Threads,
-    checked,
-    whole,
-)
 from smcpn.checkpoint.stream import StoredStream, read_stream, write_stream
+from smcpn.checkpoint.stream_state import StreamState
 from smcpn.codegen.threads import processors
 from smcpn.errors import InputError, real_number, shown
 from smcpn.estimate.first_samples import SearchesOfFirstSamples
@@ -46,12 +32,26 @@ from smcpn.online.state import Prediction, Shared, State, predicted, stream_post
 from smcpn.online.window import Windows
 from smcpn.results.posterior import Posterior
 from smcpn.run.identify import Settings
-from smcpn.settings import RunSettings
 from smcpn.smc.moves import MoveStrategy
+from smcpn.smc.settings import RunSettings
 from smcpn.smc.verification import is_consistent, is_of_size
 from smcpn.solver import Solver
-from smcpn.stream_state import StreamState
-from smcpn.units import quantity
+from smcpn.values.arguments import (
+    ANYTHING,
+    FILE_NAME,
+    THREADS,
+    Count,
+    FileName,
+    Particles,
+    Positive,
+    Seed,
+    Share,
+    StateParticles,
+    Threads,
+    checked,
+    whole,
+)
+from smcpn.values.units import quantity
 
 SAMPLES_BETWEEN_FALSE_ALARMS = 1e7
 """By default, on average; see `smcpn.online.change`."""

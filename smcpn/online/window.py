@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from smcpn.checkpoint.stream_state import StreamState
 from smcpn.errors import InputError
 from smcpn.io.axis import AxisState
 from smcpn.likelihood.growing import GrowingRows
@@ -38,8 +39,7 @@ from smcpn.smc.estimation import MOST
 from smcpn.smc.looks import Searches
 from smcpn.smc.sampler import Settings
 from smcpn.smc.state import SamplerState
-from smcpn.stream_state import StreamState
-from smcpn.units import duration
+from smcpn.values.units import duration
 
 Array = NDArray[np.float64]
 

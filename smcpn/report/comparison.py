@@ -18,7 +18,7 @@ from smcpn.results.draws import WeightedDraws
 from smcpn.results.posterior import Posterior
 from smcpn.results.scores import Score
 from smcpn.simulation.simulation import Simulation
-from smcpn.tables import Cell, Column, Table, words
+from smcpn.values.tables import Cell, Column, Table, words
 
 TEMPLATE = "comparison.html"
 LONGEST_NAME = 24

@@ -26,6 +26,7 @@ from smcpn.discovery.results.printed import (
 from smcpn.discovery.results.residuals import correlation
 from smcpn.errors import InputError, listed
 from smcpn.model.record import Record
+from smcpn.process.status import status
 from smcpn.report.html import data_table, versions
 from smcpn.report.page import (
     Gallery,
@@ -48,8 +49,7 @@ from smcpn.report.style import (
     styled,
 )
 from smcpn.simulation.simulation import Simulation
-from smcpn.status import status
-from smcpn.tables import Column, Fact, Table, words
+from smcpn.values.tables import Column, Fact, Table, words
 
 Array = NDArray[np.float64]
 

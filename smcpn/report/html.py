@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from smcpn.errors import InputError
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record, by_name, trained_on
+from smcpn.process.status import status
 from smcpn.report.functions import function_figure
 from smcpn.report.page import (
     Gallery,
@@ -38,10 +39,9 @@ from smcpn.results.posterior import Posterior, Robust
 from smcpn.results.scores import Score, score_table, scores_of, with_tests
 from smcpn.simulation.simulation import Simulation
 from smcpn.simulation.states import States
-from smcpn.status import status
-from smcpn.tables import Cell, Column, Fact, Table, words
-from smcpn.validation import Validation, frequency_response
-from smcpn.validation.reweighting import ReweightedPosterior, compare_likelihoods
+from smcpn.simulation.validation import Validation, frequency_response
+from smcpn.simulation.validation.reweighting import ReweightedPosterior, compare_likelihoods
+from smcpn.values.tables import Cell, Column, Fact, Table, words
 from smcpn.version import __version__
 
 TEMPLATE = "report.html"

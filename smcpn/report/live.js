@@ -1,4 +1,4 @@
-/* The live page: frames of `smcpn.live.page` by server-sent events. */
+/* The live page: frames of `smcpn.report.live.page` by server-sent events. */
 "use strict";
 (() => {
   const SECONDS = 10, MOST_POINTS = 6000, MOST_STATES = 600, MOST_PLOTS = 12, SILENT_MS = 3000;

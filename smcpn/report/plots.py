@@ -25,9 +25,9 @@ from smcpn.report.trajectories import states_figure as static_states
 from smcpn.report.trajectories import worst_window
 from smcpn.simulation.simulation import TWO_SIDED_95, Simulation
 from smcpn.simulation.states import States
-from smcpn.units import time_label
-from smcpn.validation import Validation
-from smcpn.validation.innovations import BAND
+from smcpn.simulation.validation import Validation
+from smcpn.simulation.validation.innovations import BAND
+from smcpn.values.units import time_label
 
 Array = NDArray[np.float64]
 Terms = tuple[tuple[float, str], ...]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from smcpn.report.style import DARK, LIGHT, figure, plain, styled, with_unit
 from smcpn.simulation.state_space import StateSpace
-from smcpn.units import frequency_unit
+from smcpn.values.units import frequency_unit
 
 Array = NDArray[np.float64]
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 from typing_extensions import override
 
-from smcpn.arguments import Count, Probabilities, Seed, checked
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.registry import likelihood_name
 from smcpn.likelihood.shift import DiscretisationShift
@@ -24,13 +23,14 @@ from smcpn.results.method import MethodRecord
 from smcpn.results.modes import PosteriorMode, apart, mode_lines, posterior_modes
 from smcpn.results.summary import bounds_reached, parameter_rows, warned
 from smcpn.results.tables import FIGURES, ParameterTable, WithTable, dataframe
+from smcpn.simulation.validation.correlation import posterior_correlation
 from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import Populations
 from smcpn.smc.resampling import systematic
 from smcpn.solver import Solver
-from smcpn.stored import Elsewhere, Line, Stored, Whole
-from smcpn.tables import Card, Fact, WithCard, fact_lines, table_text
-from smcpn.validation.correlation import posterior_correlation
+from smcpn.values.arguments import Count, Probabilities, Seed, checked
+from smcpn.values.stored import Elsewhere, Line, Stored, Whole
+from smcpn.values.tables import Card, Fact, WithCard, fact_lines, table_text
 
 Array = NDArray[np.float64]
 

@@ -16,10 +16,10 @@ from smcpn.model.distribution import INTERQUARTILE_RANGE
 from smcpn.model.prior import described
 from smcpn.model.problem import Problem
 from smcpn.results.modes import PosteriorMode
+from smcpn.simulation.validation.correlation import posterior_correlation
+from smcpn.simulation.validation.innovations import innovations
 from smcpn.solver import Solver
-from smcpn.tables import Fact
-from smcpn.validation.correlation import posterior_correlation
-from smcpn.validation.innovations import innovations
+from smcpn.values.tables import Fact
 
 Array = NDArray[np.float64]
 Order = tuple[int, ...]

@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smcpn.arguments import Count, FileName, Numbers, Positive, checked
-from smcpn.files import file_path, write_output
-from smcpn.interop.c_source import ModelSource, write_c
-from smcpn.interop.fmu import archived
+from smcpn.io.interop.c_source import ModelSource, write_c
+from smcpn.io.interop.fmu import archived
 from smcpn.results.draws import WeightedDraws
 from smcpn.simulation.linearise import OperatingPoint, linearised
 from smcpn.simulation.state_space import StateSpace
+from smcpn.values.arguments import Count, FileName, Numbers, Positive, checked
+from smcpn.values.files import file_path, write_output
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

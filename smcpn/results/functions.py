@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import Count, Numbers, Probability, checked
 from smcpn.errors import InputError, one_of
-from smcpn.functions.unknown import UnknownFunction
 from smcpn.late_binding import late_bound
+from smcpn.model.functions.unknown import UnknownFunction
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.simulation.function_domain import (
@@ -26,7 +25,8 @@ from smcpn.simulation.function_domain import (
 )
 from smcpn.simulation.simulation import from_the_start
 from smcpn.solver import Solver
-from smcpn.tables import Fact, fact_lines
+from smcpn.values.arguments import Count, Numbers, Probability, checked
+from smcpn.values.tables import Fact, fact_lines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,9 +15,9 @@ from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem
 from smcpn.results.modes import PosteriorMode
 from smcpn.results.summary import ParameterRow
+from smcpn.simulation.validation.validation import Validation, validate
+from smcpn.simulation.validation.verdict import NOT_JUDGED, WARNED, Verdict
 from smcpn.solver import Solver
-from smcpn.validation.validation import Validation, validate
-from smcpn.validation.verdict import NOT_JUDGED, WARNED, Verdict
 
 Array = NDArray[np.float64]
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy import special
 from typing_extensions import override
 
-from smcpn.arguments import Count, Probability, Seed, checked
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.learned_scales import ScaledGaussian
@@ -28,7 +27,8 @@ from smcpn.results.tables import FIGURES, ParameterTable
 from smcpn.smc.particles import normalise
 from smcpn.smc.start import Mode, Modes, shares_of
 from smcpn.solver import Solver
-from smcpn.tables import Card, Column, Table, WithCard, fact_lines, table_text, words
+from smcpn.values.arguments import Count, Probability, Seed, checked
+from smcpn.values.tables import Card, Column, Table, WithCard, fact_lines, table_text, words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from smcpn.arguments import checked
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.shift import DiscretisationShift
@@ -25,7 +24,8 @@ from smcpn.results.method import as_high, where_ended
 from smcpn.results.posterior import Posterior
 from smcpn.results.summary import shortened, warned
 from smcpn.solver import Solver
-from smcpn.tables import Card, Column, Fact, Table, WithCard, fact_lines, table_text, words
+from smcpn.values.arguments import checked
+from smcpn.values.tables import Card, Column, Fact, Table, WithCard, fact_lines, table_text, words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.smc.particles import effective_sample_size
-from smcpn.tables import Column, Table, table_text, words
+from smcpn.values.tables import Column, Table, table_text, words
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from smcpn.arguments import Count, FileName, Index, Seed, checked
 from smcpn.errors import InputError
-from smcpn.interop.arviz import to_arviz
+from smcpn.io.interop.arviz import to_arviz
 from smcpn.late_binding import late_bound
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.record import Record
@@ -25,12 +24,13 @@ from smcpn.simulation.closed_loop import StateFilter, predict_particles
 from smcpn.simulation.initialisation import simulate_started
 from smcpn.simulation.simulation import Simulation, simulate_particles
 from smcpn.simulation.states import States, states_of_particles
+from smcpn.simulation.validation import Validation, frequency_response, validate
+from smcpn.simulation.validation.innovations import Innovations, innovations
+from smcpn.simulation.validation.residual_level import ResidualLevel, residual_level
+from smcpn.simulation.validation.sandwich import ALARM, Sandwich, sandwich
 from smcpn.smc.power import at_power
-from smcpn.tables import Card, Column, Table, WithCard, fact_lines, table_text, words
-from smcpn.validation import Validation, frequency_response, validate
-from smcpn.validation.innovations import Innovations, innovations
-from smcpn.validation.residual_level import ResidualLevel, residual_level
-from smcpn.validation.sandwich import ALARM, Sandwich, sandwich
+from smcpn.values.arguments import Count, FileName, Index, Seed, checked
+from smcpn.values.tables import Card, Column, Table, WithCard, fact_lines, table_text, words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -246,7 +246,7 @@ class Posterior(WeightedDraws, ModelExport):
         )  # fmt: skip
 
     def to_arviz(self, seed: Seed = 0) -> Any:
-        """Export to ArviZ as an equally weighted sample; see `smcpn.interop.arviz.to_arviz`."""
+        """Export to ArviZ as an equally weighted sample; see `smcpn.io.interop.arviz.to_arviz`."""
         return to_arviz(self, self.problem, seed)
 
     @late_bound
@@ -312,8 +312,8 @@ class Posterior(WeightedDraws, ModelExport):
         parameters are the same in all parts of the record, standard deviations stay. Elsewhere
         they follow from the sums of the scores over blocks of the record: Godambe's sandwich
         covariance, with Student's t of as few degrees of freedom as the amplitude of the outputs
-        rises and falls (`smcpn.validation.sandwich`). The posterior of `Robust` weighs the
-        likelihood by the effective number of samples, by an exact run from these particles.
+        rises and falls (`smcpn.simulation.validation.sandwich`). The posterior of `Robust` weighs
+        the likelihood by the effective number of samples, by an exact run from these particles.
 
         It counts what the errors of the model do on records like this one; of records unlike it,
         larger or faster, no residual of this one tells.
@@ -445,7 +445,7 @@ class Posterior(WeightedDraws, ModelExport):
             By default the name of the model.
         likelihoods : sequence of str, optional
             Names of likelihoods to compare on the records learned from, see
-            `smcpn.validation.reweighting.compare_likelihoods`.
+            `smcpn.simulation.validation.reweighting.compare_likelihoods`.
         robust : Robust, optional
             What `robust` returned, to show beside.
         figures : str or Path, optional
@@ -476,8 +476,8 @@ class Robust(WithCard):
     mean, plain_sd : mapping of str to float
         Of the posterior, which takes the noise as white.
     factor : mapping of str to float
-        Robust over plain standard deviation, by the sandwich of `smcpn.validation.sandwich`; 1 for
-        what is not judged.
+        Robust over plain standard deviation, by `smcpn.simulation.validation.sandwich`; 1 for what
+        is not judged.
     covariance : ndarray, (d, d)
         The sandwich, of the unconstrained coordinates.
     not_judged : tuple of str

@@ -13,8 +13,8 @@ from smcpn.errors import listed
 from smcpn.model.record import Record
 from smcpn.results.draws import WeightedDraws
 from smcpn.simulation.simulation import Simulation
-from smcpn.tables import Cell, Column, Table, fact_lines, words
-from smcpn.validation.verdict import LOOK_AGAIN, USABLE, Verdict
+from smcpn.simulation.validation.verdict import LOOK_AGAIN, USABLE, Verdict
+from smcpn.values.tables import Cell, Column, Table, fact_lines, words
 
 BAND, LEAST_COVERAGE, CHANCE = 0.95, 0.9, 0.01
 """Of the samples of a test, the share that should be inside the band and the one below which a

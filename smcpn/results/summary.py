@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from smcpn.model.entries import spanned
 from smcpn.model.ode import ODE
 from smcpn.model.prior import Prior, described
-from smcpn.tables import Cell, Table
-from smcpn.validation.correlation import RIDGE
+from smcpn.simulation.validation.correlation import RIDGE
+from smcpn.values.tables import Cell, Table
 
 LONG = 6
 """Entries of a vector that tables and figures show one by one."""

@@ -12,7 +12,6 @@ from typing import Annotated, Any, cast
 
 import numpy as np
 
-from smcpn.arguments import ANYTHING, Count, FileName, Positive, Seconds, Seed, checked
 from smcpn.checkpoint.codec import plain
 from smcpn.checkpoint.container import DAMAGED, DISCOVERY
 from smcpn.checkpoint.discovery import (
@@ -47,10 +46,9 @@ from smcpn.discovery.results.discovery import Discovery
 from smcpn.discovery.search.supports import SLABS
 from smcpn.discovery.shrinkage.priors import HorseshoePrior, LaplacePrior, Shrinkage
 from smcpn.discovery.stages import DiscoveryProgress, DiscoveryRun, DiscoveryState
-from smcpn.distributed.engines import checked_executor
-from smcpn.distributed.workers import Workers, workers_of
 from smcpn.errors import InputError, NotStorableError, one_of
 from smcpn.model.record import Record
+from smcpn.process.status import status
 from smcpn.run.progress import check_progress
 from smcpn.run.restore import (
     GOES_ON,
@@ -61,10 +59,12 @@ from smcpn.run.restore import (
     locked,
     written_records,
 )
-from smcpn.settings import EXISTING
 from smcpn.smc.diagnosis import SamplerWarning
+from smcpn.smc.distributed.engines import checked_executor
+from smcpn.smc.distributed.workers import Workers, workers_of
+from smcpn.smc.settings import EXISTING
 from smcpn.solver import Solver
-from smcpn.status import status
+from smcpn.values.arguments import ANYTHING, Count, FileName, Positive, Seconds, Seed, checked
 
 
 @checked

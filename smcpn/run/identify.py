@@ -10,21 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from smcpn.arguments import (
-    Count,
-    FileName,
-    Particles,
-    Replicates,
-    Seconds,
-    Seed,
-    Share,
-    StateParticles,
-    Threads,
-)
 from smcpn.codegen.target import compiling_for
-from smcpn.distributed.workers import Workers, workers_of
 from smcpn.estimate.linearise import networks_of
 from smcpn.model.problem import Problem, check_problem
+from smcpn.process.status import status
 from smcpn.results.laplace import Laplace
 from smcpn.results.posterior import Posterior
 from smcpn.run.plan import approximation_of, approximation_of_networks
@@ -38,14 +27,25 @@ from smcpn.run.restore import (
 )
 from smcpn.run.run import Run
 from smcpn.run.stages import identified
-from smcpn.settings import AUTO, with_defaults
-from smcpn.settings import Settings as CheckedSettings
+from smcpn.smc.distributed.workers import Workers, workers_of
 from smcpn.smc.moves import MoveStrategy
 from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.smc.sampler import Progress
+from smcpn.smc.settings import AUTO, with_defaults
+from smcpn.smc.settings import Settings as CheckedSettings
 from smcpn.smc.start import Modes
 from smcpn.solver import Solver
-from smcpn.status import status
+from smcpn.values.arguments import (
+    Count,
+    FileName,
+    Particles,
+    Replicates,
+    Seconds,
+    Seed,
+    Share,
+    StateParticles,
+    Threads,
+)
 
 _log = logging.getLogger(__name__)
 

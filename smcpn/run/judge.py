@@ -18,11 +18,11 @@ from smcpn.likelihood.solver_choice import finer_solver, stiff_beyond_wall
 from smcpn.likelihood.wall import Wall, wall_of
 from smcpn.run.departure import Departure, departure, shift_by_filters
 from smcpn.run.run import Begin, CarryOver, Outcome, Run, Step
-from smcpn.settings import Method
 from smcpn.smc.estimation import spread_out
 from smcpn.smc.particles import ParticleSystem, log_ratio, normalise
 from smcpn.smc.replicates import combine
 from smcpn.smc.sampler import Sampler
+from smcpn.smc.settings import Method
 from smcpn.solver import Solver
 
 _log = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.checkpoint.run_state import Plan
 from smcpn.codegen.kernel import CLOCK
-from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError, listed, shown
 from smcpn.estimate.laplace import laplace
 from smcpn.estimate.linearise import is_of
@@ -34,8 +34,8 @@ from smcpn.likelihood.solver_choice import (
 from smcpn.model.learned_scales import learned_scales
 from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace
-from smcpn.run_state import Plan
-from smcpn.settings import AUTO, RunSettings, Settings
+from smcpn.smc.distributed.workers import Workers
+from smcpn.smc.settings import AUTO, RunSettings, Settings
 from smcpn.smc.start import MixtureStart, Modes
 
 Array = NDArray[np.float64]

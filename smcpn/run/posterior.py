@@ -10,21 +10,21 @@ import numpy as np
 from smcpn.codegen.clock import counted_apart
 from smcpn.estimate.maximise import more_starts
 from smcpn.estimate.multistart import SEARCHES
-from smcpn.functions.network import LinearisedNetwork
 from smcpn.likelihood.contract import is_estimated
 from smcpn.likelihood.shift import DiscretisationShift
+from smcpn.model.functions.network import LinearisedNetwork
 from smcpn.model.learned_scales import learned_scales
 from smcpn.results.draws import Timing
 from smcpn.results.method import MethodRecord
 from smcpn.results.posterior import Posterior
 from smcpn.run.judge import bridges, judged
 from smcpn.run.run import Run
-from smcpn.settings import AUTO
 from smcpn.smc.evidence import largest_k
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import Populations
 from smcpn.smc.sampler import Sampler
+from smcpn.smc.settings import AUTO
 from smcpn.smc.start import Modes, Spread, extreme_spreads
 from smcpn.smc.tempering import Tempering
 

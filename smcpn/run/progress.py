@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from smcpn.errors import InputError, shown
+from smcpn.process.status import Say, in_notebook, is_watched, routed, status
 from smcpn.smc.sampler import Progress
-from smcpn.status import Say, in_notebook, is_watched, routed, status
 
 if TYPE_CHECKING:
     from rich.console import Console

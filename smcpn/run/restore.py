@@ -32,16 +32,16 @@ from smcpn.checkpoint.run import (
     run_image,
     write_records,
 )
+from smcpn.checkpoint.run_state import RunState
 from smcpn.codegen.target import target
-from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError, NotStorableError
 from smcpn.estimate.linearise import is_linear_in_networks, networks_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
+from smcpn.process.signals import orderly_termination
 from smcpn.run.run import Run
-from smcpn.run_state import RunState
-from smcpn.settings import RunSettings
-from smcpn.signals import orderly_termination
+from smcpn.smc.distributed.workers import Workers
+from smcpn.smc.settings import RunSettings
 from smcpn.smc.verification import is_consistent
 
 
@@ -78,7 +78,7 @@ def goes_on(path: Path, existing: str, records: Callable[[], set[Path]]) -> bool
     ----------
     path : Path
     existing : str
-        One of `smcpn.settings.EXISTING`.
+        One of `smcpn.smc.settings.EXISTING`.
     records : callable
         Returns the files of records of the checkpoint that is there.
 

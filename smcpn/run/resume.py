@@ -10,7 +10,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from smcpn.arguments import FILE_NAME, THREADS
 from smcpn.checkpoint.container import DISCOVERY, POSTERIOR, RUN, kind_of, previous_of
 from smcpn.checkpoint.discovery import read_discovery
 from smcpn.checkpoint.posterior import read_posterior
@@ -18,8 +17,6 @@ from smcpn.checkpoint.run import read_run
 from smcpn.codegen.target import compiling_for
 from smcpn.discovery.results.discovery import Discovery
 from smcpn.discovery.stages import DiscoveryRun
-from smcpn.distributed.engines import checked_executor
-from smcpn.distributed.workers import workers_of
 from smcpn.errors import InputError, real_number, shown
 from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
 from smcpn.model.dosing import as_given
@@ -52,7 +49,10 @@ from smcpn.run.restore import (
 )
 from smcpn.run.run import Run
 from smcpn.run.stages import identified
+from smcpn.smc.distributed.engines import checked_executor
+from smcpn.smc.distributed.workers import workers_of
 from smcpn.smc.verification import drawn_again, near
+from smcpn.values.arguments import FILE_NAME, THREADS
 
 
 def resume(

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from smcpn.distributed.likelihood import distributed, evaluated_by
-from smcpn.distributed.workers import Workers
+from smcpn.checkpoint.run_state import Plan, RunState
 from smcpn.errors import InputError
 from smcpn.estimate.first_samples import Hills, SearchesOfFirstSamples, first_samples
 from smcpn.estimate.multistart import likely_hills, many_hills
@@ -32,14 +31,15 @@ from smcpn.model.learned_scales import learned_scales
 from smcpn.model.problem import Problem
 from smcpn.run.departure import Departure
 from smcpn.run.plan import exact_likelihood, planned, why_not_searched
-from smcpn.run_state import Plan, RunState
-from smcpn.settings import AUTO, METHODS, Method, RunSettings
+from smcpn.smc.distributed.likelihood import distributed, evaluated_by
+from smcpn.smc.distributed.workers import Workers
 from smcpn.smc.estimation import MOST
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.looks import take_back_lost
 from smcpn.smc.replicates import Populations
 from smcpn.smc.sampler import Progress
 from smcpn.smc.sampler import Settings as SamplerSettings
+from smcpn.smc.settings import AUTO, METHODS, Method, RunSettings
 from smcpn.smc.start import WIDTH, MixtureStart
 from smcpn.smc.state import SamplerState
 from smcpn.solver import Solver

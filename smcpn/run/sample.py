@@ -20,11 +20,11 @@ from smcpn.model.learned_scales import learned_scales
 from smcpn.run.judge import judge_on_the_way
 from smcpn.run.plan import JUDGES, with_explicit
 from smcpn.run.run import Begin, Exchange, Run, Step
-from smcpn.settings import AUTO, Method
 from smcpn.smc.estimation import spread_out
 from smcpn.smc.evidence import largest_k
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.particles import effective_sample_size
+from smcpn.smc.settings import AUTO, Method
 from smcpn.smc.start import WIDTH, share_beyond
 from smcpn.smc.tempering import CollapsedError, Tempering
 

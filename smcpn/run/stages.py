@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from smcpn.checkpoint.run import CheckpointWriter
+from smcpn.checkpoint.run_state import RunState
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.threads import one_blas_thread
 from smcpn.results.draws import Timing
@@ -24,7 +25,6 @@ from smcpn.run.progress import progress_line
 from smcpn.run.restore import InMemory
 from smcpn.run.run import Begin, CarryOver, Exchange, Outcome, Run, Step
 from smcpn.run.sample import sample
-from smcpn.run_state import RunState
 from smcpn.smc.diagnosis import SamplerWarning
 from smcpn.smc.sampler import Progress
 

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from smcpn.arguments import NotNegative, checked
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError, counted
@@ -27,6 +26,7 @@ from smcpn.model.problem import Model, Problem, check_record
 from smcpn.model.record import Record
 from smcpn.simulation.filtered import WindowFilter, window_begins
 from smcpn.simulation.simulation import Simulation, simulate_particles, starting_like
+from smcpn.values.arguments import NotNegative, checked
 
 Array = NDArray[np.float64]
 

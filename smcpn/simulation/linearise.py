@@ -11,7 +11,6 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import checked
 from smcpn.errors import InputError, listed, real_number, shown
 from smcpn.model.entries import by_scalar
 from smcpn.model.graphs import Model
@@ -20,6 +19,7 @@ from smcpn.model.parts import check_parts
 from smcpn.model.problem import labelled, scalar_outputs
 from smcpn.simulation.simulate import known_model
 from smcpn.simulation.state_space import Matrices, StateSpace
+from smcpn.values.arguments import checked
 
 Array = NDArray[np.float64]
 

@@ -11,7 +11,6 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import Numbers, checked
 from smcpn.codegen.emit import LEAST_LANES, MOST_ATTEMPTS
 from smcpn.codegen.kernel import LaneKernel
 from smcpn.errors import InputError, shown
@@ -23,6 +22,7 @@ from smcpn.model.record import Record, inputs_at
 from smcpn.pn.solution import Stats
 from smcpn.simulation.simulate import known_model
 from smcpn.solver import Rosenbrock
+from smcpn.values.arguments import Numbers, checked
 
 Array = NDArray[np.float64]
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from smcpn.arguments import Index, checked
 from smcpn.errors import InputError, counted, shown, whole_number
 from smcpn.late_binding import late_bound
 from smcpn.likelihood.state_events import MOST_EVENTS
@@ -31,7 +30,8 @@ from smcpn.simulation.simulator import (
     Simulator,
 )
 from smcpn.solver import Rosenbrock
-from smcpn.tables import Card, Column, Table, fact_lines, table_text, words
+from smcpn.values.arguments import Index, checked
+from smcpn.values.tables import Card, Column, Table, fact_lines, table_text, words
 
 Array = NDArray[np.float64]
 

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from smcpn.arguments import Index, checked
 from smcpn.errors import InputError, counted, listed
 from smcpn.late_binding import late_bound
 from smcpn.model.problem import Model, Problem, check_record, labelled, scalar_outputs
 from smcpn.model.record import Record
 from smcpn.simulation.simulator import Simulator
-from smcpn.tables import Card, Column, Table, WithCard, words
+from smcpn.values.arguments import Index, checked
+from smcpn.values.tables import Card, Column, Table, WithCard, words
 
 ALIKE = 64
 """Samples of two records that are compared to tell whether they are one."""

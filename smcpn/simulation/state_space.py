@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from smcpn.arguments import Numbers, Positive, Probability, checked
 from smcpn.errors import InputError, counted
 from smcpn.late_binding import late_bound
-from smcpn.tables import Card, Column, Fact, Table, WithCard, fact_lines, table_text
-from smcpn.units import frequency_unit
+from smcpn.values.arguments import Numbers, Positive, Probability, checked
+from smcpn.values.tables import Card, Column, Fact, Table, WithCard, fact_lines, table_text
+from smcpn.values.units import frequency_unit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

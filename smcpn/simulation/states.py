@@ -48,7 +48,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import checked
 from smcpn.codegen.kernel import Rows
 from smcpn.errors import InputError
 from smcpn.late_binding import late_bound
@@ -65,6 +64,7 @@ from smcpn.simulation.simulation import TWO_SIDED_95, initial_number, starting_l
 from smcpn.smc.estimation import WITNESSES
 from smcpn.smc.resampling import systematic
 from smcpn.solver import Solver
+from smcpn.values.arguments import checked
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.smc.particles import ess_and_log_mean
-from smcpn.stored import Stored, number
+from smcpn.values.stored import Stored, number
 
 Array = NDArray[np.float64]
 

@@ -24,7 +24,15 @@ from smcpn.likelihood.contract import (
     Likelihood,
 )
 from smcpn.model.prior import Prior
-from smcpn.stored import ArraySchema, Bounds, Stored, any_number, counts, finite, log_densities
+from smcpn.values.stored import (
+    ArraySchema,
+    Bounds,
+    Stored,
+    any_number,
+    counts,
+    finite,
+    log_densities,
+)
 
 Array = NDArray[np.float64]
 

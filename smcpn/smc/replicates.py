@@ -18,7 +18,7 @@ from smcpn.smc.proposals import weighted_moments
 from smcpn.smc.rejuvenation import Rejuvenation
 from smcpn.smc.sampler import Sampler
 from smcpn.smc.state import Trace
-from smcpn.stored import HIGHEST_LOG_DENSITY, Line, Stored, counts, finite, log_densities
+from smcpn.values.stored import HIGHEST_LOG_DENSITY, Line, Stored, counts, finite, log_densities
 
 Array = NDArray[np.float64]
 

@@ -25,7 +25,7 @@ from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.smc.sampler import Settings
 from smcpn.smc.straightening import Straightening
 from smcpn.smc.tempering import Tempering
-from smcpn.stored import Line, Stored, Unchecked, Whole, finite
+from smcpn.values.stored import Line, Stored, Unchecked, Whole, finite
 
 Array = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 from smcpn.smc.estimation import MOST_STATE_PARTICLES
 from smcpn.smc.particles import ParticleSystem, tempered
 from smcpn.smc.rejuvenation import Rejuvenation
-from smcpn.stored import Number, Share, Stored, Whole, finite, number
+from smcpn.values.stored import Number, Share, Stored, Whole, finite, number
 
 Array = NDArray[np.float64]
 

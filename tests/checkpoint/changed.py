@@ -9,7 +9,7 @@ import numpy as np
 from smcpn.checkpoint import StoredProblem
 from smcpn.checkpoint.codec import TEXT, made, written
 from smcpn.checkpoint.container import HEADER_BYTES, _header
-from smcpn.stored import Reading
+from smcpn.values.stored import Reading
 
 
 def changed(kind, content, change):

@@ -11,7 +11,7 @@ import pytest
 
 import smcpn
 from smcpn.checkpoint.container import STREAM, image, lock, previous_of, publish
-from smcpn.files import COMPANION_BYTES, beside, file_path, left_beside, put
+from smcpn.values.files import COMPANION_BYTES, beside, file_path, left_beside, put
 from tests.models import oscillator_problem, oscillator_record
 
 pytestmark = pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")

@@ -13,7 +13,7 @@ from smcpn.checkpoint import model_fingerprint
 from smcpn.checkpoint.codec import read_again
 from smcpn.checkpoint.problem import restored_function, stored_function
 from smcpn.errors import InputError, NotStorableError
-from smcpn.functions.spline import Spline
+from smcpn.model.functions.spline import Spline
 from tests.checkpoint.changed import document_of, problem_of
 from tests.checkpoint.closures import FRICTION, closure_problem
 

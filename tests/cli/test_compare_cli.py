@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from smcpn.cases import Case
 from smcpn.cli.app import app
 from smcpn.errors import InputError
-from smcpn.settings import PartialSettings
+from smcpn.smc.settings import PartialSettings
 from smcpn.solver import RK4
 from tests.models import decay_problem
 

@@ -20,8 +20,8 @@ from smcpn.io.parse import FORMATS
 from smcpn.io.stream import EVERY_SECONDS
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.model.record import HOLDS
-from smcpn.settings import AUTO, EXISTING, METHODS
 from smcpn.smc.resampling import SCHEMES
+from smcpn.smc.settings import AUTO, EXISTING, METHODS
 
 HEAVY = ("numpy", "numba", "casadi", "scipy", "matplotlib", "h5py", "pint")
 SCRIPT = """

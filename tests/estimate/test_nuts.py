@@ -25,13 +25,13 @@ from scipy import stats
 
 import smcpn
 from smcpn import InputError, LogLikelihood, Prior, Problem
-from smcpn.distributed import tasks, workers
-from smcpn.distributed.parts import Store
 from smcpn.estimate.batching import BatchedEvaluation
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.nuts import sampler
 from smcpn.estimate.nuts.native import native_density, prior_table
 from smcpn.smc.diagnosis import SamplerWarning
+from smcpn.smc.distributed import tasks, workers
+from smcpn.smc.distributed.parts import Store
 
 needs_nutpie = pytest.mark.skipif(find_spec("nutpie") is None, reason="nutpie is not installed")
 RK4 = smcpn.RK4(steps=2)

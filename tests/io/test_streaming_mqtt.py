@@ -16,7 +16,7 @@ import smcpn
 from smcpn.errors import InputError
 from smcpn.io import Stream, open_source
 from smcpn.io.events import Event
-from smcpn.signals import Stop
+from smcpn.process.signals import Stop
 
 MOSQUITTO = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
 

@@ -20,9 +20,9 @@ from small_stream import SAMPLES, TEXT, online
 from smcpn import EKF0, Online
 from smcpn.checkpoint.inspection import inspect
 from smcpn.cli.app import main
+from smcpn.cli.config import load_system
 from smcpn.cli.stream import stream_model
 from smcpn.cli.stream_options import StreamOptions
-from smcpn.config import load_system
 from smcpn.errors import InputError
 from smcpn.io.events import KINDS, Event, EventLog
 from smcpn.io.sink import JsonSink, OutputClosedError, state_fields
@@ -30,7 +30,7 @@ from smcpn.io.stream import PIPE_CLOSED, Checkpoints
 from smcpn.io.watch import Frames, Watch, sparkline
 from smcpn.online import State
 from smcpn.online.change import Alarm
-from smcpn.signals import stop_on_signals
+from smcpn.process.signals import stop_on_signals
 
 MODEL = """\
 from small_stream import PROBLEM as problem

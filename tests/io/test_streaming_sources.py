@@ -24,7 +24,7 @@ from smcpn.io.events import Event
 from smcpn.io.network import FIRST_SECONDS, LONGEST_SECONDS, Backoff
 from smcpn.io.parse import LineParser
 from smcpn.io.sources import Reader, StandardInput
-from smcpn.signals import Stop
+from smcpn.process.signals import Stop
 
 
 def run(source, live: smcpn.Online | None = None, count: int = 60):

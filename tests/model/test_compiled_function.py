@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import smcpn
-from smcpn.interop.c_source import ModelSource
+from smcpn.io.interop.c_source import ModelSource
 from smcpn.model.compiled_function import CompiledFunction
 from smcpn.model.expression import ExpressionTable, instructions
 

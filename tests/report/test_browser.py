@@ -16,8 +16,8 @@ from smcpn.report.page import Gallery, rendered, write_page
 from smcpn.report.plots import simulation_figure
 from smcpn.report.style import figure
 from smcpn.simulation.simulation import Simulation
-from smcpn.tables import Column, Table, words
-from smcpn.validation.verdict import Verdict
+from smcpn.simulation.validation.verdict import Verdict
+from smcpn.values.tables import Column, Table, words
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 SAMPLES = 131072

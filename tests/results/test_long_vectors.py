@@ -11,7 +11,7 @@ from smcpn.report.parameters import _most_correlated, parameters_figure, plain_n
 from smcpn.results.draws import Timing
 from smcpn.results.posterior import Posterior
 from smcpn.results.summary import shortened
-from smcpn.tables import Column, Table, words
+from smcpn.values.tables import Column, Table, words
 
 SIZE = 13
 

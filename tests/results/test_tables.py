@@ -12,7 +12,7 @@ from smcpn import RK4, InputError
 from smcpn.results.nuts import ChainStatistics
 from smcpn.results.summary import ParameterRow, parameter_rows
 from smcpn.results.tables import ParameterTable
-from smcpn.tables import Column, Table, table_latex, words
+from smcpn.values.tables import Column, Table, table_latex, words
 from tests.models import decay_problem, oscillator_problem, oscillator_record
 
 

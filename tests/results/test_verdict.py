@@ -16,9 +16,9 @@ from smcpn.results.laplace import exchanged
 from smcpn.results.modes import posterior_modes
 from smcpn.results.scores import Score, with_tests
 from smcpn.results.summary import bounds_reached
-from smcpn.tables import Card, Table
-from smcpn.validation import whiteness
-from smcpn.validation.verdict import NOT_JUDGED, Verdict, judge
+from smcpn.simulation.validation import whiteness
+from smcpn.simulation.validation.verdict import NOT_JUDGED, Verdict, judge
+from smcpn.values.tables import Card, Table
 from tests.models import oscillator_posterior
 
 RNG = np.random.default_rng(4)

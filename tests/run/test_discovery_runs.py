@@ -15,10 +15,10 @@ from smcpn.checkpoint.discovery import StoredSystem, read_discovery, system_fing
 from smcpn.checkpoint.inspection import inspect
 from smcpn.cli.app import app
 from smcpn.discovery.equations.system import CandidateSystem
-from smcpn.distributed import tasks, workers
-from smcpn.distributed.parts import Store
 from smcpn.errors import InputError
 from smcpn.run import restore
+from smcpn.smc.distributed import tasks, workers
+from smcpn.smc.distributed.parts import Store
 from tests.checkpoint.changed import changed, entry, number, put
 from tests.models import decay_problem
 

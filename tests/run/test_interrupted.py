@@ -14,8 +14,8 @@ from smcpn.cases import Case
 from smcpn.cli.app import app
 from smcpn.errors import InputError
 from smcpn.likelihood.registry import build_likelihood
+from smcpn.process.signals import exit_code
 from smcpn.run import restore
-from smcpn.signals import exit_code
 from tests.models import decay_problem
 
 SETTINGS = {"solver": smcpn.RK4(steps=2), "particles": 60, "seed": 3, "block": 4}

@@ -9,7 +9,7 @@ from scipy import signal, stats
 
 import smcpn
 from smcpn import RK4, InputError
-from smcpn.interop.c_source import ModelSource
+from smcpn.io.interop.c_source import ModelSource
 from smcpn.results.maximum import StartResult
 from smcpn.simulation.linearise import OperatingPoint, linearised
 

@@ -14,7 +14,7 @@ from smcpn.likelihood.transition import step_factor
 from smcpn.simulation import states as states_module
 from smcpn.simulation.closed_loop import predict_particles
 from smcpn.simulation.states import states_of_particles
-from smcpn.validation import validate
+from smcpn.simulation.validation import validate
 from tests import models
 from tests.reference.linear_gaussian import System, joint, kalman, smooth
 

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from smcpn.arguments import Count, Index, Seed, checked
 from smcpn.discovery.results.forecast import forecast
 from smcpn.discovery.results.models import ShrunkPosterior, WeightedModels
 from smcpn.discovery.results.notation import as_probability
@@ -28,8 +27,9 @@ from smcpn.late_binding import late_bound
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record
 from smcpn.simulation.simulation import Simulation
-from smcpn.tables import Card, Column, Table, WithCard
-from smcpn.validation import Verdict
+from smcpn.simulation.validation import Verdict
+from smcpn.values.arguments import Count, Index, Seed, checked
+from smcpn.values.tables import Card, Column, Table, WithCard
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

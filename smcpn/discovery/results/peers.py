@@ -18,7 +18,7 @@ from smcpn.discovery.results.printed import LEAST_INCLUSION
 from smcpn.errors import InputError, listed
 from smcpn.model.ode import TIME
 from smcpn.model.record import Record
-from smcpn.tables import Column, Table, table_text, words
+from smcpn.values.tables import Column, Table, table_text, words
 
 Array = NDArray[np.float64]
 

@@ -13,8 +13,8 @@ from smcpn.discovery.results.models import WeightedModels
 from smcpn.discovery.results.notation import WrittenTerm, as_probability, equation_text
 from smcpn.model.ode import TIME
 from smcpn.simulation.simulation import Simulation
-from smcpn.tables import Column, Table, fact_lines, words
-from smcpn.validation.verdict import Verdict
+from smcpn.simulation.validation.verdict import Verdict
+from smcpn.values.tables import Column, Table, fact_lines, words
 
 Array = NDArray[np.float64]
 

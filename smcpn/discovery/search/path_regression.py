@@ -15,7 +15,7 @@ from smcpn.discovery.search.supports import BetaBinomial, SpikeAndSlab, Support,
 from smcpn.estimate.path_search.smoothing import Linear, smoothed
 from smcpn.estimate.smoothed_outputs import Start
 from smcpn.likelihood.gauss_newton import halved
-from smcpn.stored import Share, Stored, finite, number, truths
+from smcpn.values.stored import Share, Stored, finite, number, truths
 
 Array = NDArray[np.float64]
 

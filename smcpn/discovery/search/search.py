@@ -58,8 +58,6 @@ from smcpn.discovery.search.supports import (
     most_probable,
     sampled_inclusion,
 )
-from smcpn.distributed.likelihood import distributed
-from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError
 from smcpn.estimate.smoothed_outputs import (
     Start,
@@ -69,8 +67,10 @@ from smcpn.estimate.smoothed_outputs import (
     noise_variances,
 )
 from smcpn.model.record import Record
+from smcpn.process.status import tell
+from smcpn.smc.distributed.likelihood import distributed
+from smcpn.smc.distributed.workers import Workers
 from smcpn.smc.state import RandomState
-from smcpn.status import tell
 
 Array = NDArray[np.float64]
 

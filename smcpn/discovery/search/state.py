@@ -14,7 +14,7 @@ from smcpn.discovery.search.path_regression import ErrorModel, Point
 from smcpn.discovery.search.supports import Support
 from smcpn.estimate.path_search.paths import MOST_STEPS
 from smcpn.smc.state import RandomState
-from smcpn.stored import Stored, Whole, any_number, finite, number, truths
+from smcpn.values.stored import Stored, Whole, any_number, finite, number, truths
 
 Array = NDArray[np.float64]
 

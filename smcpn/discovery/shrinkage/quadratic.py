@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from smcpn.likelihood.contract import NO_KEYS, Keys, Likelihood
 from smcpn.likelihood.gradient import LogLikelihood
-from smcpn.stored import Stored, Whole, finite
+from smcpn.values.stored import Stored, Whole, finite
 
 Array = NDArray[np.float64]
 

@@ -21,8 +21,6 @@ from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.shrinkage.mixture_moves import LinearGibbs, MixtureMoves, Normals
 from smcpn.discovery.shrinkage.priors import JointPrior, Shrinkage
 from smcpn.discovery.shrinkage.quadratic import QuadraticLikelihood
-from smcpn.distributed.likelihood import distributed, evaluated_by
-from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError, one_of
 from smcpn.likelihood.contract import LikelihoodView
 from smcpn.likelihood.gradient import LogLikelihood
@@ -30,7 +28,10 @@ from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
+from smcpn.process.status import tell
 from smcpn.smc.diagnosis import diagnose
+from smcpn.smc.distributed.likelihood import distributed, evaluated_by
+from smcpn.smc.distributed.workers import Workers
 from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import combine
 from smcpn.smc.sampler import Progress, Settings
@@ -38,8 +39,7 @@ from smcpn.smc.state import RandomState, SamplerState
 from smcpn.smc.tempering import Tempering
 from smcpn.smc.verification import is_consistent
 from smcpn.solver import Solver
-from smcpn.status import tell
-from smcpn.stored import Stored
+from smcpn.values.stored import Stored
 
 Array = NDArray[np.float64]
 

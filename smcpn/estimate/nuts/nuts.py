@@ -11,27 +11,27 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import ANYTHING, Count, Index, Seed, checked
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.threads import processors
-from smcpn.distributed.likelihood import evaluated_by
-from smcpn.distributed.workers import workers_of
 from smcpn.errors import InputError, shown
 from smcpn.estimate.laplace import laplace
 from smcpn.estimate.linearise import is_of
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.nuts.coordinates import Coordinates, check_bend, coordinates_of
 from smcpn.estimate.nuts.sampler import Chains, ChainSettings, nutpie, sampled
-from smcpn.interop.arviz import arviz_module
+from smcpn.io.interop.arviz import arviz_module
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.model.problem import Problem
+from smcpn.process.status import status
 from smcpn.results.draws import Timing
 from smcpn.results.laplace import NOTABLE, Laplace
 from smcpn.results.maximum import equally_weighted
 from smcpn.results.nuts import NutsPosterior, warnings_of_chains
 from smcpn.smc.diagnosis import SamplerWarning
+from smcpn.smc.distributed.likelihood import evaluated_by
+from smcpn.smc.distributed.workers import workers_of
 from smcpn.solver import Solver
-from smcpn.status import status
+from smcpn.values.arguments import ANYTHING, Count, Index, Seed, checked
 
 Array = NDArray[np.float64]
 

@@ -16,16 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from smcpn.distributed.likelihood import WITNESSES, distributed
-from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError
 from smcpn.estimate.batching import BatchedEvaluation
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.nuts.coordinates import Coordinates
 from smcpn.estimate.nuts.native import NativeDensity, native_density
 from smcpn.likelihood.batches import Arrays, Batch, Batchable
+from smcpn.process.status import Say
 from smcpn.results.nuts import ChainStatistics
-from smcpn.status import Say
+from smcpn.smc.distributed.likelihood import WITNESSES, distributed
+from smcpn.smc.distributed.workers import Workers
 
 Array = NDArray[np.float64]
 

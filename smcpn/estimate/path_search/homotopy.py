@@ -42,8 +42,8 @@ from smcpn.likelihood.gauss_newton import HALVINGS, halved
 from smcpn.model.prior import prior_expansion
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
+from smcpn.process.status import tell
 from smcpn.results.maximum import POSTERIOR
-from smcpn.status import tell
 
 Array = NDArray[np.float64]
 

@@ -1,0 +1,277 @@
+"""A model as C99 source that needs nothing else: right-hand side, outputs, Jacobian, simulator.
+
+The expressions are written by the code generator of CasADi (Andersson et al. 2019, CasADi: a
+software framework for nonlinear optimization and optimal control, Math. Prog. Comp. 11).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.errors import InputError, whole_number
+from smcpn.likelihood.algebraic import explicit_model
+from smcpn.model.graphs import Model
+from smcpn.model.initial import FirstSample
+from smcpn.model.parts import check_parts
+from smcpn.model.problem import Problem
+from smcpn.simulation.simulator import OwnSteps, Simulator
+from smcpn.solver import MAX_STEPS
+from smcpn.values.files import write_outputs
+from smcpn.values.tables import csv_line
+
+if TYPE_CHECKING:
+    import jinja2
+
+Array = NDArray[np.float64]
+
+INSTEAD = {
+    "delay": "shift the input of the record in place of delay",
+    "doses": "pose the problem without them, their rates as inputs",
+    "accumulators": "pose the problem without them",
+    "events": "let the tool that runs it have the events",
+}
+"""Remedies for parts that the sources have not."""
+BEGIN = "/* Written by smcpn: "
+"""With which each file begins, so that it may be replaced."""
+LONGEST_NAME = 40
+TAKEN = re.compile(
+    "fmu|fmi3(functions|functiontypes|platformtypes)"
+    "|assert|complex|ctype|errno|fenv|float|inttypes|iso646|limits|locale|math|setjmp|signal"
+    "|stdarg|stdbool|stddef|stdint|stdio|stdlib|string|tgmath|time|wchar|wctype"
+    "|aux|con|nul|prn|com[0-9]|lpt[0-9]",
+    re.IGNORECASE,
+)
+"""Names of other files: sources and headers of an FMU, headers of C, devices of Windows."""
+ENOUGH = 4096
+"""Samples over which ``steps="auto"`` finds how many steps the outputs need."""
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A model with parameters for the simulator in C.
+
+    Attributes
+    ----------
+    title : str
+        Name of the model; `name` is made of it.
+    states, inputs, outputs, parameters : tuple of str
+        The parameters are those that the equations, outputs or initial state depend on.
+    values : ndarray, (p,)
+        Of these parameters.
+    model : Model
+        Its known numbers in place.
+    used : tuple of int
+        Places of these parameters in ``model.theta``.
+    interval : float
+        Sampling interval of the record; of irregular times the longest.
+    steps : int
+        Runge-Kutta steps in it.
+    linear_input : bool
+        Whether the input is linear between samples and not held.
+    t_unit : str
+        Unit of time.
+    """
+
+    title: str
+    states: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    parameters: tuple[str, ...]
+    values: Array
+    model: Model
+    used: tuple[int, ...]
+    interval: float
+    steps: int
+    linear_input: bool
+    t_unit: str
+
+    @classmethod
+    def of(cls, problem: Problem, values: Array, steps: int | str) -> ModelSource:
+        """Make it of a problem at parameters (d,), as its first record has it.
+
+        Raises
+        ------
+        InputError
+            If the steps are neither a number nor "auto", the solution diverges, or inputs have a
+            dead time.
+        """
+        check_parts(problem.model.parts, "C source or FMU", {"algebraic"}, INSTEAD)
+        if problem.ode.compiled is not None:
+            raise InputError(
+                f"'{problem.ode.name}' is a function that numba has compiled, which C source and "
+                "FMU cannot hold: write it so that it can be traced"
+            )
+        record = problem.records[0]
+        explicit = explicit_model(problem.model, FirstSample.of(record))
+        model = explicit.with_numbers()
+        simulator = Simulator(explicit, record[:ENOUGH], _checked_steps(steps))
+        for _ in simulator(values[:, None]):
+            break
+        if isinstance(simulator.steps, OwnSteps):
+            raise InputError(
+                "the model is stiff, and C source and FMU take Runge-Kutta steps of one length: "
+                "give a record with more times in between"
+            )
+        graphs = ca.vertcat(model.rhs, model.outputs, model.initial[0])
+        needed = np.flatnonzero(ca.which_depends(ca.densify(graphs), model.theta, 1)).tolist()
+        return cls(
+            title=problem.ode.name,
+            states=problem.ode.states,
+            inputs=problem.ode.inputs,
+            outputs=tuple(map(str, problem.observe)),
+            parameters=tuple(problem.names[k] for k in needed),
+            values=values[needed],
+            model=model,
+            used=tuple(needed),
+            interval=record.interval if record.uniform else float(np.diff(record.t).max()),
+            steps=int(simulator.steps),
+            linear_input=record.hold != "zoh",
+            t_unit=record.t_unit,
+        )
+
+    @property
+    def name(self) -> str:
+        """Begin of the names of files and functions: an identifier of C, and no other's."""
+        plain = re.sub(r"[^A-Za-z0-9]+", "_", self.title).strip("_")[:LONGEST_NAME].strip("_")
+        free = plain[:1].isalpha() and not TAKEN.fullmatch(plain)
+        return plain if free else f"model_{plain}".strip("_")
+
+    @property
+    def start(self) -> Array:
+        """Initial state, (n,)."""
+        return np.asarray(self._functions["initial"](self.values), dtype=np.float64).ravel()
+
+    def texts(self) -> dict[str, str]:
+        """Content of every file by its name: source, header, and a program that simulates."""
+        name = self.name
+        return {
+            f"{name}.c": self.rendered("model.c", generated=self._generated()),
+            f"{name}.h": self.rendered("model.h"),
+            f"{name}_main.c": self.rendered("main.c"),
+        }
+
+    def rendered(self, template: str, **more: Any) -> str:
+        """Text of a template of ``interop/sources`` about this model."""
+        fields = {
+            name: getattr(self, name) for name in ("states", "inputs", "outputs", "title", "t_unit")
+        }
+        return (
+            _templates()
+            .get_template(template)
+            .render(
+                **fields,
+                name=self.name,
+                NAME=self.name.upper(),
+                begin=BEGIN,
+                header=csv_line(["t", *self.outputs]),
+                comment=c_comment(f"model '{self.title}'."),
+                parameters=self.parameters,
+                values=[repr(float(value)) for value in self.values],
+                interval=repr(float(self.interval)),
+                steps=self.steps,
+                linear_input=int(self.linear_input),
+                work=self._work(),
+                n=len(self.states),
+                m=max(1, len(self.inputs)),
+                **more,
+            )
+        )
+
+    @cached_property
+    def _functions(self) -> dict[str, ca.Function]:
+        model = self.model
+        p = ca.vertcat(*[model.theta[k] for k in self.used])
+        arguments = [model.x, model.u, model.t, p]
+        # CasADi stores columns, C rows.
+        jacobian = [
+            ca.densify(ca.jacobian(of, by)).T
+            for of in (model.rhs, model.outputs)
+            for by in (model.x, model.u)
+        ]
+        graphs = {
+            "rhs": (arguments, [ca.densify(model.rhs)]),
+            "outputs": (arguments, [ca.densify(model.outputs)]),
+            "jacobian": (arguments, jacobian),
+            "initial": ([p], [ca.densify(model.initial[0])]),
+        }
+        return {of: ca.Function(f"{self.name}_casadi_{of}", *graph) for of, graph in graphs.items()}
+
+    def _generated(self) -> str:
+        generator = ca.CodeGenerator(f"{self.name}_casadi.c")
+        for function in self._functions.values():
+            generator.add(function)
+        return str(generator.dump())
+
+    def _work(self) -> dict[str, dict[str, int]]:
+        """Sizes of the work arrays of every function; C has none of size 0."""
+        return {
+            of: {
+                "arg": max(1, one.sz_arg()),
+                "res": max(1, one.sz_res()),
+                "iw": max(1, one.sz_iw()),
+                "w": max(1, one.sz_w()),
+            }
+            for of, one in self._functions.items()
+        }
+
+
+def write_c(source: ModelSource, folder: Path) -> list[Path]:
+    """Write the files of a model into a folder, which is made where there is none.
+
+    Raises
+    ------
+    InputError
+        If one cannot be written, or there is one of this name that smcpn did not write.
+    """
+    contents = {name: text.encode() for name, text in source.texts().items()}
+    write_outputs(folder, contents, lambda content: content.startswith(BEGIN.encode()))
+    return [folder / name for name in contents]
+
+
+def c_text(text: str) -> str:
+    """Return a text as a string literal of C."""
+    return '"' + "".join(map(_escaped, text.encode("utf-8", "backslashreplace"))) + '"'
+
+
+def c_comment(text: str) -> str:
+    """Return a text as it may stand in a comment of C."""
+    plain = text.encode("ascii", "backslashreplace").decode()
+    shown = "".join(one if one.isprintable() else "?" for one in plain)
+    return shown.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?")
+
+
+def _escaped(byte: int) -> str:
+    one = chr(byte)
+    return one if one.isascii() and one.isprintable() and one not in '"\\?' else f"\\{byte:03o}"
+
+
+def _checked_steps(steps: int | str) -> int | str:
+    return steps if steps == "auto" else whole_number("steps", steps, 1, MAX_STEPS)
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    import jinja2
+
+    def load(name: str) -> str:
+        return files("smcpn.io.interop").joinpath("sources", name).read_text("utf-8")
+
+    made = jinja2.Environment(
+        loader=jinja2.FunctionLoader(load),
+        undefined=jinja2.StrictUndefined,
+        autoescape=jinja2.select_autoescape(enabled_extensions=("xml",), default=False),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.filters.update(c_text=c_text, c_comment=c_comment)
+    return made

@@ -1,0 +1,1 @@
+"""Priority, interrupts and messages of a running process."""

@@ -1,0 +1,1 @@
+"""Values that users give and files hold: checked, with units, stored, shown in tables."""

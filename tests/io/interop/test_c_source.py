@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+from typer.testing import CliRunner
+
+import smcpn
+from smcpn import RK4, InputError
+from smcpn.cli.app import app
+from smcpn.io.interop.c_source import ModelSource, c_comment, c_text, write_c
+from smcpn.simulation.simulator import Simulator
+from tests.models import PROBLEMS, bouc_wen_problem, decay_problem
+
+STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+COMPILER = shutil.which("cc") or shutil.which("gcc")
+compiles = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+
+
+def typical(problem):
+    """Parameters at the means of their priors."""
+    return np.array([float(one.mean()) for one in problem.prior.distributions.values()])
+
+
+def compiled(folder, source, *options):
+    """Compile the files of a model, without a remark of the compiler."""
+    names = [f"{source.name}.c", *(() if "-shared" in options else (f"{source.name}_main.c",))]
+    command = [COMPILER, *STRICT, *options, "-o", "made", *names, "-lm"]
+    subprocess.run(command, cwd=folder, check=True)
+    return folder / "made"
+
+
+@compiles
+@pytest.mark.parametrize("name", ["bouc-wen", "lotka-volterra", "timed"])
+def test_the_program_simulates_as_the_package_does(name, tmp_path):
+    """Held and linear inputs, none, two; irregular times; an observed derivative; x(0)."""
+    problem = PROBLEMS[name]()
+    values, record = typical(problem), problem.records[0]
+    source = ModelSource.of(problem, values, 3)
+    write_c(source, tmp_path)
+    rows = np.column_stack([record.t, record.u])
+    header = ",".join(("t", *source.inputs))
+    np.savetxt(tmp_path / "u.csv", rows, "%.17g", ",", header=header, comments="")
+    program = compiled(tmp_path, source)
+    done = subprocess.run([program, tmp_path / "u.csv"], check=True, capture_output=True, text=True)
+    first, *lines = done.stdout.splitlines()
+    assert first == ",".join(("t", *source.outputs))
+    found = np.array([line.split(",") for line in lines], dtype=float)
+    outputs = [part[:, :, 0] for _, _, part in Simulator(problem.model, record, 3)(values[:, None])]
+    assert np.array_equal(found[:, 0], record.t)
+    wanted = np.concatenate(outputs)
+    np.testing.assert_allclose(found[:, 1:], wanted, rtol=1e-12, atol=1e-12 * np.abs(wanted).max())
+
+
+@compiles
+def test_a_line_that_has_not_all_numbers_is_named(tmp_path):
+    problem = PROBLEMS["timed"]()
+    source = ModelSource.of(problem, typical(problem), 1)
+    write_c(source, tmp_path)
+    program = compiled(tmp_path, source)
+    for text in ("t,u,w\n0,1,2\n1,2\n", "t,u,w\n0,1,2\n0,1,nonsense\n", "t\n\n0,1,2,3\n"):
+        (tmp_path / "u.csv").write_text(text)
+        done = subprocess.run([program, tmp_path / "u.csv"], capture_output=True, text=True)
+        assert done.returncode == 2
+        assert "does not have 3 numbers" in done.stderr
+    assert subprocess.run([program, "nowhere.csv"], capture_output=True).returncode == 2
+    (tmp_path / "u.csv").write_text("0,1,2\n1,1,2\n1,1,2\n")
+    done = subprocess.run([program, tmp_path / "u.csv"], capture_output=True, text=True)
+    assert (done.returncode, "line 3 is not later" in done.stderr) == (2, True)
+    # Samples further apart than those of the record take as many more steps.
+    ends = []
+    for times in ("0 1.2", "0 0.3 0.6 0.9 1.2"):
+        (tmp_path / "u.csv").write_text("".join(f"{t},1,2\n" for t in times.split()))
+        done = subprocess.run([program, tmp_path / "u.csv"], check=True, capture_output=True)
+        ends.append(float(done.stdout.split(b",")[-1]))
+    assert ends[0] == pytest.approx(ends[1], rel=1e-12)
+
+
+@compiles
+def test_the_jacobian_is_that_of_the_linear_model(tmp_path):
+    problem = bouc_wen_problem()
+    source = ModelSource.of(problem, typical(problem), 1)
+    write_c(source, tmp_path)
+    library = ctypes.CDLL(compiled(tmp_path, source, "-fPIC", "-shared"))
+    x, u = np.array([1e-3, 0.2, -5.0]), np.array([3.0])
+    values = dict(zip(source.parameters, source.values, strict=True))
+    linear = smcpn.linearise(problem.ode, values, observe="v'", state=x, input=u)
+    p = np.ascontiguousarray(source.values)
+    blocks = [np.full(one.shape, np.nan) for one in (linear.A, linear.B, linear.C, linear.D)]
+
+    def address(array):
+        return array.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
+
+    library.bouc_wen_jacobian(
+        ctypes.c_double(0.0), address(x), address(u), address(p), *map(address, blocks)
+    )
+    for found, wanted in zip(blocks, (linear.A, linear.B, linear.C, linear.D), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_only_what_the_simulation_needs_is_a_parameter():
+    source = ModelSource.of(bouc_wen_problem(), typical(bouc_wen_problem()), 1)
+    assert "sigma" not in source.parameters
+    assert source.linear_input
+
+
+@compiles
+def test_a_name_cannot_write_code(tmp_path):
+    problem = PROBLEMS["timed"]()
+    evil = 'x*/ int y; /*"; \\\n?\\?/ \u202e\x1b'
+    source = replace(
+        ModelSource.of(problem, typical(problem), 1),
+        title=evil, inputs=(evil, evil), outputs=(evil,), parameters=(evil,),
+    )  # fmt: skip
+    assert source.name == "x_int_y"
+    write_c(source, tmp_path)
+    compiled(tmp_path, source, "-fsyntax-only")
+    assert c_text('a"\\\n') == '"a\\042\\134\\012"'
+    assert "*/" not in c_comment("/**/*/")
+
+
+@compiles
+@pytest.mark.parametrize("name", ["fmu", "fmi3Functions", "Math", "stdio", "con"])
+def test_a_name_of_another_file_is_not_taken(name, tmp_path):
+    problem = PROBLEMS["timed"]()
+    source = replace(ModelSource.of(problem, typical(problem), 1), title=name)
+    assert source.name == f"model_{name}"
+    write_c(source, tmp_path)
+    compiled(tmp_path, source, "-I.", "-fsyntax-only")
+
+
+def test_a_file_of_another_is_not_overwritten(tmp_path):
+    problem = PROBLEMS["timed"]()
+    source = ModelSource.of(problem, typical(problem), 1)
+    paths = write_c(source, tmp_path)
+    assert write_c(source, tmp_path) == paths
+    paths[1].write_text("mine")
+    with pytest.raises(InputError, match="was not written by smcpn"):
+        write_c(source, tmp_path)
+    assert paths[1].read_text() == "mine"
+
+
+def maximum_of(problem):
+    from smcpn.results.maximum import StartResult
+
+    values = typical(problem)
+    theta = problem.prior.unconstrained(values[None])[0]
+    start = StartResult(values, values, 0.0, "", True, 1, values[None], np.zeros(1))
+    return smcpn.Maximum(
+        problem, RK4(2), "classical", "posterior", "l-bfgs-b", theta, 0.0, 0.0, (start,)
+    )
+
+
+def test_a_result_writes_its_model(tmp_path):
+    maximum = maximum_of(decay_problem())
+    paths = maximum.to_c(tmp_path / "new" / "folder", steps=5)
+    assert [path.name for path in paths] == ["decay.c", "decay.h", "decay_main.c"]
+    assert "DECAY_STEPS 5" in paths[1].read_text()
+    assert f"{maximum['rate']:.10g}"[:8] in paths[0].read_text()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written"):
+        maximum.to_c(tmp_path / "file" / "inside")
+    with pytest.raises(InputError, match="steps is 0"):
+        maximum.to_c(tmp_path, steps=0)
+
+
+def test_the_command_writes_what_it_is_asked_for(tmp_path):
+    run = tmp_path / "run.h5"
+    maximum_of(decay_problem()).to_posterior().save(run)
+    wanted = ["--c", str(tmp_path / "c"), "--csv", str(tmp_path / "a.csv"), "--latex",
+              str(tmp_path / "a.tex"), "--steps", "2"]  # fmt: skip
+    done = CliRunner().invoke(app, ["export", str(run), *wanted])
+    assert done.exit_code == 0, done.output
+    assert len(done.stdout.splitlines()) == 5
+    assert (tmp_path / "a.tex").read_text().startswith(r"\begin{tabular}")
+    nothing = CliRunner().invoke(app, ["export", str(run)])
+    assert isinstance(nothing.exception, InputError)
+    assert "give --c, --fmu" in str(nothing.exception)
+
+
+@smcpn.ode(algebraic=["d"])
+def _rectifier(v, d, u, *, r, load):
+    current = 1e-14 * np.expm1(d / 0.02585)
+    return (current - v / load) / 1e-5, u - v - d - r * current
+
+
+@compiles
+@pytest.mark.slow
+def test_algebraic_equations_are_solved_in_the_program(tmp_path):
+    t, u = 1e-3 * np.arange(12), 2.0 * np.sin(np.arange(12))
+    record = smcpn.Record(t=t, u=u, y=np.zeros((12, 2)), hold="zoh")
+    prior = {"r": stats.lognorm(0.1, scale=10.0), "load": stats.lognorm(0.1, scale=1e3)}
+    problem = smcpn.Problem(_rectifier, record, observe=["v", "d"], noise=0.1, prior=prior)
+    values = np.array([10.0, 1e3])
+    source = ModelSource.of(problem, values, 16)
+    write_c(source, tmp_path)
+    np.savetxt(tmp_path / "u.csv", np.column_stack([t, u]), "%.17g", ",", header="t,u", comments="")
+    program = compiled(tmp_path, source)
+    done = subprocess.run([program, tmp_path / "u.csv"], check=True, capture_output=True, text=True)
+    found = np.array([line.split(",") for line in done.stdout.splitlines()[1:]], dtype=float)
+    parameters = dict(zip(prior, values, strict=True))
+    wanted = smcpn.simulate(_rectifier, record, parameters, observe=["v", "d"])
+    np.testing.assert_allclose(found[:, 1:], wanted, atol=1e-5)

@@ -1,0 +1,119 @@
+"""FMUs, by FMPy: what validates and simulates them here."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import smcpn
+from smcpn import InputError
+from smcpn.io.interop import fmu as made
+from smcpn.io.interop.c_source import ModelSource
+from smcpn.io.interop.fmu import archived, variables
+from smcpn.simulation.simulator import Simulator
+from tests.models import PROBLEMS, duffing_problem
+
+fmpy = pytest.importorskip("fmpy")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not any(map(shutil.which, made.COMPILERS)), reason="there is no C compiler"),
+]
+
+
+def typical(problem):
+    return np.array([float(one.mean()) for one in problem.prior.distributions.values()])
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return duffing_problem(hold="zoh")
+
+
+@pytest.fixture(scope="module")
+def path(problem, tmp_path_factory):
+    path = tmp_path_factory.mktemp("fmu") / "duffing.fmu"
+    path.write_bytes(archived(ModelSource.of(problem, typical(problem), 3)))
+    return path
+
+
+def cosimulated(path, problem, **parameters):
+    record = problem.records[0]
+    kinds = [("time", float), *((name, float) for name in problem.ode.inputs)]
+    rows = np.array([tuple(row) for row in np.column_stack([record.t, record.u])], dtype=kinds)
+    dt = record.interval
+    result = fmpy.simulate_fmu(
+        str(path), fmi_type="CoSimulation", stop_time=float(record.t[-1]), step_size=dt,
+        output_interval=dt, input=rows, start_values=parameters,
+    )  # fmt: skip
+    return result["x"]
+
+
+def test_it_is_valid_and_simulates_as_the_package_does(path, problem):
+    from fmpy.validation import validate_fmu
+
+    assert validate_fmu(str(path)) == []
+    values, record = typical(problem), problem.records[0]
+    for factor in (1.0, 1.5):
+        values[problem.names.index("k")] *= factor
+        runs = Simulator(problem.model, record, 3)(values[:, None])
+        wanted = np.concatenate([part[:, 0, 0] for _, _, part in runs])
+        found = cosimulated(path, problem, k=values[problem.names.index("k")])
+        np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_model_exchange_has_the_same_equations(path, problem):
+    result = fmpy.simulate_fmu(
+        str(path), fmi_type="ModelExchange", stop_time=60.0, output_interval=1.0,
+        start_values={"u": 1.0, "state.x": 0.3}, relative_tolerance=1e-6,
+    )  # fmt: skip
+    values = dict(zip(problem.names, typical(problem), strict=True))
+    rest = smcpn.linearise(problem.ode, values, observe="x", input=1.0).output[0]
+    assert result["x"][0] == pytest.approx(0.3)
+    # What is left after 60 s has decayed by exp(-12).
+    assert result["x"][-1] == pytest.approx(rest, abs=1e-4)
+
+
+def test_a_parameter_that_is_an_initial_state_moves_the_start(tmp_path):
+    problem, path = PROBLEMS["lotka-volterra"](), tmp_path / "start.fmu"
+    path.write_bytes(archived(ModelSource.of(problem, typical(problem), 1)))
+    # y(0) is b.
+    for given, start in (({"b": 2.5}, 2.5), ({"state.y": 3.5, "b": 2.5}, 3.5)):
+        result = fmpy.simulate_fmu(
+            str(path), fmi_type="CoSimulation", stop_time=0.01, step_size=0.01,
+            output=["state.y"], start_values=given,
+        )  # fmt: skip
+        assert result["state.y"][0] == start
+
+
+def test_the_source_is_in_it_and_the_bytes_are_the_same(path, problem, tmp_path):
+    again = tmp_path / "again.fmu"
+    again.write_bytes(archived(ModelSource.of(problem, typical(problem), 3)))
+    assert again.read_bytes() == path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        assert {"sources/duffing.c", "sources/fmu.c"} <= set(archive.namelist())
+        ElementTree.fromstring(archive.read("modelDescription.xml"))
+
+
+def test_names_of_variables_are_unique():
+    problem = PROBLEMS["timed"]()
+    source = ModelSource.of(problem, typical(problem), 1)
+    found = list(variables(source))
+    names = [one.name for one in found]
+    assert names == ["u", "w", "x", "state.x", "der(state.x)", "rate"]
+    assert [one.reference for one in found] == list(range(1, 7))
+    assert found[4].derivative == found[3].reference
+    assert found[3].start == "1.0"
+
+
+def test_what_is_lacking_is_named(problem, tmp_path, monkeypatch):
+    source = ModelSource.of(problem, typical(problem), 1)
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(InputError, match="no no-such-compiler: install one"):
+        archived(source)
+    monkeypatch.setattr(made, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match="pip install fmpy"):
+        archived(source)
