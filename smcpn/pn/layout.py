@@ -70,7 +70,7 @@ class Block:
 
     @property
     def seen(self) -> tuple[Entry, ...]:
-        """What outputs may depend on, values first."""
+        """Entries that outputs may depend on, values first."""
         return (*self.values, *self.noise)
 
 

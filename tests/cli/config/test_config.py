@@ -51,7 +51,7 @@ train = "data.csv"
 c = {lognormal = {median = 0.3, spread = 2}}
 k = {dist = "lognorm", s = 1.0, scale = 4.0}
 """
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 T = np.arange(40) * 0.05
 FORCE, POSITION = np.sin(T), 0.3 * np.cos(3 * T)
 
@@ -600,9 +600,13 @@ def test_a_document_that_cannot_be_read(tmp_path):
 def test_the_page_shows_the_configuration_that_is_written():
     page = (ROOT / "docs" / "tutorials" / "command-line.md").read_text(encoding="utf-8")
     shown, *_ = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    written = (ROOT / "smcpn" / "config" / "template" / "config.toml").read_text(encoding="utf-8")
+    written = (ROOT / "smcpn" / "cli" / "config" / "template" / "config.toml").read_text(
+        encoding="utf-8"
+    )
     assert tomllib.loads(shown) == tomllib.loads(written)
-    equation = (ROOT / "smcpn" / "config" / "template" / "model.py").read_text(encoding="utf-8")
+    equation = (ROOT / "smcpn" / "cli" / "config" / "template" / "model.py").read_text(
+        encoding="utf-8"
+    )
     assert "return v, (u - c * v - k * x - k3 * x**3) / m" in equation
     assert "return v, (u - c * v - k * x - k3 * x**3) / m" in page
 
