@@ -147,6 +147,8 @@ def system_fingerprint(system: CandidateSystem) -> str:
     """SHA-256 of the terms, the known part, and what constraints leave free."""
     candidates, known, freedom = system.candidates, system.known, system.freedom
     tables = {"terms": candidates.table, "known": ExpressionTable.of(known.rhs)}
+    if known.diffusion is not None:
+        tables["diffusion"] = ExpressionTable.of(known.diffusion)
     document = {
         "names": [candidates.states, candidates.inputs, candidates.names],
         "known": [known.parameters, dict(known.defaults)],

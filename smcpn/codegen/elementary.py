@@ -7,7 +7,7 @@ sin, cos and tan from 2^30 on, and quotients of `fmod` from 2^52 on, which no si
 carries: a vector that holds one takes a detour.
 
 The error is at most 2 units in the last place, 4 of `pow`, over all doubles
-(tests/codegen/test_functions.py); underflow is gradual; special values are those of C99, annex F.
+(tests/codegen/test_elementary.py); underflow is gradual; special values are those of C99, annex F.
 The bits depend on whether the processor has a fused multiply-add, and on nothing else.
 
 The reductions are those of W. J. Cody and W. Waite, *Software Manual for the Elementary Functions*

@@ -217,8 +217,9 @@ def searched_in_rounds(
     told = matched.alone and _told_by_slopes(density, found)
     times = TURNS if matched.turning > 0.0 else 1
     while not told:
-        misfit = settled(found) and misfits(density, found)
-        if settled(found) and not misfit:
+        done = settled(found)
+        misfit = (done or len(found) >= MOST) and misfits(density, found)
+        if done and not misfit:
             break
         most = MANY_MORE * MOST if misfit else MOST
         count = _further_searches(density, found, times, most)
@@ -441,13 +442,19 @@ def misfits(density: LogDensity, found: Sequence[SearchEnd]) -> bool:
     Of few values only: differences of many tell of noise that is not known, too.
     """
     best = _highest(found)
+    return bool(np.isfinite(best.log_density)) and _misfit(density, best.theta) > 0.0
+
+
+def _misfit(density: LogDensity, theta: Array) -> float:
+    """Mean square of few residuals over that of known noise where it is far more, 0 elsewhere."""
     problem = density.log_likelihood.problem
     logs = _log_variances(problem)
-    if logs is None or not np.isfinite(best.log_density):
-        return False
-    value = float(density.log_likelihood(problem.prior.natural(best.theta[None, :]))[0])
+    if logs is None:
+        return 0.0
+    value = float(density.log_likelihood(problem.prior.natural(theta[None, :]))[0])
     square = -2.0 * value - float(np.sum(np.log(2.0 * np.pi) + logs))
-    return bool(square > len(logs) + MISFIT * np.sqrt(2.0 * len(logs)))
+    far = np.isfinite(square) and square > len(logs) + MISFIT * np.sqrt(2.0 * len(logs))
+    return square / len(logs) if far else 0.0
 
 
 def _log_variances(problem: Problem) -> Array | None:
@@ -493,11 +500,13 @@ def explained(density: LogDensity, theta: Array, shares: tuple[float, float] = U
 def left_unexplained(density: LogDensity, theta: Array) -> str:
     """Say that parameters (d,) leave much more of the outputs than noise; empty where not.
 
-    Differences of few samples do not tell the noise.
+    Differences of few samples do not tell the noise: only one that is given is compared.
     """
-    over = None
-    if not _few(density.log_likelihood.problem):
-        over = _over_allowed(density, theta, BEYOND_NOISE)
+    if _few(density.log_likelihood.problem):
+        over = _misfit(density, theta)
+        known = f"residuals of the best fit are {np.sqrt(over):.2g} times the noise that is given"
+        return known if over else ""
+    over = _over_allowed(density, theta, BEYOND_NOISE)
     if over is None or over <= 1.0:
         return ""
     over_noise = _over_allowed(density, theta, (0.0, np.inf))

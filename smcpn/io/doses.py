@@ -83,19 +83,38 @@ def read_doses(
     return doses
 
 
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the fields of every line, and its number."""
-    table = TextTable.open(path, COLUMNS, labels=set(COLUMNS) - set(_TIMES))
-    names = [field_of(one) for one in table.dialect.names]
-    if not {"time", "amount"} <= set(names):
+def _rows(
+    path: Path, columns: Mapping[str, str] | None = None
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the fields of every line, and its number.
+
+    Parameters
+    ----------
+    columns : mapping of str to str, optional
+        Column to field, of all that count; by default every one that has the name of a field.
+    """
+    known = COLUMNS if columns is None else tuple(columns)
+    times = _TIMES if columns is None else [one for one in known if columns[one] == "time"]
+    table = TextTable.open(path, known, labels={*known} - {*times})
+    names = [one for one in table.dialect.names if one]
+    fields = {one: field_of(one) for one in names} if columns is None else columns
+    found = [fields[one] for one in names if one in fields]
+    if not {"time", "amount"} <= {*found}:
         raise InputError(
-            f"{path}: the header names {listed(filter(None, names)) or 'nothing'}: name time and "
-            "amount (or AMT) there",
+            f"{path}: the header names {listed(names) or 'nothing'}: name time and amount (or AMT) "
+            "there",
             argument="path",
         )
+    for field in ("time", "id", *FIELDS):
+        if found.count(field) > 1:
+            both = [one for one in names if fields.get(one) == field]
+            raise InputError(
+                f"{path}: columns {listed(both)} both say the {field} of a dose: rename one",
+                argument="path",
+            )
     table.tell()
     for number, row in table.rows():
-        yield number, {field_of(name): one for name, one in row.items()}
+        yield number, {fields[name]: one for name, one in row.items() if name in fields}
 
 
 def field_of(column: str) -> str:
@@ -108,7 +127,7 @@ def _doses(row: Mapping[str, str], states: Sequence[str], given: Given) -> list[
     """Doses of a line."""
     event = _number(row, "evid", 1.0)
     amount = _number(row, "amount", 0.0)
-    if event == 0.0 or (amount == 0.0 and "evid" not in row):
+    if event == 0.0 or amount == 0.0:
         return []
     if event != 1.0:
         raise InputError(f"EVID is {row['evid']}: only doses (1) and samples (0) are read")
@@ -139,14 +158,15 @@ def _state(row: Mapping[str, str], states: Sequence[str]) -> str:
             raise InputError("it has no state: give a column state, or states one name")
         return states[0]
     name = row["state"]
-    if not name.isdigit():
+    number = _word(name)
+    if isinstance(number, str):
         return name
-    if not 1 <= int(name) <= len(states):
+    if number not in range(1, len(states) + 1):
         raise InputError(
             f"compartment {name} has no name: write the name of its state, or give states the "
             "names of compartments 1, 2, ..."
         )
-    return states[int(name) - 1]
+    return states[int(number) - 1]
 
 
 def _number(row: Mapping[str, str], name: str, default: float | None) -> float:
@@ -241,16 +261,23 @@ class LineDoses:
         """States that doses enter."""
         return tuple(dict.fromkeys(one.state for one in self.dosing.routes))
 
-    def read_file(self, path: Path) -> list[Dose]:
-        """Return the doses in a text file of samples; one that names no amounts has none.
+    def read_file(self, path: Path, columns: Mapping[str, str]) -> list[Dose]:
+        """Return the doses in a text file of samples.
+
+        Parameters
+        ----------
+        path : Path
+        columns : mapping of str to str
+            Column to field of a dose, or to its time.
 
         Raises
         ------
         InputError
-            If a line states no dose, or one of another kind; it is named.
+            If there are no times or amounts, or a line states no dose, or one of another kind; it
+            is named.
         """
         found: list[Dose] = []
-        for number, row in _rows(path):
+        for number, row in _rows(path, columns):
             try:
                 found += [one.dose for one in self.read([row])]
             except BadLineError as error:

@@ -17,6 +17,7 @@ from smcpn.errors import InputError, counted, listed
 from smcpn.io.axis import ROUNDED, TimeAxis
 from smcpn.io.channels import Channels, Slot
 from smcpn.io.dialect import check_marks
+from smcpn.io.doses import FIELDS
 from smcpn.io.files import Columns, Layout, read_columns, read_text
 from smcpn.io.table import TextTable
 from smcpn.model.problem import Problem
@@ -284,7 +285,9 @@ def following_record(path: Path, problem: Problem) -> Record:
     for kind in (name for name in BESIDE if getattr(last, name) is not None):
         values.setdefault(kind, np.full(values["y"].shape, np.nan))
     if channels.doses is not None and ("dose", 0) in slots:
-        doses = channels.doses.read_file(path)
+        columns = {one: FIELDS[j] for (kind, j), one in slots.items() if kind == "dose"}
+        columns |= {clock: "time"} if clock else {}
+        doses = channels.doses.read_file(path, columns)
         values["doses"] = [replace(one, time=moved(one.time)) for one in doses]
     axis: dict[str, Any] = {"t": t} if last.dt is None else {"dt": last.dt}
     return Record(u=found.u, **values, **axis, t_unit=last.t_unit, hold=last.hold, name=str(path))

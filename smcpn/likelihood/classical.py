@@ -30,7 +30,7 @@ from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import gaussian_log_density
 from smcpn.likelihood.registry import ExpectedOutputs, Recursion
-from smcpn.model.parts import PARTS, STIFF_PARTS, check_parts
+from smcpn.model.parts import PARTS, check_parts
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.model.signal import RecordSamples, Signal
@@ -68,8 +68,8 @@ class Step(ABC):
 
     def __post_init__(self) -> None:
         steps = "what goes by steps of one length (predictions from states, a controller)"
-        remedy = "use smcpn.simulate"
-        check_parts(self.model.parts & STIFF_PARTS, steps, instead=dict.fromkeys(PARTS, remedy))
+        takes = frozenset({"delay", "doses", "accumulators"})
+        check_parts(self.model.parts, steps, takes, dict.fromkeys(PARTS, "use smcpn.simulate"))
 
     @classmethod
     def of(cls, model: Model) -> Self:

@@ -133,6 +133,9 @@ class Recursion(ABC):
             WITH_EVENTS[cls.name] = cls
         if "name" in cls.__dict__:
             LIKELIHOODS[cls.name] = cls
+            if "takes_parts" not in cls.__dict__:
+                # Events may be for a class of their own, which knows the parent's name alone.
+                cls.takes_parts -= {"events"}
 
     @abstractmethod
     def __init__(self, problem: Problem, solver: Solver, grid: Grid, **options: Any) -> None: ...

@@ -485,7 +485,7 @@ def _stiff_choice(
             f"the problem is stiff, explicit steps would be {total:.0f} and these are {median:g}"
         )
     stiff = unstable & (_steps_of(problem, explicit, tried) > UNSTABLE_RATIO * counts)
-    likely = np.argsort(-log_likelihood, kind="stable")[: len(values) // LIKELY]
+    likely = np.argsort(-log_likelihood, kind="stable")[: max(1, len(values) // LIKELY)]
     shares = stiff.mean(), stiff[likely].mean()
     share = f"{stiff.mean():.0%} of the {of} is unstable at {tried} explicit steps"
     unstable_share = f"the problem is stiff, {share}"

@@ -1,8 +1,8 @@
 """Parts that a model may have, and the one way in which they are refused.
 
 An equation has some (`ODE.parts`), a problem adds others (`Model.parts`). What cannot have all of
-them says which it takes. A new part is one line in `PARTS`: it is refused wherever nothing says
-that it is taken.
+them says which it takes. A new part is a line in `PARTS` and a name in `Model.parts`, or in
+`ODE.parts`: it is refused wherever nothing says that it is taken.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PARTS = {
 }
 """Arguments that give a model a part, and what an engineer calls it."""
 STIFF_PARTS = frozenset({"algebraic", "events"})
-"""Parts that need a solver which chooses its steps."""
+"""Parts for which ``solver="auto"`` takes a solver that chooses its steps."""
 SMOOTH_PARTS = frozenset({"doses", "accumulators"})
 """Parts with which a path is one of x' = f at the inputs of the samples."""
 APART = {

@@ -379,8 +379,9 @@ class Windows:
         self._forgetting: Forgetting | None = None
         self._enter(Window(0, tracker, problem.prior))
         if length is not None:
+            takes = frozenset({"doses", "accumulators", "algebraic", "events"})
             unknown = {"delay": "a new window does not know the inputs before it, leave forget out"}
-            check_parts(problem.model.parts & {*unknown}, "forget", set(), unknown, "forget")
+            check_parts(problem.model.parts, "forget", takes, unknown, "forget")
             start = FreeStart(problem)
             free = empty(start.problem, None)
             self._forgetting = Forgetting(length, free, start, self._begin_tracking)

@@ -269,7 +269,8 @@ class Run:
         """Begin anew without populations."""
         remembered = {"plan": step.plan, "refused_k": step.refused_k, "widened": step.widened}
         self.change(**{name: one for name, one in remembered.items() if one is not None})
-        self._leave_explicit()
+        if step.solver is None:
+            self._leave_explicit()
         solver = step.solver or self._first_solver
         self._clear()
         self.change(solvers=(), checked=0)

@@ -175,13 +175,14 @@ def stiff_solution(
     reached = int(np.isfinite(found).all(axis=1).cumprod().sum())
     success, message = reached == len(times), "the end was reached"
     if not success:
-        where = f"between t = {times[reached - 1]:g} and {times[reached]:g}" if reached else "first"
-        message = (
-            f"the solution is lost {where}: it has a pole, takes more than {MOST_ATTEMPTS} steps "
-            "from one time to the next"
-            + ", or its algebraic equations have none there"
-            * bool(model.algebraic)
+        where = (
+            f"between t = {times[reached - 1]:g} and {times[reached]:g}"
+            if reached
+            else "at the first time"
         )
+        reasons = ["it has a pole", f"takes more than {MOST_ATTEMPTS} steps between two times"]
+        reasons += ["its algebraic equations have none there"] * bool(model.algebraic)
+        message = f"the solution is lost {where}: {', or '.join(reasons)}"
     accepted, rejected = (int(n) for n in (counts[reached - 1] if reached else (0, 0)))
     stats = Stats(accepted, rejected, STAGES * (accepted + rejected), accepted + rejected)
     return NumericalSolution(

@@ -26,7 +26,7 @@ from smcpn.likelihood.lanes import OUTPUT_CHUNK, Grid, SampleSymbols, output_chu
 from smcpn.likelihood.rosenbrock import Trajectory
 from smcpn.likelihood.state_events import MOST_EVENTS
 from smcpn.likelihood.transition import Transition
-from smcpn.model.parts import STIFF_PARTS
+from smcpn.model.parts import STIFF_PARTS, check_parts
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.model.signal import RecordSamples, Signal
@@ -48,6 +48,8 @@ class OwnSteps(int):
     """Number of steps that says that every particle chooses its own, by a stiff solver."""
 
 
+SIMULATED = frozenset({"delay", "doses", "accumulators", "algebraic", "events"})
+"""Parts of a model that simulations take."""
 OWN_STEPS = OwnSteps(0)
 
 
@@ -87,6 +89,7 @@ class Simulator:
             model = replace(model, theta=ca.vertcat(model.theta, start), initial=(start,))
         self._initial = np.empty((1, 0)) if initial is None else initial
         self._model, self._record = model, record
+        check_parts(model.parts, "a simulation", SIMULATED)
         self.steps = steps if isinstance(steps, OwnSteps) else RK4(steps).steps
         if model.parts & STIFF_PARTS and not (steps == "auto" or isinstance(steps, OwnSteps)):
             raise InputError(

@@ -84,7 +84,9 @@ def solve(
     max_steps: int = 1_000_000,
     control: str = "P",
 ) -> Solution | NumericalSolution:
-    """Solve an ODE probabilistically: mean and covariance of the solution given the equation.
+    """Return the solution of an ODE with known parameters, and how far it is known to be right.
+
+    Probabilistic solvers give its mean and covariance, given the equation at their steps.
 
     Parameters
     ----------
@@ -92,8 +94,8 @@ def solve(
     over : Record or array_like
         A record, whose input drives the model, or times: the two ends, or a grid.
     parameters : mapping of str to float
-        Of a vector or an unknown function as for `smcpn.simulate`.
-        Values of the parameters (and of the diffusion, where the solver names a parameter).
+        Values of the parameters (and of the diffusion, where the solver names a parameter), of a
+        vector or an unknown function as for `smcpn.simulate`.
     initial : object
         State at the first time, as for `Problem`: ``"rest"``, one value per state, or a mapping
         from state to value; numbers or names of parameters.
@@ -104,7 +106,8 @@ def solve(
         doses, and steps by its ``tolerance`` alone, which ``"auto"`` leaves to ``rtol``.
     rtol, atol : float
         The local error of each state stays below ``atol + rtol |x|`` in the root mean square. One
-        dynamic diffusion for all states of `EKF1` counts in these tolerances.
+        dynamic diffusion for all states of `EKF1` counts in these tolerances. `Rosenbrock`
+        takes ``rtol`` alone, relative to the largest value that a state has had.
     at : array_like, optional
         Further times that a step must end at, and the times of `Solution.t`. The solution can be
         called at any other time too. Of `Rosenbrock` two ends without ``at`` are the times of
@@ -214,7 +217,9 @@ def _without_claim(
 ) -> NumericalSolution:
     """Solve by Rosenbrock steps; arguments as of `solve`."""
     tolerance = _positive("rtol", rtol)
-    if solver.automatic:
+    if not solver.automatic:
+        _refuse_changed(rtol=rtol)
+    else:
         if not LEAST_TOLERANCE <= tolerance < 1.0:
             raise InputError(
                 f"rtol is {tolerance}: give a number from {LEAST_TOLERANCE:g} to 1", argument="rtol"

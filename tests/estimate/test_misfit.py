@@ -8,7 +8,7 @@ from scipy import stats
 
 import smcpn
 from smcpn.estimate.log_density import LogDensity
-from smcpn.estimate.multistart import misfits
+from smcpn.estimate.multistart import left_unexplained, misfits
 from smcpn.estimate.search import CONVERGED, SearchEnd
 
 
@@ -41,3 +41,7 @@ def test_chi_square_tells_where_the_noise_is_known(noise, expected):
 
     assert misfits(density, [end(3.0)]) is expected
     assert not misfits(density, [end(3.0), end(1.0)])
+    assert (
+        "times the noise that is given" in left_unexplained(density, end(3.0).theta)
+    ) is expected
+    assert not left_unexplained(density, end(1.0).theta)

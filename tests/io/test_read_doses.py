@@ -32,6 +32,10 @@ def test_rows_with_an_amount_are_doses(tmp_path):
         ("time,amount,state,EVID\n0,1,gut,4\n", "EVID is 4"),
         ("time,amount,state,duration\n0,1,gut,-1\n", "duration is -1"),
         ("time,amount,state,addl\n0,1,gut,3\n", "give II above 0"),
+        ("TIME,amount,state,T\n0,1,gut,9\n", "TIME, T both say the time of a dose"),
+        ("time,amt,amount,state\n0,1,2,gut\n", "amt, amount both say the amount of a dose"),
+        ("time,amount,CMT\n0,1,1.5\n", "compartment 1.5 has no name"),
+        ("time,amount,CMT\n0,1,0\n", "compartment 0 has no name"),
     ],
 )
 def test_a_line_that_is_no_dose_is_named(tmp_path, text, sentence):
@@ -39,3 +43,9 @@ def test_a_line_that_is_no_dose_is_named(tmp_path, text, sentence):
     path.write_text(text)
     with pytest.raises(InputError, match=sentence):
         read_doses(path, states=STATES)
+
+
+def test_compartments_are_numbers_however_they_are_written(tmp_path):
+    path = tmp_path / "doses.csv"
+    path.write_text("time,amount,CMT\n0,1,2.0\n3,0,1.0\n")
+    assert read_doses(path, states=STATES) == [Dose(0.0, "central", 1.0)]

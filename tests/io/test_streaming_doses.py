@@ -152,6 +152,21 @@ def test_a_file_continues_a_record_with_limits_and_doses(tmp_path):
     assert more.doses == (Dose(8.5, "c", 6.0, fraction="F"),)
 
 
+def test_an_output_that_is_called_like_a_field_of_a_dose_is_an_output(tmp_path):
+    @smcpn.ode
+    def cleared(rate, *, k):
+        return -k * rate
+
+    record = smcpn.Record(t=TIMES, y=np.ones(8), doses=[Dose(0.0, "rate", 8.0)])
+    prior = {"k": stats.lognorm(0.3, scale=0.4)}
+    problem = smcpn.Problem(cleared, record, observe="rate", noise=0.2, prior=prior)
+    path = tmp_path / "more.csv"
+    path.write_text("t,rate,AMT\n8,2.5,\n8.5,3.5,6\n9,0.7,\n")
+    more = following_record(path, problem)
+    assert more.y[:, 0].tolist() == [2.5, 3.5, 0.7]
+    assert more.doses == (Dose(8.5, "rate", 6.0),)
+
+
 def test_deviations_of_lines_have_the_unit_of_their_output():
     problem = posed(y_sd=np.full(8, 0.1))
     source = Lines(Pieces(b"t,c [ug],c_sd\n1,500,20\n"), LineParser(Channels.of(problem)))

@@ -32,3 +32,14 @@ def test_parts_that_do_not_go_together_are_refused(pair):
 def test_tables_name_no_part_that_there_is_not():
     named = {part for pair in APART for part in pair} | SMOOTH_PARTS | STIFF_PARTS
     assert named.union(*(kind.takes_parts for kind in LIKELIHOODS.values())) <= {*PARTS}
+
+
+def test_events_are_not_inherited_by_a_likelihood_of_another_name(monkeypatch):
+    monkeypatch.delitem(LIKELIHOODS, "own", raising=False)
+
+    class Own(LIKELIHOODS["classical"]):
+        name = "own"
+
+    monkeypatch.delitem(LIKELIHOODS, "own")
+    assert "events" in LIKELIHOODS["classical"].takes_parts
+    assert Own.takes_parts == LIKELIHOODS["classical"].takes_parts - {"events"}
