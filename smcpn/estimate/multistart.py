@@ -218,7 +218,8 @@ def searched_in_rounds(
     times = TURNS if matched.turning > 0.0 else 1
     while not told:
         done = settled(found)
-        misfit = (done or len(found) >= MOST) and misfits(density, found)
+        doubtful = (done or len(found) >= MOST) and _agreement(found) < AGREEING
+        misfit = doubtful and misfits(density, found)
         if done and not misfit:
             break
         most = MANY_MORE * MOST if misfit else MOST
@@ -428,12 +429,16 @@ def undoubted(density: LogDensity, found: Sequence[SearchEnd]) -> bool:
     problem = density.log_likelihood.problem
     if problem.model.process_noise is not None or not problem.model.smooth:
         return True
-    ends = [one.log_density for one in found]
-    best = found[int(np.argmax(ends))]
-    share = np.mean([as_high(end, best.log_density) for end in ends])
-    if not (best.success and (share >= AGREEING or settled(found))):
+    best = _highest(found)
+    if not (best.success and (_agreement(found) >= AGREEING or settled(found))):
         return False
     return _few(problem) or explained(density, best.theta)
+
+
+def _agreement(found: Sequence[SearchEnd]) -> float:
+    """Share of searches that end as high as the highest."""
+    highest = _highest(found).log_density
+    return float(np.mean([as_high(one.log_density, highest) for one in found]))
 
 
 def misfits(density: LogDensity, found: Sequence[SearchEnd]) -> bool:
