@@ -5,6 +5,7 @@ Decisions go by counted steps; the answers here are those of closed forms, on gr
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from scipy import stats
 import smcpn
 from smcpn.likelihood.solver_choice import choose_solver
 from smcpn.run.identify import Settings
-from smcpn.run.run import Run
+from smcpn.run.run import Begin, Run
 from smcpn.run.stages import advance
 
 pytestmark = pytest.mark.numerics
@@ -147,6 +148,26 @@ def test_every_snapshot_leads_to_the_same_end(problem, method, every_step_counts
         assert again.solver == run.solver
         assert again.snapshot().samplers[0].system.theta.tobytes() == expected
         assert again.outcome.populations.log_evidence == run.outcome.populations.log_evidence
+
+
+def test_explicit_steps_that_are_made_finer_stay_explicit(every_step_counts):
+    """The run begins at the prior again, and the stiff solver does not come back by itself."""
+    problem = stiff_in_the_prior()
+    chosen = Settings(particles=100, seed=1, method="tempering").resolved(problem)
+    run = Run(problem, chosen)
+    while run.state.plan is None or run.plan.choice is None:
+        advance(run)
+    finer = replace(run.solver, steps=2 * run.solver.steps)
+    run.begin(Begin(finer))
+    assert run.solver == finer
+    while run.outcome is None:
+        advance(run)
+    assert isinstance(run.solver, smcpn.EKF0)
+    stiff = smcpn.identify(
+        problem, solver=smcpn.Rosenbrock(), method="tempering", particles=100, seed=1,
+        progress=False,
+    )  # fmt: skip
+    assert run.outcome.populations.log_evidence == pytest.approx(stiff.log_evidence, abs=0.5)
 
 
 def test_a_run_that_is_killed_after_it_was_chosen_again_goes_on_from_its_file(
