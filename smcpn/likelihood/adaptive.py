@@ -37,6 +37,7 @@ from typing_extensions import override
 
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.memory import StraightLine
+from smcpn.likelihood.accumulating import SetBack
 from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.covariance import output_covariance, predict, zero_covariance
 from smcpn.likelihood.delayed import DeadTimes
@@ -103,13 +104,13 @@ class Adaptive(Recursion):
 
     name = "adaptive"
     varying_noise = coloured_noise = True
-    takes_parts = Recursion.takes_parts | {"delay"}
+    takes_parts = Recursion.takes_parts | {"delay", "accumulators"}
 
     def __init__(self, problem: Problem, solver: AdaptiveEKF1, grid: Grid) -> None:
         self.dead_times, self.order = DeadTimes(problem.model, grid), solver.order
         self.model, self.local_order = self.dead_times.model, solver.order + 1
-        self.restarts, self._solver = grid.restarts, solver
-        model = self.model
+        model, self._solver = self.model, solver
+        self.set_back, self.restarts = SetBack.of(model), grid.restarts or bool(model.accumulators)
         self.layout = Layout.connected(model.x, model.rhs, solver, model.outputs)
         self.filter = FilterSymbols(model, self.layout, shared=False, prefix="m")
         self.clock, self.sample = Clock.of(model), SampleSymbols.of(model, self.dead_times)
@@ -153,6 +154,7 @@ class Adaptive(Recursion):
                 model.t,
                 *(rates if self.restarts else []),
                 self.between.begin_row,
+                self.set_back.row,
             ),
             step_row=self.between.row,
             gain_row=ca.SX(0, 1),
@@ -168,6 +170,7 @@ class Adaptive(Recursion):
                     signal.begin_time,
                     *signal.rates,
                     self.between.begin_graph(signal),
+                    self.set_back.graph(signal),
                 ),
                 sample=signal.sample(),
             ),
@@ -196,8 +199,8 @@ class Adaptive(Recursion):
 
     def _interval(self, derivatives: list[ca.SX], sizes: ca.SX) -> ca.SX:
         """State at a sample, from which the next interval begins."""
-        f, mean, factors = self.filter, self.filter.mean, self.filter.factors
-        clock = replace(self.clock, sizes=sizes)
+        f, clock = self.filter, replace(self.clock, sizes=sizes)
+        mean, factors = f.moved(f.mean, f.factors, f.shares(self.set_back))
         if self.restarts:
             exact = [
                 (k, i, derivatives[i][p.states[0]])

@@ -23,7 +23,7 @@ from typing_extensions import override
 
 from smcpn.codegen.kernel import Rows
 from smcpn.codegen.lower import LaneProgram
-from smcpn.likelihood.accumulating import accumulating
+from smcpn.likelihood.accumulating import SetBack
 from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.inputs import KernelInputs
@@ -236,7 +236,8 @@ def runge_kutta_program(
             sample=signal.sample(),
         ),
     )
-    return accumulating(program, model, signal)
+    set_back = SetBack.of(model)
+    return set_back.join(program, signal, model.x, set_back.share)
 
 
 def step_inputs(

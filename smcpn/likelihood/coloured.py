@@ -33,37 +33,14 @@ from smcpn.likelihood.measurement import GaussianMeasurement
 from smcpn.likelihood.registry import ExpectedOutputs
 from smcpn.model.problem import Model
 from smcpn.model.signal import Signal
-from smcpn.pn.gaussian import Factor, Gaussian, downdate, predicted
+from smcpn.pn.gaussian import Factor, Gaussian, downdate, moved
 
 
-def moved(model: Model, gaussian: Gaussian, outputs: Sequence[int]) -> Gaussian:
-    """Gaussian `Model.gap` later, whose last entries are the coloured noise of outputs."""
-    if not outputs:
-        return gaussian
-    first = gaussian.mean.numel() - len(outputs)
-    phi = ca.vertcat(ca.SX.ones(first, 1), correlation(model, outputs))
-    return Gaussian(phi * gaussian.mean, moved_factor(model, gaussian.factor, first, outputs))
-
-
-def moved_factor(model: Model, factor: Factor, first: int, outputs: Sequence[int]) -> Factor:
-    """Factor `Model.gap` later, whose rows from ``first`` on are the coloured noise of outputs.
-
-    What stands before them does not depend on their columns, and stays.
-    """
-    size, places = len(factor.pivots), list(outputs)
-    rest = size - first - len(places)
-    phi = ca.vertcat(correlation(model, outputs), ca.SX.ones(rest, 1))
-    variance = ca.vertcat(model.noise_variance[places], ca.SX(rest, 1))
-    own = Factor([row[first:] for row in factor.rows[first:size]], factor.pivots[first:])
-    own = predicted(own, ca.diag(phi), ca.SX(size - first, 0), variance * (1.0 - phi**2))
-    rows = [
-        [*(slope * value for value in row[:first]), *new]
-        for slope, row, new in zip(
-            ca.vertsplit(phi), factor.rows[first:size], own.rows, strict=True
-        )
-    ]
-    rows = [*factor.rows[:first], *rows, *factor.rows[size:]]
-    return Factor(rows, [*factor.pivots[:first], *own.pivots])
+def faded(model: Model, outputs: Sequence[int]) -> tuple[ca.SX, ca.SX]:
+    """Share of the noise of outputs that is left `Model.gap` later, and variance of what is new."""
+    phi = correlation(model, outputs)
+    variance = ca.vertcat(ca.SX(0, 1), *(model.noise_variance[j] for j in outputs))
+    return phi, variance * (1.0 - phi**2)
 
 
 def with_coloured_noise(
@@ -146,7 +123,8 @@ class NoiseFilter:
             value = GaussianMeasurement(m, residual[j], here, error[j])
             own = Factor([[ca.SX(1.0)]], [self.variance[j]])
             factor, gain, *_ = downdate(own, [here], value.noise)
-            following = moved(self.model, Gaussian(m + gain[0] * value.innovation, factor), [j])
+            seen = Gaussian(m + gain[0] * value.innovation, factor)
+            following = moved(seen, *faded(self.model, [j]))
             means.append(following.mean)
             variances += following.factor.pivots
         return ca.vertcat(*means, *variances)

@@ -42,6 +42,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import casadi as ca
@@ -114,7 +115,7 @@ class GainPass:
     ) -> None:
         self._symbols, self._length, self._steps = symbols, length, steps
         self._constants = np.array(symbols.constant_values(factor))
-        row = ca.vertcat(symbols.sample.present, symbols.h, symbols.h_before)
+        row = ca.vertcat(symbols.sample.present, symbols.h, symbols.h_before, symbols.set_back.row)
         self._runs = [
             SharedRun(covariance, symbols.scale, row, symbols.constants, steps)
             for covariance in covariances
@@ -132,7 +133,8 @@ class GainPass:
             lengths = np.diff(columns[:, 0]) / self._steps
         following = np.append(lengths[1:], lengths[-1])
         present = np.isfinite(columns[1:, -symbols.model.outputs.numel() :])
-        rows = np.column_stack([present, following, lengths])
+        left = symbols.set_back.numbers(columns[1:])
+        rows = np.column_stack([present, following, lengths, left])
         scales = symbols.diffusion.scales(lengths[1:], self._length, symbols.order)
         by_step = np.repeat(scales, self._steps)[:, None]
         made: list[tuple[Array, Array, Array]] = []
@@ -188,7 +190,7 @@ class Conditioned(Recursion):
     """
 
     coloured_noise = True
-    takes_parts = Recursion.takes_parts | {"delay"}
+    takes_parts = Recursion.takes_parts | {"delay", "accumulators"}
     scheme: ClassVar[Scheme]
     """Which likelihood the filters compute."""
 
@@ -203,6 +205,7 @@ class Conditioned(Recursion):
     ) -> None:
         dead_times = DeadTimes(problem.model, grid)
         self.model = model = dead_times.model
+        grid = replace(grid, restarts=grid.restarts or bool(model.accumulators))
         layout = Layout.connected(model.x, model.rhs, solver, model.outputs, model.coloured)
         rows = most_rows(layout)
         if self.scheme.joint and rows > MOST_ROWS:
@@ -311,7 +314,14 @@ class Conditioned(Recursion):
             start_row=ca.vertcat(start_symbols.row, symbols.h),
             shared=self._graphs(),
             interval_row=ca.vertcat(
-                sample.row, *derivatives, *h, *sample_gains, symbols.held, *gap, *gap_before
+                sample.row,
+                *derivatives,
+                *h,
+                *sample_gains,
+                symbols.held,
+                *gap,
+                *gap_before,
+                symbols.set_back.row,
             ),
             step_row=ca.vertcat(model.u, model.t, symbols.h, symbols.scale, symbols.count),
             gain_row=ca.vertcat(*[s for c in self.shared for s in c.step_gains.symbols]),
@@ -348,6 +358,7 @@ class Conditioned(Recursion):
                 signal.others(1),
                 signal.of_interval,
                 *gaps,
+                symbols.set_back.graph(signal),
             ),
             sample=ca.vertcat(signal.sample(), before_sample, signal.others(), *gap_before),
         )

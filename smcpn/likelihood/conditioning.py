@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.memory import StraightLine
-from smcpn.likelihood.coloured import moved_factor
+from smcpn.likelihood.accumulating import SetBack
+from smcpn.likelihood.coloured import faded
 from smcpn.likelihood.covariance import (
     Factor,
     SharedCovariance,
     SharedGains,
+    Shares,
     condition_on_output,
-    entries,
     known_covariance,
     output_covariance,
 )
@@ -100,6 +101,7 @@ class ConditionedSymbols:
     dead_times : DeadTimes
     held : casadi.SX
         Inputs that are numbers of the interval behind the sample.
+    set_back : SetBack
     h, h_before : casadi.SX
         Length of a step, and of those before the sample.
     scale, count : casadi.SX
@@ -129,6 +131,7 @@ class ConditionedSymbols:
     sample: SampleSymbols
     dead_times: DeadTimes
     held: ca.SX
+    set_back: SetBack
     h: ca.SX
     h_before: ca.SX
     scale: ca.SX
@@ -187,6 +190,7 @@ class ConditionedSymbols:
             SampleSymbols.of(model, dead_times),
             dead_times,
             ca.SX.sym("held", model.held),
+            SetBack.of(model),
             scale=scale,
             spread=scale * dead_times.growth(2 * solver.order + 1),
             **{name: ca.SX.sym(name) for name in names},
@@ -506,9 +510,10 @@ def next_interval(symbols: ConditionedSymbols, update: Update) -> Interval:
     covariances: list[tuple[ca.SX, ...]] = []
     free, f, data_free = symbols.free, symbols.conditioned, symbols.data_free
     surplus = surplus_after(symbols, log_density(symbols, update)) if symbols.bounded else ca.SX(0)
-    update = _moved_noise(symbols, update)
+    update = _left_behind(symbols, update)
     if free is not None:
-        mean, blocks = rescaled_mean(free.mean, h_ratio), free.rescale(free.factors, h_ratio)
+        mean, blocks = free.moved(free.mean, free.factors, free.shares(symbols.set_back))
+        mean, blocks = rescaled_mean(mean, h_ratio), free.rescale(blocks, h_ratio)
         if symbols.grid.restarts:
             linearisation = free.linearise_derivatives(mean, symbols.h, derivatives)
             mean, blocks = free.restart(mean, blocks, linearisation)
@@ -536,38 +541,21 @@ def next_interval(symbols: ConditionedSymbols, update: Update) -> Interval:
     return Interval(ca.vertcat(*state, *tail), covariances, inputs)
 
 
-def _moved_noise(symbols: ConditionedSymbols, update: Update) -> Update:
-    """Terms that a sample leaves, with the coloured noise of the outputs at the next one.
+def _left_behind(symbols: ConditionedSymbols, update: Update) -> Update:
+    """What a sample leaves: all but what counts, with the coloured noise at the next sample.
 
     The noise of the filter that sees no data stays as it is without: stationary.
     """
-    model, layout = symbols.model, symbols.conditioned.layout
-    if not layout.noise:
-        return update
-    output = {entry: j for j, entry in layout.noise}
-
-    def scaled(mean: Mean | None) -> Mean | None:
-        if mean is None:
-            return None
-        n = len(layout.processes)
-        phi = [model.noise_correlation[j] for j, _ in layout.noise]
-        return [*mean[:n], *([p * row[0]] for p, row in zip(phi, mean[n:], strict=True))]
-
-    factors = [
-        moved_factor(model, factor, len(block.values), [output[entry] for entry in block.noise])
-        for block, factor in zip(layout.blocks, update.factors, strict=True)
-    ]
-    learned: list[ca.SX] = []
-    for block, covariance in zip(layout.blocks, update.learned, strict=False):
-        phi = [
-            model.noise_correlation[output[entry]] if entry in output else ca.SX(1.0)
-            for entry in entries(block)
-        ]
-        learned.append(ca.diag(ca.vertcat(*phi)) @ covariance @ ca.diag(ca.vertcat(*phi)))
-    return replace(
-        update, mean=scaled(update.mean), factors=factors, ahead=scaled(update.ahead),
-        learned=learned,
-    )  # fmt: skip
+    model, f, data_free = symbols.model, symbols.conditioned, symbols.data_free
+    shares: Shares = {
+        **f.shares(symbols.set_back),
+        **{entry: faded(model, [j]) for j, entry in f.layout.noise},
+    }
+    mean, factors = f.moved(update.mean, update.factors, shares)
+    ahead, learned = update.ahead, update.learned
+    if data_free is not None and ahead is not None:
+        ahead, learned = data_free.moved(ahead, learned, shares)
+    return replace(update, mean=mean, factors=factors, ahead=ahead, learned=learned)
 
 
 def _exact_derivatives(

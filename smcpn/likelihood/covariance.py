@@ -15,7 +15,7 @@ Where nothing in the recursion depends on a particle, all particles have the sam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, product
@@ -25,13 +25,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.memory import STRAIGHT, Row, StraightLine
-from smcpn.pn.gaussian import Factor, downdate, less, orthogonalised_in
+from smcpn.pn.gaussian import Factor, downdate, less, moved_factor, orthogonalised_in
 from smcpn.pn.iwp import lower_factor, pascal, process_noise_factor
 from smcpn.pn.layout import Block, Entry, Layout
 
 Array = NDArray[np.float64]
 Slopes = dict[tuple[Entry, Entry], ca.SX]
 """Derivative of a coordinate that the ODE determines by the coordinate of a value."""
+
+Shares = Mapping[Entry, tuple[ca.SX, ca.SX]]
+"""Share of a coordinate that a sample leaves, and variance of what is new; else it stays."""
 
 MOST_ROWS = 24
 """Of a covariance, up to which its algebra is one graph; the code of more gets too long."""
@@ -260,6 +263,13 @@ def rescale(block: Block, factor: Factor, h_ratio: ca.SX) -> Factor:
     ]
     pivots = [p * h_ratio ** (2 * power[j]) for j, p in enumerate(factor.pivots)]
     return Factor(rows, pivots)
+
+
+def moved(block: Block, factor: Factor, shares: Shares) -> Factor:
+    """Factor of coordinates of which a share is left, see `smcpn.pn.gaussian.moved_factor`."""
+    free, stays = entries(block)[: len(factor.pivots)], (ca.SX(1.0), ca.SX(0.0))
+    share, variance = zip(*(shares.get(entry, stays) for entry in free), strict=True)
+    return moved_factor(factor, ca.vertcat(*share), ca.vertcat(*variance))
 
 
 def restart(block: Block, factor: Factor, slopes: Slopes) -> Factor:

@@ -42,6 +42,7 @@ from smcpn.likelihood.covariance import (
     OutputGain,
     ResidualGain,
     SharedGains,
+    Shares,
     Slopes,
     entries,
 )
@@ -366,10 +367,27 @@ class DataFreeSymbols:
 
     def rescale(self, covariances: Sequence[ca.SX], h_ratio: ca.SX) -> list[ca.SX]:
         """D in the coordinates of steps ``h_ratio`` times as long."""
+        return self._scaled(covariances, lambda entry: h_ratio ** entry[1])
+
+    def moved(
+        self, ahead: Mean, covariances: Sequence[ca.SX], shares: Shares
+    ) -> tuple[Mean, list[ca.SX]]:
+        """Differences of which a share is left: noise that is new is that of both filters."""
+
+        def share(entry: Entry) -> ca.SX:
+            return shares[entry][0] if entry in shares else ca.SX(1.0)
+
+        mean = [[share((k, i)) * v for i, v in enumerate(row)] for k, row in enumerate(ahead)]
+        return mean, self._scaled(covariances, share) if shares else list(covariances)
+
+    def _scaled(
+        self, covariances: Sequence[ca.SX], factor: Callable[[Entry], ca.SX]
+    ) -> list[ca.SX]:
+        """D of coordinates times a factor of each."""
         result: list[ca.SX] = []
         for block, covariance in zip(self.conditioned.layout.blocks, covariances, strict=True):
-            powers = ca.diag(ca.vertcat(*[h_ratio**i for _, i in entries(block)]))
-            result.append(powers @ covariance @ powers)
+            factors = ca.diag(ca.vertcat(*map(factor, entries(block))))
+            result.append(factors @ covariance @ factors)
         return result
 
     def restart(

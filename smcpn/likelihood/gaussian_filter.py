@@ -26,11 +26,13 @@ import casadi as ca
 
 from smcpn.codegen.memory import STRAIGHT, Memory, StraightLine
 from smcpn.likelihood import covariance
+from smcpn.likelihood.accumulating import SetBack
 from smcpn.likelihood.covariance import (
     MOST_ROWS,
     Factor,
     ResidualGain,
     SharedGains,
+    Shares,
     Slopes,
 )
 from smcpn.model.problem import Model
@@ -272,6 +274,22 @@ class FilterSymbols:
         """Covariance in the coordinates of steps ``h_ratio`` times as long."""
         pairs = zip(self.layout.blocks, factors, strict=True)
         return [covariance.rescale(block, factor, h_ratio) for block, factor in pairs]
+
+    def shares(self, set_back: SetBack) -> Shares:
+        """Coordinates of which samples do not leave all, as `moved` takes them."""
+        counted = self.model.accumulators
+        return {self.layout.place(k): (set_back.share[k], ca.SX(0.0)) for k in counted}
+
+    def moved(
+        self, mean: Mean, factors: Sequence[Factor], shares: Shares
+    ) -> tuple[Mean, list[Factor]]:
+        """State of which a share is left, with new noise; rates follow by `restart`."""
+        after = [
+            [shares[k, i][0] * v if (k, i) in shares else v for i, v in enumerate(row)]
+            for k, row in enumerate(mean)
+        ]
+        pairs = zip(self.layout.blocks, factors, strict=True)
+        return after, [covariance.moved(block, factor, shares) for block, factor in pairs]
 
     def restart(
         self, mean: Mean, factors: Sequence[Factor], derivatives: Linearisation

@@ -37,8 +37,9 @@ from typing_extensions import override
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.tangent import jacobian
 from smcpn.errors import InputError
+from smcpn.likelihood.accumulating import SetBack
 from smcpn.likelihood.classical import outputs_at, step_graph, step_inputs, step_signal
-from smcpn.likelihood.coloured import moved, with_coloured_noise
+from smcpn.likelihood.coloured import faded, with_coloured_noise
 from smcpn.likelihood.covariance import OutputGain
 from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.inputs import KernelInputs
@@ -48,7 +49,7 @@ from smcpn.likelihood.registry import ExpectedOutputs, Recursion
 from smcpn.likelihood.transition import Transition
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.pn.gaussian import Factor, Gaussian, downdate, predicted
+from smcpn.pn.gaussian import Factor, Gaussian, downdate, moved, predicted
 from smcpn.solver import EKF0, RK4, Solver
 
 Array = NDArray[np.float64]
@@ -130,7 +131,7 @@ class Kalman(Recursion):
     coloured_noise = True
     gaussian = True
     takes_process_noise = True
-    takes_parts = Recursion.takes_parts | {"delay"}
+    takes_parts = Recursion.takes_parts | {"delay", "accumulators"}
     approximates = "particle"
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
@@ -146,6 +147,7 @@ class Kalman(Recursion):
         self._varies = grid.rescales or self.dead_times.parts > 1
         self.signal = step_signal(self.dead_times, grid)
         self.mean = ca.vertcat(self.model.x, ca.SX.sym("noise", len(self.model.coloured), 1))
+        self.set_back = SetBack.of(self.model)
         self._hold_noise()
         self._keep(solver)
 
@@ -230,8 +232,10 @@ class Kalman(Recursion):
 
     @property
     def _at_interval(self) -> Gaussian:
-        """States given a sample, and coloured noise at the sample after it."""
-        return moved(self.model, self.filtered, self.model.coloured)
+        """States that a sample leaves, given it, and coloured noise at the sample after it."""
+        phi, fresh = faded(self.model, self.model.coloured)
+        share, known = self.set_back.share, ca.SX(self.model.x.numel(), 1)
+        return moved(self.filtered, ca.vertcat(share, phi), ca.vertcat(known, fresh))
 
     @property
     def corrected(self) -> Correction:
@@ -259,14 +263,16 @@ class Kalman(Recursion):
         noise, signal = self._noise_of_step, self.signal
         coloured = list(model.coloured)
         state = [self.mean, *self.entries(self.predicted.factor), self._held]
-        gap = ([model.gap], [signal.gap]) if coloured else ([], [])
+        between, of_samples = [self.set_back.row], [self.set_back.graph(signal)]
+        if coloured:
+            between, of_samples = [*between, model.gap], [*of_samples, signal.gap]
         program = LaneProgram(
             theta=model.theta,
             constants=model.constants,
             constant_values=model.constant_values,
             state=ca.vertcat(*state),
             start_row=ca.vertcat(start.row, step.h),
-            interval_row=ca.vertcat(self.sample.row, step.h, *gap[0]),
+            interval_row=ca.vertcat(self.sample.row, step.h, *between),
             step_row=step.row,
             gain_row=ca.SX(0, 1),
             sample_row=self.sample.row,
@@ -285,7 +291,7 @@ class Kalman(Recursion):
             emitted=emitted,
             shared=signal.graphs(
                 step=step_graph(signal),
-                interval=ca.vertcat(signal.sample(1), signal.h, *gap[1]),
+                interval=ca.vertcat(signal.sample(1), signal.h, *of_samples),
                 sample=signal.sample(),
             ),
         )
@@ -342,8 +348,8 @@ class Kalman(Recursion):
         """
         n, states = self.mean.numel(), self.model.x.numel()
         product, one = ca.SX.sym("product", n, n), ca.vec(ca.SX.eye(n))
-        phi = [self.model.noise_correlation[j] for j in self.model.coloured]
-        begun = ca.vec(ca.diag(ca.vertcat(ca.SX.ones(states, 1), *phi)))
+        phi, _ = faded(self.model, self.model.coloured)
+        begun = ca.vec(ca.diag(ca.vertcat(self.set_back.share, phi)))
         moments = [
             part
             for g in (self.predicted, self.filtered)

@@ -40,7 +40,7 @@ from typing_extensions import override
 
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError
-from smcpn.likelihood.accumulating import accumulating
+from smcpn.likelihood.accumulating import SetBack
 from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.diffusion import powered
@@ -67,7 +67,8 @@ class Marginal(Recursion):
 
     The state of a lane holds the Nordsieck coordinates m_ij = h^j x_i^(j) / j! of every state and
     the running sum of z_i^2 / s; where samples are not equally spaced also the variance of a state
-    at unit diffusion. All particles share inputs and gains.
+    at unit diffusion, and where states count since the last sample that since then. All particles
+    share inputs and gains.
 
     Diffusion has the unit that it takes with the mean step as unit of time; a step of another
     length h scales variances by (h / mean)^(2 order + 1).
@@ -92,12 +93,13 @@ class Marginal(Recursion):
         self.local_order = self.order + 1
         counts = bool(self.model.accumulators)
         self.restarts = grid.restarts or grid.rescales or counts
-        # Steps are of different lengths.
-        self.rescales = grid.rescales or self.dead_times.parts > 1
+        # Steps are of different lengths, or variances of states grow over different times.
+        self.rescales = grid.rescales or self.dead_times.parts > 1 or counts
         n = self.model.x.numel()
         self.m = [[ca.SX.sym(f"m_{i}_{j}") for j in range(self.order + 1)] for i in range(n)]
         self.residual_sum = ca.SX.sym("residual_sum", n, 1)
-        self.variance = ca.SX.sym("variance")
+        self.variance, self.set_back = ca.SX.sym("variance"), SetBack.of(self.model)
+        self.counted = ca.SX.sym("counted", int(counts))
         self.per_step = ca.SX.sym("per_step")
         self.own = self.dead_times.growth(2 * self.order + 1)
         self.h = ca.SX.sym("h")
@@ -150,7 +152,7 @@ class Marginal(Recursion):
         """Mean g(mu), solver covariance J Gamma Sigma J', and states at a sample (eq. 20)."""
         model, states = self.model, ca.vertcat(*[row[0] for row in self.m])
         jacobian = ca.jacobian(model.outputs, model.x)
-        scaled = self.residual_sum * (self.per_step * self.variance)
+        scaled = self.residual_sum * (self.per_step * self._variances)
         numerical = jacobian @ ca.diag(scaled) @ jacobian.T
         u = self.sample.input
         outputs, numerical = ca.substitute(
@@ -186,10 +188,11 @@ class Marginal(Recursion):
         restart = ca.substitute(coordinates, model.x, ca.vertcat(*[row[0] for row in self.m]))
         growth, added = ca.SX.sym("growth"), ca.SX.sym("added")
         varies = self.rescales
-        held = [self.residual_sum, *([self.variance] if varies else [])]
+        variances = ca.vertcat(self.variance, self.counted)
+        held = [self.residual_sum, *([variances] if varies else [])]
         begun = [
             self.residual_sum,
-            *([self.variance + growth * self.own * added] if varies else []),
+            *([variances + growth * self.own * added] if varies else []),
         ]
         program = LaneProgram(
             theta=model.theta,
@@ -215,11 +218,21 @@ class Marginal(Recursion):
                 sample=self._sample_graph(0),
             ),
         )
-        places = ca.vertcat(*(row[0] for row in self.m))
-        program = accumulating(program, model, signal, places)
+        counting = self.set_back
+        entries = ca.vertcat(*(row[0] for row in self.m), self.counted)
+        share = ca.vertcat(counting.share, counting.row)
+        program = counting.join(program, signal, entries, share)
         following, before = self._following_noise(), self._sample_graph(1)
         program = self.noise.join(program, following, before, signal)
         return self.dead_times.join(program, signal)
+
+    @property
+    def _variances(self) -> ca.SX:
+        """Variance of every state at unit diffusion, (n, 1): of a count that since it began."""
+        variances = ca.repmat(self.variance, self.model.x.numel(), 1)
+        for place in self.model.accumulators:
+            variances[place] = self.counted
+        return variances
 
     @property
     def _growth(self) -> ca.SX:

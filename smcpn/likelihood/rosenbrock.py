@@ -32,7 +32,7 @@ from typing_extensions import override
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.memory import STRAIGHT, Memory, Place, Row, StraightLine
 from smcpn.codegen.tangent import jacobian
-from smcpn.likelihood.accumulating import accumulating
+from smcpn.likelihood.accumulating import SetBack
 from smcpn.likelihood.algebraic import AFTER_JUMP, FROM_START, NEARBY, AlgebraicEquations
 from smcpn.likelihood.classical import Classical, outputs_at
 from smcpn.likelihood.coloured import NoiseFilter
@@ -354,7 +354,9 @@ class Trajectory:
             memory=algebra.memory,
             sections=algebra.sections(),
         )
-        return self._dead_times.join(accumulating(program, model, signal), signal)
+        set_back = SetBack.of(model)
+        program = set_back.join(program, signal, model.x, set_back.share)
+        return self._dead_times.join(program, signal)
 
     def inputs(self, record: Record, number: int = 0) -> KernelInputs:
         """Inputs for a record, which starts from the ``number``-th initial state."""

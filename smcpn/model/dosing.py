@@ -542,6 +542,11 @@ def _route(
             f"a dose names state {shown(state)}, and model '{ode.name}' has "
             f"{listed(ode.states)}: give one of these"
         )
+    if state in ode.accumulators:
+        raise _refused(
+            f"a dose enters {state}, which is set back to zero after every sample: let it enter "
+            "another state"
+        )
     names = list(free)
 
     def source(name: str, value: float | str) -> Source:

@@ -26,8 +26,6 @@ STIFF_PARTS = frozenset({"algebraic", "events"})
 SMOOTH_PARTS = frozenset({"doses", "accumulators"})
 """Parts with which a path is one of x' = f at the inputs of the samples."""
 APART = {
-    ("delay", "accumulators"): "measure what has come in all in place of accumulators",
-    ("process_noise", "accumulators"): "measure what has come in all in place of accumulators",
     ("process_noise", "algebraic"): "leave it out",
     ("delay", "algebraic"): "leave it out",
     ("doses", "algebraic"): "leave them out",

@@ -2,7 +2,8 @@
 
 L is unit lower triangular and D diagonal. For x ~ N(m, P), P = L D L',
 
-    predict     x+ = F x + w, w ~ N(0, Q):  m+ = F m,  P+ = F P F' + Q           (`predicted`)
+    predict     x+ = F x + w, w ~ N(0, Q):  m+ = F m,  P+ = F P F' + Q           (`predicted`;
+                by `moved` where F and Q are diagonal)
     condition   y = h' x + e, e ~ N(0, r):  s = h' P h + r,  k = P h / s,
                 m+ = m + k (y - h' m),  P+ = P - k s k'                          (`downdate`)
     smooth      x given x+:  G = P F' (P+)^-1,  m + G (x+ - m+),  P - G P+ G'    (`smoothing_gain`)
@@ -202,6 +203,42 @@ def predicted(factor: Factor, jacobian: ca.SX, noise: ca.SX, error: ca.SX) -> Fa
     used = [j for j, weight in enumerate(weights) if not weight.is_zero()]
     rows = [[columns[i, j] for j in used] for i in range(n)]
     return orthogonalised(rows, [weights[j] for j in used], divided)
+
+
+def moved(gaussian: Gaussian, share: ca.SX, variance: ca.SX) -> Gaussian:
+    """Gaussian of c x + e, of which every entry is a share of itself and independent noise.
+
+    Parameters
+    ----------
+    share, variance : casadi.SX, (n, 1)
+        c, and the variances of e.
+    """
+    factor = moved_factor(gaussian.factor, share, variance)
+    return Gaussian(share * gaussian.mean, factor)
+
+
+def moved_factor(factor: Factor, share: ca.SX, variance: ca.SX) -> Factor:
+    """Factor as of `moved`.
+
+    What stands before the first entry that changes does not depend on the columns from there on,
+    and stays; rows beyond the first n do too, and must not depend on them either.
+    """
+    size = len(factor.pivots)
+    changed = [k for k in range(size) if not share[k].is_one()]
+    if not changed:
+        return factor
+    first = changed[0]
+    own = Factor([row[first:] for row in factor.rows[first:size]], factor.pivots[first:])
+    slopes = share[first:]
+    own = predicted(own, ca.diag(slopes), ca.SX(size - first, 0), variance[first:])
+    rows = [
+        [*(slope * value for value in row[:first]), *new]
+        for slope, row, new in zip(
+            ca.vertsplit(slopes), factor.rows[first:size], own.rows, strict=True
+        )
+    ]
+    rows = [*factor.rows[:first], *rows, *factor.rows[size:]]
+    return Factor(rows, [*factor.pivots[:first], *own.pivots])
 
 
 def downdate(

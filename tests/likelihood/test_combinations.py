@@ -40,6 +40,7 @@ COLUMNS = {
     "dead time": {"delay": {"u": 0.23}},
     "AR1": {"noise": AR1(0.1, 0.5)},
     "density": {"noise": smcpn.StudentT(0.1, 4.0)},
+    "count": {"ode": duffing.accumulating("x")},
 }
 
 
@@ -73,7 +74,7 @@ def test_every_likelihood_has_its_row():
 def test_a_cell_is_as_the_table_says(cell):
     likelihood, column = cell
     given = {"hold": "zoh", "u": RNG.normal(size=40), "dt": 0.1, "noise": 0.1, **COLUMNS[column]}
-    times = given.pop("t", None)
+    times, ode = given.pop("t", None), given.pop("ode", duffing)
     if callable(given["u"]) and times is None:
         times, given["dt"] = 0.1 * np.arange(40), None
     record = Record(
@@ -85,7 +86,7 @@ def test_a_cell_is_as_the_table_says(cell):
     solver = SOLVERS[likelihood]
 
     def traced():
-        problem = smcpn.Problem(duffing, record, observe="x", prior=PRIOR, **options)
+        problem = smcpn.Problem(ode, record, observe="x", prior=PRIOR, **options)
         kind = suitable_likelihood(problem, solver, likelihood)
         recursion = kind.traced(problem, solver, Grid.of([record], problem.model.delay))
         program = weighing_program(recursion)

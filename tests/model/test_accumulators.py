@@ -84,7 +84,5 @@ def test_a_stream_and_a_file_count_as_the_record(tmp_path):
 def test_what_does_not_count_is_refused():
     with pytest.raises(InputError, match="accumulators"):
         growth.accumulating("deaths")
-    with pytest.raises(InputError, match="process noise"):
-        problem(process_noise={"i": 0.1})
-    with pytest.raises(InputError, match="takes no accumulators"):
-        smcpn.LogLikelihood(problem(), "filtering", smcpn.EKF0(diffusion=1.0, steps=4))
+    with pytest.raises(InputError, match="enters cases, which is set back"):
+        problem([Dose(1.0, "cases", 3.0)])

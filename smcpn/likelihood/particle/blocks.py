@@ -95,7 +95,12 @@ class _Layout:
         self.widths = {name: symbols.numel() for name, symbols in self.vectors.items()}
         self.widths |= {"w": shared.width, "q": 0}
         # What a block reads of a step, or of a sample, and what that is by the samples.
-        step, sample = (guide.step.row, shared.step), (guide.sample.row, shared.sample)
+        left = guide.set_back
+        step = ca.vertcat(guide.step.row, left.row), ca.vertcat(shared.step, left.of_step(signal))
+        sample = (
+            ca.vertcat(guide.sample.row, left.row),
+            ca.vertcat(shared.sample, left.behind(signal)),
+        )
         if model.coloured:
             sample = (
                 ca.vertcat(sample[0], model.gap),

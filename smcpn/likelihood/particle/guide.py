@@ -50,17 +50,17 @@ Annals of Statistics 48.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.likelihood.coloured import correlation, moved
+from smcpn.likelihood.coloured import correlation, faded
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.transition import Transition
 from smcpn.model.signal import Signal
-from smcpn.pn.gaussian import factorised, substituted
+from smcpn.pn.gaussian import factorised, moved, moved_factor, substituted
 
 Array = NDArray[np.float64]
 
@@ -200,8 +200,9 @@ class Guide:
     """
 
     def __init__(self, kalman: Kalman, signal: Signal) -> None:
-        transition = kalman.transition
         self.kalman, self.signal, self.model = kalman, signal, kalman.model
+        self.set_back = kalman.set_back
+        transition = self._transition()
         self.dead_times, self.sample, self.step = kalman.dead_times, kalman.sample, transition.step
         c = len(self.model.coloured)
         self.noise = kalman.mean[self.model.x.numel() :, :]
@@ -216,6 +217,15 @@ class Guide:
         self.noises = self.factor.shape[1]
         self.look = LookAhead.symbols(self.n)
         self.step_row, self.sample_row = self._step_symbols(), self._sample_symbols()
+
+    def _transition(self) -> Transition:
+        """A step from what the sample before it leaves of the states, see `SetBack.of_step`."""
+        move, x, share = self.kalman.transition, self.model.x, self.set_back.share
+        graphs = [move.following, move.jacobian @ ca.diag(share), move.factor, move.error_variance]
+        following, jacobian, factor, error = ca.substitute(graphs, [x], [share * x])
+        return replace(
+            move, following=following, jacobian=jacobian, factor=factor, error_variance=error
+        )
 
     def _step_symbols(self) -> Row:
         n, k = self.n, self.noises
@@ -272,24 +282,29 @@ class Guide:
 
     def filtered(self) -> tuple[ca.SX, ca.SX, list[ca.SX]]:
         """State at a sample and behind it, and entries of the covariance, by the Kalman filter."""
-        kalman, given = self.kalman, self.kalman.filtered
-        mean, entries = given.mean, ca.vertcat(*kalman.entries(given.factor))
-        if self.model.coloured:
-            before = kalman.predicted
-            now = moved(self.model, before, self.model.coloured)
+        kalman, given, coloured = self.kalman, self.kalman.filtered, self.model.coloured
+        n, share, c = self.model.x.numel(), self.set_back.share, len(coloured)
+        left = ca.vertcat(share, ca.SX.ones(c, 1))
+        behind = moved_factor(given.factor, left, ca.SX(n + c, 1))
+        mean, entries = given.mean, ca.vertcat(*kalman.entries(behind))
+        if coloured:
+            before, (phi, fresh) = kalman.predicted, faded(self.model, coloured)
+            fading = ca.vertcat(ca.SX.ones(n, 1), phi), ca.vertcat(ca.SX(n, 1), fresh)
+            now = moved(before, *fading)
             symbols, values = (
                 [one.mean, ca.vertcat(*kalman.entries(one.factor))] for one in (before, now)
             )
             mean, entries = ca.substitute([mean, entries], symbols, values)
-        states = mean[: self.model.x.numel()]
+        states = mean[:n]
         after = ca.substitute(self.after_sample, self.model.x, states)
-        return self._beside(states), after, ca.vertsplit(entries)
+        return self._beside(states), ca.vertcat(share * states, after[n:]), ca.vertsplit(entries)
 
     @property
     def _known(self) -> dict[str, ca.SX]:
         """Numbers of a step of delayed inputs, of a theta, that its particles read."""
         moving = self.dead_times.moving
-        return {"known": ca.vertcat(moving, self.step.row)} if moving.numel() else {}
+        own = ca.vertcat(moving, self.step.row, self.set_back.row)
+        return {"known": own} if moving.numel() else {}
 
     def _sample_symbols(self) -> Row:
         n, q = self.n, self.outputs.numel()
