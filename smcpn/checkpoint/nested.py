@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +44,8 @@ class FilterState(Stored):
         wait for samples ahead of them.
     held : ndarray, (n,)
         The last input.
+    doses : ndarray, (D, 5)
+        As of `smcpn.checkpoint.stream_state.StreamState`.
     sample : int
     log_evidence : float
     """
@@ -59,6 +61,7 @@ class FilterState(Stored):
     held: Annotated[Array, finite("n")]
     sample: Whole = 0
     log_evidence: Number = 0.0
+    doses: Annotated[Array, finite(None, 5)] = field(default_factory=lambda: np.empty((0, 5)))
 
 
 def write_nested(path: Path, problem: Problem, state: FilterState) -> None:

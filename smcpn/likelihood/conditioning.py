@@ -542,7 +542,7 @@ def next_interval(symbols: ConditionedSymbols, update: Update) -> Interval:
 
 
 def _left_behind(symbols: ConditionedSymbols, update: Update) -> Update:
-    """What a sample leaves: all but what counts, with the coloured noise at the next sample.
+    """Return what a sample leaves: all but counts, with the coloured noise at the next one.
 
     The noise of the filter that sees no data stays as it is without: stationary.
     """

@@ -210,6 +210,11 @@ class Dosing:
         return any(one.slots for one in self.routes)
 
     @property
+    def learned(self) -> bool:
+        """True if a lag or a fraction is a parameter that is not known."""
+        return any(isinstance(one, int) for route in self.routes for one in route.places[1:])
+
+    @property
     def width(self) -> int:
         """Numbers of an interval behind the inputs."""
         own = 6 + 2 * self.n_inputs if self.lagged else 2

@@ -38,6 +38,7 @@ from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.likelihood import STATE_PARTICLES, Particle
 from smcpn.likelihood.particle.stream import stream_estimate
 from smcpn.likelihood.solver_choice import solver_from_prior
+from smcpn.model.dose import Dose
 from smcpn.model.problem import Problem, check_problem
 from smcpn.online.reweighting import HiddenStates
 from smcpn.results.draws import weighted_quantile
@@ -222,6 +223,12 @@ class NestedFilter:
         threads: int | None,
     ) -> None:
         self.problem, self._rng = problem, rng
+        if problem.model.dosing is not None and problem.model.dosing.learned:
+            raise InputError(
+                "NestedFilter moves parameters at every sample, and with a fraction or a lag what "
+                "doses have given: give both numbers, or follow this stream with smcpn.Online",
+                argument="problem",
+            )
         none = History(problem.records[0].n_inputs, problem.model.measured)
         filters = stream_estimate(problem, solver, none, threads, likelihood=Particle.name)
         self._filters = filters.with_state_particles(state_particles)
@@ -236,6 +243,7 @@ class NestedFilter:
         y_sd: Any = None,
         y_lower: Any = None,
         y_upper: Any = None,
+        doses: Any = (),
     ) -> NestedState:
         """Take in a sample and return what is known after it; arguments as of `Online.update`.
 
@@ -247,9 +255,10 @@ class NestedFilter:
         """
         begin = time.perf_counter()
         before, axis, held = self._state, self.axis.state, self._arrivals.last_input
+        given = self.doses
         random = self._rng.bit_generator.state
         outputs = self._arrivals.measured(y, y_sd, y_lower, y_upper)
-        arrival = self._arrivals.take(u, outputs, t)
+        arrival = self._arrivals.take(u, outputs, t, doses)
         try:
             if arrival.status == "new":
                 known = [*before.last, *arrival.gap, np.array(arrival.sample, dtype=float)]
@@ -257,11 +266,20 @@ class NestedFilter:
         except InputError:
             self._state, self._rng.bit_generator.state = before, random
             self.axis.resume(axis)
-            self._arrivals.last_input = held
+            self._arrivals.last_input, self._arrivals.doses = held, given
             raise
         waits = arrival.status == "new" and self.sample == before.sample
         status = "waiting" if waits else arrival.status
         return self._known(status, len(arrival.gap), begin)
+
+    @property
+    def doses(self) -> tuple[Dose, ...]:
+        """Those given so far."""
+        return self._arrivals.doses
+
+    def give(self, doses: Any) -> None:
+        """Take doses that are no sample's; as of `Online.give`."""
+        self._arrivals.give(doses)
 
     def finish(self) -> NestedState:
         """Have the samples count that wait for those ahead of them; the input is held there."""
@@ -337,7 +355,10 @@ class NestedFilter:
         state, filters = self._state, self._known_filters
         weights, n = normalise(state.log_weights), len(self.problem.ode.states)
         unknown = np.full((n, len(weights)), np.nan)
-        moments = (unknown, unknown) if filters is None else self._filters.state_moments(filters.T)
+        moments, values = (unknown, unknown), self.problem.prior.natural(state.theta)
+        if filters is not None:
+            place = len(state.last) - 1 - self._waiting
+            moments = self._filters.state_moments(values, filters.T, state.last, place)
         return NestedState(
             sample=state.sample,
             t=float(state.last[-1 - self._waiting, 0]) if state.sample else self.axis.last,
@@ -347,7 +368,7 @@ class NestedFilter:
             missing=missing,
             names=self.problem.names,
             state_names=tuple(self.problem.ode.states),
-            values=self.problem.prior.natural(state.theta),
+            values=values,
             weights=weights,
             log_evidence=state.log_evidence,
             _states=HiddenStates(*moments, weights),
@@ -371,6 +392,7 @@ class NestedFilter:
             axis=self.axis.state,
             random_state=RandomState.of(self._rng),
             held=np.array(self._arrivals.last_input, dtype=float),
+            doses=self._arrivals.stored_doses,
         )
         write_nested(FILE_NAME("path", path), self.problem, known)
 
@@ -391,6 +413,7 @@ class NestedFilter:
             raise InputError(f"{path}: its filters are of another model: the file is damaged")
         live._state, live._arrivals.last_input = state, state.held.tolist()
         live.axis.resume(state.axis)
+        live._arrivals.resume_doses(state.doses)
         return live
 
 

@@ -357,7 +357,7 @@ class Integration:
             theta,
         )
         self._inputs = no_input(grid[0], grid[-1]) if record is None else input_polynomials(record)
-        restarts = record is not None and not record.smooth
+        restarts = record is not None and (bool(record.held) or not record.smooth)
         self._restarts = times[1:-1] if restarts else times[:0]
         self._exact = ExactDerivatives(compiled.equations, self._layout, self._inputs, theta)
 

@@ -107,6 +107,9 @@ class Solution:
     run : Run
         Filtered moments on the grid, as compiled code keeps them.
     calibration : Calibration
+    arrived : callable or None
+        From times to what doses have brought into every state before them, (T, n), beside which
+        the run is.
     """
 
     ode: ODE
@@ -118,6 +121,7 @@ class Solution:
     run: Run
     calibration: Calibration
     outputs: Array | None
+    arrived: Callable[[Array], Array] | None = None
 
     def __repr__(self) -> str:
         end = "" if self.success else f", failed: {self.message}"
@@ -141,7 +145,7 @@ class Solution:
     @cached_property
     def mean(self) -> Array:
         """Mean of the states at `t`, (T, n)."""
-        return self._states(*self._coordinates_at_t[::2])
+        return self._states(*self._coordinates_at_t[::2], self.t)
 
     @cached_property
     def covariance(self) -> Array:
@@ -168,7 +172,7 @@ class Solution:
         """
         times = self._checked(t)
         mean, factor, step = self._posterior(times)
-        moments = self._states(mean, step), self._covariance(factor, step)
+        moments = self._states(mean, step, times), self._covariance(factor, step)
         return (moments[0][0], moments[1][0]) if np.ndim(t) == 0 else moments
 
     def sample(self, rng: np.random.Generator, n: Count = 1, t: Numbers | None = None) -> Array:
@@ -197,7 +201,7 @@ class Solution:
         )
         index = np.searchsorted(run.time, times, side="right") - 1
         chosen, steps = paths[:, index], run.step[index]
-        return np.stack([self._states(path, steps) for path in chosen])
+        return np.stack([self._states(path, steps, times) for path in chosen])
 
     def chi2(
         self, reference: Callable[[Array], ArrayLike] | Numbers, t: Numbers | None = None
@@ -220,7 +224,7 @@ class Solution:
             )
         mean, factor, step = self._posterior(times)
         roots = self._square_root(factor, step)
-        errors = exact - self._states(mean, step)
+        errors = exact - self._states(mean, step, times)
         known = (np.square(roots).sum(axis=2) > 0.0).all(axis=1)
         if not known.any():
             raise InputError("reference cannot be compared: the solution claims no error anywhere")
@@ -290,8 +294,9 @@ class Solution:
         k = self.layout.derivative
         return self.layout.scale / step[:, None] ** k
 
-    def _states(self, mean: Array, step: Array) -> Array:
-        return mean[:, self.layout.derivative, self.layout.process] * self._scales(step)
+    def _states(self, mean: Array, step: Array, times: Array) -> Array:
+        smooth = mean[:, self.layout.derivative, self.layout.process] * self._scales(step)
+        return smooth if self.arrived is None else smooth + self.arrived(times)
 
     def _rows(self, factor: Array, step: Array) -> Array:
         """Rows of the factor that belong to the states, in their units, (T, n, entries)."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from inspect import signature
 from typing import Any, overload
 
+import casadi as ca
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smcpn.errors import InputError, listed, real_number, shown, whole_number
+from smcpn.model.dose import Dose
+from smcpn.model.dosing import Dosing
 from smcpn.model.entries import by_scalar
 from smcpn.model.initial import is_formula, named_values, scalar_initial
 from smcpn.model.ode import ODE
@@ -22,6 +25,7 @@ from smcpn.model.trace import argument_names
 from smcpn.pn.integration import Integration, Settings
 from smcpn.pn.solution import Solution
 from smcpn.simulation.numerical_solution import NumericalSolution, stiff_solution
+from smcpn.simulation.simulate import known_model
 from smcpn.solver import CALIBRATED, EKF1, LEAST_TOLERANCE, ProbabilisticSolver, Rosenbrock
 
 Array = NDArray[np.float64]
@@ -29,7 +33,6 @@ Array = NDArray[np.float64]
 STIFF = "give solver=smcpn.Rosenbrock()"
 INSTEAD = {
     "process_noise": "give its equation without noise, its .drift, or use smcpn.simulate",
-    "doses": STIFF,
     "algebraic": STIFF,
     "events": STIFF,
 }
@@ -92,7 +95,8 @@ def solve(
     ----------
     ode : ODE
     over : Record or array_like
-        A record, whose input drives the model, or times: the two ends, or a grid.
+        A record, whose input drives the model and whose doses enter it, or times: the two ends, or
+        a grid.
     parameters : mapping of str to float
         Values of the parameters (and of the diffusion, where the solver names a parameter), of a
         vector or an unknown function as for `smcpn.simulate`.
@@ -102,8 +106,8 @@ def solve(
     solver : EKF0, EKF1 or Rosenbrock
         By default ``EKF1(order=5, diffusion="dynamic", smooth=True)``. With a number of ``steps``
         that many equal steps are taken between samples (or grid points), with ``"auto"`` the
-        tolerances decide. `Rosenbrock` claims no error; it takes algebraic equations, events and
-        doses, and steps by its ``tolerance`` alone, which ``"auto"`` leaves to ``rtol``.
+        tolerances decide. `Rosenbrock` claims no error; it takes algebraic equations and events,
+        and steps by its ``tolerance`` alone, which ``"auto"`` leaves to ``rtol``.
     rtol, atol : float
         The local error of each state stays below ``atol + rtol |x|`` in the root mean square. One
         dynamic diffusion for all states of `EKF1` counts in these tolerances. `Rosenbrock`
@@ -151,10 +155,9 @@ def solve(
     """
     check_ode(ode)
     takes = frozenset({"accumulators"})
-    if isinstance(solver, Rosenbrock):
-        takes |= STIFF_PARTS | {"doses"}
+    takes |= STIFF_PARTS if isinstance(solver, Rosenbrock) else frozenset()
     check_parts(ode.parts, "smcpn.solve", takes, INSTEAD, argument="ode")
-    record, times = _times(over, ode, takes)
+    record, times = _times(over, ode)
     if isinstance(solver, Rosenbrock):
         _refuse_changed(atol=atol, first_step=first_step, max_steps=max_steps, control=control)
         return _without_claim(ode, record, times, parameters, initial, solver, rtol, at)
@@ -174,6 +177,8 @@ def solve(
         )
     values = _values(ode, parameters, solver)
     x0, used = _initial(ode, initial, values)
+    doses = () if record is None else record.doses
+    used |= {v for dose in doses for v in (dose.lag, dose.fraction) if isinstance(v, str)}
     unknown = set(values) - {*ode.parameters, *used, solver.diffusion}
     if unknown:
         raise InputError(
@@ -187,10 +192,68 @@ def solve(
         max_steps=whole_number("max_steps", max_steps, 1),
         exponents=_control(control),
     )
-    grid, outputs = _grid(times, at, solver)
+    outputs, arrived = _reported(times, at), None
     theta = np.array([values[name] for name in ode.parameters])
-    integration = Integration(ode, solver, settings, record, times, grid, theta, x0)
-    return integration.solution(outputs, values.get(str(solver.diffusion)))
+    smooth = ode
+    if record is not None and doses:
+        smooth, record, arrived = _without_doses(ode, record, values)
+        times = record.t
+    grid = _grid(times, outputs, solver)
+    integration = Integration(smooth, solver, settings, record, times, grid, theta, x0)
+    found = integration.solution(outputs, values.get(str(solver.diffusion)))
+    return replace(found, ode=ode, arrived=arrived)
+
+
+def _without_doses(
+    ode: ODE, record: Record, values: Mapping[str, float]
+) -> tuple[ODE, Record, Callable[[Array], Array]]:
+    """Return the equation of z in x = z + D(t), the record that it runs over, and D.
+
+    D is what doses have brought, a known function of time, see `smcpn.model.dosing`.
+
+    Parameters
+    ----------
+    record : Record
+        With doses.
+    values : mapping of str to float
+        Parameters, of which lags and fractions may be some.
+
+    Raises
+    ------
+    InputError
+        If a dose does not fit the model, or the input is a function of time.
+    """
+    if record.u_function is not None:
+        raise InputError(
+            "u is a function of time, and the record has doses: give the input by its samples, or "
+            "solver=smcpn.Rosenbrock()",
+            argument="over",
+        )
+    Dosing.of([record], ode, {}, values)
+    doses = [_with_numbers(dose, values) for dose in record.doses]
+    record = replace(record, doses=doses)
+    own = {name: values[name] for name in ode.parameters}
+    model, _ = known_model(ode, own, list(ode.states), "rest", None, None, record)
+    symbols = [model.x, model.u, model.t, model.theta]
+    smooth = replace(ode, rhs=ca.Function(ode.name, symbols, [model.rhs]), accumulators=())
+    places = [ode.states.index(dose.state) for dose in doses]
+
+    def arrived(times: Array) -> Array:
+        found = np.zeros((len(times), len(ode.states)))
+        for place, dose in zip(places, doses, strict=True):
+            part = (times > dose.begin).astype(float)
+            if dose.duration:
+                part = np.clip((times - dose.begin) / dose.duration, 0.0, 1.0)
+            found[:, place] += float(dose.fraction) * dose.amount * part
+        return found
+
+    return smooth, model.prepared(record), arrived
+
+
+def _with_numbers(dose: Dose, values: Mapping[str, float]) -> Dose:
+    """A dose whose lag and fraction are numbers."""
+    given = {name: getattr(dose, name) for name in ("lag", "fraction")}
+    return replace(dose, **{n: values[v] if isinstance(v, str) else v for n, v in given.items()})
 
 
 def _refuse_changed(**given: Any) -> None:
@@ -232,11 +295,10 @@ def _without_claim(
     )
 
 
-def _times(over: Any, ode: ODE, takes: frozenset[str]) -> tuple[Record | None, Array]:
+def _times(over: Any, ode: ODE) -> tuple[Record | None, Array]:
     if isinstance(over, Record):
         record = over.unmeasured(0)
         check_record(record, ode, 0)
-        check_parts({"doses"} if record.doses else set(), "smcpn.solve", takes, INSTEAD, "over")
         return record, record.t
     if ode.inputs:
         raise InputError(
@@ -274,14 +336,13 @@ def _reported(times: Array, at: Any) -> Array | None:
     return outputs
 
 
-def _grid(times: Array, at: Any, solver: ProbabilisticSolver) -> tuple[Array, Array | None]:
-    """Times where a step must end (first the start), and those the solution is reported at."""
-    outputs = _reported(times, at)
+def _grid(times: Array, outputs: Array | None, solver: ProbabilisticSolver) -> Array:
+    """Times where a step must end, first the start."""
     points = times if outputs is None else np.union1d(times, outputs)
     if solver.steps == "auto":
-        return points, outputs
+        return points
     inner = substep_times(Record(t=points), int(solver.steps))
-    return np.append(inner[:, :-1].ravel(), points[-1]), outputs
+    return np.append(inner[:, :-1].ravel(), points[-1])
 
 
 def _mapping(parameters: Any) -> Mapping[str, Any]:

@@ -400,18 +400,51 @@ def test_what_a_filter_expects_of_a_stream_is_a_count():
     for k in range(6):
         state, _, moments = stream.assimilated(values, keys, state, k)
         np.testing.assert_allclose(moments[1::-1, 0], predicted[k], atol=0.1)
-        np.testing.assert_allclose(stream.state_moments(state)[0][:, 0], filtered[k], atol=0.1)
+        known = np.column_stack([record.t, record.u, record.y])[: k + 1]
+        found = stream.state_moments(values, state, known, k)[0][:, 0]
+        np.testing.assert_allclose(found, filtered[k], atol=0.1)
 
 
-def test_a_nested_filter_follows_counts():
-    one, steps = disturbed(prior={"decay": stats.uniform(0.29, 0.02), "rate": RATE})
+@pytest.mark.parametrize("grid", ["even", "dosed"])
+def test_a_nested_filter_follows_counts_and_doses(grid, tmp_path):
+    t = DT * np.arange(N)
+    prior = {"decay": stats.uniform(0.29, 0.02), "rate": RATE}
+    _, steps = disturbed(grid)
+    mean = kalman(steps, np.full_like(Y, np.nan))[1][:, ::-1]
+    y, doses = mean + RNG.normal(size=Y.shape) * NOISE, GRIDS[grid].get("doses", ())
+    one, _ = disturbed(grid, t=t, y=y, prior=prior)
     live = smcpn.NestedFilter(one, solver=RK4(4), particles=50, state_particles=256, seed=1)
-    _, _, _, filtered, _ = kalman(steps)
+    increments, _, _, filtered, _ = kalman(steps, y)
     for k in range(N):
-        state = live.update([U[k]], Y[k], k * DT)
+        given = [d for d in doses if (t[k - 1] if k else -1.0) <= d.time < t[k]]
+        if k == 6:
+            live.save(tmp_path / "nested.h5")
+            live = smcpn.NestedFilter.load(tmp_path / "nested.h5")
+        state = live.update([U[k]], y[k], t[k], doses=given)
         found = [state.state_mean[name] for name in ("i", "cases")]
         np.testing.assert_allclose(found, filtered[k], atol=0.12)
-    assert state.log_evidence == pytest.approx(kalman(steps)[0].sum(), abs=0.7)
+    assert live.doses == tuple(doses)
+    assert state.log_evidence == pytest.approx(increments.sum(), abs=0.7)
+
+
+def test_states_of_a_stream_have_what_doses_brought():
+    t, found = DT * np.arange(5), []
+    for likelihood in ("kalman", "particle"):
+        one, _ = disturbed("dosed", t=DT * np.arange(N))
+        live = smcpn.Online(one, solver=RK4(4), likelihood=likelihood, particles=100, seed=1)
+        for k in range(5):
+            given = [d for d in DOSES if (t[k - 1] if k else -1.0) <= d.time < t[k]]
+            state = live.update([U[k]], Y[k], t[k], doses=given)
+        found.append([state.state_mean[name] for name in ("i", "cases")])
+    np.testing.assert_allclose(found[0], found[1], atol=0.15)
+
+
+def test_doses_that_parameters_change_are_not_for_a_nested_filter():
+    lagged = (Dose(1.0, "i", 3.0, lag="late"),)
+    prior = {"decay": stats.lognorm(1.0), "rate": RATE, "late": stats.uniform(0.0, 0.3)}
+    one = disturbed(t=DT * np.arange(N), doses=lagged, prior=prior)[0]
+    with pytest.raises(smcpn.InputError, match="give both numbers"):
+        smcpn.NestedFilter(one, solver=RK4(4), particles=50, seed=1)
 
 
 RHO = 0.6

@@ -66,7 +66,8 @@ class StreamFilters:
     threads : int, optional
     inputs : KernelInputs
     outputs : LaneKernel
-        Lanes are state particles. Its moments are mean and variance of the outputs, noise included.
+        Lanes are state particles. Its moments are mean and variance of the outputs, noise included,
+        and the states with what has arrived by doses.
     n_states, n_outputs : int
     n_held : int
         States and what is known of coloured noise, of a particle.
@@ -87,7 +88,7 @@ class StreamFilters:
         for place, j in enumerate(model.coloured):
             mean[j] += guide.noise[place]
             variance[j] = guide.left[place]
-        moments = ca.vertcat(mean, variance)
+        moments = ca.vertcat(mean, variance, model.whole_states(sample.u, sample.t, model.x))
         step, none = recursion.transition.step, ca.SX(0, 1)
         signal = recursion.of_filters
         plain = runge_kutta_program(model, signal, sample, ca.SX.zeros(1), step)
@@ -160,11 +161,7 @@ class StreamEstimate(ParticleEstimate):
         place : int
             Of this one among them.
         """
-        history = self.stream.history
-        n, m = 1 + history.n_inputs, len(samples)
-        stream = GrowingRows(self._compiled.inputs, History(n - 1, history.n_outputs, intervals=m))
-        stream.append(samples[:, 0], samples[:, 1:n], samples[:, n:])
-        known, here = stream.at(place)
+        known, here = self._placed(samples, place)
         held = None if state is None else state.copy()
         # Random numbers are those of the second sample, whatever is known before it.
         before = max(here - 1, 0)
@@ -184,10 +181,27 @@ class StreamEstimate(ParticleEstimate):
         """Moments (m, N) of outputs and states given the samples so far, from the filters there."""
         return self._moments(columns, state, *self.stream.at(sample))
 
-    def state_moments(self, state: Array) -> tuple[Array, Array]:
-        """Means and variances (n, N) of the states of the model, of filters (k, N)."""
-        held, weights = self._weighted(state)
-        return _mixture(held[: self.n_states], 0.0, weights)
+    def state_moments(
+        self, values: Array, state: Array, samples: Array, place: int
+    ) -> tuple[Array, Array]:
+        """Means and variances (n, N) of the states of the model, of filters (k, N) at a sample.
+
+        Parameters
+        ----------
+        samples, place
+            As of `run_one`.
+        """
+        found = self._moments(values, state, *self._placed(samples, place))
+        mean, variance = found[2 * self.n_outputs :].reshape(2, self.n_states, -1)
+        return mean, variance
+
+    def _placed(self, samples: Array, place: int) -> tuple[Rows, int]:
+        """Rows of some samples, of no history, and the place of one of them."""
+        history = self.stream.history
+        n, m = 1 + history.n_inputs, len(samples)
+        stream = GrowingRows(self._compiled.inputs, History(n - 1, history.n_outputs, intervals=m))
+        stream.append(samples[:, 0], samples[:, 1:n], samples[:, n:])
+        return stream.at(place)
 
     def measured(self, sample: int) -> Array:
         """Outputs of a sample, (q,), NaN where missing."""
@@ -283,9 +297,10 @@ class StreamEstimate(ParticleEstimate):
         lanes = np.ascontiguousarray(held.reshape(self.n_held, -1))
         columns = kernel.columns(np.tile(values.T, (1, size)))
         found = kernel.moments_at(columns, lanes, rows, local)
-        outputs = found.reshape(2, self._compiled.n_outputs, size, -1)
-        mean, variance = _mixture(outputs[0], outputs[1], weights)
-        return np.concatenate([mean, variance, *_mixture(held[: self.n_states], 0.0, weights)])
+        q = self.n_outputs
+        outputs, states = np.split(found.reshape(2 * q + self.n_states, size, -1), [2 * q])
+        mean, variance = _mixture(outputs[:q], outputs[q:], weights)
+        return np.concatenate([mean, variance, *_mixture(states, 0.0, weights)])
 
 
 def _mixture(means: Array, variances: Array | float, weights: Array) -> tuple[Array, Array]:

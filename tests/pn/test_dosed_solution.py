@@ -1,0 +1,93 @@
+"""`smcpn.solve` by EKF0 and EKF1 with doses, against the superposition of matrix exponentials."""
+
+import numpy as np
+import pytest
+from scipy.linalg import expm
+
+import smcpn
+from smcpn import EKF0, EKF1, Dose, InputError
+
+TIMES = np.linspace(0.0, 8.0, 9)
+VALUES = {"ka": 1.2, "ke": 0.3, "F": 0.7, "late": 0.25}
+DOSES = [
+    Dose(0.0, "gut", 10.0, fraction="F"), Dose(2.5, "gut", 4.0, lag="late"),
+    Dose(3.0, "central", 2.0, duration=1.5), Dose(5.0, "gut", 3.0),
+]  # fmt: skip
+
+
+@smcpn.ode
+def compartments(gut, central, u, *, ka, ke):
+    """Absorption and elimination."""
+    return -ka * gut, ka * gut + u - ke * central
+
+
+RECORD = smcpn.Record(t=TIMES, u=np.ones(9), doses=DOSES, hold="zoh")
+A = np.array([[-VALUES["ka"], 0.0], [VALUES["ka"], -VALUES["ke"]]])
+
+
+def exact(t):
+    """States before what arrives at a time, (2,): of steps, a rate has A^-1 (exp - 1) times it."""
+
+    def fed(since, rate):
+        return np.linalg.solve(A, (expm(A * max(since, 0.0)) - np.eye(2)) @ rate)
+
+    x = expm(A * t) @ [0.5, 1.0] + fed(t, [0.0, 1.0])
+    for dose in DOSES:
+        begin = dose.time + VALUES.get(dose.lag, 0.0)
+        amount = (
+            dose.amount * VALUES.get(dose.fraction, 1.0) * np.eye(2)[int(dose.state == "central")]
+        )
+        if not dose.duration:
+            x = x + (expm(A * (t - begin)) @ amount if t > begin else 0.0)
+        else:
+            rate = amount / dose.duration
+            x = x + fed(t - begin, rate) - fed(t - begin - dose.duration, rate)
+    return x
+
+
+SOLVERS = [EKF1(order=5, smooth=True), EKF1(order=4), EKF0(order=4), EKF0(order=4, smooth=True)]
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=repr)
+def test_steps_begin_anew_where_doses_arrive(solver):
+    found = smcpn.solve(
+        compartments, RECORD, VALUES, initial=[0.5, 1.0], solver=solver, rtol=1e-9, atol=1e-11
+    )
+    wanted = np.array([exact(t) for t in TIMES])
+    np.testing.assert_allclose(found.mean, wanted, atol=1e-8)
+    assert np.isin([2.75, 4.5], found.grid).all()
+    between = np.array([0.01, 2.74, 2.76, 3.7, 5.001])
+    mean, covariance = found(between)
+    np.testing.assert_allclose(mean, [exact(t) for t in between], atol=1e-7)
+    sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+    assert (np.abs(mean - [exact(t) for t in between]) <= 10 * sd + 1e-12).all()
+    paths = found.sample(np.random.default_rng(0), 50)
+    assert (np.abs(paths.mean(axis=0) - wanted) <= found.sd + 1e-8).all()
+    assert found.ode is compartments
+
+
+def test_steps_of_one_length_and_times_asked_for():
+    solver = EKF1(order=4, steps=16, diffusion="fixed")
+    at = [0.0, 2.75, 6.3]
+    found = smcpn.solve(compartments, RECORD, VALUES, initial=[0.5, 1.0], solver=solver, at=at)
+    np.testing.assert_array_equal(found.t, at)
+    np.testing.assert_allclose(found.mean, [exact(t) for t in at], atol=1e-6)
+    assert found.chi2(np.array([exact(t) for t in at])) < 10.0
+
+
+def test_doses_of_a_stiff_model_agree_with_rosenbrock():
+    fast = VALUES | {"ka": 1e5}
+    found = smcpn.solve(compartments, RECORD, fast, initial=[0.5, 1.0], rtol=1e-8, atol=1e-10)
+    other = smcpn.solve(
+        compartments, RECORD, fast, initial=[0.5, 1.0], solver=smcpn.Rosenbrock(1e-10)
+    )
+    np.testing.assert_allclose(found.mean, other.mean, atol=1e-5)
+
+
+def test_doses_that_do_not_fit_are_refused():
+    with pytest.raises(InputError, match="the lag of a dose is 'late'"):
+        smcpn.solve(compartments, RECORD, {k: VALUES[k] for k in ("ka", "ke", "F")})
+    function = smcpn.Record(t=TIMES, u=np.sin, doses=DOSES)
+    with pytest.raises(InputError, match="u is a function of time") as error:
+        smcpn.solve(compartments, function, VALUES)
+    assert error.value.argument == "over"
