@@ -22,7 +22,7 @@ import smcpn
 from benchmarks.executors import each
 from benchmarks.rows import Row, at_least, at_most
 from benchmarks.study import study
-from benchmarks.trust.known import Known, calibrated, default, outcomes
+from benchmarks.trust.known import RANKED, Known, calibrated, default, outcomes
 
 Array = NDArray[np.float64]
 Values = Mapping[str, float]
@@ -225,7 +225,7 @@ def formulas(data_sets: int) -> Iterator[Row]:
         yield at_most(f"{name}: log-likelihood, relative", abs(found / wanted - 1.0), CLOSE)
     for name in SETTINGS:
         known = Known(name, partial(problem, name), truth=partial(truth, name))
-        yield from calibrated(name, outcomes(known, default, range(data_sets)), DATA_SETS)
+        yield from calibrated(name, outcomes(known, default, range(data_sets)), RANKED)
     yield from biases(data_sets)
 
 

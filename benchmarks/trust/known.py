@@ -31,6 +31,8 @@ FALSE_WARNINGS = 0.05
 """Most runs that may be warned of although they are right."""
 BINS = 20
 LEVELS = (0.5, 0.9)
+RANKED = 1000
+"""Data sets whose coverage chance moves by less than the limits of `calibrated`."""
 ENDS = (0.025, 0.975)
 
 
