@@ -71,7 +71,9 @@ class Plan:
     Attributes
     ----------
     blocks : dict of str to Block
-        Statements for all lanes, once (``_shared``) or in each of them (``_lane``).
+        Statements that run once for all lanes (``_shared``), and ``start``.
+    pieces : dict of str to sequence of Block
+        Statements that run in each lane, one piece on all of them after the other.
     lanes, width : int
         Particles of a block, and how many of them one instruction runs.
     n_state, n_theta, n_emitted, n_moments, n_outputs : int
@@ -92,6 +94,7 @@ class Plan:
     """
 
     blocks: dict[str, Block]
+    pieces: dict[str, Sequence[Block]]
     lanes: int
     width: int
     n_state: int
@@ -114,8 +117,10 @@ class Plan:
     @property
     def text(self) -> str:
         """All that the machine code depends on, but for the modules that write it."""
-        sizes = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
-        return f"{sizes}\n" + "\n".join(f"{name}{block}" for name, block in self.blocks.items())
+        sizes = {field.name: getattr(self, field.name) for field in fields(self)[2:]}
+        blocks = [*self.blocks.items()]
+        blocks += [(name, block) for name, parts in self.pieces.items() for block in parts]
+        return f"{sizes}\n" + "\n".join(f"{name}{block}" for name, block in blocks)
 
 
 class Function:
@@ -602,7 +607,7 @@ def _moments(module: ir.Module, plan: Plan) -> Callable[..., None]:
     made.function.attributes.add("noinline")
     places = SharedPlaces(made, made["rows"], plan.widths, plan.window, plan.parts)
     shared = Shared(made, plan.blocks["moments_shared"], places.of_sample(made["sample"]))
-    run_lanes(made, plan.blocks["moments_lane"], plan.lanes, plan.width, shared)
+    _lanes_of(made, plan, "moments", shared)
     made.finish(FAST)
 
     def call(caller: Function, *values: Any) -> None:
@@ -660,13 +665,13 @@ def write_advance(module: ir.Module, plan: Plan) -> ir.Function:
         gather(made, slots(plan.n_state), made["theta"], number(plan.n_theta), *place)
         with made.loop(number(0), number(plan.n_emitted * plan.lanes)) as k:
             builder.store(ir.Constant(DOUBLE, 0.0), made.at(slots(plan.totals_slot), k), align=8)
-        _lanes_of(made, plan, "hoist_lane")
+        _lanes_of(made, plan, "hoist")
         with made.loop(made["first"], made["last"]) as sample:
             later = builder.icmp_signed(">", sample, number(0))
             with made.where(later), places.each_part() as part:
                 _write_interval(made, plan, places, (sample, part), run_passes)
             at = places.of_sample(sample)
-            _lanes_of(made, plan, "sample_lane", Shared(made, plan.blocks["sample_shared"], at))
+            _lanes_of(made, plan, "sample", Shared(made, plan.blocks["sample_shared"], at))
             since_first = builder.sub(sample, made["first"])
 
             def store(name: str, slot: int, n: int, since: Any = since_first) -> None:
@@ -686,7 +691,9 @@ def write_advance(module: ir.Module, plan: Plan) -> ir.Function:
 
 
 def _lanes_of(made: Function, plan: Plan, name: str, shared: Shared | None = None) -> None:
-    run_lanes(made, plan.blocks[name], plan.lanes, plan.width, shared)
+    for piece in plan.pieces[name]:
+        own = None if shared is None else shared.of(piece)
+        run_lanes(made, piece, plan.lanes, plan.width, own)
 
 
 def _write_interval(
@@ -698,10 +705,10 @@ def _write_interval(
 ) -> None:
     """Write the solver steps of the interval that leads to a sample, or of a part of it."""
     sample, part = where
-    if "interval_lane" in plan.blocks:
+    if "interval" in plan.pieces:
         at = places.of_interval(sample, part)
         shared = Shared(made, plan.blocks["interval_shared"], at)
-        _lanes_of(made, plan, "interval_lane", shared)
+        _lanes_of(made, plan, "interval", shared)
     begin, end = places.steps(sample, part)
     once = Shared(made, plan.blocks["once_shared"], places.of_interval(sample, part))
     with made.loop(begin, end) as n:
@@ -712,9 +719,9 @@ def _write_interval(
 
         def step() -> None:
             for k, own in enumerate(before):
-                _lanes_of(made, plan, f"section{k}_lane", own)
+                _lanes_of(made, plan, f"section{k}", own)
                 run_passes(made, k)
-            _lanes_of(made, plan, "step_lane", shared)
+            _lanes_of(made, plan, "step", shared)
 
         _steps(made, plan, step)
 

@@ -26,7 +26,7 @@ from smcpn.codegen.arrays import RowFunction
 from smcpn.codegen.clock import CLOCK, count
 from smcpn.codegen.emit import LEAST_LANES, WORKING_SET, hoisted_block, only_values, shared_block
 from smcpn.codegen.kernel import ALIGNED, LINE, CompiledKernel, Rows, address, block_parts
-from smcpn.codegen.long_blocks import Loop, pieces, rolled
+from smcpn.codegen.long_blocks import PIECE, Loop, pieces, rolled
 from smcpn.codegen.lower import (
     LaneProgram,
     Level,
@@ -128,7 +128,9 @@ class _Layout:
         layered = self._n_taped >= LAYERS
 
         def parts(block: Block) -> tuple[Sequence[Block | Loop], int]:
-            return (rolled if layered else pieces)(block, self._slots)
+            if layered:
+                return rolled(block, self._slots)
+            return pieces(block, self._slots, PIECE)
 
         for name, graph in self._forward.items():
             blocks[f"{name}_shared"] = shared = shared_block(graph)
