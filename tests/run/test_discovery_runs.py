@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import smcpn
 from smcpn.checkpoint import run as writing
 from smcpn.checkpoint.container import DISCOVERY
+from smcpn.checkpoint.codec import read_again
 from smcpn.checkpoint.discovery import StoredSystem, read_discovery, system_fingerprint
 from smcpn.checkpoint.inspection import inspect
 from smcpn.cli.app import app
@@ -136,7 +137,7 @@ def test_equations_come_back_from_plain_data():
     system = CandidateSystem.of(
         library, ["x", "v", "w"], ["u"], known={"x": "v", "v": pushed}, constraints=constraints
     )
-    again = StoredSystem.of(system).restored(constraints)
+    again = read_again(StoredSystem(system.candidates, system.known)).restored(constraints)
     assert system_fingerprint(again) == system_fingerprint(system)
     assert again.coefficients == system.coefficients
     np.testing.assert_array_equal(again.freedom.signs, system.freedom.signs)
@@ -203,10 +204,10 @@ CHANGES = {
     "the linear model is of other terms": entry(
         "discovery", "shrinkage", "linear", "first", value=3
     ),
-    "a term more": put("header/system/allowed", np.ones((2, 7), "i8")),
-    "a term is no graph": put("header/system/terms/operands", np.full((3, 3), 9)),
+    "a term more": put("header/system/candidates/allowed", np.ones((2, 7), "i8")),
+    "a term is no graph": put("header/system/candidates/terms/operands", np.full((3, 3), 9)),
     "constraints are none": entry("header", "settings", "constraints", value=["x' ="]),
-    "states are others": entry("header", "system", "states", value=["x", "z"]),
+    "states are others": entry("header", "system", "candidates", "states", value=["x", "z"]),
     "observed are others": put("header/observe", np.eye(3)),
     "data file is elsewhere": entry("header", "data_file", value="../d.h5.data-00000000.h5"),
     "further entry": entry("header", "further", value=1),
