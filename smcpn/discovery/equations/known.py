@@ -43,9 +43,7 @@ class KnownPart(Stored):
     parameters: Names
     defaults: Mapping[Name, Number]
     complete: Annotated[NDArray[np.bool_], truths("n")]
-    diffusion: Annotated[ca.Function, AsTable("diffusion")] | None = field(
-        default=None, repr=False
-    )
+    diffusion: Annotated[ca.Function, AsTable("diffusion")] | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, known: Known | None, states: Sequence[str], inputs: Sequence[str]) -> KnownPart:
