@@ -25,7 +25,7 @@ from benchmarks.study import study
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.shrinkage.priors import SHRINKAGE, LaplacePrior
 from smcpn.discovery.shrinkage.sampler import Point, shrunken
-from smcpn.smc.diagnosis import SamplerWarning
+from smcpn.smc.replicates import SamplerWarning
 
 Array = NDArray[np.float64]
 

@@ -59,9 +59,9 @@ from smcpn.run.restore import (
     locked,
     written_records,
 )
-from smcpn.smc.diagnosis import SamplerWarning
 from smcpn.smc.distributed.engines import checked_executor
 from smcpn.smc.distributed.workers import Workers, workers_of
+from smcpn.smc.replicates import SamplerWarning
 from smcpn.smc.settings import EXISTING
 from smcpn.solver import Solver
 from smcpn.values.arguments import ANYTHING, Count, FileName, Positive, Seconds, Seed, checked

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 import smcpn
 from smcpn.checkpoint import run as writing
-from smcpn.checkpoint.container import DISCOVERY
 from smcpn.checkpoint.codec import read_again
+from smcpn.checkpoint.container import DISCOVERY
 from smcpn.checkpoint.discovery import StoredSystem, read_discovery, system_fingerprint
 from smcpn.checkpoint.inspection import inspect
 from smcpn.cli.app import app

@@ -68,8 +68,7 @@ from smcpn.estimate.smoothed_outputs import (
 )
 from smcpn.model.record import Record
 from smcpn.process.status import tell
-from smcpn.smc.distributed.likelihood import distributed
-from smcpn.smc.distributed.workers import Workers
+from smcpn.smc.distributed.workers import Workers, distributed
 from smcpn.smc.state import RandomState
 
 Array = NDArray[np.float64]
