@@ -22,7 +22,7 @@ from typing_extensions import override
 from smcpn.errors import InputError
 from smcpn.estimate.batching import BatchedEvaluation
 from smcpn.estimate.log_density import LogDensity
-from smcpn.estimate.nuts.native import NativeDensity, native_density
+from smcpn.estimate.nuts.native import DATA, NativeDensity, native_density
 from smcpn.estimate.shift import bounded_root
 from smcpn.likelihood.contract import Arrays, Batch, Batchable
 from smcpn.likelihood.gradient import FORWARD
@@ -255,7 +255,7 @@ class _NativeModel:
     @property
     def drawn(self) -> int:
         """Draws so far, those of tuning included."""
-        return int(self._data[-1])
+        return int(self._data[DATA.index("drawn")])
 
 
 class _PythonModel:
