@@ -9,7 +9,6 @@ import pytest
 from typer.testing import CliRunner
 
 import smcpn
-from smcpn.checkpoint import run as writing
 from smcpn.checkpoint.codec import read_again
 from smcpn.checkpoint.container import DISCOVERY
 from smcpn.checkpoint.discovery import StoredSystem, read_discovery, system_fingerprint
@@ -22,6 +21,7 @@ from smcpn.smc.distributed import tasks, workers
 from smcpn.smc.distributed.parts import Store
 from tests.checkpoint.changed import changed, entry, number, put
 from tests.models import decay_problem
+from tests.stopping import stopped_after
 
 pytestmark = pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")
 
@@ -34,10 +34,6 @@ CASES = {
 }
 PARTS = {"spike-and-slab": 7, "laplace": 20}
 """Of a life."""
-
-
-class Stopped(BaseException):
-    """The end of a process."""
 
 
 def discover(record=RECORD, **options):
@@ -56,28 +52,6 @@ def bytes_of(found):
     for array in arrays:
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
-
-
-def stopped_after(parts, monkeypatch, call):
-    """Call until a number of parts was offered to the file, and stop without a last write."""
-    offered, original = 0, writing.CheckpointWriter.offer
-
-    def offer(self, snapshot):
-        nonlocal offered
-        original(self, snapshot)
-        offered += 1
-        if offered == parts:
-            self._settle()
-            self._offered = None
-            raise Stopped
-
-    with monkeypatch.context() as patch:
-        patch.setattr(writing.CheckpointWriter, "offer", offer)
-        try:
-            call()
-        except Stopped:
-            return True
-    return False
 
 
 @pytest.mark.parametrize("name", CASES)
