@@ -178,14 +178,6 @@ class SearchResult:
     omitted: OmittedFunction | None
 
 
-def search(records: Sequence[Record], system: CandidateSystem, **options: Any) -> SearchResult:
-    """Return the most probable supports with their coefficients; options as of `Search`."""
-    found = Search(records, system, **options)
-    while not found.ended:
-        found.proceed()
-    return found.result()
-
-
 class Search:
     """A search of the most probable supports, computed part by part.
 

@@ -185,22 +185,6 @@ class ShrinkageState(Stored):
     populations: tuple[SamplerState, ...] = ()
 
 
-def shrunken(
-    records: Sequence[Record],
-    system: CandidateSystem,
-    outputs: Sequence[str],
-    prior: Shrinkage,
-    start: Point,
-    units: Array,
-    **options: Any,
-) -> ShrunkSampler:
-    """Return the posterior of the coefficients of a system; arguments as of `ShrinkageRun`."""
-    run = ShrinkageRun(records, system, outputs, prior, start, units, **options)
-    while not run.ended:
-        run.proceed()
-    return run.result()
-
-
 class ShrinkageRun:
     """Populations that sample the coefficients of a system, computed part by part.
 
