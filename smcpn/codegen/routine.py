@@ -6,10 +6,10 @@ that calls it. Here statements become instructions in one pass, and LLVM sees th
 
 A small part of Python is understood: assignments, ``for`` over a range, ``while``, ``if``,
 ``break``, ``continue``, ``return``; arithmetic, comparisons and conditional expressions; elements
-and rows of C-ordered arrays, of which none is counted from the end; fields of named tuples; calls
-of functions of the same kind. A function that returns something says so in its annotation, and a
-variable stays what it is at first: a real number, a whole one, a truth value or an array.
-Arithmetic is that of `loops.FAST`.
+and rows of C-ordered arrays, of which none is counted from the end, and of what is `at_address`;
+fields of named tuples; calls of functions of the same kind. A function that returns something says
+so in its annotation, and a variable stays what it is at first: a real number, a whole one, a truth
+value or an array. Arithmetic is that of `loops.FAST`.
 """
 
 from __future__ import annotations
