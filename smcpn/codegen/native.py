@@ -219,11 +219,6 @@ def compiled(write: Callable[[ir.Module], object], level: int = COMBINED) -> byt
     return _machine().emit_object(_optimised(write, level))
 
 
-def assembly(write: Callable[[ir.Module], object]) -> str:
-    """Return what is written to a module as the assembly of this processor."""
-    return _machine().emit_assembly(_optimised(write))
-
-
 def _optimised(write: Callable[[ir.Module], object], level: int = COMBINED) -> Any:
     written, machine = ir.Module("kernel"), _machine()
     written.triple = machine.triple

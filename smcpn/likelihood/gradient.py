@@ -210,7 +210,7 @@ class LogLikelihood:
         ----------
         where : callable
             Takes a compiled likelihood or what it has of `derivatives`, and returns what evaluates
-            it, see `smcpn.smc.distributed.likelihood.distributed`; `at_home` for this process.
+            it, see `smcpn.smc.distributed.workers.distributed`; `at_home` for this process.
         """
         if where is self.where:
             return self

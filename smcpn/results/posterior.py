@@ -26,9 +26,9 @@ from smcpn.simulation.simulation import Simulation, simulate_particles
 from smcpn.simulation.states import States, states_of_particles
 from smcpn.simulation.validation import Validation, frequency_response, validate
 from smcpn.simulation.validation.innovations import Innovations, innovations
-from smcpn.simulation.validation.residual_level import ResidualLevel, residual_level
+from smcpn.simulation.validation.residuals import ResidualLevel, residual_level
 from smcpn.simulation.validation.sandwich import ALARM, Sandwich, sandwich
-from smcpn.smc.power import at_power
+from smcpn.smc.tempering import at_power
 from smcpn.values.arguments import Count, FileName, Index, Seed, checked
 from smcpn.values.tables import Card, Column, Table, WithCard, fact_lines, table_text, words
 
