@@ -185,6 +185,18 @@ def test_events_move_with_the_dead_time_and_streams_know_them(solver):
     np.testing.assert_array_equal(found, expected)
 
 
+@smcpn.ode(events=[smcpn.event(when=lambda u, w: u - w - 0.05, then=lambda on: {"on": on + 1.0})])
+def compared(x, on, u, w, *, a):
+    return u - w - a * x, 0.0
+
+
+@pytest.mark.parametrize("late", [{"u": 2 * DT}, {"u": 0.23 + 1e-12, "w": 0.03}])
+def test_inputs_that_jump_together_call_no_event_by_what_is_between(late):
+    arrived = np.concatenate([np.full(2, U[0]), U[:-2]])
+    one = smcpn.Record(u=np.column_stack([U, arrived]), dt=DT, hold="zoh")
+    assert not smcpn.simulate(compared, one, {"a": 1.0}, observe="on", delay=late).any()
+
+
 @pytest.mark.parametrize("hold", ["zoh", "foh"])
 def test_outputs_that_an_input_moves_see_it_delayed(hold):
     one = record(hold, "uneven")
