@@ -137,6 +137,7 @@ class ClosedLoop(Simulator):
             ),
         )
         joined = dead_times.join(program, signal)
+        assert joined.interval is not None
         return replace(joined, interval=dead_times.of_inputs(joined.interval, new))
 
     @override
