@@ -99,8 +99,6 @@ fmi3Status fmi3GetFloat64(fmi3Instance instance, const fmi3ValueReference valueR
 {% if dead_times %}
     double u[{{ NAME }}_INPUTS];
     {{ name }}_past past = one->past;
-{% else %}
-    const double *u = one->u;
 {% endif %}
     size_t k;
     if (nValues != nValueReferences)
@@ -110,8 +108,8 @@ fmi3Status fmi3GetFloat64(fmi3Instance instance, const fmi3ValueReference valueR
         return fmi3Error;
     {{ name }}_delayed(&past, one->t, 0, one->p, u);
 {% endif %}
-    {{ name }}_outputs(one->t, one->x, u, one->p, y);
-    {{ name }}_rhs(one->t, one->x, u, one->p, dx);
+    {{ name }}_outputs(one->t, one->x, {{ "u" if dead_times else "one->u" }}, one->p, y);
+    {{ name }}_rhs(one->t, one->x, {{ "u" if dead_times else "one->u" }}, one->p, dx);
     for (k = 0; k < nValues; k++) {
         const fmi3ValueReference at = valueReferences[k];
         if (at >= END)
