@@ -288,25 +288,25 @@ class Trajectory:
     """
 
     def __init__(self, model: Model, grid: Grid) -> None:
-        self._dead_times = DeadTimes(model, grid)
+        self._dead_times, self._given = DeadTimes(model, grid), model
         self.model = model = self._dead_times.model
         self.sample, self.clock = SampleSymbols.of(model, self._dead_times), Clock.of(model)
         self.signal = interval_signal(self._dead_times, grid)
         self._between, self.tolerance = IntervalSymbols.of(model), ca.SX.sym("tolerance")
-        self._algebraic = AlgebraicEquations(model) if model.algebraic else None
         self._jumps = grid.restarts
-        self.state = self._consistent(model.x, ca.vertcat(self.sample.u, self.sample.t))
-        self._watch = model.events and Watch(model, self.clock, self._between)
+        at_sample = ca.vertcat(self.sample.input, self.sample.t)
+        self.state = self._consistent(self._given, model.x, at_sample)
+        self._watch = model.events and Watch(model, self.clock, self._between, self._dead_times)
         # Where steps are still left to take, they were too many.
         known = ca.if_else(self.clock.left > 0.0, ca.SX(np.nan), 0.0)
         self.outputs = outputs_at(model, self.state, self.sample) + known
 
-    def _consistent(self, x: ca.SX, driven: ca.SX, start: bool = False) -> ca.SX:
-        """State whose algebraic variables solve their equations under inputs and time."""
-        if self._algebraic is None:
+    def _consistent(self, model: Model, x: ca.SX, driven: ca.SX, start: bool = False) -> ca.SX:
+        """State whose algebraic variables solve the equations of a model under inputs and time."""
+        if not model.algebraic:
             return x
         newton = FROM_START if start else AFTER_JUMP if self._jumps else NEARBY
-        return self._algebraic.solved(x, driven, newton)
+        return AlgebraicEquations(model).solved(x, driven, newton)
 
     def constant_values(self, solver: Solver) -> tuple[float, ...]:
         """Values of the constants of a program."""
@@ -317,15 +317,17 @@ class Trajectory:
         model, clock, length, signal = self.model, self.clock, self._between.length, self.signal
         start, (algebra, step) = StartSymbols.of(model, []), self.step()
         driven = ca.vertcat(model.u, model.t)
-        initial = self._consistent(start.initial(model), driven, start=True)
+        first_driven = ca.vertcat(self._dead_times.at_sample(model.u), model.t)
+        initial = self._consistent(self._given, start.initial(model), first_driven, start=True)
         # One that took more steps than it may would try as many in every interval.
-        begin = self._consistent(model.x, driven)
+        begin = self._consistent(model, model.x, driven)
         held = ca.if_else(clock.left > 0.0, ca.SX(np.nan), begin)
         sizes, begun_sizes = self._between.sizes(model, initial, begin, clock.sizes)
         first = Clock.values(ca.SX(0.0), length, length, sizes, 0.0, 0.0)
         watched = begun = watching = kept = ca.SX(0, 1)
         if (watch := self._watch) is not None:
-            watched, begun, watching = watch.symbols, watch.begun, watch.started(initial)
+            watched, begun = watch.symbols, watch.begun
+            watching = watch.started(self._given, initial, first_driven)
             kept = watch.kept
         control = clock.symbols.numel() + watched.numel()
         program = LaneProgram(
@@ -356,9 +358,12 @@ class Trajectory:
         )
         return self._dead_times.join(accumulating(program, model, signal), signal)
 
-    def inputs(self, record: Record, number: int = 0) -> KernelInputs:
-        """Inputs for a record, which starts from the ``number``-th initial state."""
-        return own_step_inputs(self.signal, self._dead_times, 0, record, number)
+    def inputs(self, record: Record, number: int = 0, kept: tuple[float, ...] = ()) -> KernelInputs:
+        """Inputs for a record, which starts from the ``number``-th initial state.
+
+        ``kept`` are numbers by which steps are chosen, see `Watch.kept`.
+        """
+        return own_step_inputs(self.signal, self._dead_times, 0, record, number, kept)
 
     def step(self) -> tuple[StraightLine, ca.SX]:
         """State after a step that is accepted, rejected, or not taken any more."""

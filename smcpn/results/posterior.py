@@ -20,7 +20,8 @@ from smcpn.model.record import Record
 from smcpn.results.draws import WeightedDraws
 from smcpn.results.export import ModelExport
 from smcpn.results.summary import shortened
-from smcpn.simulation.closed_loop import StateFilter, predict_particles
+from smcpn.simulation.closed_loop import predict_particles
+from smcpn.simulation.filtered import StateFilter
 from smcpn.simulation.initialisation import simulate_started
 from smcpn.simulation.simulation import Simulation, simulate_particles
 from smcpn.simulation.states import States, states_of_particles
@@ -176,7 +177,7 @@ class Posterior(WeightedDraws, ModelExport):
         Parameters
         ----------
         record : Record
-            Measured as the problem observes; with ``filter`` uniformly sampled, of one output.
+            Measured as the problem observes.
         horizon : int
             k, samples.
         filter : StateFilter, optional
