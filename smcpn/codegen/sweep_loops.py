@@ -144,13 +144,13 @@ class SweepPlan:
     def _operations(self, piece: Piece) -> tuple[int, int]:
         """Operations of a piece, and what it reads from memory and writes there."""
         if isinstance(piece, LoopCall):
-            return tuple(piece.turns * n for n in self._operations(self.loops[piece.loop]))
-        block, turns, loads = piece, 1, 0
+            operations, moved = self._operations(self.loops[piece.loop])
+            return piece.turns * operations, piece.turns * moved
         if isinstance(piece, Loop):
             block, turns = piece.block, piece.turns[0] * piece.turns[1]
             loads = sum(inner != 0 for _, inner in piece.load_moves)
         else:
-            loads = len(block.loads)
+            block, turns, loads = piece, 1, len(piece.loads)
         operations = (OF_A_FUNCTION if s.operation in FUNCTIONS else 1 for s in block.statements)
         return turns * sum(operations), turns * (loads + len(block.stores))
 
