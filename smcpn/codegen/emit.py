@@ -135,7 +135,8 @@ class _Layout:
             in_lanes[f"section{k}"] = self._made(
                 graph, shared, zip(into, graph.outputs, strict=True)
             )
-        loops, passes = self._passes()
+        passes = [section.passes for section in program.sections]
+        loops, calls = loops_of(passes, self.memory_slot)
         if self.moments is not None:
             blocks["moments_shared"] = shared = shared_block(self.moments)
             in_lanes["moments"] = self._moments(shared)
@@ -167,7 +168,7 @@ class _Layout:
             left=program.left,
             attempts=MOST_ATTEMPTS,
             loops=loops,
-            passes=passes,
+            passes=calls,
         )
 
     def _start(self) -> Block:
@@ -201,24 +202,6 @@ class _Layout:
             stores=tuple(stores),
         )
 
-    def _passes(self) -> tuple[tuple[Loop, ...], tuple[tuple[LoopCall, ...], ...]]:
-        """Loops of the sections, each once, and their calls in every section."""
-        numbers: dict[Any, int] = {}
-        loops: list[Loop] = []
-
-        def called(one: Pass) -> LoopCall:
-            places = (*one.reads, *one.writes)
-            key = one.function, *(place.move for place in places)
-            if key not in numbers:
-                numbers[key] = len(loops)
-                loops.append(_loop(one))
-            return (
-                numbers[key], tuple(self.memory_slot + place.first for place in places), one.turns,
-            )  # fmt: skip
-
-        calls = [tuple(map(called, section.passes)) for section in self.program.sections]
-        return tuple(loops), tuple(calls)
-
     def _sample(self, shared: Block) -> Block:
         """Numbers that a sample emits, and their sums over the samples."""
         read = self.sample.read(Level.LANE)
@@ -249,6 +232,25 @@ class _Layout:
 
     def _loads(self, values: Iterable[Value]) -> tuple[tuple[Value, int], ...]:
         return tuple((value, self.slot[value]) for value in values)
+
+
+def loops_of(
+    passes: Iterable[Iterable[Pass]], memory_slot: int
+) -> tuple[tuple[Loop, ...], tuple[tuple[LoopCall, ...], ...]]:
+    """Loops of the passes of sections, each once, and their calls in every section."""
+    numbers: dict[Any, int] = {}
+    loops: list[Loop] = []
+
+    def called(one: Pass) -> LoopCall:
+        places = (*one.reads, *one.writes)
+        key = one.function, *(place.move for place in places)
+        if key not in numbers:
+            numbers[key] = len(loops)
+            loops.append(_loop(one))
+        return LoopCall(numbers[key], tuple(memory_slot + p.first for p in places), one.turns)
+
+    calls = tuple(tuple(map(called, own)) for own in passes)
+    return tuple(loops), calls
 
 
 def _loop(one: Pass) -> Loop:

@@ -20,7 +20,6 @@ number, and so a shorter step.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -242,21 +241,18 @@ class LoopedStages:
         places = list(zip(tableau.alpha, tableau.d, strict=True))
         kept = algebra.keep([list(place) for place in places])
         self._places = dict(zip(places, kept, strict=True))
-        self._arguments: list[Place] = []
 
     def stage(self, x: Combination, alpha: float, d: float, combined: Combination) -> Combination:
         """Solution of the system of a stage."""
         place = self._places[alpha, d]
-        # Every stage has its arguments in the same rows: the fewer, the more of all stays in cache.
-        self._arguments = self._rows(x, combined, into=self._arguments)
-        made = self._algebra.made(self._stage, *self._arguments, place, *self._given)
+        made = self._algebra.made(self._stage, *self._rows(x, combined), place, *self._given)
         return Combination({made: 1.0})
 
     def values(self, combination: Combination) -> ca.SX:
         """Column of a combination."""
         return ca.vertcat(*self._algebra.values(self._rows(combination)[0]))
 
-    def _rows(self, *combinations: Combination, into: Sequence[Place] = ()) -> list[Place]:
+    def _rows(self, *combinations: Combination) -> list[Place]:
         """Rows of combinations, in memory."""
         places = list(dict.fromkeys(place for one in combinations for place in one.factors))
 
@@ -267,7 +263,7 @@ class LoopedStages:
                 for one in combinations
             ]
 
-        return self._algebra.each(combined, *places, into=into)
+        return self._algebra.each(combined, *places)
 
 
 class Trajectory:
