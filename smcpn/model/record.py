@@ -402,7 +402,13 @@ class Record(WithCard):
         if self.doses:
             inputs += f", {_count(len(self.doses), 'dose')}"
         outputs = _count(self.n_outputs, "output") if self.n_outputs else "no output"
-        return f"<Record '{self.name}': {len(self)} samples {spacing}, {inputs}, {outputs}>"
+        samples = f"{self.given.sum()} samples"
+        return f"<Record '{self.name}': {samples} {spacing}, {inputs}, {outputs}>"
+
+    @property
+    def given(self) -> NDArray[np.bool_]:
+        """True for the samples that a problem has not inserted where doses arrive, (T,)."""
+        return self.u[:, -self.held] == 0.0 if self.held else np.full(len(self), True)
 
     @property
     def n_inputs(self) -> int:

@@ -278,18 +278,23 @@ class Reader:
                     "y_unit": units,
                     **beside.values(one.y[:, q:], pairs, one.units),
                     "name": f"{name} [{one.label}]" if several else name,
-                    "doses": self._doses(entry, one.label if several else None),
                 }
+                subject = one.label if several else None
+                measured["doses"] = self._doses(entry, subject, measured["t_unit"], path)
                 records.append(self._record(entry, measured))
         return records
 
-    def _doses(self, entry: Section, subject: str | None) -> list[Any]:
-        """Doses of a record: those listed, or in a file, of the experiment where that has an ID."""
+    def _doses(self, entry: Section, subject: str | None, t_unit: str, samples: Path) -> list[Any]:
+        """Doses of a record: those listed, or in a file, of the experiment where that has an ID.
+
+        Times in a file are in the unit that it states, or, where it is that of the samples, the
+        configuration; else in that of the record.
+        """
         given = entry.table.get("doses", self.data.table.get("doses", []))
         with self._of(entry, "doses").blame("doses"):
             if isinstance(given, list):
                 return given
-            table: dict[str, Any] = {"subject": subject}
+            table: dict[str, Any] = {"subject": subject, "to": t_unit}
             table |= given if isinstance(given, Mapping) else {"file": given}
             if not isinstance(table.get("file"), str):
                 raise InputError(
@@ -297,11 +302,15 @@ class Reader:
                     'table with file = "doses.csv"'
                 )
             path = entry.document.beside(table.pop("file"))
-            unknown = set(table) - {"states", "subject", "lag", "fraction"}
+            unknown = set(table) - {"states", "subject", "lag", "fraction", "t_unit", "to"}
             if unknown:
                 raise InputError(
-                    f"doses has {listed(unknown)}: give file, states, subject, lag and fraction"
+                    f"doses has {listed(unknown)}: give file, states, subject, lag, fraction and "
+                    "t_unit"
                 )
+            _, time = self._clock(entry)
+            if path == samples and time is not None:
+                table = {"t_unit": time.unit or self._t_unit(entry)} | table
             return list(read_doses(path, **table))
 
     def _record(self, entry: Section, measured: Mapping[str, Any]) -> Record:
