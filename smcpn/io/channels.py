@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, shown
-from smcpn.io.doses import FIELDS, WORDS, Convert, LineDose, LineDoses
+from smcpn.io.doses import FIELDS, TIMES, WORDS, Convert, LineDose, LineDoses
 from smcpn.io.fields import DATES, BadLineError, kind_of, read_date
 from smcpn.model.problem import Problem
 from smcpn.model.record import BESIDE, faults_beside
@@ -164,7 +164,7 @@ class Channels:
     slots: dict[str, Slot] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        slots: dict[str, Slot] = {"t": ("t", 0), "time": ("t", 0), "n": ("n", 0), "seq": ("n", 0)}
+        slots: dict[str, Slot] = dict.fromkeys(TIMES, ("t", 0)) | {"n": ("n", 0), "seq": ("n", 0)}
         if self.doses is not None:
             slots |= {word: ("dose", FIELDS.index(name)) for word, name in WORDS.items()}
         channels: list[tuple[Kind, tuple[str, ...]]] = [("y", self.outputs), ("u", self.inputs)]

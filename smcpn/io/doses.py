@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 
 from smcpn.errors import InputError, listed, shown
 from smcpn.io.fields import BadLineError, is_missing
-from smcpn.io.table import TextTable
+from smcpn.io.table import TEXTS, TextTable
 from smcpn.model.dose import MOST, Dose
 from smcpn.model.dosing import Dosing
 from smcpn.model.problem import Problem
@@ -28,8 +28,8 @@ WORDS = {
     for form in (word, word.upper(), word.capitalize())
 }
 """Names of columns by the fields that they hold."""
-_TIMES = ("time", "TIME", "Time", "t")
-COLUMNS = (*_TIMES, "id", "ID", *WORDS)
+TIMES = ("time", "TIME", "Time", "t")
+COLUMNS = (*TIMES, "id", "ID", *WORDS)
 """Names of all columns of a table of doses."""
 NO_DOSES = (
     "doses are given, and the problem's record has none: give it one of each kind, whose amounts "
@@ -146,7 +146,7 @@ class _Table:
             Column to field, of all that count; by default every one that has the name of a field.
         """
         known = COLUMNS if columns is None else tuple(columns)
-        times = _TIMES if columns is None else [one for one in known if columns[one] == "time"]
+        times = TIMES if columns is None else [one for one in known if columns[one] == "time"]
         text = TextTable.open(path, known, labels={*known} - {*times})
         names = [one for one in text.dialect.names if one]
         table = cls(text, {one: field_of(one) for one in names} if columns is None else columns)
@@ -183,6 +183,22 @@ class _Table:
         known = stated_unit(unit, noted, f"{self.text.path}, column '{clock}',")
         wanted = time_unit(to or model_time(known))
         return float if wanted == known else conversion(known, wanted)
+
+
+def doses_left_out(path: Path, used: Collection[str]) -> str:
+    """Return a sentence on doses, as NONMEM has them, in a text file of samples; "" without any.
+
+    Parameters
+    ----------
+    path : Path
+    used : collection of str
+        Columns that are read for what they are.
+    """
+    if path.suffix.lower() not in TEXTS:
+        return ""
+    names = TextTable.open(path, (*used, *COLUMNS), labels=COLUMNS).dialect.names
+    amounts = [one for one in names if one.upper() == "AMT" and one not in used]
+    return f"{path} has doses in its column {amounts[0]}, which nothing reads" if amounts else ""
 
 
 def field_of(column: str) -> str:

@@ -309,7 +309,7 @@ def _columns_by_slot(
         given = tuple(f"{kind}{j}" for kind, j in slots)
         return dict(zip(slots, given, strict=True)), given
     known = [(channels.slots[name], name) for name in names if name in channels.slots]
-    missing = channels.missing_from({slot for slot, _ in known})
+    missing = channels.missing_from({slot for slot, _ in known}, whole=True)
     if missing:
         raise InputError(f"{path} names {missing} ({listed(names)}): {channels.remedy}")
     if len(dict(known)) < len(known):

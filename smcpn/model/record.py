@@ -506,6 +506,21 @@ class Record(WithCard):
         """Return the record with other outputs, (T,) or (T, n_outputs); NaN is a missing sample."""
         return self._with(**dict.fromkeys(BESIDE), y=y)
 
+    def with_doses(self, doses: Any) -> Record:
+        """Return the record with other doses, as of `smcpn.read_doses`.
+
+        Raises
+        ------
+        InputError
+            If they do not fit the record, or this is a problem's, which has samples for its doses.
+        """
+        if self.held:
+            raise InputError(
+                f"{self.name}: it is a problem's record, with samples where its doses arrive: give "
+                "doses to the record that the problem was made of"
+            )
+        return self._with(doses=doses)
+
     def with_hold(self, hold: str) -> Record:
         """Return the record with another input between samples."""
         return self._with(hold=hold)

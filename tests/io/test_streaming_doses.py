@@ -138,6 +138,16 @@ def test_a_dose_that_comes_late_is_reported_and_left_out():
     assert live.doses == tuple(DOSES)
 
 
+def test_a_dose_before_the_first_sample_begins_the_stream():
+    live, other = online(), online()
+    text = "t,c,AMT\n0,.,8\n1,3.9,.\n2,3.2,.\n"
+    assert set(streamed(text, live)) <= {"end", "format"}
+    other.update(None, None, 0.0, doses=[Dose(0.0, "c", 8.0, fraction="F")])
+    for t, y in ((1.0, 3.9), (2.0, 3.2)):
+        other.update(None, y, t)
+    np.testing.assert_array_equal(live.posterior().theta, other.posterior().theta)
+
+
 def test_doses_of_a_problem_without_any_are_refused():
     record = smcpn.Record(t=TIMES, y=np.ones(8))
     problem = smcpn.Problem(

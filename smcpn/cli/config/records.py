@@ -5,6 +5,7 @@ Units of columns are converted by `pint`.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.cli.config.document import Section, choice, flag, text, texts
-from smcpn.errors import InputError, counted, listed, real_number, shown
+from smcpn.errors import InputError, counted, listed, real_number, shown, visible
 from smcpn.io.channels import Channels as LineChannels
 from smcpn.io.channels import Column, Kind, Slot
 from smcpn.io.dialect import DECIMALS
-from smcpn.io.doses import read_doses
+from smcpn.io.doses import doses_left_out, read_doses
 from smcpn.io.files import ColumnError, Columns, Layout, read_columns
 from smcpn.io.parse import StreamFormat
 from smcpn.io.read import chosen, matching
@@ -36,6 +37,7 @@ from smcpn.model.units_and_times import (
 from smcpn.values.units import model_time, time_unit
 
 Array = NDArray[np.float64]
+_log = logging.getLogger("smcpn.io")
 
 
 CLOCKS = ("time", "dt", "rate")
@@ -261,6 +263,10 @@ class Reader:
         for path in paths:
             with entry.blame("file"):
                 found = self._columns(path, layout, time, (*inputs, *outputs))
+                left_out = doses_left_out(path, layout.wanted)
+            if left_out and "doses" not in self._of(entry, "doses"):
+                remedy = "state doses in [data]; doses = [] where there are none"
+                _log.warning("%s", visible(f"{left_out}: {remedy}"))
             beside, q = _beside(outputs), len(outputs)
             with entry.blame("experiments"):
                 found = chosen(path, found, labels)
