@@ -1,4 +1,4 @@
-"""A data set as NONMEM has it, by the commands: doses, limits and units in the columns of a file."""
+"""A data set as NONMEM has it, by the commands: doses, limits and units in columns."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_times_are_converted_from_the_unit_of_the_file(tmp_path):
 def test_a_subject_that_the_file_does_not_know_is_refused(tmp_path):
     path = tmp_path / "data.csv"
     path.write_text(NONMEM)
-    with pytest.raises(InputError, match="no line of .* has the ID '3', but 1, 2"):
+    with pytest.raises(InputError, match=r"no line of .* has the ID '3', but 1, 2"):
         read_doses(path, states=STATES, subject="3")
     path.write_text("time,amount,state\n0,1,gut\n")
     assert read_doses(path, subject="3") == [Dose(0.0, "gut", 1.0)]
