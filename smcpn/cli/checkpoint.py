@@ -207,7 +207,7 @@ def as_dict(posterior: Posterior) -> dict[str, Any]:
     from smcpn.cli.outcome import parameters
 
     return {
-        "samples": posterior.problem.n_samples,
+        "samples": posterior.problem.n_given,
         "particles": len(posterior.theta),
         "log_evidence": posterior.log_evidence,
         "log_evidence_se": posterior.log_evidence_se,

@@ -372,18 +372,11 @@ class Dosing:
         return _Clock(self, model, at_sample).arrived()
 
 
-def own_samples(record: Record) -> NDArray[np.bool_]:
-    """Which samples of a record are its own, (T,), and were not inserted where doses arrive."""
-    if not record.held:
-        return np.ones(len(record), dtype=bool)
-    return record.u[:, record.n_inputs - record.held] == 0.0
-
-
 def as_given(record: Record) -> Record:
     """Return a record without the samples that were inserted where doses arrive."""
     if not record.held:
         return record
-    n, own = record.n_inputs - record.held, own_samples(record)
+    n, own = record.n_inputs - record.held, record.given
     even = record.dt is not None
     outputs = {name: getattr(record, name) for name in ("y", *BESIDE)}
     return replace(

@@ -22,7 +22,6 @@ from smcpn.likelihood.classical import (
 )
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.lanes import SampleSymbols, output_chunks
-from smcpn.model.dosing import own_samples
 from smcpn.model.parts import PARTS, check_parts
 from smcpn.model.problem import Model, Problem, check_record
 from smcpn.model.record import Record
@@ -200,5 +199,5 @@ def predict_particles(
     windows = WindowFilter(problem, model, whole, window_begins(whole, horizon), steps, filter)
     found = simulate_particles(problem, whole, values, weights, simulator=windows)
     if whole is not record:
-        found = part_of(found, problem, record, own_samples(whole))
+        found = part_of(found, problem, record, whole.given)
     return replace(found, kind=f"{counted(horizon, 'sample')} ahead")

@@ -25,7 +25,6 @@ from smcpn.errors import InputError
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.lanes import Grid, output_chunks
 from smcpn.model.disturbance import ProcessNoise
-from smcpn.model.dosing import own_samples
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.solver import RK4
@@ -207,7 +206,7 @@ def window_begins(record: Record, horizon: int | None) -> NDArray[np.bool_]:
     """
     begins = np.zeros(len(record), dtype=bool)
     if horizon is not None:
-        begins[np.flatnonzero(own_samples(record))[::horizon]] = True
+        begins[np.flatnonzero(record.given)[::horizon]] = True
     return begins
 
 
