@@ -381,8 +381,7 @@ def as_given(record: Record) -> Record:
     """Return a record without the samples that were inserted where doses arrive."""
     if not record.held:
         return record
-    n = record.n_inputs - record.held
-    own = record.u[:, n] == 0.0
+    n, own = record.n_inputs - record.held, record.given
     even = record.dt is not None
     outputs = {name: getattr(record, name) for name in ("y", *BESIDE)}
     return replace(
@@ -551,6 +550,10 @@ def _route(
         raise _refused(
             f"a dose enters {state}, which is set back to zero after every sample: let it enter "
             "another state"
+        )
+    if state in ode.algebraic:
+        raise _refused(
+            f"a dose enters {state}, whose equation has no derivative: give a state of a balance"
         )
     names = list(free)
 

@@ -110,13 +110,14 @@ SOLVERS = {
 }  # fmt: skip
 GRIDS = {
     "even": {}, "uneven": {"t": UNEVEN}, "dosed": {"doses": DOSES}, "late": {"delay": 0.63},
-    "late, uneven": {"t": UNEVEN, "delay": 0.63},
+    "late, uneven": {"t": UNEVEN, "delay": 0.63}, "late, dosed": {"delay": 0.63, "doses": DOSES},
 }  # fmt: skip
 
 
 OFTEN = {(name, "even") for name in SOLVERS} | {
     ("marginal", "dosed"), ("marginal", "late"), ("classical", "late, uneven"),
-    ("filtering", "dosed"), ("adaptive", "late"),
+    ("filtering", "dosed"), ("adaptive", "late"), ("classical", "late, dosed"),
+    ("filtering", "late, dosed"),
 }  # fmt: skip
 
 
@@ -260,7 +261,7 @@ def test_the_claimed_error_of_a_count_is_that_since_the_last_sample(likelihood, 
         assert (growth > 1.05).all()
 
 
-GRID_OF_NOISE = {name: GRIDS[name] for name in ("even", "uneven", "dosed", "late")}
+GRID_OF_NOISE = {name: GRIDS[name] for name in ("even", "uneven", "dosed", "late", "late, dosed")}
 
 
 def disturbed(grid="even", **changes):
