@@ -274,7 +274,7 @@ class NestedFilter:
 
     @property
     def doses(self) -> tuple[Dose, ...]:
-        """Those given so far."""
+        """Doses given so far."""
         return self._arrivals.doses
 
     def give(self, doses: Any) -> None:
