@@ -165,7 +165,7 @@ class Channels:
 
     def __post_init__(self) -> None:
         slots: dict[str, Slot] = {"n": ("n", 0), "seq": ("n", 0)}
-        slots.update({word: ("t", 0) for word in TIMES})
+        slots.update(dict.fromkeys(TIMES, ("t", 0)))
         if self.doses is not None:
             slots |= {word: ("dose", FIELDS.index(name)) for word, name in WORDS.items()}
         channels: list[tuple[Kind, tuple[str, ...]]] = [("y", self.outputs), ("u", self.inputs)]
