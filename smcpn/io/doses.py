@@ -263,7 +263,8 @@ def _number(row: Mapping[str, str], name: str, default: float | None) -> float:
         return default
     value = _word(row.get(name, ""))
     if isinstance(value, str):
-        raise InputError(f"{name} is {shown(value)}: give a number")
+        date = ", since the time zero of the record" if name == "time" else ""
+        raise InputError(f"{name} is {shown(value)}: give a number{date}")
     return value
 
 
