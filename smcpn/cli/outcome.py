@@ -26,7 +26,7 @@ from smcpn.results.scores import (
 )
 from smcpn.simulation.simulation import Simulation
 from smcpn.simulation.validation import Verdict
-from smcpn.smc.diagnosis import SamplerWarning
+from smcpn.smc.replicates import SamplerWarning
 from smcpn.values.tables import fact_lines, table_text
 
 

@@ -541,6 +541,10 @@ def _route(
             f"a dose names state {shown(state)}, and model '{ode.name}' has "
             f"{listed(ode.states)}: give one of these"
         )
+    if state in ode.algebraic:
+        raise _refused(
+            f"a dose enters {state}, whose equation has no derivative: give a state of a balance"
+        )
     names = list(free)
 
     def source(name: str, value: float | str) -> Source:
