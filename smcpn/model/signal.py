@@ -162,9 +162,11 @@ class Samples(ABC):
         n = self.template.n_inputs
         known = self.columns(a - CONTEXT + 1, b + CONTEXT)[:, 1 : 1 + n]
         windows = np.lib.stride_tricks.sliding_window_view(known, 2 * CONTEXT, axis=0)
+        fine = np.empty((b - a, parts + 1, n))
+        np.einsum("pw,tnw->tpn", _taps(parts), windows, out=fine[:, :parts])
         # The window of the last sample gives the value at the end of the last interval.
-        fine = np.einsum("pw,tnw->tpn", _taps(parts), windows)
-        return np.concatenate([fine[:-1], fine[1:, :1]], axis=1)
+        fine[:-1, parts] = fine[1:, 0]
+        return fine[:-1]
 
 
 class RecordSamples(Samples):
