@@ -26,6 +26,8 @@ from smcpn.model.record import CONTEXT, Record
 
 Array = NDArray[np.float64]
 
+TOGETHER = 2**13
+"""Intervals between samples whose steps are interpolated at a time."""
 KAISER_BETA = 12.0
 """Stop band below -118 dB, pass band to 0.88 of the Nyquist frequency with 2 x 64 taps."""
 
@@ -533,11 +535,16 @@ class Signal:
             return made.reshape(m, 1, (self.degree + 1) * n)
         # The least common denominator of all places.
         finer = next(k for k in range(1, 100) if all((k * p).is_integer() for p in self.places))
-        points = samples.inputs(a, b, finer * steps)
-        values = np.empty((m, steps, len(self.places), n))
-        for k, place in enumerate(self.places):
-            first = int(finer * place)
-            values[:, :, k] = points[:, first : first + finer * steps : finer][:, :steps]
+        values, template = np.empty((m, steps, len(self.places), n)), samples.template
+        whole = template.periodic or template.u_function is not None
+        together = max(m, 1) if whole else TOGETHER
+        for begin in range(0, m, together):
+            end = min(begin + together, m)
+            points = samples.inputs(a + begin, a + end + 1, finer * steps)
+            for k, place in enumerate(self.places):
+                first = int(finer * place)
+                some = points[:, first : first + finer * steps : finer]
+                values[begin:end, :, k] = some[:, :steps]
         return values.reshape(m, steps, len(self.places) * n)
 
     def rates_of(self, samples: Samples, a: int, b: int) -> Array | None:
