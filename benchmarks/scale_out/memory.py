@@ -23,7 +23,7 @@ from smcpn.cases import Case
 from smcpn.cli.fitting import as_text, fitted
 
 PARTICLES, SAMPLES = 1_000_000, 10_000_000
-MOST_FOR_PARTICLES, MOST_FOR_SAMPLES = 2.0, 1.0
+MOST_FOR_PARTICLES, MOST_FOR_SAMPLES = 2.0, 0.8
 """GB of the whole process."""
 INTERVAL = 0.1
 RUNS: dict[str, dict[str, Any]] = {

@@ -22,6 +22,10 @@ BRIEF = 1e-4
 lock whenever it is given up, and holds it for longer than that."""
 
 
+_first_byte: Any = ctypes.c_char.from_buffer
+_address = ctypes.addressof
+
+
 @cache
 def _weigh(_: Target) -> tuple[Any, Any]:
     engine = loaded("weights", write_weigh)
@@ -50,26 +54,20 @@ def weigh(log_weights: Array, weights: Array | None = None) -> tuple[Array, Arra
 class Population:
     """Weighted particles as compiled code reads and writes them: one array.
 
-    Parameters
-    ----------
-    n_state, n_outputs, n : int
-        Numbers of the solver's state, of outputs, and of particles.
-
     Attributes
     ----------
     sizes : tuple of int
-        These.
+        Numbers of the solver's state, of outputs, and of particles.
     address : int
         Of the numbers in memory.
     """
 
     __slots__ = ("_numbers", "address", "sizes")
 
-    def __init__(self, n_state: int, n_outputs: int, n: int) -> None:
-        self.sizes = n_state, n_outputs, n
-        self._numbers = np.empty((n_state + WEIGHT_ROWS) * n + 2 + 3 * n_outputs)
-        buffer = ctypes.c_char.from_buffer(self._numbers)  # pyright: ignore[reportArgumentType]
-        self.address: int = ctypes.addressof(buffer)
+    def __init__(self, sizes: tuple[int, int, int]) -> None:
+        self.sizes, (n_state, n_outputs, n) = sizes, sizes
+        self._numbers = numbers = np.empty((n_state + WEIGHT_ROWS) * n + 2 + 3 * n_outputs)
+        self.address: int = _address(_first_byte(numbers))
 
     def _rows(self, first: int, last: int) -> Array:
         n = self.sizes[2]
@@ -167,7 +165,7 @@ class Update:
 
     def population(self, state: Array, log_weights: Array, log_likelihood: Array) -> Population:
         """Return a population, of states (k, N) and of what each particle has, (N,)."""
-        made = Population(*self._sizes)
+        made = Population(self._sizes)
         made.state[:], made.log_weights[:] = state, log_weights
         made.log_likelihood[:] = log_likelihood
         weigh(log_weights[None], made.weights[None])
@@ -177,7 +175,7 @@ class Update:
         """Assimilate a sample."""
         if before.sizes != self._sizes or sample not in self.samples:
             raise KernelArgumentError("the population or the sample is not of these rows")
-        after = Population(*self._sizes)
+        after = Population(self._sizes)
         self._call(self._frame_address, sample - self._begin, before.address, after.address)
         self.latest = after
         return after

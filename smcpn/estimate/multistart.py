@@ -530,7 +530,7 @@ def _over_allowed(density: LogDensity, theta: Array, shares: tuple[float, float]
         return None
     values = problem.prior.natural(theta[None, :])
     variances = model.noise_variances(values)[:, 0]
-    counts = np.isfinite(np.concatenate([record.y for record in problem.records])).sum(axis=0)
+    counts = np.sum([np.isfinite(record.y).sum(axis=0) for record in problem.records], axis=0)
     constant = float(np.sum(counts * np.log(2.0 * np.pi * variances)))
     square = -2.0 * float(density.log_likelihood(values)[0]) - constant
     return float(square / np.sum(counts * _allowed(problem, shares) / variances))

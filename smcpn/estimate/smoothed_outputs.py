@@ -82,7 +82,9 @@ def logarithms(records: Sequence[Record]) -> list[Record]:
 
 def output_variances(records: Sequence[Record]) -> Array:
     """Variance of each output, (q,), one where that is zero."""
-    variance = np.nanvar(np.concatenate([record.y for record in records]), axis=0)
+    several = len(records) > 1
+    y = np.concatenate([record.y for record in records]) if several else records[0].y
+    variance = np.nanvar(y, axis=0)
     return np.where(variance > 0.0, variance, 1.0)
 
 

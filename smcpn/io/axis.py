@@ -267,6 +267,7 @@ class Arrivals:
         self.axis = TimeAxis(self._record)
         self._n_outputs, self._width = len(problem.observe), problem.model.measured
         self.last_input: Sequence[float] = [0.0] * self._record.n_inputs
+        self._given = self._record.n_inputs - self._record.held
         self._dosing, self.doses = problem.model.dosing, tuple[Dose, ...]()
 
     def take(self, u: Any, outputs: Sequence[float], t: float | None, doses: Any = ()) -> Arrival:
@@ -280,16 +281,16 @@ class Arrivals:
         inputs = self._inputs(u)
         if t is not None:
             t = real_number("t", t, "give a time")
-        status = self.axis.status(t)
-        if status != "new":
-            return Arrival(status)
-        if self._dosing is not None or as_doses(doses, "stream"):
+            status = self.axis.status(t)
+            if status != "new":
+                return Arrival(status)
+        if self._dosing is not None or (doses != () and as_doses(doses, "stream")):
             return self._take_dosed(t, inputs, outputs, doses)
         times, gap = self.axis.place(t), _NOTHING
         if len(times) > 1:
             gap = self._gap(times, np.array(self.last_input), np.array(inputs))
         self.last_input = inputs
-        return Arrival(status, [times[-1], *inputs, *outputs], gap)
+        return Arrival("new", [times[-1], *inputs, *outputs], gap)
 
     def _take_dosed(
         self, t: float | None, inputs: list[float], outputs: Sequence[float], doses: Any
@@ -421,7 +422,7 @@ class Arrivals:
         InputError
             As of `Online.predict`.
         """
-        size, given = self._record.n_inputs - self._record.held, self._record.u_function is None
+        size, given = self._given, self._record.u_function is None
         if size and given:
             values = NUMBERS("u", u)
             if values.size % size:
@@ -441,10 +442,9 @@ class Arrivals:
         return rows[:, 0], rows[:, 1 : 1 + self._record.n_inputs], chosen
 
     def _inputs(self, u: Any) -> list[float]:
-        size = self._record.n_inputs - self._record.held
-        if u is None and (size == 0 or self._record.u_function is not None):
-            return [0.0] * size
-        inputs = _floats("u", u, size)
+        if u is None and (self._given == 0 or self._record.u_function is not None):
+            return [0.0] * self._given
+        inputs = _floats("u", u, self._given)
         if not all(map(math.isfinite, inputs)):
             raise InputError(
                 f"u is {shown(u)}: an input must be known at every sample (only y may be missing)"
@@ -495,14 +495,14 @@ class Arrivals:
         if y is None:
             return [math.nan] * self._n_outputs
         outputs = _floats("y", y, self._n_outputs)
-        if any(map(math.isinf, outputs)):
+        if math.inf in outputs or -math.inf in outputs:
             raise InputError(f"y is {shown(y)}: give finite numbers, or NaN where one is missing")
         return outputs
 
 
 def _floats(name: str, values: Any, size: int) -> list[float]:
     """Return ``values`` as that many floats."""
-    if type(values) is float or type(values) is np.float64:
+    if isinstance(values, float):
         numbers = [float(values)]
     elif type(values) is np.ndarray and values.dtype.char == "d":
         numbers = values.ravel().tolist()

@@ -98,7 +98,7 @@ def _squares(blocks: Array) -> Array:
     return np.matmul(blocks.transpose(0, 2, 3, 1), blocks.transpose(0, 2, 1, 3))
 
 
-MOST_BYTES = 2**26
+MOST_BYTES = 2**25
 """Memory of the directions of a block of points, and of what a block of samples emits for them."""
 
 
@@ -166,6 +166,7 @@ class Tangents(Batchable):
             sums += added
             for row in range(2, len(sums)):
                 information += products(emitted[:, row].reshape(-1, n, d))
+            del emitted
         total, slope = sums[0].reshape(n, d)[:, 0], sums[1].reshape(n, d)
         return total, slope.T, information.transpose(1, 2, 0)
 

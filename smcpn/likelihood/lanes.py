@@ -272,6 +272,8 @@ class CompiledLikelihood(Batchable, Likelihood):
             for piece in chunks(rows, 0, ceil(share * len(rows))):
                 state, emitted, sums = self._kernel.advance(theta, state, *piece, True)
                 yield emitted, sums
+                # Before the next one is made, as whoever took it does.
+                del emitted
 
     def _run(
         self, values: Array, state: Array, a: int, b: int, store: bool

@@ -176,7 +176,11 @@ class Prediction:
 
     def _along(self, values: Array, steps: int) -> list[Array]:
         """Values that the samples emit for parameters (d,), part by part."""
-        return self._parts(np.concatenate(list(self._emitted(values, steps))))
+        emitted, begin = np.empty((len(self.record), sum(self.compiled.sizes))), 0
+        for part in self._emitted(values, steps):
+            emitted[begin : begin + len(part)] = part
+            begin += len(part)
+        return self._parts(emitted)
 
     def _emitted(self, values: Array, steps: int) -> Iterator[Array]:
         """Yield what the samples emit for parameters (d,), in pieces (m, e)."""
@@ -278,4 +282,4 @@ def predictive_moments(
 
 
 def _mean_interval(record: Record) -> float:
-    return float(np.diff(record.t).mean())
+    return float(record.t[-1] - record.t[0]) / (len(record.t) - 1)

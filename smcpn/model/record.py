@@ -367,7 +367,11 @@ class Record(WithCard):
     @property
     def limited(self) -> NDArray[np.bool_]:
         """True where limits are known in place of a value, (T, n_outputs)."""
-        return np.isfinite(beside(self, "y_lower")) | np.isfinite(beside(self, "y_upper"))
+        limited = np.zeros(self.y.shape, dtype=bool)
+        for limits in (self.y_lower, self.y_upper):
+            if limits is not None:
+                limited |= np.isfinite(limits)
+        return limited
 
     @property
     def told(self) -> NDArray[np.bool_]:

@@ -26,6 +26,8 @@ from smcpn.model.record import CONTEXT, Record
 
 Array = NDArray[np.float64]
 
+TOGETHER = 2**13
+"""Intervals between samples whose steps are interpolated at a time."""
 KAISER_BETA = 12.0
 """Stop band below -118 dB, pass band to 0.88 of the Nyquist frequency with 2 x 64 taps."""
 
@@ -162,9 +164,11 @@ class Samples(ABC):
         n = self.template.n_inputs
         known = self.columns(a - CONTEXT + 1, b + CONTEXT)[:, 1 : 1 + n]
         windows = np.lib.stride_tricks.sliding_window_view(known, 2 * CONTEXT, axis=0)
+        fine = np.empty((b - a, parts + 1, n))
+        np.einsum("pw,tnw->tpn", _taps(parts), windows, out=fine[:, :parts])
         # The window of the last sample gives the value at the end of the last interval.
-        fine = np.einsum("pw,tnw->tpn", _taps(parts), windows)
-        return np.concatenate([fine[:-1], fine[1:, :1]], axis=1)
+        fine[:-1, parts] = fine[1:, 0]
+        return fine[:-1]
 
 
 class RecordSamples(Samples):
@@ -531,11 +535,16 @@ class Signal:
             return made.reshape(m, 1, (self.degree + 1) * n)
         # The least common denominator of all places.
         finer = next(k for k in range(1, 100) if all((k * p).is_integer() for p in self.places))
-        points = samples.inputs(a, b, finer * steps)
-        values = np.empty((m, steps, len(self.places), n))
-        for k, place in enumerate(self.places):
-            first = int(finer * place)
-            values[:, :, k] = points[:, first : first + finer * steps : finer][:, :steps]
+        values, template = np.empty((m, steps, len(self.places), n)), samples.template
+        whole = template.periodic or template.u_function is not None
+        together = max(m, 1) if whole else TOGETHER
+        for begin in range(0, m, together):
+            end = min(begin + together, m)
+            points = samples.inputs(a + begin, a + end + 1, finer * steps)
+            for k, place in enumerate(self.places):
+                first = int(finer * place)
+                some = points[:, first : first + finer * steps : finer]
+                values[begin:end, :, k] = some[:, :steps]
         return values.reshape(m, steps, len(self.places) * n)
 
     def rates_of(self, samples: Samples, a: int, b: int) -> Array | None:

@@ -22,6 +22,16 @@ AnyLikelihood = StreamLikelihood | StreamEstimate
 AnyPopulation = Population | EstimatedPopulation
 
 
+class Forecast(NamedTuple):
+    """Innovation (q,) and prediction (2, q) of a sample, named as of a `Population`."""
+
+    innovation: Array
+    prediction: Array
+
+
+AnyForecast = AnyPopulation | Forecast
+
+
 class Assimilating(Protocol):
     """Protocol of an update: assimilate samples of a stream one by one into a population.
 

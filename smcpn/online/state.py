@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,12 @@ from smcpn.model.measured import outputs_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.online.change import Alarm
-from smcpn.online.reweighting import AnyLikelihood, HiddenStates, ReweightedParticles
+from smcpn.online.reweighting import (
+    AnyForecast,
+    AnyLikelihood,
+    HiddenStates,
+    ReweightedParticles,
+)
 from smcpn.online.tracker import StreamIbis
 from smcpn.online.window import Window
 from smcpn.results.draws import Timing, weighted_quantile
@@ -65,7 +69,7 @@ class Shared:
         return self.window.tracker.sampler
 
 
-@dataclass(slots=True)
+@dataclass
 class State:
     """The posterior after a sample, with diagnostics of the update.
 
@@ -80,11 +84,6 @@ class State:
         Time of the last of them, s.
     ess : float
         Effective sample size.
-    innovation : ndarray, (q,)
-        Measured minus predicted output, in predictive standard deviations; nan where missing.
-    prediction : ndarray, (2, q)
-        Mean and standard deviation of the outputs of this sample, given the samples before it:
-        parameters, solver and noise together; nan before the first.
     latency : float
         Seconds that the update took.
     lag : int
@@ -100,18 +99,28 @@ class State:
     sample: int
     t: float
     ess: float
-    innovation: Array
-    prediction: Array
     latency: float
     lag: int
     alarm: Alarm | None
     status: str
     missing: int
-    _position: int = field(repr=False)
+    _forecast: AnyForecast = field(repr=False)
     _particles: ReweightedParticles = field(repr=False)
     _evidence_base: float = field(repr=False)
     _shared: Shared = field(repr=False)
-    _known: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def innovation(self) -> Array:
+        """Measured minus predicted output, in predictive standard deviations; nan where missing."""
+        return self._forecast.innovation
+
+    @property
+    def prediction(self) -> Array:
+        """Mean and standard deviation of the outputs of this sample, given those before it, (2, q).
+
+        Of parameters, solver and noise together; nan before the first.
+        """
+        return self._forecast.prediction
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -156,25 +165,18 @@ class State:
         """Made so far."""
         return len(self._shared.sampler.rejuvenations)
 
-    @property
+    @cached_property
     def values(self) -> Array:
         """Parameter values of the particles, (N, d)."""
-        if "values" not in self._known:
-            columns = [self._shared.window.prior.names.index(name) for name in self.names]
-            values = self._shared.window.prior.natural(self._particles.system.theta)
-            self._known["values"] = (
-                values
-                if len(columns) == len(self._shared.window.prior)
-                else np.array(values[:, columns], order="C")
-            )
-        return self._known["values"]
+        prior = self._shared.window.prior
+        columns = [prior.names.index(name) for name in self.names]
+        values = prior.natural(self._particles.system.theta)
+        return values if len(columns) == len(prior) else np.array(values[:, columns], order="C")
 
-    @property
+    @cached_property
     def weights(self) -> Array:
         """Normalised weights, (N,)."""
-        if "weights" not in self._known:
-            self._known["weights"] = self._particles.system.weights
-        return self._known["weights"]
+        return self._particles.system.weights
 
     @property
     def mean(self) -> dict[str, float]:
@@ -198,13 +200,15 @@ class State:
         """Standard deviation of each state of the model: parameters and process noise."""
         return dict(zip(self.state_names, self._mixture[1].tolist(), strict=True))
 
-    @property
+    @cached_property
     def _mixture(self) -> tuple[Array, Array]:
-        if "mixture" not in self._known:
-            unknown = np.full(len(self.state_names), np.nan)
-            known = self._hidden.mixture() if self._position else (unknown, unknown)
-            self._known["mixture"] = known
-        return self._known["mixture"]
+        unknown = np.full(len(self.state_names), np.nan)
+        return self._hidden.mixture() if self._position else (unknown, unknown)
+
+    @property
+    def _position(self) -> int:
+        """Samples of the window that count."""
+        return self.sample - self._shared.window.begin
 
     @property
     def _hidden(self) -> HiddenStates:

@@ -27,7 +27,9 @@ from typing_extensions import override
 from smcpn.likelihood.contract import NO_KEYS, Keys, Likelihood
 from smcpn.online.background import Background
 from smcpn.online.reweighting import (
+    AnyForecast,
     AnyLikelihood,
+    Forecast,
     HiddenStates,
     ReweightedParticles,
     Reweighting,
@@ -95,7 +97,7 @@ class StreamIbis(Ibis):
     # No property as of `Sampler`: it is read ten times for every sample.
     sample: int = 0
     last_ess = float("nan")
-    innovation, prediction = np.empty(0), np.empty((2, 0))
+    forecast: AnyForecast = Forecast(np.empty(0), np.empty((2, 0)))
 
     @property
     def state(self) -> SamplerState:
@@ -161,8 +163,7 @@ class StreamIbis(Ibis):
         """
         if self._keyed:
             self._with_keys(self.sample + 1)
-        population = self._reweighting(self.particles, self.sample)
-        self.innovation, self.prediction = population.innovation, population.prediction
+        self.forecast = population = self._reweighting(self.particles, self.sample)
         ess, log_mean = population.summary
         if ess < self._least or self.sample + 1 == self._due:
             return False
@@ -252,7 +253,7 @@ class Interim:
     def __init__(self, sampler: StreamIbis) -> None:
         self.particles, self.sample = sampler.particles, sampler.sample
         self.evidence_base, self.last_ess = sampler.evidence_base, sampler.system.ess
-        self.innovation, self.prediction = sampler.innovation, sampler.prediction
+        self.forecast = sampler.forecast
         self.likelihood = sampler.likelihood
         self._reweighting = sampler.give_reweighting()
         # Keys of its own, for the thread at work uses the sampler's generator.
@@ -269,9 +270,8 @@ class Interim:
             blocks = self.likelihood.n_keys(self.sample + 1)
             keys = extended(self._rng, self.particles.base.keys, blocks)
             self.particles = self.particles.with_keys(keys)
-        population = self._reweighting(self.particles, self.sample)
+        self.forecast = population = self._reweighting(self.particles, self.sample)
         self.particles = ReweightedParticles(self.particles.base, population)
-        self.innovation, self.prediction = population.innovation, population.prediction
         self.last_ess, _ = population.summary
         self.sample += 1
 

@@ -33,7 +33,7 @@ from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, assembled
 from smcpn.online.background import Background
 from smcpn.online.change import Alarm, ChangeTest
-from smcpn.online.reweighting import AnyLikelihood
+from smcpn.online.reweighting import AnyForecast, AnyLikelihood, Forecast
 from smcpn.online.tracker import Population, StreamIbis, Tracker
 from smcpn.smc.estimation import MOST
 from smcpn.smc.looks import Searches
@@ -348,10 +348,8 @@ class Windows:
         Parameters that it has from the original problem.
     alarm : Alarm or None
         Raised since it was last set to None.
-    innovation : ndarray, (q,)
+    forecast : Population or Forecast
         Of the last sample.
-    prediction : ndarray, (2, q)
-        Mean and standard deviation of its outputs, given the samples before.
     """
 
     def __init__(
@@ -370,7 +368,7 @@ class Windows:
         self._seeds = np.random.SeedSequence(entropy)
         self.alarm: Alarm | None = None
         self._observed, q = 0, len(problem.observe)
-        self.innovation, self.prediction = np.full(q, np.nan), np.full((2, q), np.nan)
+        self.forecast: AnyForecast = Forecast(np.full(q, np.nan), np.full((2, q), np.nan))
         likelihood = empty(problem, folder)
         self._searches = searches(likelihood) if length is None else None
         sampler = self._sampler(likelihood, problem.prior, self._seeds)
@@ -454,8 +452,8 @@ class Windows:
             y=y,
             held=held,
             doses=doses,
-            innovation=self.innovation,
-            prediction=self.prediction,
+            innovation=self.forecast.innovation,
+            prediction=self.forecast.prediction,
             start=current.start,
             noted=noted,
             states=states,
@@ -467,7 +465,7 @@ class Windows:
         entropy = self._seeds.entropy
         self._seeds = np.random.SeedSequence(entropy, n_children_spawned=state.spawned)
         self._change.state, self._observed = state.change, state.observed
-        self.innovation, self.prediction = state.innovation, state.prediction
+        self.forecast = Forecast(state.innovation, state.prediction)
         likelihood, prior = self.current.likelihood, self._problem.prior
         if self._forgetting is not None:
             assert state.noted is not None
@@ -523,14 +521,14 @@ class Windows:
         if sample < self._observed:
             return
         self._observed = sample + 1
-        self.innovation, self.prediction = population.innovation, population.prediction
+        self.forecast = forecast = population.forecast
         if self._forgetting is not None:
             self._forgetting.observe(sample, population)
         tracker = current.tracker
         if population.last_ess < tracker.sampler.fewest:
             return
         t = tracker.stream.history.time(population.sample - 1)
-        alarm = self._change(population.innovation, sample, t)
+        alarm = self._change(forecast.innovation, sample, t)
         if alarm is not None:
             self.alarm = alarm
             if self._forgetting is not None:

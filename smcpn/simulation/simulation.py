@@ -103,7 +103,7 @@ COLUMNS = (
     Column("RMSE of the mean", ".4g", missing="not measured"),
     Column("inside the 95 % band", ".1f", "%"),
 )  # fmt: skip
-TOGETHER = 2**20
+TOGETHER = 2**16
 """Samples that are compared at a time."""
 
 
@@ -352,7 +352,7 @@ def simulate_particles(
     chosen = int(simulator.steps)
     # Of a long record it takes as much memory as a result.
     del simulator
-    scores = [_score(record, moments, variances, j) for j in range(model.outputs.numel())]
+    scores = [_score(moments, variances, j) for j in range(model.outputs.numel())]
     rmse_of_mean, fit, coverage = np.array(scores).T
     return Simulation(
         record,
@@ -582,23 +582,24 @@ class _Moments:
     def __init__(self, record: Record, n_outputs: int, weights: Array) -> None:
         shape = (len(record), n_outputs)
         self.weights, self.diverged = weights, np.zeros(len(weights), bool)
-        self.measured = np.isfinite(record.y) if record.n_outputs else np.zeros(shape, bool)
         self.record = record
+        self.y = record.y if record.n_outputs else np.broadcast_to(np.nan, shape)
         self.mean, self.spread = np.empty(shape), np.empty(shape)
+        self.counts = np.zeros(n_outputs, dtype=np.int64)
         self._squares = np.zeros((n_outputs, len(weights)))
 
     @property
     def rmse(self) -> Array:
         """Root mean square error of each particle, (N, q); inf where it diverged."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            rmse = np.sqrt(self._squares.T / self.measured.sum(axis=0))
+            rmse = np.sqrt(self._squares.T / self.counts)
         rmse[self.diverged] = np.inf
         return rmse
 
     def spoiled_by(self, parts: Iterator[tuple[int, int, Array]]) -> bool:
         """Accumulate a run; return whether a particle diverged that did not before."""
         known = self.diverged.copy()
-        self._squares[:] = 0.0
+        self._squares[:], self.counts[:] = 0.0, 0
         for a, b, outputs in parts:
             with np.errstate(over="ignore", invalid="ignore"):
                 error = outputs - self._reference(a, b)[:, :, None]
@@ -612,9 +613,8 @@ class _Moments:
 
     def _reference(self, a: int, b: int) -> Array:
         """Measured values at samples [a, b), 0 where there is none: errors are small beside it."""
-        if not self.record.n_outputs:
-            return np.zeros((b - a, self.mean.shape[1]))
-        return np.where(self.measured[a:b], self.record.y[a:b], 0.0)
+        y = self.y[a:b]
+        return np.where(np.isfinite(y), y, 0.0)
 
     def _add(self, a: int, b: int, error: Array, known: NDArray[np.bool_]) -> None:
         if known.any():
@@ -624,33 +624,36 @@ class _Moments:
         second = error @ self.weights
         self.mean[a:b] = self._reference(a, b) + shift
         self.spread[a:b] = np.maximum(second - np.square(shift), 0.0)
+        measured = np.isfinite(self.y[a:b])
+        self.counts += measured.sum(axis=0)
         for j in range(error.shape[1]):
-            self._squares[j] += self.measured[a:b, j].astype(float) @ error[:, j]
+            self._squares[j] += measured[:, j].astype(float) @ error[:, j]
         # A particle of weight zero spoils a weighted sum as well: 0 times infinity.
         if not np.isfinite(second).all():
             self.diverged |= ~np.isfinite(error).all(axis=(0, 1))
 
 
 def _score(
-    record: Record, moments: _Moments, variances: tuple[Array, ...], output: int
+    moments: _Moments, variances: tuple[Array, ...], output: int
 ) -> tuple[float, float, float]:
     """RMSE of the mean, fit, coverage of the band; nan where nothing was measured."""
-    measured = moments.measured
-    seen = int(measured[:, output].sum())
+    seen = int(moments.counts[output])
     if not seen:
         return np.nan, np.nan, np.nan
     total, square, within, parts = 0.0, 0.0, 0, list[slice]()
-    for a in range(0, len(record), TOGETHER):
+    for a in range(0, len(moments.y), TOGETHER):
         parts.append(part := slice(a, a + TOGETHER))
-        some = measured[part, output]
-        y = record.y[part, output][some]
+        y = moments.y[part, output]
+        some = np.isfinite(y)
+        y = y[some]
         error = y - moments.mean[part, output][some]
         sd = _deviation(*(v[output] if v.ndim == 1 else v[part, output] for v in variances))
         total += y.sum()
         square += np.square(error).sum()
         within += (np.abs(error) <= TWO_SIDED_95 * sd[some]).sum()
     centre, rmse = total / seen, float(np.sqrt(square / seen))
-    about = (record.y[part, output][measured[part, output]] - centre for part in parts)
+    outputs = (moments.y[part, output] for part in parts)
+    about = (y[np.isfinite(y)] - centre for y in outputs)
     spread = float(np.sqrt(sum(np.square(deviation).sum() for deviation in about) / seen))
     fit = 100 * (1 - rmse / spread) if spread else np.nan
     return rmse, fit, float(within / seen)

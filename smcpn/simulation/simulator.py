@@ -108,7 +108,7 @@ class Simulator:
         uneven = steps == "auto" and not record.uniform
         self._interval = float(np.diff(record.t).max()) if uneven else None
         if step_length is not None:
-            wanted = round((self._interval or float(np.diff(record.t).mean())) / step_length)
+            wanted = round((self._interval or record.interval) / step_length)
             self._least_steps = min(max(1, wanted), MAX_STEPS // 2)
         self._signal, self._dead_times = signal_of(model, record)
 
@@ -237,8 +237,9 @@ class Simulator:
         """True if finer steps change the outputs little; the change is kept."""
         with np.errstate(over="ignore", invalid="ignore"):
             difference = np.subtract(after, before, out=before)
-            change = np.sqrt(np.square(difference).mean(axis=0))
-            rms = np.sqrt(np.square(after).mean(axis=0))
+            change, rms = (
+                np.sqrt(np.einsum("tq,tq->q", one, one) / len(one)) for one in (difference, after)
+            )
         self._settled = difference if (change <= TOLERANCE * rms).all() else None
         return self._settled is not None
 
