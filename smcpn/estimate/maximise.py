@@ -32,6 +32,7 @@ from smcpn.estimate.multistart import (
     unresolved,
     without_artefacts,
 )
+from smcpn.estimate.near_posterior import called_for
 from smcpn.estimate.search import (
     AUTOMATIC,
     EDGE,
@@ -47,6 +48,7 @@ from smcpn.likelihood.solver_choice import (
     LEFT_OUT,
     choose_solver,
     finer_solver,
+    leaves_open,
     solver_at,
     solver_for_searches,
 )
@@ -270,6 +272,7 @@ def maximise(
     check_search(search)
     iterations = whole_number("iterations", iterations, 1)
     plan = free_stages(problem.names, stages)
+    is_open = leaves_open(solver, likelihood)
     began, compiled = time.perf_counter(), CLOCK.compile_seconds
     with status(progress) as say, workers_of(executor) as workers, one_blas_thread():
         where = evaluated_by(workers)
@@ -322,6 +325,13 @@ def maximise(
                 maximum = judged(highest_end(density, climb.name, found), not automatic, by)
         except KeyboardInterrupt:
             maximum = _interrupted(density, climb.name, maximum)
+    again = called_for(maximum) if is_open and maximum.reason != INTERRUPTED else None
+    if again is not None:
+        return maximise(
+            problem, again[0].likelihood, solver=again[1], starts=starts, stages=stages,
+            target=target, method=method, search=search, iterations=iterations, seed=seed,
+            threads=threads, executor=executor, progress=progress,
+        )  # fmt: skip
     maximum = _doubted(maximum, _doubt(maximum, density) or hidden)
     compiling = CLOCK.compile_seconds - compiled
     return replace(maximum, seconds=time.perf_counter() - began - compiling)
