@@ -25,8 +25,8 @@ from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import averaged_over_scales, with_marginal_scales
 from smcpn.estimate.maximise import Starts, highest_end, maximise, more_starts
 from smcpn.estimate.multistart import ENOUGH, FIRST_LOOK, SHOOTING
-from smcpn.estimate.near_posterior import called_for
 from smcpn.estimate.search import AUTOMATIC, INTERRUPTED, chosen_search
+from smcpn.estimate.shift import called_for
 from smcpn.likelihood.classical import Classical
 from smcpn.likelihood.gradient import (
     DIFFERENCE,

@@ -32,7 +32,6 @@ from smcpn.estimate.multistart import (
     unresolved,
     without_artefacts,
 )
-from smcpn.estimate.near_posterior import called_for
 from smcpn.estimate.search import (
     AUTOMATIC,
     EDGE,
@@ -41,7 +40,7 @@ from smcpn.estimate.search import (
     check_method,
     chosen_search,
 )
-from smcpn.estimate.shift import finer_for_all, following, judged
+from smcpn.estimate.shift import called_for, finer_for_all, following, judged
 from smcpn.likelihood.gradient import LogLikelihood, uninformed
 from smcpn.likelihood.registry import require_exact
 from smcpn.likelihood.solver_choice import (

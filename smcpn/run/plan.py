@@ -19,7 +19,7 @@ from smcpn.codegen.kernel import CLOCK
 from smcpn.errors import InputError, listed, shown
 from smcpn.estimate.laplace import laplace
 from smcpn.estimate.linearise import is_of
-from smcpn.estimate.near_posterior import called_for
+from smcpn.estimate.shift import called_for
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.likelihood.solver_choice import (
     SolverChoice,

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from smcpn.errors import InputError
-from smcpn.estimate.near_posterior import JUDGES
+from smcpn.estimate.shift import JUDGES
 from smcpn.likelihood.solver_choice import (
     UNSTABLE_SHARE,
     chosen_again,
