@@ -50,11 +50,11 @@ from .simulation.solve import solve
 from .simulation.state_space import StateSpace
 from .simulation.states import States
 from .simulation.validation import Validation
-from .smc.diagnosis import SamplerWarning
 from .smc.hamiltonian import HamiltonianMonteCarlo, LangevinMetropolis
 from .smc.measured_moves import MeasuredMoves
 from .smc.moves import IndependentMetropolis, RandomWalkMetropolis, WasteFree
 from .smc.rejuvenation import MoveSettings
+from .smc.replicates import SamplerWarning
 from .solver import EKF0, EKF1, RK4, AdaptiveEKF1, Rosenbrock
 
 __version__: str

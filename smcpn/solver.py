@@ -523,12 +523,7 @@ def solver_options(solver: Solver | type[Solver]) -> tuple[str, ...]:
 
 
 def refuse_other_settings(solver: Solver | type[Solver], settings: Mapping[str, Any]) -> None:
-    """Refuse settings that a kind of solver does not have.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse settings that a kind of solver does not have."""
     for name, value in settings.items():
         if name not in solver_options(solver):
             raise InputError(

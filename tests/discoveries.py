@@ -9,6 +9,15 @@ from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.results.discovery import Discovery
 from smcpn.discovery.results.models import DiscoveredModel
 
+
+def finished(kind, *given, **options):
+    """The result of a `Search` or a `ShrinkageRun`, once nothing is left to do."""
+    run = kind(*given, **options)
+    while not run.ended:
+        run.proceed()
+    return run.result()
+
+
 SWING = np.array([1.0, 0.0])
 """State at the start."""
 

@@ -24,8 +24,9 @@ from benchmarks.rows import Row, at_least, at_most, between, least_of
 from benchmarks.study import study
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.shrinkage.priors import SHRINKAGE, LaplacePrior
-from smcpn.discovery.shrinkage.sampler import Point, shrunken
-from smcpn.smc.diagnosis import SamplerWarning
+from smcpn.discovery.shrinkage.sampler import Point, ShrinkageRun
+from smcpn.smc.replicates import SamplerWarning
+from tests.discoveries import finished
 
 Array = NDArray[np.float64]
 
@@ -154,9 +155,9 @@ def pairs(number: int) -> Iterator[Row]:
     truth = np.array([SPIRAL.truth.get(name, 0.0) for name in system.coefficients])
     point = Point(truth, y[starts], np.full(2, 2.0 * NOISE))
     begin = time.process_time()
-    found = shrunken(
-        records, system, SPIRAL.states, LaplacePrior(units="physical"), point, np.ones(len(truth)),
-        noise_prior=(1.0, 1.0), solver=smcpn.RK4(steps=STEPS), threads=1,
+    found = finished(
+        ShrinkageRun, records, system, SPIRAL.states, LaplacePrior(units="physical"), point,
+        np.ones(len(truth)), noise_prior=(1.0, 1.0), solver=smcpn.RK4(steps=STEPS), threads=1,
     )  # fmt: skip
     seconds = time.process_time() - begin
     mean = found.weights @ found.values

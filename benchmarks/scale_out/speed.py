@@ -18,8 +18,7 @@ from benchmarks.scale_out.clusters import dask_cluster, lacks_dask
 from benchmarks.study import study
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.smc.distributed.engines import opened
-from smcpn.smc.distributed.likelihood import distributed
-from smcpn.smc.distributed.workers import Workers
+from smcpn.smc.distributed.workers import Workers, distributed
 
 SOLVER = smcpn.EKF0(steps=4)
 PARTICLES = 1000

@@ -187,18 +187,25 @@ def golden(quick: bool) -> Iterator[Row]:
         yield near(name, value, found.log_likelihood, 1e-3, repr(function.solver))
 
 
-def rod(cells: int) -> smcpn.Problem:
-    """A rod that is heated at one end and loses heat along its length, measured at the other."""
+def rod(cells: int, losses: int = 1) -> smcpn.Problem:
+    """A rod that is heated at one end and loses heat along its length, measured at the other.
 
-    @smcpn.ode(sizes={"T": cells})
+    It may have so many parts, each of which loses it at a rate of its own.
+    """
+    of_cell = np.arange(cells) * losses // cells
+
+    @smcpn.ode(sizes={"T": cells} | ({"loss": losses} if losses > 1 else {}))
     def heated(T: Any, u: Any, *, a: Any, loss: Any) -> Any:
         flow = -a * cells**2 * np.diff(T)
         into = np.concatenate([[2 * a * cells**2 * (u - T[0])], flow])
-        return into - np.concatenate([flow, [0.0]]) - loss * T * (1 + 0.001 * T)
+        own = np.concatenate([[loss[k]] for k in of_cell]) if losses > 1 else loss
+        return into - np.concatenate([flow, [0.0]]) - own * T * (1 + 0.001 * T)
 
     t = np.linspace(0.0, 10.0, 21)
     record = smcpn.Record(t=t, u=1 + np.sin(t), y=np.zeros(21))
-    prior: dict[str, Any] = {"a": stats.lognorm(0.3, scale=0.05), "loss": stats.lognorm(0.3)}
+    names = [f"loss[{k}]" for k in range(losses)] if losses > 1 else ["loss"]
+    prior: dict[str, Any] = {"a": stats.lognorm(0.3, scale=0.05)}
+    prior |= {name: stats.lognorm(0.3) for name in names}
     return smcpn.Problem(heated, record, observe=f"T[{cells - 1}]", noise=0.1, prior=prior)
 
 
@@ -229,6 +236,25 @@ def cells(sizes: tuple[int, ...]) -> Iterator[Row]:
         row = at_most(f"power of the number of cells{name}", power, 1.3)
         # Two sizes tell it to a tenth or two.
         yield row if len(sizes) > 3 else reached(row, was)
+    for n in sizes[:3]:
+        for losses in (3, 29):
+            yield from _gradient_of_many(n, losses)
+
+
+def _gradient_of_many(cells: int, losses: int) -> Iterator[Row]:
+    """Cost of a gradient of some parameters, and its compilation."""
+    name = f"{cells} cells, {losses + 1} parameters"
+    function = smcpn.LogLikelihood(rod(cells, losses), solver=smcpn.Rosenbrock(1e-6), threads=1)
+    around = AROUND * np.random.default_rng(0).normal(size=(64, losses + 1))
+    values = np.array([0.05, *np.full(losses, 0.1)]) * np.exp(around)
+    began = time.process_time()
+    function.value_and_gradient(values[:1])
+    taken = time.process_time() - began
+    note = "by a reverse pass" if function.reverses else "by tangents"
+    costs = _least({"value": partial(function, values),
+                    "gradient": partial(function.value_and_gradient, values)})  # fmt: skip
+    yield Row(f"{name}: values of a gradient", costs["gradient"] / costs["value"], note=note)
+    yield at_most(f"{name}: seconds to compile a gradient", taken, 10.0, "of the processor")
 
 
 def _least(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:

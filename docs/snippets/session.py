@@ -20,7 +20,7 @@ from unittest import mock
 import smcpn
 import smcpn.cases
 from smcpn.datasets.inventory import FILES, find_file
-from smcpn.smc.diagnosis import SamplerWarning
+from smcpn.smc.replicates import SamplerWarning
 from snippets.blocks import Block, blocks
 from snippets.page import ROOT, page_text
 

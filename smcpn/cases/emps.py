@@ -38,7 +38,8 @@ from smcpn.errors import one_of
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.simulation.closed_loop import ClosedLoop, StateFilter, WindowPrediction
+from smcpn.simulation.closed_loop import ClosedLoop
+from smcpn.simulation.filtered import StateFilter, WindowFilter, window_begins
 from smcpn.simulation.initialisation import fitted_initial_states
 from smcpn.simulation.simulation import (
     ParticleSimulator,
@@ -139,8 +140,9 @@ def _closed_loop(controller: Controller) -> Build:
 
 def _prediction(horizon: int) -> Build:
     def build(posterior: Posterior, experiment: Experiment, initial: Array) -> ParticleSimulator:
-        return WindowPrediction(
-            posterior.problem.model, experiment.record, initial, horizon, FILTER, STEPS
+        begins, problem = window_begins(experiment.record, horizon), posterior.problem
+        return WindowFilter(
+            problem, problem.model, experiment.record, begins, STEPS, FILTER, initial
         )
 
     return build

@@ -109,12 +109,7 @@ def _without_arrays(tree: Any, path: str, arrays: dict[str, NDArray[Any]]) -> An
 
 
 def require_parts(file: Group, *names: str) -> None:
-    """Refuse a file that holds anything but parts of these names.
-
-    Raises
-    ------
-    DamagedFileError
-    """
+    """Refuse a file that holds anything but parts of these names."""
     if file.arrays or file.texts or not file.groups.keys() <= set(names):
         raise DamagedFileError(f"there is more in it than {', '.join(names)}: {DAMAGED}")
 

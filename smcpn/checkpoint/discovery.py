@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
+import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
@@ -24,68 +25,19 @@ from smcpn.discovery.equations.known import KnownPart
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.question import DiscoverySettings
 from smcpn.discovery.stages import PARTICLES, DiscoveryState
-from smcpn.errors import InputError, NotStorableError
 from smcpn.io.hdf5_subset import Group
 from smcpn.model.expression import ExpressionTable
-from smcpn.values.stored import Name, Names, Number, Stored, Whole, counts, finite, truths
+from smcpn.values.stored import Stored, Whole, finite
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class StoredKnown(Stored):
-    """The known part of the equations, see `KnownPart`."""
-
-    rhs: ExpressionTable
-    parameters: Names
-    defaults: dict[Name, Number]
-    complete: Annotated[NDArray[np.bool_], truths("n")]
-    diffusion: ExpressionTable | None
 
 
 @dataclass(frozen=True)
 class StoredSystem(Stored):
     """A `CandidateSystem` but for its constraints, with p terms for n states and m inputs."""
 
-    states: Names
-    inputs: Names
-    names: Names
-    degrees: tuple[Whole, ...]
-    allowed: Annotated[NDArray[np.bool_], truths("n", "p")]
-    powers: Annotated[NDArray[np.int64], counts("p", None)]
-    terms: ExpressionTable
-    known: StoredKnown
-
-    @classmethod
-    def of(cls, system: CandidateSystem) -> Self:
-        """Return a system as plain data.
-
-        Raises
-        ------
-        NotStorableError
-            If a term or the known part is no graph of elementary operations.
-        """
-        candidates, known = system.candidates, system.known
-        try:
-            diffusion = None if known.diffusion is None else ExpressionTable.of(known.diffusion)
-            return cls(
-                states=candidates.states,
-                inputs=candidates.inputs,
-                names=candidates.names,
-                degrees=candidates.degrees,
-                allowed=candidates.allowed,
-                powers=candidates.powers,
-                terms=candidates.table,
-                known=StoredKnown(
-                    rhs=ExpressionTable.of(known.rhs),
-                    parameters=known.parameters,
-                    defaults=dict(known.defaults),
-                    complete=known.complete,
-                    diffusion=diffusion,
-                ),
-            )
-        except InputError as error:
-            raise NotStorableError(f"the equations cannot be stored ({error})") from error
+    candidates: Candidates
+    known: KnownPart
 
     def restored(self, constraints: tuple[str, ...]) -> CandidateSystem:
         """Return the system under constraints.
@@ -96,51 +48,37 @@ class StoredSystem(Stored):
             If the parts do not fit each other.
         """
         self._require_whole()
-        n, m = len(self.states), len(self.inputs)
-        candidates = Candidates.restored(
-            names=self.names,
-            degrees=self.degrees,
-            allowed=self.allowed,
-            states=self.states,
-            inputs=self.inputs,
-            scale=np.ones(n + m),
-            powers=self.powers,
-            table=self.terms,
-        )
-        known, table = self.known, self.known.diffusion
-        part = KnownPart(
-            rhs=known.rhs.function("rhs"),
-            parameters=known.parameters,
-            defaults=known.defaults,
-            complete=known.complete,
-            diffusion=None if table is None else table.function("diffusion"),
-        )
-        return CandidateSystem(candidates, part, Freedom.of(candidates, constraints, part))
+        free = Freedom.of(self.candidates, constraints, self.known)
+        return CandidateSystem(self.candidates, self.known, free)
 
     def _require_whole(self) -> None:
-        n, m, p, known = len(self.states), len(self.inputs), len(self.names), self.known
-        own = [[n, 1], [m, 1], [1, 1], [len(known.parameters), 1]]
-        tables = [(known.rhs, own, [[n, 1]])]
-        tables += [(self.terms, [[n, 1], [m, 1], [1, 1], [n, 1], [m, 1]], [[p, 1]])]
+        terms, known = self.candidates, self.known
+        n, m, p = len(terms.states), len(terms.inputs), len(terms.names)
+        own = [n, m, 1, len(known.parameters)]
         fits = (
-            self.allowed.shape == (n, p)
-            and self.powers.shape == (p, n + m)
-            and len(self.degrees) == p
+            terms.allowed.shape == (n, p)
+            and terms.powers.shape == (p, n + m)
+            and np.array_equal(terms.scale, np.ones(n + m))
+            and len(terms.degrees) == p
             and known.complete.shape == (n,)
-            and not self.allowed[known.complete].any()
-            and bool(self.allowed.any())
+            and not terms.allowed[known.complete].any()
+            and bool(terms.allowed.any())
             and set(known.defaults) <= set(known.parameters)
-            and all(
-                table.input_shapes.tolist() == arguments and table.output_shapes.tolist() == results
-                for table, arguments, results in tables
-            )
+            and _is_of(terms.terms, [n, m, 1, n, m], p)
+            and _is_of(known.rhs, own, n)
+            and (known.diffusion is None or _is_of(known.diffusion, own, n, None))
         )
-        if known.diffusion is not None:
-            shapes = known.diffusion.output_shapes
-            fits = fits and known.diffusion.input_shapes.tolist() == own
-            fits = fits and len(shapes) == 1 and int(shapes[0, 0]) == n
         if not fits:
             raise DamagedFileError(f"the stored equations do not fit each other: {DAMAGED}")
+
+
+def _is_of(function: ca.Function, arguments: list[int], rows: int, columns: int | None = 1) -> bool:
+    """True if a function takes columns of these lengths and returns one matrix of this size."""
+    taken = [function.size_in(k) for k in range(function.n_in())]
+    if taken != [(length, 1) for length in arguments] or function.n_out() != 1:
+        return False
+    shape = function.size_out(0)
+    return shape[0] == rows and columns in (None, shape[1])
 
 
 def system_fingerprint(system: CandidateSystem) -> str:
@@ -174,20 +112,19 @@ class DiscoveryHeader(FileHeader):
         Outputs are ``observe @ x`` and noise.
     coefficients : int
         Free coefficients of the system, K.
-    system : StoredSystem or None
-        None where it cannot be stored.
+    system : StoredSystem
     """
 
     settings: DiscoverySettings
     observe: Annotated[Array, finite("q", "n")]
     coefficients: Whole
-    system: StoredSystem | None
+    system: StoredSystem
 
     @override
     def require_whole(self) -> None:
         super().require_whole()
         n = self.observe.shape[1]
-        if self.system is not None and len(self.system.states) != n:
+        if len(self.system.candidates.states) != n:
             raise DamagedFileError(f"the outputs are of other states: {DAMAGED}")
         known = self.settings.known_noise
         if known is not None and len(known) != len(self.observe):

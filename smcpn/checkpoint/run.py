@@ -172,12 +172,7 @@ class FileHeader(Stored):
     versions: dict[Line, Line] = field(default_factory=versions)
 
     def require_whole(self) -> None:
-        """Refuse parts that do not fit each other.
-
-        Raises
-        ------
-        DamagedFileError
-        """
+        """Refuse parts that do not fit each other."""
         if not self.data_file.endswith(f".data-{self.data_fingerprint[:DIGITS]}.h5"):
             raise DamagedFileError(f"the file of records is named after other data: {DAMAGED}")
 
@@ -278,12 +273,7 @@ def _run_of(file: Group) -> StoredRun:
 
 
 def require_population(state: SamplerState) -> None:
-    """Refuse a population whose parts do not fit each other.
-
-    Raises
-    ------
-    DamagedFileError
-    """
+    """Refuse a population whose parts do not fit each other."""
     try:
         state.require_whole()
     except ValueError as error:

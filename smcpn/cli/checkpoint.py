@@ -193,7 +193,7 @@ def _own_report(path: Path) -> Path:
 def as_sentences() -> Generator[None]:
     """Print warnings about the file as sentences; those about the sampler are in the summary."""
     from smcpn.checkpoint.container import CheckpointWarning
-    from smcpn.smc.diagnosis import SamplerWarning
+    from smcpn.smc.replicates import SamplerWarning
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", CheckpointWarning)
@@ -207,7 +207,7 @@ def as_dict(posterior: Posterior) -> dict[str, Any]:
     from smcpn.cli.outcome import parameters
 
     return {
-        "samples": posterior.problem.n_samples,
+        "samples": posterior.problem.n_given,
         "particles": len(posterior.theta),
         "log_evidence": posterior.log_evidence,
         "log_evidence_se": posterior.log_evidence_se,

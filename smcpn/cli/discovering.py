@@ -21,7 +21,7 @@ from smcpn.errors import InputError, listed
 from smcpn.io.files import ColumnError
 from smcpn.model.record import Record
 from smcpn.simulation.simulation import Simulation
-from smcpn.smc.diagnosis import SamplerWarning
+from smcpn.smc.replicates import SamplerWarning
 from smcpn.values.tables import table_text
 
 

@@ -126,7 +126,7 @@ def as_text(outcome: Fit) -> str:
     """Return the tables that are printed for a person."""
     case = outcome.case
     lines = [
-        f"{case.title}: {outcome.laplace.problem.n_samples} samples ({case.note})",
+        f"{case.title}: {outcome.laplace.problem.n_given} samples ({case.note})",
         "",
         *outcome.laplace.summary_lines(),
         *([] if outcome.robust is None else ["", outcome.robust.summary(), ""]),

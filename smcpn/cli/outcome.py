@@ -26,7 +26,7 @@ from smcpn.results.scores import (
 )
 from smcpn.simulation.simulation import Simulation
 from smcpn.simulation.validation import Verdict
-from smcpn.smc.diagnosis import SamplerWarning
+from smcpn.smc.replicates import SamplerWarning
 from smcpn.values.tables import fact_lines, table_text
 
 
@@ -167,7 +167,7 @@ def as_text(outcome: Outcome) -> str:
     lines = [
         f"{case.title}: {len(posterior.theta)} particles, "
         f"seed {posterior.seed}, "
-        f"{case.problem.n_samples} samples ({case.note})",
+        f"{case.problem.n_given} samples ({case.note})",
         "",
         *posterior.summary_lines(),
         *([] if outcome.robust is None else ["", outcome.robust.summary(), ""]),

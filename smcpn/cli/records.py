@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from smcpn.errors import InputError, listed
+from smcpn.io.doses import doses_left_out
 from smcpn.io.files import ColumnError
 from smcpn.io.read import read_records
 from smcpn.model.record import Record
@@ -53,14 +54,14 @@ class Source:
         Raises
         ------
         InputError
-            If it cannot be read, a column is missing, or there is no time axis.
+            If it cannot be read, a column is missing, there is no time axis, or there are doses.
         """
         if self.time is not None and self.dt is not None:
             raise InputError("--time and --dt are given: give one of both", argument="dt")
         clocks = CLOCKS if self.time is None else (self.time,)
         for clock in clocks if self.dt is None else (None,):
             try:
-                return read_records(
+                found = read_records(
                     path,
                     inputs=tuple(self.inputs.values()),
                     outputs=tuple(self.outputs.values()),
@@ -76,6 +77,13 @@ class Source:
             except ColumnError as error:
                 if clock is None or error.argument != clock or self.time is not None:
                     raise
+                continue
+            left_out = doses_left_out(path, (*self.inputs.values(), *self.outputs.values()))
+            if left_out:
+                raise InputError(
+                    f"{left_out}: leave the column out, or identify a model that takes doses"
+                )
+            return found
         raise InputError(
             f"{path} has no column {' or '.join(CLOCKS[:2])}: name the column of times with "
             "--time, or give the sampling interval with --dt",

@@ -98,9 +98,10 @@ def _say_prior(
 
 def _say_path(problem: Problem, values: dict[str, float], steps: int | str, seed: int) -> None:
     """Print a path at known parameters as CSV."""
+    from smcpn.model.dosing import as_given
     from smcpn.simulation.simulate import simulate_problem
 
-    record = problem.records[0]
+    record = as_given(problem.records[0])
     outputs = simulate_problem(problem, record, values, steps=steps, seed=seed)
     say(csv_line(["t", *problem.ode.inputs, *map(str, problem.observe)]))
     for t, u, y in zip(record.t, record.u, outputs, strict=True):

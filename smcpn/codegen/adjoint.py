@@ -14,6 +14,7 @@ import casadi as ca
 
 from smcpn.codegen.elementary import FUNCTIONS
 from smcpn.codegen.lower import LaneProgram
+from smcpn.codegen.memory import Pass, Section
 from smcpn.codegen.tangent import SELECTIONS, SINGULAR, slopes
 from smcpn.model.expression import CONSTANT, INPUT, OUTPUT, applied, instructions
 
@@ -43,12 +44,14 @@ class HoistedRecursion:
 
 
 def hoisted(program: LaneProgram) -> HoistedRecursion:
-    """Take everything that depends on parameters alone out of ``interval``, ``step``, ``emitted``.
+    """Take everything that depends on parameters alone out of intervals, steps and ``emitted``.
 
     The numbers are the largest parts of the graphs that depend on parameters and on neither state
     nor rows. What depends on the constants only stays where it is.
     """
-    graphs = [g for g in (program.interval, program.step, program.emitted) if g is not None]
+    values_of_sections = [section.values for section in program.sections]
+    begun = [] if program.interval is None else [program.interval]
+    graphs = [*begun, *values_of_sections, program.step, program.emitted]
     sizes = [graph.numel() for graph in graphs]
     free = ca.symvar(joined := ca.vertcat(*graphs))
     function = ca.Function("graphs", [ca.vertcat(*free)], [ca.cse(ca.densify(joined))])
@@ -95,7 +98,11 @@ def hoisted(program: LaneProgram) -> HoistedRecursion:
         replace(
             program,
             theta=ca.vertcat(ca.SX(0, 1), *symbols.values()),
-            interval=parts[0] if program.interval is not None else None,
+            interval=parts[0] if begun else None,
+            sections=tuple(
+                replace(section, values=part)
+                for section, part in zip(program.sections, parts[len(begun) : -2], strict=True)
+            ),
             step=parts[-2],
             emitted=parts[-1],
         ),
@@ -193,8 +200,8 @@ def transposed(graph: ca.SX, symbols: Sequence[ca.SX], weights: ca.SX) -> list[c
     for row in reversed(range(len(rows))):
         operation, operands, _ = rows[row]
         if operation == OUTPUT:
-            if operands[0] in moving:
-                _add(sums, operands[0], weights[operands[2]])
+            if operands[0] in moving and not (weight := weights[operands[2]]).is_zero():
+                _add(sums, operands[0], weight)
             continue
         total = sums.pop(row, None)
         if total is None:
@@ -212,6 +219,35 @@ def transposed(graph: ca.SX, symbols: Sequence[ca.SX], weights: ca.SX) -> list[c
                 part = applied("if_else_zero", [slope, part]) if row in singular else part
             _add(sums, operands[k], part)
     return [_gathered(column, found) for column in symbols]
+
+
+def passes_back(sections: Sequence[Section], size: int) -> list[tuple[Pass, ...]]:
+    """Passes that take derivatives back through those of each section, the last one first.
+
+    Memory of so many numbers has the derivatives by them behind it, which passes add to.
+    """
+    functions: dict[int, ca.Function] = {}
+
+    def back(one: Pass) -> Pass:
+        if (key := hash(one.function)) not in functions:
+            functions[key] = _back(one)
+        given, made = (
+            tuple(replace(place, first=size + place.first) for place in places)
+            for places in (one.reads, one.writes)
+        )
+        return Pass(functions[key], (*one.reads, *made, *given), given, one.turns)
+
+    return [tuple(map(back, reversed(section.passes))) for section in sections]
+
+
+def _back(one: Pass) -> ca.Function:
+    """Function of the arguments of a pass and the derivatives by results and by arguments."""
+    given, name = one.function.sx_in(), f"{one.function.name()}_back"
+    weights = [ca.SX.sym(f"w{k}", place.length) for k, place in enumerate(one.writes)]
+    before = [ca.SX.sym(f"b{k}", place.length) for k, place in enumerate(one.reads)]
+    by_given = transposed(one.function(*given), given, ca.vertcat(*weights))
+    made = ca.vertcat(*before) + ca.vertcat(*by_given)
+    return ca.Function(name, [*given, *weights, *before], [made])
 
 
 def _add(sums: dict[int, ca.SX], row: int, term: ca.SX) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 
 import casadi as ca
 
-from smcpn.codegen.long_blocks import Loop
+from smcpn.codegen.long_blocks import Loop, pieces
 from smcpn.codegen.loops import ARRAY, LoopCall, Plan
 from smcpn.codegen.lower import (
     SHARED_VECTORS,
@@ -46,6 +46,9 @@ LEAST_LANES = 8
 """One vector of AVX-512."""
 WORKING_SET = 24_000
 """Bytes of lane arrays that fit the first-level cache with room for the shared rows."""
+
+LONG = 500
+"""Statements of a piece. The time that LLVM takes grows with the square of them."""
 
 MOST_ATTEMPTS = 10_000
 """Steps in one sampling interval, accepted or not, of particles that choose them by themselves."""
@@ -107,18 +110,12 @@ class _Layout:
         self.totals_slot = self.emit_slot + self.n_emitted
         self.moments_slot = self.totals_slot + self.n_emitted
         self.slots = self.moments_slot + program.moments.numel()
-        # A constant trip count and whole vectors: every lane runs the same instructions,
-        # wherever a particle sits, so results do not depend on the company.
-        self.lanes = most_lanes
-        while self.lanes > LEAST_LANES and self.slots * self.lanes * 8 > WORKING_SET:
-            self.lanes //= 2
+        self.most_lanes = most_lanes
 
     def plan(self) -> Plan:
         """Make the blocks."""
-        program, blocks = (
-            self.program,
-            {"start_lane": self._start(), "hoist_lane": hoisted_block(self.hoisted, self.slot)},
-        )
+        program, blocks = self.program, {"start": self._start()}
+        in_lanes = {"hoist": hoisted_block(self.hoisted, self.slot)}
         for name, graph in (
             ("step", self.step),
             ("sample", self.sample),
@@ -128,21 +125,34 @@ class _Layout:
                 shared = shared_block(graph)
                 if name == "step":
                     blocks["once_shared"], shared = of_interval(shared)
-                lane = self._sample(shared) if name == "sample" else self._update(graph, shared)
-                blocks |= {f"{name}_shared": shared, f"{name}_lane": lane}
+                blocks[f"{name}_shared"] = shared
+                in_lanes[name] = (
+                    self._sample(shared) if name == "sample" else self._update(graph, shared)
+                )
         for k, (graph, section) in enumerate(zip(self.sections, program.sections, strict=True)):
             shared, into = shared_block(graph), (self.memory_slot + p for p in section.places)
-            lane = self._made(graph, shared, zip(into, graph.outputs, strict=True))
-            blocks |= {f"section{k}_shared": shared, f"section{k}_lane": lane}
-        loops, passes = self._passes()
+            blocks[f"section{k}_shared"] = shared
+            in_lanes[f"section{k}"] = self._made(
+                graph, shared, zip(into, graph.outputs, strict=True)
+            )
+        passes = [section.passes for section in program.sections]
+        loops, calls = loops_of(passes, self.memory_slot)
         if self.moments is not None:
-            shared = shared_block(self.moments)
-            blocks |= {"moments_shared": shared, "moments_lane": self._moments(shared)}
+            blocks["moments_shared"] = shared = shared_block(self.moments)
+            in_lanes["moments"] = self._moments(shared)
+        cut = {name: pieces(block, self.slots, LONG) for name, block in in_lanes.items()}
+        slots = max(end for _, end in cut.values())
+        # A constant trip count and whole vectors: every lane runs the same instructions,
+        # wherever a particle sits, so results do not depend on the company.
+        lanes = self.most_lanes
+        while lanes > LEAST_LANES and slots * lanes * 8 > WORKING_SET:
+            lanes //= 2
         return Plan(
             blocks=blocks,
-            lanes=self.lanes,
+            pieces={name: parts for name, (parts, _) in cut.items()},
+            lanes=lanes,
             # A vector of more lanes than a row has would write over the next row.
-            width=min(doubles(), self.lanes),
+            width=min(doubles(), lanes),
             n_state=self.n_state,
             n_theta=self.n_theta,
             n_emitted=self.n_emitted,
@@ -151,14 +161,14 @@ class _Layout:
             emit_slot=self.emit_slot,
             totals_slot=self.totals_slot,
             moments_slot=self.moments_slot,
-            slots=self.slots,
+            slots=slots,
             widths=program.widths,
             window=program.window,
             parts=program.parts,
             left=program.left,
             attempts=MOST_ATTEMPTS,
             loops=loops,
-            passes=passes,
+            passes=calls,
         )
 
     def _start(self) -> Block:
@@ -192,24 +202,6 @@ class _Layout:
             stores=tuple(stores),
         )
 
-    def _passes(self) -> tuple[tuple[Loop, ...], tuple[tuple[LoopCall, ...], ...]]:
-        """Loops of the sections, each once, and their calls in every section."""
-        numbers: dict[Any, int] = {}
-        loops: list[Loop] = []
-
-        def called(one: Pass) -> LoopCall:
-            places = (*one.reads, *one.writes)
-            key = one.function, *(place.move for place in places)
-            if key not in numbers:
-                numbers[key] = len(loops)
-                loops.append(_loop(one))
-            return (
-                numbers[key], tuple(self.memory_slot + place.first for place in places), one.turns,
-            )  # fmt: skip
-
-        calls = [tuple(map(called, section.passes)) for section in self.program.sections]
-        return tuple(loops), tuple(calls)
-
     def _sample(self, shared: Block) -> Block:
         """Numbers that a sample emits, and their sums over the samples."""
         read = self.sample.read(Level.LANE)
@@ -240,6 +232,25 @@ class _Layout:
 
     def _loads(self, values: Iterable[Value]) -> tuple[tuple[Value, int], ...]:
         return tuple((value, self.slot[value]) for value in values)
+
+
+def loops_of(
+    passes: Iterable[Iterable[Pass]], memory_slot: int
+) -> tuple[tuple[Loop, ...], tuple[tuple[LoopCall, ...], ...]]:
+    """Loops of the passes of sections, each once, and their calls in every section."""
+    numbers: dict[Any, int] = {}
+    loops: list[Loop] = []
+
+    def called(one: Pass) -> LoopCall:
+        places = (*one.reads, *one.writes)
+        key = one.function, *(place.move for place in places)
+        if key not in numbers:
+            numbers[key] = len(loops)
+            loops.append(_loop(one))
+        return LoopCall(numbers[key], tuple(memory_slot + p.first for p in places), one.turns)
+
+    calls = tuple(tuple(map(called, own)) for own in passes)
+    return tuple(loops), calls
 
 
 def _loop(one: Pass) -> Loop:

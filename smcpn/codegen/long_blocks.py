@@ -30,7 +30,7 @@ PIECE = 250
 """Statements of a piece."""
 
 
-def pieces(block: Block, free: int) -> tuple[list[Block], int]:
+def pieces(block: Block, free: int, most: int) -> tuple[list[Block], int]:
     """Return blocks that do the same one after the other, and the end of the slots they use.
 
     Parameters
@@ -39,10 +39,12 @@ def pieces(block: Block, free: int) -> tuple[list[Block], int]:
         Without results.
     free : int
         First of the slots for values that wait.
+    most : int
+        Statements of a piece.
     """
     parts = [
-        block.statements[first : first + PIECE]
-        for first in range(0, max(len(block.statements), 1), PIECE)
+        block.statements[first : first + most]
+        for first in range(0, max(len(block.statements), 1), most)
     ]
     return _Cut(block, parts, free).run()
 
@@ -319,7 +321,7 @@ class _Rolling:
             statements=tuple(statements),
             stores=tuple((self._places[target], target) for target in read_later),
         )
-        parts, self.free = pieces(block, self.free)
+        parts, self.free = pieces(block, self.free, PIECE)
         self._found += parts
         self._straight = []
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 
@@ -44,8 +44,15 @@ START_ARGUMENTS = {
     "theta": NUMBERS, "particles": INTEGER, "row": NUMBERS, "state": NUMBERS, "work": NUMBERS,
 }  # fmt: skip
 
-LoopCall = tuple[int, tuple[int, ...], int]
-"""Number of a loop, first slots of its arrays, and turns."""
+
+class LoopCall(NamedTuple):
+    """Number of a loop, first slots of its arrays, and turns."""
+
+    loop: int
+    slots: tuple[int, ...]
+    turns: int
+
+
 ARRAY = 2**20
 """Slots of an array of lanes at most."""
 
@@ -71,7 +78,9 @@ class Plan:
     Attributes
     ----------
     blocks : dict of str to Block
-        Statements for all lanes, once (``_shared``) or in each of them (``_lane``).
+        Statements that run once for all lanes (``_shared``), and ``start``.
+    pieces : dict of str to sequence of Block
+        Statements that run in each lane, one piece on all of them after the other.
     lanes, width : int
         Particles of a block, and how many of them one instruction runs.
     n_state, n_theta, n_emitted, n_moments, n_outputs : int
@@ -92,6 +101,7 @@ class Plan:
     """
 
     blocks: dict[str, Block]
+    pieces: dict[str, Sequence[Block]]
     lanes: int
     width: int
     n_state: int
@@ -114,8 +124,10 @@ class Plan:
     @property
     def text(self) -> str:
         """All that the machine code depends on, but for the modules that write it."""
-        sizes = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
-        return f"{sizes}\n" + "\n".join(f"{name}{block}" for name, block in self.blocks.items())
+        sizes = {field.name: getattr(self, field.name) for field in fields(self)[2:]}
+        blocks = [*self.blocks.items()]
+        blocks += [(name, block) for name, parts in self.pieces.items() for block in parts]
+        return f"{sizes}\n" + "\n".join(f"{name}{block}" for name, block in blocks)
 
 
 class Function:
@@ -396,8 +408,12 @@ class Shared:
 
     def of(self, block: Block) -> Shared:
         """Shared values that a block takes."""
+        return self.known_as({value: self.values[value] for value in block.arguments})
+
+    def known_as(self, values: Mapping[Value, Any]) -> Shared:
+        """Shared values in their place, such as arguments of another function."""
         other = copy(self)
-        other.values = {value: self.values[value] for value in block.arguments}
+        other.values = dict(values)
         return other
 
 
@@ -425,11 +441,13 @@ def run_lanes(
     kind = vector(DOUBLE, width)
     writer = Writer(builder, kind, block.repeated)
     spread = {} if shared is None else {v: writer.spread(x) for v, x in shared.values.items()}
+    slots = (*(slot for _, slot in block.loads), *(slot for slot, _ in block.stores))
     with function.loop(number(0), lanes, width) as lane:
+        first = {k: function.at(arrays[k], lane) for k in dict.fromkeys(s // ARRAY for s in slots)}
 
         def address(slot: int) -> Any:
             array, place = divmod(slot, ARRAY)
-            element = function.at(arrays[array], lane, function.times(number(place), lanes))
+            element = function.at(first[array], function.times(number(place), lanes))
             return builder.bitcast(element, kind.as_pointer())
 
         writer.values.update(spread)
@@ -602,7 +620,7 @@ def _moments(module: ir.Module, plan: Plan) -> Callable[..., None]:
     made.function.attributes.add("noinline")
     places = SharedPlaces(made, made["rows"], plan.widths, plan.window, plan.parts)
     shared = Shared(made, plan.blocks["moments_shared"], places.of_sample(made["sample"]))
-    run_lanes(made, plan.blocks["moments_lane"], plan.lanes, plan.width, shared)
+    _lanes_of(made, plan, "moments", shared)
     made.finish(FAST)
 
     def call(caller: Function, *values: Any) -> None:
@@ -611,29 +629,29 @@ def _moments(module: ir.Module, plan: Plan) -> Callable[..., None]:
     return call
 
 
-def _passes(module: ir.Module, plan: Plan) -> Callable[[Function, int], None]:
-    """Define a function for each loop over memory; return what calls those of a section."""
+def loop_functions(
+    module: ir.Module, loops: Sequence[Loop], lanes: int, width: int
+) -> Callable[[Function, LoopCall], None]:
+    """Define a function for each loop over memory; return what writes a call."""
     functions: list[Any] = []
-    for k, loop in enumerate(plan.loops):
+    for k, loop in enumerate(loops):
         arrays = 1 + max(slot // ARRAY for slot, _ in loop.block.stores)
         names = [f"array{place}" for place in range(arrays)]
         kinds = {"work": NUMBERS, **dict.fromkeys(names, INTEGER), "turns": INTEGER}
         made = Function(module, f"pass{k}", kinds)
         made.function.linkage = "internal"
         made.function.attributes.add("noinline")
-        lanes = number(plan.lanes)
-        at = [made.at(made["work"], made.times(made[name], lanes)) for name in names]
+        at = [made.at(made["work"], made.times(made[name], number(lanes))) for name in names]
         if any(move for _, move in loop.store_moves):
-            run_loop(made, loop, plan.lanes, plan.width, None, at, made["turns"])
+            run_loop(made, loop, lanes, width, None, at, made["turns"])
         else:
-            run_lanes(made, loop.block, plan.lanes, plan.width, None, at)
+            run_lanes(made, loop.block, lanes, width, None, at)
         made.finish(FAST)
         functions.append(made.function)
 
-    def run(caller: Function, section: int) -> None:
-        for loop, places, turns in plan.passes[section]:
-            given = [*map(number, places), number(turns)]
-            caller.builder.call(functions[loop], [caller["work"], *given])
+    def run(caller: Function, call: LoopCall) -> None:
+        given = [*map(number, call.slots), number(call.turns)]
+        caller.builder.call(functions[call.loop], [caller["work"], *given])
 
     return run
 
@@ -646,7 +664,7 @@ def write_advance(module: ir.Module, plan: Plan) -> ir.Function:
     scatter = copies(module, "scatter", plan.lanes, into_lanes=False)
     moments = _moments(module, plan) if plan.n_moments else None
     builder, particles, lanes = made.builder, made["particles"], number(plan.lanes)
-    run_passes = _passes(module, plan)
+    run_pass = loop_functions(module, plan.loops, plan.lanes, plan.width)
 
     def slots(first: int) -> Any:
         return made.at(made["work"], number(first * plan.lanes))
@@ -660,13 +678,13 @@ def write_advance(module: ir.Module, plan: Plan) -> ir.Function:
         gather(made, slots(plan.n_state), made["theta"], number(plan.n_theta), *place)
         with made.loop(number(0), number(plan.n_emitted * plan.lanes)) as k:
             builder.store(ir.Constant(DOUBLE, 0.0), made.at(slots(plan.totals_slot), k), align=8)
-        _lanes_of(made, plan, "hoist_lane")
+        _lanes_of(made, plan, "hoist")
         with made.loop(made["first"], made["last"]) as sample:
             later = builder.icmp_signed(">", sample, number(0))
             with made.where(later), places.each_part() as part:
-                _write_interval(made, plan, places, (sample, part), run_passes)
+                _write_interval(made, plan, places, (sample, part), run_pass)
             at = places.of_sample(sample)
-            _lanes_of(made, plan, "sample_lane", Shared(made, plan.blocks["sample_shared"], at))
+            _lanes_of(made, plan, "sample", Shared(made, plan.blocks["sample_shared"], at))
             since_first = builder.sub(sample, made["first"])
 
             def store(name: str, slot: int, n: int, since: Any = since_first) -> None:
@@ -686,7 +704,9 @@ def write_advance(module: ir.Module, plan: Plan) -> ir.Function:
 
 
 def _lanes_of(made: Function, plan: Plan, name: str, shared: Shared | None = None) -> None:
-    run_lanes(made, plan.blocks[name], plan.lanes, plan.width, shared)
+    for piece in plan.pieces[name]:
+        own = None if shared is None else shared.of(piece)
+        run_lanes(made, piece, plan.lanes, plan.width, own)
 
 
 def _write_interval(
@@ -694,14 +714,14 @@ def _write_interval(
     plan: Plan,
     places: SharedPlaces,
     where: tuple[Any, Any],
-    run_passes: Callable[[Function, int], None],
+    run_pass: Callable[[Function, LoopCall], None],
 ) -> None:
     """Write the solver steps of the interval that leads to a sample, or of a part of it."""
     sample, part = where
-    if "interval_lane" in plan.blocks:
+    if "interval" in plan.pieces:
         at = places.of_interval(sample, part)
         shared = Shared(made, plan.blocks["interval_shared"], at)
-        _lanes_of(made, plan, "interval_lane", shared)
+        _lanes_of(made, plan, "interval", shared)
     begin, end = places.steps(sample, part)
     once = Shared(made, plan.blocks["once_shared"], places.of_interval(sample, part))
     with made.loop(begin, end) as n:
@@ -712,9 +732,10 @@ def _write_interval(
 
         def step() -> None:
             for k, own in enumerate(before):
-                _lanes_of(made, plan, f"section{k}_lane", own)
-                run_passes(made, k)
-            _lanes_of(made, plan, "step_lane", shared)
+                _lanes_of(made, plan, f"section{k}", own)
+                for call in plan.passes[k]:
+                    run_pass(made, call)
+            _lanes_of(made, plan, "step", shared)
 
         _steps(made, plan, step)
 
@@ -724,27 +745,41 @@ def _steps(made: Function, plan: Plan, step: Callable[[], None]) -> None:
     if plan.left is None:
         step()
         return
-    builder, kind = made.builder, vector(DOUBLE, plan.width)
-    zero = ir.Constant(kind, [0.0] * plan.width)
-    bits = ir.IntType(plan.width)
+    left = made.at(made["work"], number(plan.left * plan.lanes))
+    with attempts(made, plan.lanes, plan.width, number(plan.attempts), lambda _: left):
+        step()
+
+
+@contextmanager
+def attempts(
+    made: Function, lanes: int, width: int, most: Any, left: Callable[[Any], Any]
+) -> Generator[Any]:
+    """Write steps, ``most`` of them at most, until no lane of the block has any time left.
+
+    Yields the number of the step, which is their number afterwards. ``left`` is the address of the
+    times that are left before it.
+    """
+    builder, kind = made.builder, vector(DOUBLE, width)
+    zero = ir.Constant(kind, [0.0] * width)
+    bits = ir.IntType(width)
     again, after = builder.append_basic_block(), builder.append_basic_block()
     body, before = builder.append_basic_block(), builder.block
     builder.branch(again)
     builder.position_at_end(again)
     attempt = builder.phi(INTEGER)
     attempt.add_incoming(number(0), before)
-    some = ir.Constant(bits, 0)
-    for lane in range(0, plan.lanes, plan.width):
-        place = made.at(made["work"], number(plan.left * plan.lanes + lane))
-        left = builder.load(builder.bitcast(place, kind.as_pointer()), align=8)
-        some = builder.or_(some, builder.bitcast(builder.fcmp_ordered(">", left, zero), bits))
+    some, times = ir.Constant(bits, 0), left(attempt)
+    for lane in range(0, lanes, width):
+        place = builder.bitcast(made.at(times, number(lane)), kind.as_pointer())
+        positive = builder.fcmp_ordered(">", builder.load(place, align=8), zero)
+        some = builder.or_(some, builder.bitcast(positive, bits))
     going = builder.and_(
         builder.icmp_unsigned("!=", some, ir.Constant(bits, 0)),
-        builder.icmp_signed("<", attempt, number(plan.attempts)),
+        builder.icmp_signed("<", attempt, most),
     )
     builder.cbranch(going, body, after)
     builder.position_at_end(body)
-    step()
+    yield attempt
     attempt.add_incoming(made.sum(attempt, number(1)), builder.block)
     builder.branch(again)
     builder.position_at_end(after)

@@ -111,8 +111,20 @@ class LaneProgram:
 
     @property
     def reverses(self) -> bool:
-        """True if a reverse pass can be made: all particles take the same steps, without loops."""
-        return self.left is None and not self.control and not self.sections
+        """True if a reverse pass can be made: all numbers in memory are still there after a step.
+
+        A pass must not read any of them twice, so that what comes back is added once.
+        """
+        written = [k for section in self.sections for k in section.written]
+        read = [one.read for section in self.sections for one in section.passes]
+        return all(len(set(places)) == len(places) for places in (written, *read))
+
+    def moving(self, column: ca.SX) -> ca.SX:
+        """A column of the size of the state with zeros in place of what chooses the steps."""
+        moving = ca.SX(column)
+        for k in self.control:
+            moving[k] = 0.0
+        return moving
 
     @property
     def window(self) -> int:

@@ -36,6 +36,11 @@ class Place:
     length: int
     move: int = 0
 
+    def numbers(self, turns: int) -> list[int]:
+        """Places of its numbers in so many turns."""
+        firsts = (self.first + turn * self.move for turn in range(turns))
+        return [k for first in firsts for k in range(first, first + self.length)]
+
 
 @dataclass(frozen=True)
 class Pass:
@@ -58,6 +63,11 @@ class Pass:
     writes: tuple[Place, ...]
     turns: int
 
+    @property
+    def read(self) -> list[int]:
+        """Places of the numbers that its turns read."""
+        return [k for place in self.reads for k in place.numbers(self.turns)]
+
 
 @dataclass(frozen=True)
 class Section:
@@ -74,6 +84,12 @@ class Section:
     values: ca.SX
     places: tuple[int, ...]
     passes: tuple[Pass, ...]
+
+    @property
+    def written(self) -> list[int]:
+        """Places of the numbers that it writes."""
+        made = (k for one in self.passes for w in one.writes for k in w.numbers(one.turns))
+        return [*self.places, *made]
 
 
 @dataclass(frozen=True)
@@ -212,14 +228,11 @@ class Memory(StraightLine):
         self._run(known, reads, result)
         return result
 
-    def each(self, function: RowFunction, *rows: Place, into: Sequence[Place] = ()) -> list[Place]:
-        """Rows of what a function makes of one number of each row, at the same place in all.
-
-        They are written ``into`` rows whose numbers nothing reads any more, if these are given.
-        """
+    def each(self, function: RowFunction, *rows: Place) -> list[Place]:
+        """Rows of what a function makes of one number of each row, at the same place in all."""
         reads, turns = tuple(Place(row.first, 1, 1) for row in rows), rows[0].length
         known = self._traced(function, reads)
-        made = list(into) or [self._room(1, turns)[0] for _ in range(known.size1_out(0))]
+        made = [self._room(1, turns)[0] for _ in range(known.size1_out(0))]
         writes = tuple(Place(row.first, 1, 1) for row in made)
         self._passes.append(Pass(known, reads, writes, turns))
         return made

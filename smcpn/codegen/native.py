@@ -30,6 +30,9 @@ from smcpn.errors import InputError
 from smcpn.process.signals import uninterrupted
 from smcpn.process.status import tell
 
+COMBINED = 1
+"""Level of optimisation that combines instructions. LLVM's own first level looks for dependences
+of all loads and stores of a loop besides, which takes a time that grows with their square."""
 PLAIN = 2
 """Level of optimisation that makes vectors of plain loops."""
 
@@ -109,7 +112,7 @@ def native(plan: Plan) -> Native:
     """Return the machine code of a kernel, compiled now or at an earlier start."""
 
     def write(module: ir.Module) -> None:
-        write_start(module, plan.blocks["start_lane"])
+        write_start(module, plan.blocks["start"])
         advance = write_advance(module, plan)
         if plan.n_outputs:
             write_update(module, plan, advance)
@@ -147,7 +150,7 @@ def loaded(text: str, write: Callable[[ir.Module], object]) -> Any:
     return code(text, write).engine
 
 
-def code(text: str, write: Callable[[ir.Module], object], level: int = 1) -> Code:
+def code(text: str, write: Callable[[ir.Module], object], level: int = COMBINED) -> Code:
     """Return code that is compiled now or was at an earlier start.
 
     An interrupt waits until it is whole.
@@ -159,8 +162,8 @@ def code(text: str, write: Callable[[ir.Module], object], level: int = 1) -> Cod
     write : callable
         Writes it to a module.
     level : int
-        Of LLVM's optimisation of what is written: 0 or 1 where statements are vectors without
-        common parts already, `PLAIN` of plain loops.
+        Of the optimisation of what is written: 0 or `COMBINED` where statements are vectors
+        without common parts already, `PLAIN` of plain loops.
     """
     chosen = target()
     key = "|".join([text, _writers(), llvmlite.__version__, chosen.cpu, chosen.features])
@@ -211,28 +214,28 @@ def _object(name: str, write: Callable[[ir.Module], object], level: int) -> byte
     return content
 
 
-def compiled(write: Callable[[ir.Module], object], level: int = 1) -> bytes:
+def compiled(write: Callable[[ir.Module], object], level: int = COMBINED) -> bytes:
     """Compile what is written to a module to an object file."""
     return _machine().emit_object(_optimised(write, level))
 
 
-def assembly(write: Callable[[ir.Module], object]) -> str:
-    """Return what is written to a module as the assembly of this processor."""
-    return _machine().emit_assembly(_optimised(write))
-
-
-def _optimised(write: Callable[[ir.Module], object], level: int = 1) -> Any:
+def _optimised(write: Callable[[ir.Module], object], level: int = COMBINED) -> Any:
     written, machine = ir.Module("kernel"), _machine()
     written.triple = machine.triple
     write(written)
     module = binding.parse_assembly(str(written))
     link(module)
     module.verify()
-    tuning = binding.create_pipeline_tuning_options(speed_level=level)
+    tuning = binding.create_pipeline_tuning_options(speed_level=level if level == PLAIN else 0)
     tuning.slp_vectorization = tuning.loop_unrolling = False
-    tuning.loop_vectorization = level >= PLAIN
+    tuning.loop_vectorization = level == PLAIN
     builder = binding.create_pass_builder(machine, tuning)
     builder.getModulePassManager().run(module, builder)
+    if level == COMBINED:
+        passes = binding.create_new_module_pass_manager()
+        passes.add_instruction_combine_pass()
+        passes.add_simplify_cfg_pass()
+        passes.run(module, builder)
     return module
 
 

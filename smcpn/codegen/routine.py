@@ -6,10 +6,10 @@ that calls it. Here statements become instructions in one pass, and LLVM sees th
 
 A small part of Python is understood: assignments, ``for`` over a range, ``while``, ``if``,
 ``break``, ``continue``, ``return``; arithmetic, comparisons and conditional expressions; elements
-and rows of C-ordered arrays, of which none is counted from the end; fields of named tuples; calls
-of functions of the same kind. A function that returns something says so in its annotation, and a
-variable stays what it is at first: a real number, a whole one, a truth value or an array.
-Arithmetic is that of `loops.FAST`.
+and rows of C-ordered arrays, of which none is counted from the end, and of what is `at_address`;
+fields of named tuples; calls of functions of the same kind. A function that returns something says
+so in its annotation, and a variable stays what it is at first: a real number, a whole one, a truth
+value or an array. Arithmetic is that of `loops.FAST`.
 """
 
 from __future__ import annotations
@@ -55,6 +55,11 @@ class View:
 
     pointer: Any
     shape: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, pointer: Any) -> View:
+        """Return the array at a pointer, of a length that nothing tells."""
+        return cls(pointer, (number(0),))
 
 
 def leaves(value: Any) -> list[Any]:
@@ -505,11 +510,14 @@ class _Body:
         return result
 
     def _call(self, function: ast.expr, args: Sequence[ast.expr]) -> Any:
-        values = [self._value(arg) for arg in args]
         if isinstance(function, ast.Attribute) and not self._is_known(function):
             assert function.attr == "reshape"
-            return View(self._value(function.value).pointer, tuple(values))
+            lengths = tuple(self._value(arg) for arg in args)
+            return View(self._value(function.value).pointer, lengths)
         called_function = self._known(function)
+        if called_function is at_address:
+            return self._at(self._known(args[0]), self._value(args[1]))
+        values = [self._value(arg) for arg in args]
         if called_function in _FUNCTIONS:
             return self._function(_FUNCTIONS[called_function], *values)
         if called_function in _WRITTEN:
@@ -522,6 +530,11 @@ class _Body:
         if operation in _SHORT:
             return apply(self._builder, operation, given)
         return self._builder.call(called(self._program.module, operation, DOUBLE), given)
+
+    def _at(self, kind: Any, address: Any) -> View:
+        """``at_address(kind, address)``."""
+        pointer = (DOUBLE if kind is float else INTEGER).as_pointer()
+        return View.of(self._builder.inttoptr(address, pointer))
 
     def length(self, view: View) -> Any:
         """``len(view)``."""
@@ -577,6 +590,11 @@ def call_address(address: int, *values: Any) -> None:
     given = [one.ctypes.data_as(_POINTER) if isinstance(one, np.ndarray) else one for one in values]
     kinds = [_POINTER if isinstance(one, np.ndarray) else ctypes.c_double for one in values]
     ctypes.CFUNCTYPE(None, *kinds)(address)(*given)
+
+
+def at_address(kind: type[float] | type[int], address: int) -> Any:
+    """Return what is at an address, doubles or 64-bit integers, of a length that nothing tells."""
+    return ctypes.cast(address, _POINTER if kind is float else ctypes.POINTER(ctypes.c_int64))
 
 
 def _whole_power(base: float, exponent: int) -> float:
@@ -716,7 +734,7 @@ class Routine:
     def _compile(self, arguments: tuple[Any, ...], makes: tuple[str, ...]) -> tuple[Code, Any]:
         function = self._function
         values = tuple(a.value if isinstance(a, PassedArgument) else a for a in arguments)
-        text = f"{function.__qualname__} {makes}\n{_sources(function)}"
+        text = f"{function.__qualname__} {makes}\n{sources(function)}"
         made = code(text, lambda module: _write(module, function, values), PLAIN)
         kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
         return made, kind(made.engine.get_function_address("run"))
@@ -729,8 +747,8 @@ def routine(function: Any) -> Routine:
 
 
 @functools.cache
-def _sources(function: FunctionType) -> str:
-    """SHA-256 of the package that a function is of, and with it of all that it calls."""
+def sources(function: FunctionType) -> str:
+    """Return the SHA-256 of the package that a function is of, and so of all that it calls."""
     files = sorted(Path(inspect.getfile(function)).parent.glob("*.py"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 

@@ -21,12 +21,27 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.adjoint import LAYERS, HoistedRecursion, hoisted, taped, transposed
+from smcpn.codegen.adjoint import (
+    LAYERS,
+    HoistedRecursion,
+    hoisted,
+    passes_back,
+    taped,
+    transposed,
+)
 from smcpn.codegen.arrays import RowFunction
 from smcpn.codegen.clock import CLOCK, count
-from smcpn.codegen.emit import LEAST_LANES, WORKING_SET, hoisted_block, only_values, shared_block
+from smcpn.codegen.emit import (
+    LEAST_LANES,
+    MEMORY,
+    WORKING_SET,
+    hoisted_block,
+    loops_of,
+    only_values,
+    shared_block,
+)
 from smcpn.codegen.kernel import ALIGNED, LINE, CompiledKernel, Rows, address, block_parts
-from smcpn.codegen.long_blocks import Loop, pieces, rolled
+from smcpn.codegen.long_blocks import PIECE, Loop, pieces, rolled
 from smcpn.codegen.lower import (
     LaneProgram,
     Level,
@@ -39,14 +54,16 @@ from smcpn.codegen.lower import (
     lower,
 )
 from smcpn.codegen.machine_code import Block
+from smcpn.codegen.memory import Section
 from smcpn.codegen.native import NativeSweep, native_sweep
-from smcpn.codegen.sweep_loops import HERE, NEXT, SweepPlan
+from smcpn.codegen.sweep_loops import HERE, NEXT, Piece, SweepPlan
 from smcpn.codegen.terms import doubles
 from smcpn.codegen.threads import processors, thread_pool
+from smcpn.model.expression import applied
 
 MOST_LANES = 16
 """Of a reverse pass. A block that is not full costs as much as a full one."""
-_ADJOINT, _TAPED = "l", "z"
+_ADJOINT, _TAPED, _MEMORY_ADJOINT = "l", "z", "v"
 
 
 def sweep_plan(program: LaneProgram) -> SweepPlan:
@@ -63,29 +80,51 @@ class _Layout:
     def __init__(self, program: LaneProgram) -> None:
         self._program = program
         self._adjoint = ca.SX.sym("adjoint", program.state.numel(), 1)
+        # Behind those by the numbers in memory: whether there are any.
+        size = program.memory.numel()
+        self._memory_adjoint = ca.SX.sym("memory_adjoint", size + bool(size), 1)
         self._numbers = ca.vertcat(program.theta, program.constants)
         graphs = {"step": program.step}
         if program.interval is not None:
             graphs["interval"] = program.interval
-        emitted, one = program.emitted[0], ca.SX(1.0)
-        sample = ca.vertcat(emitted, self._transposed(emitted, one, keep=True))
+        sample = ca.vertcat(
+            program.emitted[0], *self._transposed(program.emitted[0], ca.SX(1.0))[:2]
+        )
         self._forward, self._back = dict[str, Statements](), dict[str, Statements]()
         self._n_taped, none = 0, ca.SX(0, 1)
         moving = ca.vertcat(program.state, program.theta)
         for name, graph in graphs.items():
-            back = self._transposed(graph, self._adjoint)
+            by_state, by_numbers, by_memory = self._transposed(graph, program.moving(self._adjoint))
+            back = ca.vertcat(by_state, by_numbers)
+            if name == "step" and program.sections:
+                back = ca.vertcat(back, by_memory, ca.sum1(ca.fabs(by_memory)))
             kept, values, back = taped(graph, back, moving)
             self._n_taped = max(self._n_taped, kept.numel())
             self._forward[name] = self._lowered(ca.vertcat(graph, values), name, "", none)
             self._back[name] = self._lowered(back, name, "_back", kept)
         self._back["sample"] = self._lowered(sample, "sample", "_back", none)
+        for k, section in enumerate(program.sections):
+            back = self._section_back(section)
+            self._forward[f"section{k}"] = self._lowered(section.values, "step", f"{k}_", none)
+            self._back[f"section{k}"] = self._lowered(back, "step", f"{k}_back", none)
         self._assign()
 
-    def _transposed(self, graph: ca.SX, weights: ca.SX, keep: bool = False) -> ca.SX:
-        """Derivatives by state and numbers; added to those by the state where they are kept."""
-        state, theta = self._program.state, self._program.theta
-        by_state, by_numbers = transposed(graph, [state, theta], weights)
-        return ca.vertcat(by_state + self._adjoint if keep else by_state, by_numbers)
+    def _transposed(self, graph: ca.SX, weights: ca.SX) -> list[ca.SX]:
+        """Derivatives by state, numbers and memory."""
+        program = self._program
+        by = [program.moving(program.state), program.theta, program.memory]
+        return transposed(graph, by, weights)
+
+    def _section_back(self, section: Section) -> ca.SX:
+        """Derivatives by state, numbers and memory by way of what a section keeps.
+
+        Nothing comes of a step that is not taken, though its numbers may be none.
+        """
+        weights = self._memory_adjoint[list(section.places)]
+        by = ca.vertcat(*self._transposed(section.values, weights))
+        for k in by.sparsity().row():
+            by[k] = applied("if_else_zero", [self._memory_adjoint[-1], by[k]])
+        return by
 
     def _lowered(self, graph: ca.SX, part: str, direction: str, kept: ca.SX) -> Statements:
         graph, shared = self._program.raw(part, graph)
@@ -94,6 +133,8 @@ class _Layout:
             Vector(self._program.state, "m", Level.LANE),
             Vector(self._adjoint, _ADJOINT, Level.LANE),
             Vector(kept, _TAPED, Level.LANE),
+            Vector(self._program.memory, MEMORY, Level.LANE),
+            Vector(self._memory_adjoint, _MEMORY_ADJOINT, Level.LANE),
             *shared,
         ]
         return lower(graph, vectors, f"{part}{direction}_")
@@ -110,7 +151,15 @@ class _Layout:
         self._adjoint_slot = len(values)
         self._slopes_slot = self._adjoint_slot + program.state.numel()
         self._total_slot = self._slopes_slot + program.theta.numel()
-        self._slots = self._total_slot + 1
+        self._memory_slot = self._total_slot + 1
+        self._memory_adjoint_slot = self._memory_slot + program.memory.numel()
+        self._slots = self._memory_adjoint_slot + self._memory_adjoint.numel()
+        for name, first, end in (
+            (MEMORY, self._memory_slot, self._memory_adjoint_slot),
+            (_MEMORY_ADJOINT, self._memory_adjoint_slot, self._slots),
+        ):
+            for k in range(end - first):
+                self._slot[Value(name, k, Level.LANE)] = first + k
         for k in range(program.state.numel()):
             self._slot[Value("m", k, Level.LANE)] = HERE + k
             self._slot[Value(_ADJOINT, k, Level.LANE)] = self._adjoint_slot + k
@@ -122,25 +171,35 @@ class _Layout:
         program, blocks, cut = (
             self._program,
             {"hoist_lane": hoisted_block(self._hoisted, self._slot)},
-            dict[str, Sequence[Block | Loop]](),
+            dict[str, Sequence[Piece]](),
         )
         slots = self._slots
         layered = self._n_taped >= LAYERS
 
-        def parts(block: Block) -> tuple[Sequence[Block | Loop], int]:
-            return (rolled if layered else pieces)(block, self._slots)
+        def parts(block: Block) -> tuple[Sequence[Piece], int]:
+            if layered:
+                return rolled(block, self._slots)
+            return pieces(block, self._slots, PIECE)
 
         for name, graph in self._forward.items():
             blocks[f"{name}_shared"] = shared = shared_block(graph)
-            cut[name], end = parts(self._ahead(graph, shared))
+            cut[name], end = parts(self._ahead(name, graph, shared))
             slots = max(slots, end)
         for name, graph in self._back.items():
             blocks[f"{name}_back_shared"] = shared = shared_block(graph)
-            lane = self._returning(graph, shared, first=int(name == "sample"))
-            cut[f"{name}_back"], end = parts(lane)
+            cut[f"{name}_back"], end = parts(self._returning(name, graph, shared))
             slots = max(slots, end)
+        cut["step_back"] = [*self._cleared(), *cut["step_back"]]
+        sections, size = program.sections, program.memory.numel()
+        passes = [*(one.passes for one in sections), *passes_back(sections, size)]
+        loops, calls = loops_of(passes, self._memory_slot)
+        for k in range(len(sections)):
+            cut[f"section{k}"] = [*cut[f"section{k}"], *calls[k]]
+            back = f"section{k}_back"
+            cut[back] = [*calls[len(sections) + k], *cut[back]]
         # The code of loops stays in the cache: one vector is enough to run it on.
-        lanes, least = MOST_LANES, max(doubles(), 4) if layered else LEAST_LANES
+        lanes = MOST_LANES if program.left is None else LEAST_LANES
+        least = max(doubles(), 4) if layered else LEAST_LANES
         while lanes > least and slots * lanes * 8 > WORKING_SET:
             lanes //= 2
         return SweepPlan(
@@ -159,12 +218,21 @@ class _Layout:
             widths=program.widths,
             window=program.window,
             parts=program.parts,
+            left=program.left,
+            loops=loops,
+            sections=len(sections),
         )
 
-    def _ahead(self, graph: Statements, shared: Block) -> Block:
-        """The next state, in the next place on the tape, and what is kept at this one."""
+    def _ahead(self, name: str, graph: Statements, shared: Block) -> Block:
+        """The next state, in the next place on the tape, and what is kept at this one.
+
+        Of a section, what it keeps in memory.
+        """
         read, n = graph.read(Level.LANE), self._program.state.numel()
         places = [*range(NEXT, NEXT + n), *range(HERE + n, HERE + len(graph.outputs))]
+        if name.startswith("section"):
+            section = self._program.sections[int(name.removeprefix("section"))]
+            places = [self._memory_slot + place for place in section.places]
         return Block(
             arguments=only_values(shared.results),
             loads=self._loads(value for value in self._slot if value in read),
@@ -172,23 +240,32 @@ class _Layout:
             stores=tuple(zip(places, graph.outputs, strict=True)),
         )
 
-    def _returning(self, graph: Statements, shared: Block, first: int) -> Block:
-        """Derivatives by what was before; those by the numbers add up, as ``first`` outputs do."""
-        read, outputs = graph.read(Level.LANE), graph.outputs
-        after = first + self._program.state.numel()
-        places = [self._total_slot] * first
-        places += range(self._adjoint_slot, self._adjoint_slot + len(outputs) - first)
-        summed = [
-            (place, output)
-            for k, (place, output) in enumerate(zip(places, outputs, strict=True))
-            if (k < first or k >= after) and output != Literal(0.0)
-        ]
+    def _returning(self, name: str, graph: Statements, shared: Block) -> Block:
+        """Derivatives by what was before; those by the numbers add up, as what is emitted does.
+
+        To those that a sample or a section finds, it adds all.
+        """
+        outputs, begin, end = graph.outputs, self._adjoint_slot, self._slopes_slot
+        places = [self._total_slot] * int(name == "sample")
+        places += range(begin, self._total_slot)
+        memory = self._memory_adjoint_slot
+        places += range(memory, memory + len(outputs) - len(places))
+        replaced = {*range(begin, end), *range(memory, self._slots)}
+        if name not in ("interval", "step"):
+            replaced.clear()
+        pairs = list(zip(places, outputs, strict=True))
+        summed = [pair for pair in pairs if pair[0] not in replaced and pair[1] != Literal(0.0)]
         before = [Value("before", place, Level.LANE) for place, _ in summed]
         sums = [Value("sum", place, Level.LANE) for place, _ in summed]
         adding: dict[Operand, list[Statement]] = {}
         for total, value, (_, output) in zip(sums, before, summed, strict=True):
             adding.setdefault(output, []).append(Statement(total, "add", (value, output)))
-        adjoint = zip(places[first:after], outputs[first:after], strict=True)
+        stored = [
+            (place, output)
+            for place, output in pairs
+            if place in replaced and not (place >= memory and output == Literal(0.0))
+        ]
+        read = graph.read(Level.LANE)
         return Block(
             arguments=only_values(shared.results),
             loads=(
@@ -197,10 +274,16 @@ class _Layout:
             ),
             statements=_each_followed(graph.by_level[Level.LANE], adding),
             stores=(
-                *((place, output) for place, output in adjoint),
+                *stored,
                 *((place, total) for total, (place, _) in zip(sums, summed, strict=True)),
             ),
         )
+
+    def _cleared(self) -> list[Loop]:
+        """Zero in place of all derivatives by memory, most of which a step leaves so."""
+        first, size = self._memory_adjoint_slot, self._memory_adjoint.numel()
+        block = Block(stores=((first, Literal(0.0)),))
+        return [Loop(block, (1, size), (), ((0, 1),))] if size else []
 
     def _loads(self, values: Iterable[Value]) -> tuple[tuple[Value, int], ...]:
         return tuple((value, self._slot[value]) for value in values)
@@ -219,7 +302,9 @@ def _each_followed(
 Array = NDArray[np.float64]
 
 TAPE = 2**25
-"""Bytes of a tape, of which every thread has one; one interval may need more."""
+"""Bytes of a tape, of which every thread has one; one interval may need more.
+
+Where particles choose their steps by themselves, half of it is the ring."""
 FORWARD_STEPS = 4
 """Steps of a forward pass that take as long as one of a reverse pass, about."""
 
@@ -230,6 +315,7 @@ class SweepSizes:
 
     begun: int
     lanes: int
+    left: int | None
     n_state: int
     n_kept: int
     n_slopes: int
@@ -273,7 +359,7 @@ class CompiledSweep:
         rows : sequence of Rows
             Of R records.
         size : int, optional
-            States on a tape at most, by default as many as `TAPE` holds.
+            States on a tape at most, and in a ring, by default as many as `TAPE` holds.
 
         Returns
         -------
@@ -286,17 +372,19 @@ class CompiledSweep:
         n = theta.shape[1]
         totals, slopes = np.zeros(n), np.zeros((self.sizes.n_slopes, n))
         adjoints = np.zeros((len(rows), self.sizes.n_state, n))
+        size = size or TAPE // (8 * self.sizes.n_kept * self.sizes.lanes)
+        ring = 0 if self.sizes.left is None else max(2, size // 2)
         for record, adjoint in zip(rows, adjoints, strict=True):
-            for state, first, last in reversed(self._segments(forward, theta, record, size)):
+            segments = self._segments(forward, theta, record, size - ring)
+            for state, first, last in reversed(segments):
                 arrays = (numbers, state, adjoint, slopes, totals)
-                self._sweep(arrays, record, (first, last), forward.threads)
+                self._sweep(arrays, record, (first, last), ring, forward.threads)
         return totals, slopes, adjoints
 
     def _segments(
-        self, forward: CompiledKernel, theta: Array, rows: Rows, size: int | None
+        self, forward: CompiledKernel, theta: Array, rows: Rows, size: int
     ) -> list[tuple[Array, int, int]]:
         """State before each segment of samples [first, last)."""
-        size = size or TAPE // (8 * self.sizes.n_kept * self.sizes.lanes)
         state, found, first = forward.start(theta, rows), [], 0
         while True:
             last = self._end(rows, first, size)
@@ -322,6 +410,7 @@ class CompiledSweep:
         arrays: tuple[Array, ...],
         rows: Rows,
         samples: tuple[int, int],
+        ring: int,
         threads: int | None,
     ) -> None:
         """Run a segment forward and back; ``adjoint``, ``slopes`` and ``totals`` change."""
@@ -330,15 +419,16 @@ class CompiledSweep:
         states = int(self._states(rows, max(samples[0], 1) - 1, samples[1] - 1))
         threads = threads or processors()
         parts = block_parts(blocks, FORWARD_STEPS * states * n, threads)
-        size = states * sizes.n_kept * sizes.lanes
+        place = sizes.n_kept * sizes.lanes
 
         def run(part: tuple[int, int]) -> None:
             work = np.empty(sizes.slots * sizes.lanes + ALIGNED)
-            tape = _memory(size + ALIGNED)
+            tape = _aligned(_memory((states + ring) * place + ALIGNED))
             numbers, *others = map(address, arrays)
             self.native.run(
-                numbers, n, *others, rows.address, *samples, *part, _aligned(work), _aligned(tape)
-            )
+                numbers, n, *others, rows.address, *samples, *part, _aligned(work), tape,
+                tape + 8 * states * place, ring,
+            )  # fmt: skip
 
         if len(parts) == 1:
             run(parts[0])
@@ -354,7 +444,7 @@ class SweepKernel:
     Parameters
     ----------
     program : LaneProgram
-        Without ``left`` and ``control``: all particles take the same steps.
+        Which ``reverses``.
 
     Attributes
     ----------
@@ -428,8 +518,9 @@ class _Ends:
         known = ca.vertcat(parameters, program.constants)
         slopes = ca.SX.sym("slopes", program.theta.numel(), 1)
         adjoint = ca.SX.sym("adjoint", program.state.numel(), 1)
+        weights = program.moving(adjoint)
         (by_numbers,) = transposed(self.hoisted.numbers, [parameters], slopes)
-        (by_start,) = transposed(program.start, [parameters], adjoint)
+        (by_start,) = transposed(program.start, [parameters], weights)
         self._numbers = RowFunction(known, ca.vertcat(self.hoisted.numbers, program.constants))
         self._gradient = RowFunction(ca.vertcat(known, slopes), by_numbers)
         self._start = RowFunction(ca.vertcat(known, program.start_row, adjoint), by_start)

@@ -195,12 +195,7 @@ def _noise(noise: str | Sequence[float], n_outputs: int) -> Any:
 
 
 def check_alike(records: Sequence[Record]) -> None:
-    """Refuse records that are not of one system, or none.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse records that are not of one system, or none."""
     if not records:
         raise InputError("records is empty: give at least one Record", argument="records")
     for record in records:

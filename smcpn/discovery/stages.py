@@ -168,12 +168,7 @@ class DiscoveryRun:
             self.draws.run.proceed()
 
     def verify(self) -> None:
-        """Refuse models whose evidence is another one here, and particles.
-
-        Raises
-        ------
-        InputError
-        """
+        """Refuse models whose evidence is another one here, and particles."""
         self.search.verify()
         if self.search.ended and self.draws is not None:
             self.draws.run.verify()

@@ -42,8 +42,7 @@ from smcpn.process.status import status
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import POSTERIOR, Maximum
 from smcpn.results.method import as_high
-from smcpn.smc.distributed.likelihood import evaluated_by
-from smcpn.smc.distributed.workers import Workers, workers_of
+from smcpn.smc.distributed.workers import Workers, evaluated_by, workers_of
 from smcpn.smc.start import SAME_MODE, Mode, Modes
 from smcpn.solver import RK4, Solver
 from smcpn.values.arguments import ANYTHING, Count, Seed, checked

@@ -22,7 +22,7 @@ MARGIN = 0.5
 def networks_of(problem: Problem) -> dict[str, Network]:
     """Networks of the model by name."""
     functions = {name: one.function for name, one in problem.ode.functions.items()}
-    return {name: one for name, one in functions.items() if isinstance(one, Network)}
+    return {name: one for name, one in functions.items() if type(one) is Network}
 
 
 @checked

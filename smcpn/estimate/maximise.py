@@ -57,8 +57,7 @@ from smcpn.model.problem import Problem, check_problem
 from smcpn.process.status import status
 from smcpn.results.maximum import POSTERIOR, Maximum, StartResult
 from smcpn.results.method import TWICE_BELOW, as_high
-from smcpn.smc.distributed.likelihood import evaluated_by
-from smcpn.smc.distributed.workers import Workers, workers_of
+from smcpn.smc.distributed.workers import Workers, evaluated_by, workers_of
 from smcpn.solver import Solver
 from smcpn.values.arguments import ANYTHING, NUMBERS, Count, Seed, checked
 

@@ -96,6 +96,8 @@ class TimeAxis:
         Of the record.
     regular : bool
         Whether the record's interval is the same throughout.
+    grid : bool
+        Whether times are rounded to it.
     given : float
         Time of the last sample as it was given; -inf before the first.
     last : float
@@ -110,7 +112,7 @@ class TimeAxis:
             # Samples were inserted where doses arrive.
             self.interval = float(np.ptp(record.t)) / max(int(record.told.any(axis=1).sum()) - 1, 1)
         self.start = float(record.t[0])
-        self._grid = record.dt is not None
+        self.grid = record.dt is not None
         self._origin, self._count = self.start, 0
         self.given = self.last = -math.inf
         self.epoch: datetime | None = None
@@ -127,7 +129,7 @@ class TimeAxis:
         """Return ``"new"``, ``"late"`` or ``"duplicate"``: what a sample of time ``t`` would be."""
         if t is None or not self._known:
             return "new"
-        apart = ROUNDED * self.interval if self._grid else 0.0
+        apart = ROUNDED * self.interval if self.grid else 0.0
         if t > self.given and t - self.given >= apart:
             return "new"
         after = bisect_left(self._known, t)
@@ -195,7 +197,7 @@ class TimeAxis:
         self._known = [state.given] if state.count else []
 
     def _next_time(self) -> float:
-        if not self._grid:
+        if not self.grid:
             raise InputError(
                 "t is missing: the problem's record has irregular times, so update needs the time "
                 "of every sample; give the record dt where they are equally spaced"
@@ -206,7 +208,7 @@ class TimeAxis:
         return [self._origin + self.interval * k for k in range(self._count, self._count + m)]
 
     def _add(self, steps: int, given: float) -> list[float]:
-        if self._grid:
+        if self.grid:
             times = self._grid_times(steps)
         elif steps == 1:
             times = [given]
@@ -345,7 +347,8 @@ class Arrivals:
             if dose.time < since:
                 raise InputError(
                     f"a dose is given at {dose.time:g}, and samples have come to {since:g}: give "
-                    "doses before the samples that follow them, and none before the first one",
+                    "doses before the samples that follow them, and begin with a sample without "
+                    "outputs at the first dose",
                     argument="doses",
                 )
         self.doses = tuple(sorted((*self.doses, *more), key=lambda one: one.time))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, shown
-from smcpn.io.doses import FIELDS, WORDS, LineDose, LineDoses
+from smcpn.io.doses import FIELDS, TIMES, WORDS, Convert, LineDose, LineDoses
 from smcpn.io.fields import DATES, BadLineError, kind_of, read_date
 from smcpn.model.problem import Problem
 from smcpn.model.record import BESIDE, faults_beside
 from smcpn.values.units import conversion, time_unit
 
 Array = NDArray[np.float64]
-Convert = Callable[[float], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +164,7 @@ class Channels:
     slots: dict[str, Slot] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        slots: dict[str, Slot] = {"t": ("t", 0), "time": ("t", 0), "n": ("n", 0), "seq": ("n", 0)}
+        slots: dict[str, Slot] = dict.fromkeys(TIMES, ("t", 0)) | {"n": ("n", 0), "seq": ("n", 0)}
         if self.doses is not None:
             slots |= {word: ("dose", FIELDS.index(name)) for word, name in WORDS.items()}
         channels: list[tuple[Kind, tuple[str, ...]]] = [("y", self.outputs), ("u", self.inputs)]
@@ -293,6 +292,7 @@ class Channels:
         values: Mapping[Slot, float],
         moment: Moment | None = None,
         doses: Sequence[Mapping[str, str]] = (),
+        time: Convert = float,
     ) -> Sample:
         """Return the sample of these numbers, checked; an output that is not there is missing.
 
@@ -302,6 +302,8 @@ class Channels:
             Date in place of a time.
         doses : sequence of mapping
             Fields of those that the line states.
+        time : callable
+            Converts times in these fields to the unit of the model.
 
         Raises
         ------
@@ -318,7 +320,7 @@ class Channels:
         if number is not None and not (number.is_integer() and abs(number) < _LARGEST_EXACT):
             raise BadLineError(f"the sequence number is {number}")
         integer = None if number is None else int(number)
-        entered = () if self.doses is None else self.doses.read(doses)
+        entered = () if self.doses is None else self.doses.read(doses, time)
         sample = Sample(line, t, u, y, integer, moment, beside, entered)
         for j, name in enumerate(() if sample.is_dose else self.inputs):
             if not np.isfinite(u[j]):

@@ -322,12 +322,7 @@ class Marks:
 
 
 def check_marks(delimiter: str | None, decimal: str | None) -> None:
-    """Refuse a separator of columns that is not one character, and an unknown decimal mark.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse a separator of columns that is not one character, and an unknown decimal mark."""
     usual = delimiter is None or delimiter == "\t" or delimiter.isprintable()
     if delimiter is not None and (len(delimiter) != 1 or not usual or delimiter in '"'):
         raise InputError(

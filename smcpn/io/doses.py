@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,11 +10,13 @@ from typing import Any
 
 from smcpn.errors import InputError, listed, shown
 from smcpn.io.fields import BadLineError, is_missing
-from smcpn.io.table import TextTable
+from smcpn.io.table import TEXTS, TextTable
 from smcpn.model.dose import MOST, Dose
 from smcpn.model.dosing import Dosing
 from smcpn.model.problem import Problem
+from smcpn.model.units_and_times import stated_unit
 from smcpn.values.arguments import FileName, checked
+from smcpn.values.units import conversion, model_time, time_unit
 
 FIELDS = ("amount", "state", "duration", "rate", "lag", "fraction", "addl", "ii", "evid")
 """What a line says of a dose beside its time."""
@@ -26,13 +28,16 @@ WORDS = {
     for form in (word, word.upper(), word.capitalize())
 }
 """Names of columns by the fields that they hold."""
-_TIMES = ("time", "TIME", "Time", "t")
-COLUMNS = (*_TIMES, "id", "ID", *WORDS)
+TIMES = ("time", "TIME", "Time", "t")
+COLUMNS = (*TIMES, "id", "ID", *WORDS)
 """Names of all columns of a table of doses."""
 NO_DOSES = (
     "doses are given, and the problem's record has none: give it one of each kind, whose amounts "
     "do not count"
 )
+OfState = float | str | Mapping[str, float | str]
+"""A lag or a fraction: of all doses, or by the state that they enter."""
+Convert = Callable[[float], float]
 Given = Callable[[str], Mapping[str, Any]]
 """From a state to the lag and the fraction of doses for which lines have none."""
 
@@ -43,8 +48,10 @@ def read_doses(
     *,
     states: str | Sequence[str] = (),
     subject: str | None = None,
-    lag: float | str = 0.0,
-    fraction: float | str = 1.0,
+    lag: OfState = 0.0,
+    fraction: OfState = 1.0,
+    t_unit: str | None = None,
+    to: str | None = None,
 ) -> list[Dose]:
     """Return the doses in a file of comma-, semicolon- or tab-separated text.
 
@@ -54,15 +61,22 @@ def read_doses(
         Its header names columns: ``time`` (or ``t``), ``amount`` (``AMT``), ``state`` (``CMT``),
         and where they are wanted ``duration`` (``DUR``) or ``RATE``, ``lag`` and ``fraction``,
         ``ADDL`` more doses every ``II``, and ``ID``; case does not count, other columns are left
-        out. A line without an amount, or whose ``EVID`` is 0, is no dose. Times are those of the
-        record, in its unit. How it is written is guessed as by `read_record`.
+        out. A line without an amount, or whose ``EVID`` is 0, is no dose. Times count from where
+        those of the record do. How it is written is guessed as by `read_record`.
     states : str or sequence of str
         Names of compartments 1, 2, ... where the file has numbers; of the only one where it has no
         such column.
     subject : str, optional
-        Value of ``ID`` whose doses are read.
-    lag, fraction : float or str
-        Of doses for which the file has none, see `Dose`.
+        Value of ``ID`` whose doses are read; without such a column they are those of all.
+    lag, fraction : float, str or mapping of str to these
+        Of doses for which the file has none, see `Dose`; of those into some states only,
+        ``{"gut": "tlag"}``.
+    t_unit : str, optional
+        Unit of the times in the file, durations and intervals among them, where its header, as
+        ``TIME [min]``, states none.
+    to : str, optional
+        That of the record, to which they are converted, and in which they are where nothing states
+        another one. Without it they stay, but parts of a second become seconds.
 
     Raises
     ------
@@ -70,51 +84,121 @@ def read_doses(
         If the file cannot be read, or a line is no dose; it names the line.
     """
     names = [states] if isinstance(states, str) else list(states)
-    doses: list[Dose] = []
-    for line, row in _rows(Path(path)):
-        if subject is not None and row.get("id") != subject:
+    usual = {"lag": lag, "fraction": fraction}
+    table = _Table.of(Path(path))
+    time, doses = table.conversion(t_unit, to), list[Dose]()
+    subjects, entered = set[str](), {*names}
+    for line, row in table.rows():
+        subjects.add(row.get("id", ""))
+        entered.add(row.get("state", ""))
+        if subject is not None and "id" in table.found and row.get("id") != subject:
             continue
         try:
-            doses += _doses(row, names, lambda _: {"lag": lag, "fraction": fraction})
+            doses += _doses(row, names, partial(_of_state, usual), time)
         except InputError as error:
             raise InputError(f"{path}, line {line}: {error}", argument="path") from error
         if len(doses) > MOST:
             raise InputError(f"{path} has more than {MOST} doses: give fewer", argument="path")
+    if subject is not None and "id" in table.found and subject not in subjects:
+        raise InputError(
+            f"no line of {path} has the ID {shown(subject)}, but {listed(sorted(subjects))}: give "
+            "one of these, and of a subject without doses a line with the amount 0",
+            argument="subject",
+        )
+    for name, one in usual.items():
+        if isinstance(one, Mapping) and not set(one) <= entered:
+            raise InputError(
+                f"{name} is given for {listed(sorted(set(one) - entered))}, which no dose of "
+                f"{path} enters: correct it, or name compartments by states",
+                argument=name,
+            )
     return doses
 
 
-def _rows(
-    path: Path, columns: Mapping[str, str] | None = None
-) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the fields of every line, and its number.
+def _of_state(usual: Mapping[str, OfState], state: str) -> dict[str, float | str]:
+    """Lag and fraction of doses into a state, as far as they are given."""
+    return {
+        name: one[state] if isinstance(one, Mapping) else one
+        for name, one in usual.items()
+        if not isinstance(one, Mapping) or state in one
+    }
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A text file of doses, and the fields that are in its columns."""
+
+    text: TextTable
+    fields: Mapping[str, str]
+
+    @property
+    def found(self) -> list[str]:
+        """Fields that it has."""
+        return [self.fields[one] for one in self.text.dialect.names if one in self.fields]
+
+    @classmethod
+    def of(cls, path: Path, columns: Mapping[str, str] | None = None) -> _Table:
+        """Open a file.
+
+        Parameters
+        ----------
+        columns : mapping of str to str, optional
+            Column to field, of all that count; by default every one that has the name of a field.
+        """
+        known = COLUMNS if columns is None else tuple(columns)
+        times = TIMES if columns is None else [one for one in known if columns[one] == "time"]
+        text = TextTable.open(path, known, labels={*known} - {*times})
+        names = [one for one in text.dialect.names if one]
+        table = cls(text, {one: field_of(one) for one in names} if columns is None else columns)
+        if not {"time", "amount"} <= {*table.found}:
+            raise InputError(
+                f"{path}: the header names {listed(names) or 'nothing'}: name time and amount (or "
+                "AMT) there",
+                argument="path",
+            )
+        for field in ("time", "id", *FIELDS):
+            if table.found.count(field) > 1:
+                both = [one for one in names if table.fields.get(one) == field]
+                raise InputError(
+                    f"{path}: columns {listed(both)} both say the {field} of a dose: rename one",
+                    argument="path",
+                )
+        text.tell()
+        return table
+
+    def rows(self) -> Iterator[tuple[int, dict[str, str]]]:
+        """Yield the fields of every line, and its number."""
+        for number, row in self.text.rows():
+            yield (
+                number,
+                {self.fields[name]: one for name, one in row.items() if name in self.fields},
+            )
+
+    def conversion(self, unit: str | None, to: str | None) -> Convert:
+        """Return what converts times of ``unit``, or that which the header states, to another."""
+        clock = next(name for name, field in self.fields.items() if field == "time")
+        noted = self.text.dialect.units.get(clock, "")
+        if not (unit or noted):
+            return float
+        known = stated_unit(unit, noted, f"{self.text.path}, column '{clock}',")
+        wanted = time_unit(to or model_time(known))
+        return float if wanted == known else conversion(known, wanted)
+
+
+def doses_left_out(path: Path, used: Collection[str]) -> str:
+    """Return a sentence on doses, as NONMEM has them, in a text file of samples; "" without any.
 
     Parameters
     ----------
-    columns : mapping of str to str, optional
-        Column to field, of all that count; by default every one that has the name of a field.
+    path : Path
+    used : collection of str
+        Columns that are read for what they are.
     """
-    known = COLUMNS if columns is None else tuple(columns)
-    times = _TIMES if columns is None else [one for one in known if columns[one] == "time"]
-    table = TextTable.open(path, known, labels={*known} - {*times})
-    names = [one for one in table.dialect.names if one]
-    fields = {one: field_of(one) for one in names} if columns is None else columns
-    found = [fields[one] for one in names if one in fields]
-    if not {"time", "amount"} <= {*found}:
-        raise InputError(
-            f"{path}: the header names {listed(names) or 'nothing'}: name time and amount (or AMT) "
-            "there",
-            argument="path",
-        )
-    for field in ("time", "id", *FIELDS):
-        if found.count(field) > 1:
-            both = [one for one in names if fields.get(one) == field]
-            raise InputError(
-                f"{path}: columns {listed(both)} both say the {field} of a dose: rename one",
-                argument="path",
-            )
-    table.tell()
-    for number, row in table.rows():
-        yield number, {fields[name]: one for name, one in row.items() if name in fields}
+    if path.suffix.lower() not in TEXTS:
+        return ""
+    names = TextTable.open(path, (*used, *COLUMNS), labels=COLUMNS).dialect.names
+    amounts = [one for one in names if one.upper() == "AMT" and one not in used]
+    return f"{path} has doses in its column {amounts[0]}, which nothing reads" if amounts else ""
 
 
 def field_of(column: str) -> str:
@@ -123,8 +207,10 @@ def field_of(column: str) -> str:
     return "time" if name == "t" else _NONMEM.get(name, name)
 
 
-def _doses(row: Mapping[str, str], states: Sequence[str], given: Given) -> list[Dose]:
-    """Doses of a line."""
+def _doses(
+    row: Mapping[str, str], states: Sequence[str], given: Given, time: Convert = float
+) -> list[Dose]:
+    """Doses of a line, whose times ``time`` converts: of arrival, durations, intervals and lags."""
     event = _number(row, "evid", 1.0)
     amount = _number(row, "amount", 0.0)
     if event == 0.0 or amount == 0.0:
@@ -132,19 +218,22 @@ def _doses(row: Mapping[str, str], states: Sequence[str], given: Given) -> list[
     if event != 1.0:
         raise InputError(f"EVID is {row['evid']}: only doses (1) and samples (0) are read")
     rate, duration = _number(row, "rate", 0.0), _number(row, "duration", 0.0)
-    if rate < 0.0:
-        raise InputError(f"RATE is {row['rate']}: give the duration of the dose as DUR")
+    for name, value in (("rate", rate), ("duration", duration)):
+        if value < 0.0:
+            raise InputError(f"{name} is {row[name]}: give a duration (DUR) that is not negative")
     found = {name: _word(row[name]) for name in ("lag", "fraction") if name in row}
+    if isinstance(lag := found.get("lag"), float):
+        found["lag"] = time(lag)
     more, every = _number(row, "addl", 0.0), _number(row, "ii", 0.0)
     if not 0.0 <= more <= MOST or (more and every <= 0.0):
         raise InputError(f"ADDL is {row['addl']} and II {row.get('ii')}: give II above 0")
     state = _state(row, states)
     return [
         Dose(
-            _number(row, "time", None) + k * every,
+            time(_number(row, "time", None) + k * every),
             state,
             amount,
-            amount / rate if rate else duration,
+            time(amount / rate if rate else duration),
             **{**given(state), **found},
         )
         for k in range(1 + int(more))
@@ -235,8 +324,16 @@ class LineDoses:
         usual = {state: {"fraction": fraction, "lag": lag} for state, fraction, lag in alone}
         return cls(dosing, usual, tuple(compartments))
 
-    def read(self, lines: Sequence[Mapping[str, str]]) -> tuple[LineDose, ...]:
+    def read(
+        self, lines: Sequence[Mapping[str, str]], time: Convert = float
+    ) -> tuple[LineDose, ...]:
         """Return the doses of the fields of lines.
+
+        Parameters
+        ----------
+        lines : sequence of mapping
+        time : callable
+            Converts all times in them to the unit of the model.
 
         Raises
         ------
@@ -249,7 +346,8 @@ class LineDoses:
             row = {name: one.strip() for name, one in line.items() if not is_missing(one.strip())}
             row = {"state": states[0]} | row if len(states) == 1 else row
             try:
-                doses = _doses({"time": "0"} | row, self.compartments, partial(self._of, row))
+                given = partial(self._of, row)
+                doses = _doses({"time": "0"} | row, self.compartments, given, time)
                 self.dosing.check_kinds(doses, "the line")
             except InputError as error:
                 raise BadLineError(str(error)) from error
@@ -261,7 +359,9 @@ class LineDoses:
         """States that doses enter."""
         return tuple(dict.fromkeys(one.state for one in self.dosing.routes))
 
-    def read_file(self, path: Path, columns: Mapping[str, str]) -> list[Dose]:
+    def read_file(
+        self, path: Path, columns: Mapping[str, str], time: Convert = float
+    ) -> list[Dose]:
         """Return the doses in a text file of samples.
 
         Parameters
@@ -269,6 +369,8 @@ class LineDoses:
         path : Path
         columns : mapping of str to str
             Column to field of a dose, or to its time.
+        time : callable
+            As of `read`.
 
         Raises
         ------
@@ -277,9 +379,9 @@ class LineDoses:
             is named.
         """
         found: list[Dose] = []
-        for number, row in _rows(path, columns):
+        for number, row in _Table.of(path, columns).rows():
             try:
-                found += [one.dose for one in self.read([row])]
+                found += [one.dose for one in self.read([row], time)]
             except BadLineError as error:
                 raise InputError(f"{path}, line {number}: {error}") from error
         return found

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from smcpn.errors import InputError, counted, listed, nearest
 from smcpn.io.hdf5_subset import NotPlainError
 from smcpn.io.reading_process import Answer, LostError, ReadingProcess, serve
-from smcpn.io.table import TextTable
+from smcpn.io.table import TEXTS, TextTable
 from smcpn.model.units_and_times import DATED, MeasuredSamples
 
 Array = NDArray[np.float64]
@@ -390,10 +390,7 @@ def _as_tuple(value: Any) -> Any:
 
 
 READERS: dict[str, Callable[[Path, Layout], list[Columns]]] = {
-    ".csv": read_text,
-    ".txt": read_text,
-    ".tsv": read_text,
-    ".dat": read_text,
+    **dict.fromkeys(TEXTS, read_text),
     **dict.fromkeys(READ_APART, read_apart),
     ".npz": _read_npz,
 }

@@ -316,8 +316,9 @@ class CsvLines:
                 doses[FIELDS[slot[1]]] = text.replace(",", ".") if decimal == "," else text
             elif slot is not None:
                 values[slot] = read_number(text, decimal or ".")
+        time = form.conversions.get(("t", 0), float)
         values = converted(values, form.conversions)
-        sample = self._channels.sample(line.number, values, moment, [doses] if doses else [])
+        sample = self._channels.sample(line.number, values, moment, [doses] if doses else [], time)
         if self._form is not None and decimal == "," != self._decimal:
             self.told.append(("format", DECIMALS[","]))
         self._decimal = decimal
@@ -484,7 +485,11 @@ class JsonLines:
             raise BadLineError(missing)
         self._begun = True
         return self._channels.sample(
-            number, converted(values, self._conversions), times[-1] if times else None, doses
+            number,
+            converted(values, self._conversions),
+            times[-1] if times else None,
+            doses,
+            self._conversions.get(("t", 0), float),
         )
 
     def _doses(self, content: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -6,7 +6,7 @@ import glob
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -287,8 +287,7 @@ def following_record(path: Path, problem: Problem) -> Record:
     if channels.doses is not None and ("dose", 0) in slots:
         columns = {one: FIELDS[j] for (kind, j), one in slots.items() if kind == "dose"}
         columns |= {clock: "time"} if clock else {}
-        doses = channels.doses.read_file(path, columns)
-        values["doses"] = [replace(one, time=moved(one.time)) for one in doses]
+        values["doses"] = channels.doses.read_file(path, columns, moved)
     axis: dict[str, Any] = {"t": t} if last.dt is None else {"dt": last.dt}
     return Record(u=found.u, **values, **axis, t_unit=last.t_unit, hold=last.hold, name=str(path))
 
@@ -310,7 +309,7 @@ def _columns_by_slot(
         given = tuple(f"{kind}{j}" for kind, j in slots)
         return dict(zip(slots, given, strict=True)), given
     known = [(channels.slots[name], name) for name in names if name in channels.slots]
-    missing = channels.missing_from({slot for slot, _ in known})
+    missing = channels.missing_from({slot for slot, _ in known}, whole=True)
     if missing:
         raise InputError(f"{path} names {missing} ({listed(names)}): {channels.remedy}")
     if len(dict(known)) < len(known):

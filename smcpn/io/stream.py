@@ -307,6 +307,7 @@ class Stream:
             yield from self._update(*one)
 
     def _update(self, sample: Sample, t: float) -> Iterator[Step]:
+        self._begin_at_dose(sample, t)
         before = self._axis.given
         more: dict[str, Any] = dict(sample.beside)
         if sample.doses and self._axis.status(t) == "new":
@@ -322,6 +323,12 @@ class Stream:
             )
             self._report(Event("gap", message, sample.line, t, state.missing))
         yield sample, t, state
+
+    def _begin_at_dose(self, sample: Sample, t: float) -> None:
+        """Begin with a dose that lines gave before the first sample, as a file of them does."""
+        first = min((one.time for one in self._live.doses), default=t)
+        if first < t and not (len(sample.u) or self._axis.grid or math.isfinite(self._axis.given)):
+            self._live.update(None, None, first)
 
     def _doses(self, sample: Sample, t: float) -> list[Dose]:
         """Doses of a line, without those before the last sample, which are reported."""

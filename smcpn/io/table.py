@@ -56,6 +56,8 @@ Array = NDArray[np.float64]
 
 CHUNK = 1 << 20
 """Characters that are read at once."""
+TEXTS = (".csv", ".txt", ".tsv", ".dat")
+"""Suffixes of text files."""
 
 
 @dataclass(frozen=True)

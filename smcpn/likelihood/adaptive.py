@@ -61,9 +61,8 @@ from smcpn.likelihood.registry import ExpectedOutputs, Recursion
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.pn.gaussian import orthogonalised, substituted
-from smcpn.pn.iwp import pascal
+from smcpn.pn.iwp import pascal, taylor_derivatives
 from smcpn.pn.layout import Layout
-from smcpn.pn.taylor import taylor_derivatives
 from smcpn.solver import AdaptiveEKF1, Solver
 
 Array = NDArray[np.float64]

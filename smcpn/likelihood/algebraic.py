@@ -161,6 +161,7 @@ def check_consistent(problem: Problem, values: Array) -> None:
     for record, initial in zip(problem.records, model.initial, strict=True):
         first = FirstSample.of(record)
         driven = ca.SX([*first.u, first.t])
+        initial = ca.substitute(model.smooth_part(initial), ca.vertcat(model.u, model.t), driven)
         found = equations.solved(initial, driven, FROM_START)[places]
         graphs = [found, *equations.begun(initial, driven)]
         solved, residual, determinant = (

@@ -5,9 +5,6 @@ log p(y | theta) = sum over samples n of log p(y_n | g(x_n)),    x_n = F(x_{n-1}
 where F takes the steps of a sampling interval and p is the density of the noise, N(y; g, R) where
 it is Gaussian and white; where it is coloured, its mean and variance given the samples before are
 those of `coloured`. Any solver whose `Step` is defined here or elsewhere can take the place of RK4.
-
-Programs that cut, repeat or join steps read numbers of every step and every sample
-(`explicit_rows`) in place of the samples of a record.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ from smcpn.likelihood.registry import ExpectedOutputs, Recursion
 from smcpn.model.parts import PARTS, check_parts
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
-from smcpn.model.signal import RecordSamples, Signal
+from smcpn.model.signal import Signal
 from smcpn.solver import RK4, Solver
 
 Array = NDArray[np.float64]
@@ -274,28 +271,3 @@ def runge_kutta_rows(record: Record, model: Model, steps: int, number: int = 0) 
     """Rows of the whole of a record for `runge_kutta_program`, by `signal_of`."""
     signal, dead_times = signal_of(model, record)
     return step_inputs(signal, dead_times, record, steps, number).whole(record)
-
-
-def explicit_rows(record: Record, model: Model, steps: int) -> Rows:
-    """Rows of a record for `runge_kutta_program` without its ``shared`` graphs.
-
-    Those of a step are inputs at its begin, middle and end, its time and its length; those of a
-    sample are inputs, time, outputs (0 where missing), and whether each is present.
-    """
-    n, q, m = record.n_inputs, model.measured, len(record)
-    samples, signal = RecordSamples(record, q), Signal(n, q, smooth=True, places=PLACES)
-    columns = samples.columns(0, m)
-    spacing = np.full(m - 1, record.interval) if record.uniform else np.diff(record.t)
-    values = signal.values_of(samples, 0, m, steps)
-    inputs = np.empty((m - 1, steps, 3 * n + 2))
-    if values is not None:
-        inputs[:, :, : 3 * n] = values
-    inputs[:, :, 3 * n] = samples.times(0, m, steps)[:, :-1]
-    inputs[:, :, 3 * n + 1] = (spacing / steps)[:, None]
-    t, u, y = columns[:, :1], columns[:, 1 : 1 + n], columns[:, 1 + n :]
-    return Rows(
-        start=KernelInputs(signal, record, steps, n_initial=len(model.initial)).start(samples),
-        samples=np.column_stack([u, t, np.nan_to_num(y), np.isfinite(y)]),
-        steps=steps,
-        inputs=inputs.reshape(-1, 3 * n + 2),
-    )

@@ -45,8 +45,8 @@ from smcpn.likelihood.gaussian_filter import (
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import densest, measurement
 from smcpn.model.problem import Model
+from smcpn.pn.iwp import taylor_derivatives
 from smcpn.pn.layout import Entry, Layout
-from smcpn.pn.taylor import taylor_derivatives
 from smcpn.solver import ProbabilisticSolver
 
 Array = NDArray[np.float64]

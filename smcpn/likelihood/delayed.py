@@ -94,20 +94,33 @@ class DeadTimes:
             root = ca.sqrt(ca.fmax(self.speed, np.finfo(float).tiny))
             columns = root * ca.substitute(noise.columns, known, moved)
             noise = replace(noise, columns=ca.sparsify(columns))
-        rhs = self.speed * ca.substitute(model.rhs, known, moved)
-        self.model = replace(model, rhs=rhs, process_noise=noise, delay=None)
-        self._keep([rhs] if noise is None else [rhs, ca.vec(ca.densify(noise.columns))])
+        rhs = model.at_speed(self.speed, ca.substitute(model.rhs, known, moved))
+        graphs, events = [rhs], model.events
+        if noise is not None:
+            graphs.append(ca.vec(ca.densify(noise.columns)))
+        if events is not None:
+            events = replace(events, column=ca.substitute(events.column, known, moved))
+            graphs.append(events.column)
+        self.model = replace(model, rhs=rhs, process_noise=noise, events=events, delay=None)
+        self._keep(graphs)
 
     def _keep(self, graphs: list[ca.SX]) -> None:
         """Have a particle keep what these graphs, or the outputs, depend on."""
         model = self._given
         moving = ca.vertcat(self._time, self.speed, *map(ca.vec, self._curves))
         moves = np.array(ca.which_depends(ca.vertcat(*graphs), moving, 1), dtype=bool)
-        observed = ca.which_depends(model.outputs, model.u, 1)
+        observed = ca.which_depends(ca.densify(self._at_samples), model.u, 1)
         seen = [model.density is not None or observed[j] for j in self._delayed]
         self._kept = np.flatnonzero([*moves, *seen]).tolist()
         self.moving = moving[np.flatnonzero(moves).tolist()]
         self.state = ca.vertcat(moving, self._ends)[self._kept]
+
+    @property
+    def _at_samples(self) -> ca.SX:
+        """Graphs of the model as given that take the inputs at a sample, or at the first one."""
+        model = self._given
+        events = [] if model.events is None else [model.events.column]
+        return ca.vertcat(model.outputs, model.rhs[list(model.algebraic)], *events)
 
     def signal(self, smooth: bool, uniform: bool, looped: bool = True, **options: Any) -> Signal:
         """The samples of a likelihood; arguments as of `Signal`, where nothing is delayed."""
@@ -130,6 +143,11 @@ class DeadTimes:
     def at_first(self, value: ca.SX, other: ca.SX) -> ca.SX:
         """A value at the begin of the first part of an interval, and another one at the others."""
         return value if self._lookup is None else ca.if_else(self._part == 0.0, value, other)
+
+    def while_lasting(self, value: ca.SX, other: ca.SX) -> ca.SX:
+        """A value in a part of an interval that has a length, and another one in one of none."""
+        lasts = self.speed > SIMULTANEOUS
+        return value if self._lookup is None else ca.if_else(lasts, value, other)
 
     def growth(self, power: int) -> ca.SX:
         """A power of a part's length in a particle's own time over that in the kernel's."""
@@ -171,6 +189,32 @@ class DeadTimes:
             step=ca.vertcat(program.step, state),
         )
 
+    @property
+    def memory(self) -> int:
+        """Samples up to the begin of an interval whose inputs may arrive in it."""
+        return 1 if self._lookup is None else self._lookup.memory
+
+    def of_inputs(self, graph: ca.SX, inputs: ca.SX) -> ca.SX:
+        """A graph of `row` where held inputs are a particle's own, and not those of samples.
+
+        Parameters
+        ----------
+        inputs : casadi.SX, (n, memory)
+            At the sample that begins an interval, and at those before it.
+        """
+        lookup = self._lookup
+        if lookup is None:
+            return graph
+        values = [
+            inputs[j, max(lag, 0)]
+            for j, span in zip(lookup.delay.inputs, lookup.spans, strict=True)
+            for lag in span.lags
+        ]
+        known = ca.SX(*self._known.shape)
+        known[:, 0] = inputs[lookup.undelayed, 0]
+        symbols = ca.vertcat(*map(ca.vec, lookup.samples), ca.vec(self._known))
+        return ca.substitute(graph, symbols, ca.vertcat(*values, ca.vec(known)))
+
     def stateless(self, signal: Signal) -> ca.SX:
         """`state` in a part of an interval, or at the sample that ends it, by theta and samples."""
         if self._lookup is None:
@@ -206,8 +250,9 @@ class DeadTimes:
         ends: list[ca.SX] = []
         for i, j in zip(numbers, lookup.delay.inputs, strict=True):
             number, middle = self._part, 0.5 * (first + last)
-            if len(cuts) > lookup.spans[i].cuts:
-                # By the middle, since a cut and the arrival that it is may be rounded differently.
+            if len(cuts) > lookup.spans[i].cuts or not lookup.uniform:
+                # By the middle, since a cut and the arrival that it is may be rounded differently,
+                # and what arrives after the interval cuts off a part of no length.
                 number = sum((one <= middle for one in arrivals[i][1:-1]), ca.SX(0.0))
             about = consecutive(arrivals[i], number, 2, lookup.spans[i].cuts)
             piece = lookup.piece(i, about, places[i] + number)
@@ -248,7 +293,7 @@ class _Lookup:
         self.parts = 1 + sum(span.cuts for span in self._cut_of.values())
         self.undelayed = [j for j in range(model.u.numel()) if j not in self.delay.inputs]
         size = self.degree + 1 if grid.smooth else 1
-        self._samples = [
+        self.samples = [
             ca.SX.sym(f"samples_{i}", len(span.lags), size) for i, span in enumerate(self.spans)
         ]
         self._times = [
@@ -256,7 +301,7 @@ class _Lookup:
             for i, span in enumerate(self.spans)
         ]
         self._linear, self.length = ca.SX.sym("linear"), ca.SX.sym("interval")
-        self.row = ca.vertcat(*map(ca.vec, self._samples), *self._times, self._linear, self.length)
+        self.row = ca.vertcat(*map(ca.vec, self.samples), *self._times, self._linear, self.length)
 
     def cuts(self, arrivals: Sequence[list[ca.SX]]) -> list[ca.SX]:
         """Times at which the interval is cut, ascending."""
@@ -294,7 +339,7 @@ class _Lookup:
         length = ca.SX(1.0) if self.uniform else end - begin
         span = self.spans[i]
         most = span.most - span.least + span.cuts
-        columns = [ca.vertsplit(column) for column in ca.horzsplit(self._samples[i])]
+        columns = [ca.vertsplit(column) for column in ca.horzsplit(self.samples[i])]
         if self.degree > 1:
             # The polynomial stands with the sample at its end.
             picked = [consecutive(column[1:], place, 1, most)[0] for column in columns]

@@ -28,7 +28,7 @@ from smcpn.codegen.kernel import CompiledKernel, LaneKernel, Rows
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.sweep import CompiledSweep, SweepKernel
 from smcpn.codegen.tangent import tangent
-from smcpn.likelihood.batches import Arrays, Batch, Batchable
+from smcpn.likelihood.contract import Arrays, Batch, Batchable
 from smcpn.likelihood.lanes import CHUNK, CompiledLikelihood
 from smcpn.likelihood.measurement import masked_covariance, whitening
 from smcpn.likelihood.registry import Recursion, weighing_program

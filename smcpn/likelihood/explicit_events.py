@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import casadi as ca
-import numpy as np
 from typing_extensions import override
 
 from smcpn.codegen.memory import STRAIGHT, StraightLine
@@ -42,7 +41,8 @@ class ExplicitTrajectory(Trajectory):
         model = self.model
         self.tolerance = ca.SX(0, 1)
         clock, between, steps, interval = self.clock, self._between, *map(ca.SX.sym, ("n", "of"))
-        self._watch = Watch(model, clock, between, ca.vertcat(steps, interval))
+        kept = ca.vertcat(steps, interval)
+        self._watch = Watch(model, clock, between, self._dead_times, kept)
         longest = ca.if_else(interval > 0.0, interval, between.length) / steps
         number = ca.fmax(ca.ceil(clock.left / longest - EVEN), 1.0)
         self._h = self._watch.step(ca.fmin(clock.wanted, clock.left / number))
@@ -81,5 +81,6 @@ class ClassicalWithEvents(OwnSteps, with_events=True):
     def inputs(
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
     ) -> KernelInputs:
-        numbers = np.array([record.interval, steps, interval or 0.0])
-        return replace(self.trajectory.inputs(record, number), start_more=numbers)
+        # Every part of an interval takes as many steps.
+        numbers = steps, (interval or 0.0) / self.signal.parts
+        return self.trajectory.inputs(record, number, numbers)

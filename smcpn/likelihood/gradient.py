@@ -210,7 +210,7 @@ class LogLikelihood:
         ----------
         where : callable
             Takes a compiled likelihood or what it has of `derivatives`, and returns what evaluates
-            it, see `smcpn.smc.distributed.likelihood.distributed`; `at_home` for this process.
+            it, see `smcpn.smc.distributed.workers.distributed`; `at_home` for this process.
         """
         if where is self.where:
             return self
@@ -288,8 +288,8 @@ class LogLikelihood:
     def value_and_gradient(self, values: Numbers) -> tuple[Array, Array]:
         """Log-likelihood (N,) and gradient (N, d) at parameter values (N, d).
 
-        Of more than 20 parameters by a reverse pass, but for `AdaptiveEKF1` and `Rosenbrock`, whose
-        steps are not those of all particles.
+        Of more than 20 parameters by a reverse pass, but where covariances of more than 24 rows are
+        computed by loops.
         """
         values = self._checked("values", values)
         return self._reverse_gradient(values) if self.reverses else self._gradient(values)

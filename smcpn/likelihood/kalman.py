@@ -109,6 +109,13 @@ class Kalman(Recursion):
     and those of L where it stays the same. A sample corrects mean and P at the beginning of the
     interval after it.
 
+    Parameters
+    ----------
+    problem, solver, grid
+        As of every likelihood.
+    spread : casadi.SX, (n, 1), optional
+        Variances of the states at the first sample; by default they are known.
+
     Attributes
     ----------
     transition : Transition
@@ -133,7 +140,9 @@ class Kalman(Recursion):
     takes_parts = Recursion.takes_parts | {"delay"}
     approximates = "particle"
 
-    def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
+    def __init__(
+        self, problem: Problem, solver: Solver, grid: Grid, spread: ca.SX | None = None
+    ) -> None:
         if solver.probabilistic:
             _check(cast(EKF0, solver))
         self.dead_times, self._grid = DeadTimes(problem.model, grid), grid
@@ -146,6 +155,7 @@ class Kalman(Recursion):
         self._varies = grid.rescales or self.dead_times.parts > 1
         self.signal = step_signal(self.dead_times, grid)
         self.mean = ca.vertcat(self.model.x, ca.SX.sym("noise", len(self.model.coloured), 1))
+        self._spread = ca.SX.zeros(self.model.x.numel(), 1) if spread is None else spread
         self._hold_noise()
         self._keep(solver)
 
@@ -161,7 +171,7 @@ class Kalman(Recursion):
     def _keep(self, solver: Solver) -> None:
         """Keep the entries of the factor that are not zero at all times, from the first P."""
         n, known, key = self.mean.numel(), self.model.kernels, ("factor", solver.kind, self.name)
-        at_start = np.diag(np.arange(n) >= self.model.x.numel())
+        at_start = np.diag([not one.is_zero() for one in self._start_variances])
         self._kept, grown = known.get(key, at_start), True
         while grown:
             factor = held_factor(self._kept)
@@ -219,10 +229,13 @@ class Kalman(Recursion):
 
     @property
     def at_start(self) -> Factor:
-        """Factor of a known state, and of noise that is stationary."""
+        """Factor of the states, and of noise that is stationary."""
+        return Factor(held_factor(np.zeros_like(self._kept)).rows, self._start_variances)
+
+    @property
+    def _start_variances(self) -> list[ca.SX]:
         noise = [self.model.noise_variance[j] for j in self.model.coloured]
-        pivots = [ca.SX(0.0)] * self.model.x.numel() + noise
-        return Factor(held_factor(np.zeros_like(self._kept)).rows, pivots)
+        return [*ca.vertsplit(self._spread), *noise]
 
     def entries(self, factor: Factor) -> list[ca.SX]:
         """Entries of a factor that are kept, see `held_entries`."""

@@ -15,8 +15,7 @@ from typing_extensions import override
 
 from smcpn.codegen.kernel import CompiledKernel, LaneKernel, Rows
 from smcpn.codegen.tangent import tangent
-from smcpn.likelihood.batches import Batchable
-from smcpn.likelihood.contract import NO_KEYS, Derivatives, Keys, Likelihood
+from smcpn.likelihood.contract import NO_KEYS, Batchable, Derivatives, Keys, Likelihood
 from smcpn.likelihood.inputs import CHUNK, KernelInputs, KernelRows
 from smcpn.model.delay import Delay, Span
 from smcpn.model.measured import Beside

@@ -277,19 +277,24 @@ def interval_signal(dead_times: DeadTimes, grid: Grid, rates: int = 0) -> Signal
 
 
 def own_step_inputs(
-    signal: Signal, dead_times: DeadTimes, rates: int, record: Record, number: int
+    signal: Signal,
+    dead_times: DeadTimes,
+    rates: int,
+    record: Record,
+    number: int,
+    kept: tuple[float, ...] = (),
 ) -> KernelInputs:
     """Inputs for a record of a program with a `Clock`.
 
-    The start has so many derivatives of the input, and the length of the interval, which is the
-    first step that is tried; it is that of the ``number``-th initial state.
+    The start has so many derivatives of the input, the length of the interval, which is the first
+    step that is tried, and what is kept; it is that of the ``number``-th initial state.
     """
     return KernelInputs(
         signal,
         record,
         steps=signal.parts,
         start_order=rates,
-        start_more=dead_times.start(np.array([record.interval])),
+        start_more=dead_times.start(np.array([record.interval, *kept])),
         number=number,
         n_initial=len(dead_times.model.initial),
     )

@@ -337,12 +337,7 @@ def build_estimate(
 
 
 def require_exact(likelihood: str) -> None:
-    """Refuse a likelihood that is an estimate, by the name of its approximation.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse a likelihood that is an estimate, by the name of its approximation."""
     approximation = LIKELIHOODS[likelihood].approximation
     if approximation is not None:
         raise InputError(

@@ -20,7 +20,6 @@ number, and so a shorter step.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -242,21 +241,18 @@ class LoopedStages:
         places = list(zip(tableau.alpha, tableau.d, strict=True))
         kept = algebra.keep([list(place) for place in places])
         self._places = dict(zip(places, kept, strict=True))
-        self._arguments: list[Place] = []
 
     def stage(self, x: Combination, alpha: float, d: float, combined: Combination) -> Combination:
         """Solution of the system of a stage."""
         place = self._places[alpha, d]
-        # Every stage has its arguments in the same rows: the fewer, the more of all stays in cache.
-        self._arguments = self._rows(x, combined, into=self._arguments)
-        made = self._algebra.made(self._stage, *self._arguments, place, *self._given)
+        made = self._algebra.made(self._stage, *self._rows(x, combined), place, *self._given)
         return Combination({made: 1.0})
 
     def values(self, combination: Combination) -> ca.SX:
         """Column of a combination."""
         return ca.vertcat(*self._algebra.values(self._rows(combination)[0]))
 
-    def _rows(self, *combinations: Combination, into: Sequence[Place] = ()) -> list[Place]:
+    def _rows(self, *combinations: Combination) -> list[Place]:
         """Rows of combinations, in memory."""
         places = list(dict.fromkeys(place for one in combinations for place in one.factors))
 
@@ -267,7 +263,7 @@ class LoopedStages:
                 for one in combinations
             ]
 
-        return self._algebra.each(combined, *places, into=into)
+        return self._algebra.each(combined, *places)
 
 
 class Trajectory:
@@ -288,25 +284,25 @@ class Trajectory:
     """
 
     def __init__(self, model: Model, grid: Grid) -> None:
-        self._dead_times = DeadTimes(model, grid)
+        self._dead_times, self._given = DeadTimes(model, grid), model
         self.model = model = self._dead_times.model
         self.sample, self.clock = SampleSymbols.of(model, self._dead_times), Clock.of(model)
         self.signal = interval_signal(self._dead_times, grid)
         self._between, self.tolerance = IntervalSymbols.of(model), ca.SX.sym("tolerance")
-        self._algebraic = AlgebraicEquations(model) if model.algebraic else None
         self._jumps = grid.restarts
-        self.state = self._consistent(model.x, ca.vertcat(self.sample.u, self.sample.t))
-        self._watch = model.events and Watch(model, self.clock, self._between)
+        at_sample = ca.vertcat(self.sample.input, self.sample.t)
+        self.state = self._consistent(self._given, model.x, at_sample)
+        self._watch = model.events and Watch(model, self.clock, self._between, self._dead_times)
         # Where steps are still left to take, they were too many.
         known = ca.if_else(self.clock.left > 0.0, ca.SX(np.nan), 0.0)
         self.outputs = outputs_at(model, self.state, self.sample) + known
 
-    def _consistent(self, x: ca.SX, driven: ca.SX, start: bool = False) -> ca.SX:
-        """State whose algebraic variables solve their equations under inputs and time."""
-        if self._algebraic is None:
+    def _consistent(self, model: Model, x: ca.SX, driven: ca.SX, start: bool = False) -> ca.SX:
+        """State whose algebraic variables solve the equations of a model under inputs and time."""
+        if not model.algebraic:
             return x
         newton = FROM_START if start else AFTER_JUMP if self._jumps else NEARBY
-        return self._algebraic.solved(x, driven, newton)
+        return AlgebraicEquations(model).solved(x, driven, newton)
 
     def constant_values(self, solver: Solver) -> tuple[float, ...]:
         """Values of the constants of a program."""
@@ -317,15 +313,17 @@ class Trajectory:
         model, clock, length, signal = self.model, self.clock, self._between.length, self.signal
         start, (algebra, step) = StartSymbols.of(model, []), self.step()
         driven = ca.vertcat(model.u, model.t)
-        initial = self._consistent(start.initial(model), driven, start=True)
+        first_driven = ca.vertcat(self._dead_times.at_sample(model.u), model.t)
+        initial = self._consistent(self._given, start.initial(model), first_driven, start=True)
         # One that took more steps than it may would try as many in every interval.
-        begin = self._consistent(model.x, driven)
+        begin = self._consistent(model, model.x, driven)
         held = ca.if_else(clock.left > 0.0, ca.SX(np.nan), begin)
         sizes, begun_sizes = self._between.sizes(model, initial, begin, clock.sizes)
         first = Clock.values(ca.SX(0.0), length, length, sizes, 0.0, 0.0)
         watched = begun = watching = kept = ca.SX(0, 1)
         if (watch := self._watch) is not None:
-            watched, begun, watching = watch.symbols, watch.begun, watch.started(initial)
+            watched, begun = watch.symbols, watch.begun
+            watching = watch.started(self._given, initial, first_driven)
             kept = watch.kept
         control = clock.symbols.numel() + watched.numel()
         program = LaneProgram(
@@ -356,9 +354,12 @@ class Trajectory:
         )
         return self._dead_times.join(accumulating(program, model, signal), signal)
 
-    def inputs(self, record: Record, number: int = 0) -> KernelInputs:
-        """Inputs for a record, which starts from the ``number``-th initial state."""
-        return own_step_inputs(self.signal, self._dead_times, 0, record, number)
+    def inputs(self, record: Record, number: int = 0, kept: tuple[float, ...] = ()) -> KernelInputs:
+        """Inputs for a record, which starts from the ``number``-th initial state.
+
+        ``kept`` are numbers by which steps are chosen, see `Watch.kept`.
+        """
+        return own_step_inputs(self.signal, self._dead_times, 0, record, number, kept)
 
     def step(self) -> tuple[StraightLine, ca.SX]:
         """State after a step that is accepted, rejected, or not taken any more."""

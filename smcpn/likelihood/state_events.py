@@ -35,6 +35,7 @@ import casadi as ca
 import numpy as np
 
 from smcpn.codegen.tangent import derived
+from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.own_steps import AT_REST, Clock, IntervalSymbols
 from smcpn.model.events import EventGraphs
 from smcpn.model.graphs import Model
@@ -191,10 +192,16 @@ class Watch:
     """
 
     def __init__(
-        self, model: Model, clock: Clock, between: IntervalSymbols, kept: ca.SX | None = None
+        self,
+        model: Model,
+        clock: Clock,
+        between: IntervalSymbols,
+        dead_times: DeadTimes,
+        kept: ca.SX | None = None,
     ) -> None:
         assert model.events is not None
         self._model, self._clock, self._between = model, clock, between
+        self._dead_times = dead_times
         self.kept = ca.SX(0, 1) if kept is None else kept
         self._events = model.events.each
         self.aim, self.count = ca.SX.sym("aim"), ca.SX.sym("count")
@@ -208,16 +215,19 @@ class Watch:
         """All of them."""
         return ca.vertcat(self.aim, self.count, self.sides, self.sizes, self.kept)
 
-    def started(self, initial: ca.SX) -> ca.SX:
-        """Values at the first sample, whose input and time are the symbols of the model."""
-        values = ca.vertcat(*(one.expression for one in self._events))
-        here = ca.substitute(values, self._model.x, initial)
+    def started(self, model: Model, initial: ca.SX, driven: ca.SX) -> ca.SX:
+        """Values at the first sample, of the model as given at its state, inputs and time."""
+        assert model.events is not None
+        values = ca.vertcat(*(one.expression for one in model.events.each))
+        symbols = ca.vertcat(model.x, model.u, model.t)
+        here = ca.substitute(values, symbols, ca.vertcat(initial, driven))
         return ca.vertcat(0.0, 0.0, ca.sign(here), ca.fabs(here), self.kept)
 
     @property
     def begun(self) -> ca.SX:
         """Values at the beginning of an interval."""
-        return ca.vertcat(0.0, 0.0, self.sides, self.sizes, self.kept)
+        count = self._dead_times.at_first(ca.SX(0.0), self.count)
+        return ca.vertcat(0.0, count, self.sides, self.sizes, self.kept)
 
     def step(self, wanted: ca.SX) -> ca.SX:
         """Step to try where no event is known to be ahead of one that is wanted."""
@@ -384,4 +394,7 @@ class Watch:
         newton = ca.logic_and(scan.upper == 1.0, ca.logic_and(back <= 0.0, back >= -NEAR * h))
         part = ca.if_else(newton, 1.0 + back / h, scan.root(at))
         part = ca.if_else(scan.at_once, 0.0, ca.if_else(scan.found, part, NEVER))
-        return part, within.side, scan.side, size, error
+        # Inputs that jump together do so one after the other, in parts that have no length.
+        found = (part, within.side, scan.side, size, error)
+        nothing = (ca.SX(NEVER), self.sides[k], self.sides[k], self.sizes[k], ca.SX(0.0))
+        return tuple(map(self._dead_times.while_lasting, found, nothing))

@@ -34,8 +34,7 @@ import casadi as ca
 from smcpn.codegen.tangent import jacobian
 from smcpn.likelihood.classical import Step
 from smcpn.model.graphs import Model
-from smcpn.pn.iwp import process_noise_factor
-from smcpn.pn.taylor import taylor_derivatives
+from smcpn.pn.iwp import process_noise_factor, taylor_derivatives
 from smcpn.solver import EKF0, Solver
 
 HIGHEST_POWER = 3

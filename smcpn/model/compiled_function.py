@@ -263,7 +263,8 @@ def compiled_function(operation: str) -> CompiledFunction:
     if operation not in KNOWN:
         raise InputError(
             f"the model calls a compiled function ({operation.removeprefix(CALL)}) that is not "
-            "known here, since files hold no code: define the same model with @smcpn.ode first"
+            "known here, since files hold no code: define the same model with @smcpn.ode first, "
+            "or in a terminal name its system, smcpn identify SYSTEM --checkpoint FILE"
         )
     return KNOWN[operation]
 

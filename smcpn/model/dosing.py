@@ -376,8 +376,7 @@ def as_given(record: Record) -> Record:
     """Return a record without the samples that were inserted where doses arrive."""
     if not record.held:
         return record
-    n = record.n_inputs - record.held
-    own = record.u[:, n] == 0.0
+    n, own = record.n_inputs - record.held, record.given
     even = record.dt is not None
     outputs = {name: getattr(record, name) for name in ("y", *BESIDE)}
     return replace(
@@ -541,6 +540,10 @@ def _route(
         raise _refused(
             f"a dose names state {shown(state)}, and model '{ode.name}' has "
             f"{listed(ode.states)}: give one of these"
+        )
+    if state in ode.algebraic:
+        raise _refused(
+            f"a dose enters {state}, whose equation has no derivative: give a state of a balance"
         )
     names = list(free)
 

@@ -167,12 +167,7 @@ def event_rows(n_states: int) -> int:
 
 
 def check_events(events: object) -> None:
-    """Refuse what is no list of events.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse what is no list of events."""
     if not isinstance(events, (list, tuple)) or not all(isinstance(e, Event) for e in events):
         raise InputError(
             f"events is {shown(events)}: give a list, [smcpn.event(when=..., then=...)]",

@@ -15,10 +15,12 @@ from typing import Annotated, Any, NamedTuple
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema
 
 from smcpn.errors import InputError
 from smcpn.model.compiled_function import CALL, KNOWN, compiled_function
-from smcpn.values.stored import Stored, Unchecked
+from smcpn.values.stored import Stored, Unchecked, by_document
 
 INPUT, CONSTANT, OUTPUT = "input", "constant", "output"
 
@@ -316,6 +318,23 @@ class ExpressionTable(Stored):
                 f"expression table: row {row} ({operation}) has operands {operands}, "
                 f"which do not come before it or are not there: {_DAMAGED}"
             )
+
+
+@dataclass(frozen=True)
+class AsTable:
+    """Annotation of a function of SX, by its name, of which a file holds the table."""
+
+    name: str
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return by_document(
+            lambda table: table.function(self.name),
+            lambda function: ExpressionTable.of(function).arrays(),
+            handler,
+            ExpressionTable,
+        )
 
 
 _DAMAGED = "the table is damaged"

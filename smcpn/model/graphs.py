@@ -160,6 +160,11 @@ class Model:
         """Diagonal of M in M x' = rhs, (n, 1): 0 for an algebraic variable, 1 for other states."""
         return ca.SX([float(k not in self.algebraic) for k in range(self.x.numel())])
 
+    def at_speed(self, speed: ca.SX, rhs: ca.SX) -> ca.SX:
+        """A right-hand side (n, 1) where time runs at a speed, which residuals do not."""
+        factors = [1.0 if k in self.algebraic else speed for k in range(self.x.numel())]
+        return ca.vertcat(*factors) * rhs
+
     @property
     def parts(self) -> frozenset[str]:
         """Names in `PARTS` of what it has; noises are told apart by the likelihoods."""
@@ -749,7 +754,7 @@ def _dosed(model: Model, dosing: Dosing) -> Model:
     return replace(
         model,
         events=events,
-        rhs=speed * dosing.applied(model.rhs, model, at_sample=False),
+        rhs=model.at_speed(speed, dosing.applied(model.rhs, model, at_sample=False)),
         outputs=dosing.applied(model.outputs, model, at_sample=True),
         process_noise=noise,
     )

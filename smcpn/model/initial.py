@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from smcpn.errors import InputError, listed, nearest, real_number, shown
 from smcpn.model.distribution import Distribution
 from smcpn.model.entries import by_scalar
+from smcpn.model.events import EventGraphs, Events
 from smcpn.model.ode import ODE
 from smcpn.model.parts import check_parts
 from smcpn.model.record import Record
@@ -95,6 +96,8 @@ class SteadyState:
 def equilibrium(ode: ODE, begin: ca.SX, u: ca.SX, t: ca.SX, parameters: ca.SX) -> ca.SX:
     """Graph of the equilibrium that a state leads to, (n, 1); NaN where there is none.
 
+    Nor is there one on the other side of an event, which would happen on the way.
+
     Parameters
     ----------
     begin, u, t, parameters : casadi.SX
@@ -105,9 +108,8 @@ def equilibrium(ode: ODE, begin: ca.SX, u: ca.SX, t: ca.SX, parameters: ca.SX) -
     InputError
         If there are too many states.
     """
-    others = frozenset({"process_noise", "accumulators", "algebraic"})
-    instead = {"events": "give the initial states as formulas"}
-    check_parts(ode.parts, "a steady state", others, instead)
+    others = frozenset({"process_noise", "accumulators", "algebraic", "events"})
+    check_parts(ode.parts, "a steady state", others)
     n = begin.numel()
     if n > MOST_STATES:
         raise InputError(
@@ -129,7 +131,19 @@ def equilibrium(ode: ODE, begin: ca.SX, u: ca.SX, t: ca.SX, parameters: ca.SX) -
         moved = ca.solve(scale * ca.diag(mass) - jacobian, slope)
         state = state + moved
     settled = ca.sumsqr(moved) <= SETTLED**2 * ca.sumsqr(state) + np.finfo(float).tiny
+    for before, after in zip(
+        *(_events(ode, at, u, t, parameters) for at in (begin, state)), strict=True
+    ):
+        crossed = after.crosses(ca.sign(before.expression), after.expression)
+        settled = ca.logic_and(settled, ca.logic_not(crossed))
     return state / ca.if_else(settled, 1.0, 0.0)
+
+
+def _events(ode: ODE, x: ca.SX, u: ca.SX, t: ca.SX, parameters: ca.SX) -> Sequence[EventGraphs]:
+    """Events of an equation at a state."""
+    column = None if ode.events is None else ode.events(x, u, t, parameters)
+    events = Events.of_column(column, x.numel())
+    return () if events is None else events.each
 
 
 Array = NDArray[np.float64]

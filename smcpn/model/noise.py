@@ -202,7 +202,10 @@ class Normal(FormulaNames):
 def _squared(sd: Scale, symbols: Symbols) -> ca.SX:
     """Square of a standard deviation; not a number where a formula is not positive."""
     known = symbols.number(sd, f"sd={sd!r}")
-    return (ca.if_else(known > 0.0, known, np.nan) if callable(sd) else known) ** 2
+    if callable(sd):
+        # A constant that is no number would be taken for damage where a model is read again.
+        known = ca.if_else(known > 0.0, known, ca.sqrt(known - 1.0))
+    return known**2
 
 
 @dataclass(frozen=True)

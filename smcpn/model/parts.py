@@ -29,11 +29,8 @@ APART = {
     ("delay", "accumulators"): "measure what has come in all in place of accumulators",
     ("process_noise", "accumulators"): "measure what has come in all in place of accumulators",
     ("process_noise", "algebraic"): "leave it out",
-    ("delay", "algebraic"): "leave it out",
-    ("doses", "algebraic"): "leave them out",
     ("events", "algebraic"): "leave them out",
     ("process_noise", "events"): "leave out one of them",
-    ("delay", "events"): "leave out one of them",
 }
 """Pairs of parts that no model has, with the remedy: the first is the argument at fault."""
 

@@ -312,7 +312,7 @@ class Problem(WithCard):
                  ("fixed", self.fixed)]  # fmt: skip
         title = (
             f"Problem: {counted(len(self.names), 'unknown parameter')} of '{self.ode.name}', "
-            f"{counted(len(self.records), 'record')} of {self.n_samples} samples"
+            f"{counted(len(self.records), 'record')} of {self.n_given} samples"
         )
         notes = [*self.ode.named(), *(f"{name} {_words(one)}" for name, one in given if one),
                  *map(repr, self.records[:FEW_RECORDS])]  # fmt: skip
@@ -386,8 +386,13 @@ class Problem(WithCard):
 
     @property
     def n_samples(self) -> int:
-        """Samples of all records together."""
+        """Samples of all records together, with those inserted where doses arrive."""
         return sum(len(record) for record in self.records)
+
+    @property
+    def n_given(self) -> int:
+        """Samples of all records together, as they were given."""
+        return sum(int(record.given.sum()) for record in self.records)
 
     def model_observing(self, observe: Any) -> Model:
         """Model with other outputs, of which the noise is not known (variance 0)."""

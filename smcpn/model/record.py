@@ -402,7 +402,13 @@ class Record(WithCard):
         if self.doses:
             inputs += f", {_count(len(self.doses), 'dose')}"
         outputs = _count(self.n_outputs, "output") if self.n_outputs else "no output"
-        return f"<Record '{self.name}': {len(self)} samples {spacing}, {inputs}, {outputs}>"
+        samples = f"{self.given.sum()} samples"
+        return f"<Record '{self.name}': {samples} {spacing}, {inputs}, {outputs}>"
+
+    @property
+    def given(self) -> NDArray[np.bool_]:
+        """True for the samples that a problem has not inserted where doses arrive, (T,)."""
+        return self.u[:, -self.held] == 0.0 if self.held else np.full(len(self), True)
 
     @property
     def n_inputs(self) -> int:
@@ -499,6 +505,21 @@ class Record(WithCard):
     def with_outputs(self, y: Any) -> Record:
         """Return the record with other outputs, (T,) or (T, n_outputs); NaN is a missing sample."""
         return self._with(**dict.fromkeys(BESIDE), y=y)
+
+    def with_doses(self, doses: Any) -> Record:
+        """Return the record with other doses, as of `smcpn.read_doses`.
+
+        Raises
+        ------
+        InputError
+            If they do not fit the record, or this is a problem's, which has samples for its doses.
+        """
+        if self.held:
+            raise InputError(
+                f"{self.name}: it is a problem's record, with samples where its doses arrive: give "
+                "doses to the record that the problem was made of"
+            )
+        return self._with(doses=doses)
 
     def with_hold(self, hold: str) -> Record:
         """Return the record with another input between samples."""

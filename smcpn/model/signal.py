@@ -217,16 +217,6 @@ def substep_inputs(record: Record, parts: int) -> Array:
     return RecordSamples(record).inputs(0, len(record), parts)
 
 
-def start_derivatives(record: Record, order: int) -> Array:
-    """Time derivatives 1..order of the input at the first sample, shape (order, n_inputs)."""
-    return RecordSamples(record).rates(0, 2, order)[0]
-
-
-def interval_derivatives(record: Record, order: int) -> Array:
-    """Time derivatives of the input after each sample, (T - 1, order, n), see `Samples.rates`."""
-    return RecordSamples(record).rates(0, len(record), order)
-
-
 @lru_cache(maxsize=64)
 def _taps(parts: int) -> Array:
     return np.array([sinc_taps(j / parts) for j in range(parts)])

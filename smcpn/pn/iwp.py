@@ -5,7 +5,7 @@ for any h, and the process noise a constant matrix times h^(2 nu + 1) (PN-SMC eq
 place of q + 1; other papers print other, wrong exponents).
 
 The product with the Pascal matrix takes additions only: `pascal` does it for graphs, `extrapolate`
-in compiled code.
+in compiled code. At the first sample the derivatives are exact, by repeated Lie derivatives.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import comb, factorial
 from typing import Any
 
+import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
@@ -176,3 +177,35 @@ def rescale(mean: Array, ratio: float, result: Array):
         for p in range(mean.shape[1]):
             result[j, p] = power * mean[j, p]
         power *= ratio
+
+
+LARGE = 1e300
+
+
+def taylor_derivatives(
+    x: ca.SX, u: ca.SX, t: ca.SX, rhs: ca.SX, order: int
+) -> tuple[list[ca.SX], list[ca.SX]]:
+    """Derivatives 0..order of the state along x' = rhs, as graphs.
+
+    Returns
+    -------
+    derivatives : list of casadi.SX, (n, 1)
+        x, x', ..., x^(order). Beyond the first, a derivative that does not exist at the point
+        (of sqrt or abs to a power, at zero) counts as zero: the filter finds it from data.
+    input_derivatives : list of casadi.SX
+        Symbols u', ..., u^(order - 1) that the derivatives depend on.
+    """
+    inputs = [u, *(ca.SX.sym(f"u_{k}", *u.shape) for k in range(1, order))]
+    derivatives = [x, rhs]
+    moving = ca.vertcat(x, t, *inputs[:-1])
+    rates = ca.vertcat(rhs, 1.0, *inputs[1:])
+    while len(derivatives) <= order:
+        derivatives.append(ca.jtimes(derivatives[-1], moving, rates))
+    finite = [d if k < 2 else _finite_or_zero(d) for k, d in enumerate(derivatives)]
+    return finite[: order + 1], inputs[1:]
+
+
+def _finite_or_zero(values: ca.SX) -> ca.SX:
+    return ca.vertcat(
+        *[ca.if_else(ca.fabs(v) < LARGE, v, 0.0) for v in ca.vertsplit(ca.densify(values))]
+    )

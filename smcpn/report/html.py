@@ -128,7 +128,7 @@ def summary_facts(posterior: WeightedDraws, scores: Mapping[str, Score]) -> list
     fits = [(name, one.fit) for name, one in scores.items() if np.isfinite(one.fit)]
     return [
         ("parameters", f"{len(posterior.names)}"),
-        ("samples learned from", f"{posterior.problem.n_samples}"),
+        ("samples learned from", f"{posterior.problem.n_given}"),
         *((f"fit, {name}", f"{fit:.3g} %") for name, fit in fits[:MOST_FITS]),
     ]
 

@@ -130,7 +130,8 @@ class ModelExport(ABC):
         There are three files: a header and a source with the right-hand side, the outputs, their
         Jacobian, the parameters and a Runge-Kutta step of fourth order, and a program that
         simulates a CSV of inputs. They need nothing but the mathematical library of C, and allocate
-        no memory. Process noise and measurement noise are left out.
+        no memory. Process noise and measurement noise are left out. Inputs with a dead time are
+        remembered, of so many samples as are within it.
 
         Parameters
         ----------
@@ -158,7 +159,7 @@ class ModelExport(ABC):
         for others; no Python is needed where it runs. Parameters can be changed, and before a run
         the initial state, which otherwise follows those that it depends on. It is for
         co-simulation, where the input is held from one communication point to the next, and for
-        model exchange.
+        model exchange, but where inputs have a dead time.
 
         Parameters
         ----------

@@ -49,7 +49,7 @@ class WithVerdict(ABC):
         problem = self.problem
         return (
             f"{type(self).__name__} of '{problem.ode.name}': "
-            f"{counted(len(problem.names), 'parameter')}, {problem.n_samples} samples"
+            f"{counted(len(problem.names), 'parameter')}, {problem.n_given} samples"
         )
 
     @property

@@ -20,15 +20,16 @@ from smcpn.model.record import Record
 from smcpn.results.draws import WeightedDraws
 from smcpn.results.export import ModelExport
 from smcpn.results.summary import shortened
-from smcpn.simulation.closed_loop import StateFilter, predict_particles
+from smcpn.simulation.closed_loop import predict_particles
+from smcpn.simulation.filtered import StateFilter
 from smcpn.simulation.initialisation import simulate_started
 from smcpn.simulation.simulation import Simulation, simulate_particles
 from smcpn.simulation.states import States, states_of_particles
 from smcpn.simulation.validation import Validation, frequency_response, validate
 from smcpn.simulation.validation.innovations import Innovations, innovations
-from smcpn.simulation.validation.residual_level import ResidualLevel, residual_level
+from smcpn.simulation.validation.residuals import ResidualLevel, residual_level
 from smcpn.simulation.validation.sandwich import ALARM, Sandwich, sandwich
-from smcpn.smc.power import at_power
+from smcpn.smc.tempering import at_power
 from smcpn.values.arguments import Count, FileName, Index, Seed, checked
 from smcpn.values.tables import Card, Column, Table, WithCard, fact_lines, table_text, words
 
@@ -176,7 +177,7 @@ class Posterior(WeightedDraws, ModelExport):
         Parameters
         ----------
         record : Record
-            Measured as the problem observes; with ``filter`` uniformly sampled, of one output.
+            Measured as the problem observes.
         horizon : int
             k, samples.
         filter : StateFilter, optional

@@ -46,7 +46,7 @@ from smcpn.discovery.results.discovery import Discovery
 from smcpn.discovery.search.supports import SLABS
 from smcpn.discovery.shrinkage.priors import HorseshoePrior, LaplacePrior, Shrinkage
 from smcpn.discovery.stages import DiscoveryProgress, DiscoveryRun, DiscoveryState
-from smcpn.errors import InputError, NotStorableError, one_of
+from smcpn.errors import InputError, one_of
 from smcpn.model.record import Record
 from smcpn.process.status import status
 from smcpn.run.progress import check_progress
@@ -59,9 +59,9 @@ from smcpn.run.restore import (
     locked,
     written_records,
 )
-from smcpn.smc.diagnosis import SamplerWarning
 from smcpn.smc.distributed.engines import checked_executor
 from smcpn.smc.distributed.workers import Workers, workers_of
+from smcpn.smc.replicates import SamplerWarning
 from smcpn.smc.settings import EXISTING
 from smcpn.solver import Solver
 from smcpn.values.arguments import ANYTHING, Count, FileName, Positive, Seconds, Seed, checked
@@ -348,18 +348,13 @@ def _header(path: Path, question: Question, created: str) -> DiscoveryHeader:
     settings, reason = _storable(question.settings), ""
     if settings.prior is None and question.settings.prior is not None:
         reason = f"the prior is a {type(question.settings.prior).__name__} of your own"
-    system: StoredSystem | None = None
-    try:
-        system = StoredSystem.of(question.system)
-    except NotStorableError as error:
-        reason = reason or str(error)
     fingerprint = data_fingerprint(question.records, _samples(question))
     data_file, unwritten = written_records(path, fingerprint, question.records)
     return DiscoveryHeader(
         settings=settings,
         observe=question.observe,
         coefficients=len(question.system.coefficients),
-        system=system,
+        system=StoredSystem(question.system.candidates, question.system.known),
         not_stored=reason or unwritten,
         model_fingerprint=system_fingerprint(question.system),
         data_fingerprint=fingerprint,
@@ -379,7 +374,7 @@ def stored_question(stored: StoredDiscovery, path: Path) -> Question:
         particles than it has evidence of.
     """
     header = stored.header
-    if header.not_stored or header.system is None:
+    if header.not_stored:
         raise InputError(
             f"{path} does not hold the whole discovery: {header.not_stored}. Run your script "
             f"again, discover(..., checkpoint='{path}') goes on from here"

@@ -53,12 +53,7 @@ def progress_line(wanted: bool | Report | None) -> Generator[Report | None]:
 
 
 def check_progress(wanted: Any) -> None:
-    """Refuse what is no way to show progress.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse what is no way to show progress."""
     if wanted is not None and not isinstance(wanted, bool) and not callable(wanted):
         raise InputError(
             f"progress is {shown(wanted)}: give True, False, a function of a Progress, or None",

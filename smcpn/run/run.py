@@ -31,8 +31,7 @@ from smcpn.model.learned_scales import learned_scales
 from smcpn.model.problem import Problem
 from smcpn.run.departure import Departure
 from smcpn.run.plan import exact_likelihood, planned, why_not_searched
-from smcpn.smc.distributed.likelihood import distributed, evaluated_by
-from smcpn.smc.distributed.workers import Workers
+from smcpn.smc.distributed.workers import Workers, distributed, evaluated_by
 from smcpn.smc.estimation import MOST
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.looks import take_back_lost

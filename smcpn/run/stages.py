@@ -25,7 +25,7 @@ from smcpn.run.progress import progress_line
 from smcpn.run.restore import InMemory
 from smcpn.run.run import Begin, CarryOver, Exchange, Outcome, Run, Step
 from smcpn.run.sample import sample
-from smcpn.smc.diagnosis import SamplerWarning
+from smcpn.smc.replicates import SamplerWarning
 from smcpn.smc.sampler import Progress
 
 

@@ -1,4 +1,6 @@
-"""Outputs of a model with process noise, as a Kalman filter predicts them some samples ahead.
+"""Outputs of a model, as a Kalman filter predicts them some samples ahead.
+
+The filter is that of the model's process noise, or one of noise that a user names (`StateFilter`).
 
 Every parameter vector carries two copies of the filter of `likelihood.kalman`. One sees all
 outputs. The other takes its state where a window begins, sees the output there and none of those
@@ -11,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import casadi as ca
 import numpy as np
@@ -19,13 +21,65 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import LaneProgram
+from smcpn.errors import InputError
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.lanes import Grid, output_chunks
+from smcpn.model.disturbance import ProcessNoise
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.solver import RK4
+from smcpn.values.arguments import NotNegative, checked
 
 Array = NDArray[np.float64]
+
+
+@checked
+@dataclass(frozen=True)
+class StateFilter:
+    """Noise that an extended Kalman filter assumes beyond the model, for `Posterior.predict`.
+
+    Attributes
+    ----------
+    sensor : float
+        Standard deviation of the measurement noise, in the unit of the outputs.
+    disturbance : tuple of float
+        For each state, the standard deviation that unmodelled effects add to it in one second
+        (a random walk).
+    initial : tuple of float
+        Standard deviation of each state at the first sample.
+    """
+
+    sensor: NotNegative
+    disturbance: tuple[NotNegative, ...]
+    initial: tuple[NotNegative, ...]
+
+    def assumed(self, model: Model) -> tuple[Model, ca.SX]:
+        """A model with these noises in place of its own, and the variances of the first state.
+
+        Raises
+        ------
+        InputError
+            If there is not a number for every state.
+        """
+        n, q = model.x.numel(), model.outputs.numel()
+        if len(self.disturbance) != n or len(self.initial) != n:
+            raise InputError(
+                f"filter has {len(self.disturbance)} disturbances and {len(self.initial)} "
+                f"initial values for {n} states: one per state",
+                argument="filter",
+            )
+        numbers = (*self.disturbance, *self.initial, self.sensor)
+        symbols = ca.SX.sym("filter", len(numbers))
+        assumed = replace(
+            model,
+            constants=ca.vertcat(model.constants, symbols),
+            constant_values=(*model.constant_values, *numbers),
+            process_noise=ProcessNoise(ca.diag(symbols[:n]), model.x),
+            noise_variance=ca.repmat(symbols[-1] ** 2, q, 1),
+            noise_correlation=ca.SX.zeros(q, 1),
+            density=None,
+        )
+        return assumed, symbols[n : 2 * n] ** 2
 
 
 class WindowFilter:
@@ -42,46 +96,75 @@ class WindowFilter:
         Samples at which a window begins.
     steps : int
         Runge-Kutta steps per sample.
+    filter : StateFilter, optional
+        Noise of the filter, where the model has no process noise.
+    initial : ndarray, (N, n_states), optional
+        State of every particle at the first sample, in place of the model's.
 
     Attributes
     ----------
     steps : int
+
+    Raises
+    ------
+    InputError
+        If the filter does not have a number for every state.
     """
 
     def __init__(
-        self, problem: Problem, model: Model, record: Record, begins: NDArray[np.bool_], steps: int
+        self,
+        problem: Problem,
+        model: Model,
+        record: Record,
+        begins: NDArray[np.bool_],
+        steps: int,
+        filter: StateFilter | None = None,
+        initial: Array | None = None,
     ) -> None:
-        self._problem, self._model, self._record = problem, model, record
-        self._begins, self.steps = begins, steps
+        self._at = lambda steps: WindowFilter(
+            problem, model, record, begins, steps, filter, initial
+        )
+        self._length, self._filter, self.steps = len(record), filter, steps
+        self._initial = np.empty((1, 0)) if initial is None else initial
+        self._outputs, spread = model.outputs.numel(), None
+        if initial is not None:
+            model = started_anywhere(model)
+        if filter is not None:
+            model, spread = filter.assumed(model)
         of_model = copy(problem)
         of_model.model = model
-        recursion = Kalman(of_model, RK4(steps=steps), Grid.of([record], model.delay))
+        recursion = Kalman(of_model, RK4(steps=steps), Grid.of([record], model.delay), spread)
         self._kernel = LaneKernel(window_program(recursion))
         rows = recursion.inputs(record, steps).whole(record)
         self._rows: Rows = replace(rows, intervals=begins[:-1, None].astype(float))
 
     def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
         """Yield (a, b, outputs (b - a, q, N)) for parameters (p, N)."""
-        q = self._model.outputs.numel()
-        for a, b, emitted in self._chunks(theta):
-            yield a, b, np.ascontiguousarray(emitted[:, :q])
+        for a, b, emitted in self._chunks(with_states(theta, self._initial)):
+            yield a, b, np.ascontiguousarray(emitted[:, : self._outputs])
 
     def process_variance(self, problem: Problem, theta: Array, weights: Array) -> Array:
-        """Variance of the outputs by process noise, weighted over parameters (p, N), (T, q)."""
-        q, alive = self._model.outputs.numel(), weights > 0.0
+        """Variance of the outputs by process noise, weighted over parameters (p, N), (T, q).
+
+        What the user's filter assumes beyond the model adds none.
+        """
+        q, alive = self._outputs, weights > 0.0
+        if self._filter is not None:
+            return np.zeros((self._length, q))
         parts = [emitted[:, q:, alive] for _, _, emitted in self._chunks(theta)]
         return np.concatenate([part @ weights[alive] for part in parts])
 
     def halving_change(self, theta: Array) -> Array:
         """Change of the outputs for parameters (p, 1) when the step is halved, (T, q)."""
-        fine = WindowFilter(self._problem, self._model, self._record, self._begins, 2 * self.steps)
+        theta = with_states(theta, self._initial.mean(axis=0, keepdims=True))
         one, other = (
-            np.concatenate([part[:, :, 0] for _, _, part in run(theta)]) for run in (self, fine)
+            np.concatenate([part[:, : self._outputs, 0] for _, _, part in run._chunks(theta)])
+            for run in (self, self._at(2 * self.steps))
         )
         return other - one
 
     def _chunks(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
-        return output_chunks(self._kernel, theta, self._rows, 2 * self._model.outputs.numel())
+        return output_chunks(self._kernel, theta, self._rows, 2 * self._outputs)
 
 
 def window_program(recursion: Kalman) -> LaneProgram:
@@ -117,7 +200,22 @@ def window_program(recursion: Kalman) -> LaneProgram:
 
 
 def window_begins(record: Record, horizon: int | None) -> NDArray[np.bool_]:
-    """True where a window of ``horizon`` samples begins, (T,); None begins none."""
-    if horizon is None:
-        return np.zeros(len(record), dtype=bool)
-    return np.arange(len(record)) % horizon == 0
+    """True where a window of ``horizon`` samples begins, (T,); None begins none.
+
+    Samples that were inserted where doses arrive do not count.
+    """
+    begins = np.zeros(len(record), dtype=bool)
+    if horizon is not None:
+        begins[np.flatnonzero(record.given)[::horizon]] = True
+    return begins
+
+
+def started_anywhere(model: Model) -> Model:
+    """Copy whose parameters end with its state at the first sample."""
+    start = ca.SX.sym("start", model.x.numel(), 1)
+    return replace(model, theta=ca.vertcat(model.theta, start), initial=(start,))
+
+
+def with_states(theta: Array, initial: Array) -> Array:
+    """Parameters (p, N), and behind them initial states (N, n), if any."""
+    return np.ascontiguousarray(np.vstack([theta, initial.T])) if initial.size else theta

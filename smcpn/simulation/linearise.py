@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, real_number, shown
+from smcpn.likelihood.algebraic import FROM_START, AlgebraicEquations
 from smcpn.model.entries import by_scalar
 from smcpn.model.graphs import Model
 from smcpn.model.ode import ODE
@@ -25,7 +26,6 @@ Array = NDArray[np.float64]
 
 INSTEAD = {
     "doses": "give smcpn.linearise the equation and the posterior's mean",
-    "algebraic": "solve the equations for their variables in the model, where that can be written",
     "events": "give state=, where the model is linear until one",
 }
 """Remedies for parts that linear models have not."""
@@ -144,7 +144,7 @@ def linearised(
     InputError
         If there is no equilibrium, for the mean or for some draw, or a derivative is not finite.
     """
-    takes = {"delay", "accumulators"} | (set() if at.state is None else {"events"})
+    takes = {"delay", "accumulators", "algebraic"} | (set() if at.state is None else {"events"})
     check_parts(model.parts, "a linear model", takes, INSTEAD)
     graphs = _Graphs(ode.name, model, at)
     x0 = graphs.state(at.near, mean[None])
@@ -153,11 +153,11 @@ def linearised(
     still = graphs.at_rest(x0, mean[None], np.zeros(x0.shape))
     return StateSpace(
         name=ode.name,
-        states=ode.states,
+        states=tuple(ode.states[k] for k in model.differential),
         inputs=ode.inputs,
         outputs=tuple(map(str, outputs)),
         A=one.A[0], B=one.B[0], C=one.C[0], D=one.D[0],
-        state=x0[0], input=at.input, output=one.output[0], time=at.time,
+        state=x0[0, model.differential], input=at.input, output=one.output[0], time=at.time,
         at_rest=bool(np.isfinite(still).all()), delay=one.delay[0],
         draws=every, t_unit=t_unit,
     )  # fmt: skip
@@ -195,7 +195,7 @@ class _Graphs:
         return self._function(rhs, by_state, by_input)
 
     def matrices(self, x: Array, values: Array) -> Matrices:
-        """A, B, C, D and the outputs.
+        """A, B, C, D and the outputs; algebraic variables follow states and inputs.
 
         Raises
         ------
@@ -206,12 +206,43 @@ class _Graphs:
         blocks = [ca.jacobian(f, v) for f in (model.rhs, model.outputs) for v in (model.x, model.u)]
         function = self._function(*blocks, model.outputs)
         A, B, C, D, output = self._evaluated(function, x, values)
+        if model.algebraic:
+            A, B, C, D = self._eliminated(A, B, C, D)
         if not all(np.isfinite(one).all() for one in (A, B, C, D)):
             raise InputError(
                 f"model '{self.name}' has no derivative at this operating point: move it, or write "
                 "the model so that it has one, as np.sqrt(x**2 + e) in place of abs"
             )
-        return Matrices(A, B, C, D, x, output[:, :, 0], self._dead_times(values))
+        return Matrices(
+            A, B, C, D, x[:, model.differential], output[:, :, 0], self._dead_times(values)
+        )
+
+    def _eliminated(self, A: Array, B: Array, C: Array, D: Array) -> tuple[Array, ...]:
+        """Matrices without the algebraic variables, of which 0 = g_x dx + g_z dz + g_u du.
+
+        Raises
+        ------
+        InputError
+            If g_z is singular.
+        """
+        d, z = self.model.differential, list(self.model.algebraic)
+        by_states, by_variables = A[:, :, d], A[:, :, z]
+        try:
+            share = np.linalg.solve(
+                by_variables[:, z], np.concatenate([by_states[:, z], B[:, z]], axis=2)
+            )
+        except np.linalg.LinAlgError:
+            raise InputError(
+                f"the algebraic equations of model '{self.name}' do not determine their variables "
+                "at this operating point: move it",
+            ) from None
+        of_state, of_input = share[:, :, : len(d)], share[:, :, len(d) :]
+        return (
+            by_states[:, d] - by_variables[:, d] @ of_state,
+            B[:, d] - by_variables[:, d] @ of_input,
+            C[:, :, d] - C[:, :, z] @ of_state,
+            D - C[:, :, z] @ of_input,
+        )
 
     def _dead_times(self, values: Array) -> Array:
         """Dead time of every input, (N, m)."""
@@ -230,7 +261,7 @@ class _Graphs:
             If it is to be an equilibrium and none is found.
         """
         if self.at.state is not None:
-            return self.at.state[None]
+            return self._consistent(self.at.state[None], values)
         start = np.abs(self._evaluated(self._field, near[None], values)[0][:, :, 0])
         return self._searched(near, values, start)
 
@@ -244,11 +275,33 @@ class _Graphs:
         """
         begin = np.tile(near, (len(values), 1))
         if self.at.state is not None:
-            return begin
+            return self._consistent(begin, values)
         start = np.abs(self._evaluated(self._field, begin, values)[0][:, :, 0])
         found = self.at_rest(self._newton(begin, values), values, start)
         for k in np.flatnonzero(~np.isfinite(found).all(axis=1)):
             found[k] = self._searched(near, values[k : k + 1], start[k : k + 1])[0]
+        return found
+
+    def _consistent(self, x: Array, values: Array) -> Array:
+        """States that are given, with the algebraic variables that their equations determine.
+
+        Raises
+        ------
+        InputError
+            If these have no solution from there.
+        """
+        model = self.model.with_numbers()
+        if not model.algebraic:
+            return x
+        driven = ca.vertcat(model.u, model.t)
+        solved = AlgebraicEquations(model).solved(model.x, driven, FROM_START)
+        found = self._evaluated(self._function(solved), x, values)[0][:, :, 0]
+        if not np.isfinite(found).all():
+            raise InputError(
+                f"the algebraic equations of model '{self.name}' find no solution from the state "
+                "that is given: give their variables numbers near it",
+                argument="state",
+            )
         return found
 
     def _newton(self, x: Array, values: Array) -> Array:

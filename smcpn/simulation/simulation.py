@@ -339,7 +339,7 @@ def simulate_particles(
                 problem, longer.record, values, weights, observe, steps, step_length,
                 like=longer.like,
             )  # fmt: skip
-            return _part_of(run, problem, record, longer.chosen)
+            return part_of(run, problem, record, longer.chosen)
         warnings = () if like is not None else _learned_elsewhere(problem, record, observe is None)
         started = starting_like(problem, model, record if like is None else like)
         simulator = Simulator(started, record, steps, step_length)
@@ -434,7 +434,7 @@ def _deviation(parameters: Array, process: Array, noise: Array, solver: Array) -
     return np.sqrt(sd, out=sd)
 
 
-def _part_of(
+def part_of(
     run: Simulation, problem: Problem, record: Record, chosen: slice | NDArray[np.bool_]
 ) -> Simulation:
     """Return a simulation of the samples of a record alone; others were not compared."""

@@ -30,7 +30,12 @@ from smcpn.model.parts import STIFF_PARTS, check_parts
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.model.signal import RecordSamples, Signal
-from smcpn.simulation.filtered import WindowFilter, window_begins
+from smcpn.simulation.filtered import (
+    WindowFilter,
+    started_anywhere,
+    window_begins,
+    with_states,
+)
 from smcpn.solver import MAX_STEPS, RK4, Rosenbrock
 
 Array = NDArray[np.float64]
@@ -85,8 +90,7 @@ class Simulator:
         initial: Array | None = None,
     ) -> None:
         if initial is not None:
-            start = ca.SX.sym("start", model.x.numel(), 1)
-            model = replace(model, theta=ca.vertcat(model.theta, start), initial=(start,))
+            model = started_anywhere(model)
         self._initial = np.empty((1, 0)) if initial is None else initial
         self._model, self._record = model, record
         check_parts(model.parts, "a simulation", SIMULATED)
@@ -116,7 +120,7 @@ class Simulator:
         InputError
             If ``steps="auto"`` finds that the mean parameters diverge.
         """
-        theta = self._with_initial(theta, self._initial)
+        theta = with_states(theta, self._initial)
         if self.steps == "auto":
             self.steps = self._sufficient_steps(theta.mean(axis=1, keepdims=True))
         yield from self._paths(theta, cast(int, self.steps))
@@ -130,7 +134,7 @@ class Simulator:
         """
         settled, self._settled = self._settled, None
         if settled is None:
-            theta = self._with_initial(theta, self._initial.mean(axis=0)[None, :])
+            theta = with_states(theta, self._initial.mean(axis=0)[None, :])
             coarse, fine = self._compared(theta, cast(int, self.steps))
             settled = np.subtract(fine, coarse, out=fine)
         return settled
@@ -142,11 +146,7 @@ class Simulator:
             return np.broadcast_to(0.0, (len(self._record), q))
         unseen, never = self._record.unmeasured(q), window_begins(self._record, None)
         free = WindowFilter(problem, self._model, unseen, never, int(self.steps))
-        return free.process_variance(problem, self._with_initial(theta, self._initial), weights)
-
-    def _with_initial(self, theta: Array, initial: Array) -> Array:
-        """Return parameters and initial states, (p + n_states, N)."""
-        return np.ascontiguousarray(np.vstack([theta, initial.T])) if initial.size else theta
+        return free.process_variance(problem, with_states(theta, self._initial), weights)
 
     @cached_property
     def _program(self) -> LaneProgram:

@@ -78,12 +78,7 @@ class MoveStrategy(ABC):
         return by_document(moves_of, moves_document, handler)
 
     def check(self, particles: int) -> None:  # noqa: B027
-        """Refuse so few particles that these moves cannot be made with them.
-
-        Raises
-        ------
-        InputError
-        """
+        """Refuse so few particles that these moves cannot be made with them."""
 
     @abstractmethod
     def rejuvenate(

@@ -221,12 +221,7 @@ class Sampler(ABC):
         return self.state.rejuvenations
 
     def _require_keys(self) -> None:
-        """Refuse particles whose keys do not fit the likelihood.
-
-        Raises
-        ------
-        InputError
-        """
+        """Refuse particles whose keys do not fit the likelihood."""
         number, needed = self.system.keys.shape[1], self.in_force.n_keys
         fewest, most = needed(self._keyed_samples), needed(self.likelihood.n_samples)
         if not fewest <= number <= most:

@@ -380,12 +380,7 @@ def _in_one_sentence(error: ValidationError, kind: type[BaseModel]) -> InputErro
 
 
 def _require_gradient(moves: MoveStrategy, likelihood: str, method: str) -> None:
-    """Refuse moves along a gradient that there is none of.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse moves along a gradient that there is none of."""
     if LIKELIHOODS[likelihood].approximation is not None:
         raise InputError(
             f"moves is '{moves.name}', and likelihood='{likelihood}' is an estimate, which has no "

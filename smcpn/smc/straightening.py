@@ -240,13 +240,7 @@ class _Heights:
 
 @dataclass(frozen=True)
 class StraightenedDensity:
-    """A density of straightened coordinates, as one of the sampler's.
-
-    Attributes
-    ----------
-    density : CrossFitted
-    coordinates : Straightening
-    """
+    """A density of straightened coordinates, as one of the sampler's."""
 
     density: CrossFitted
     coordinates: Straightening

@@ -3,7 +3,13 @@
 `Tempering` raises it to exponents from 0 to 1. `DiffusionTempering` lowers the diffusion of a
 probabilistic solver: with a large one the solution interpolates the data whatever the parameters
 are, and the likelihood is smooth in them; as it falls to its value, valleys and peaks appear one
-by one (Tronarp et al., Fenrir, section 5.4, who let an optimiser find this path).
+by one (Tronarp et al., Fenrir, section 5.4, who let an optimiser find this path). `at_power` leads
+to a generalised posterior, prior x p(y | theta)^power.
+
+References
+----------
+Bissiri, P. G., Holmes, C. C., Walker, S. G. (2016). A general framework for updating belief
+distributions. JRSS B 78 (the power as a learning rate).
 """
 
 from __future__ import annotations
@@ -16,7 +22,8 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from smcpn.errors import InputError
-from smcpn.likelihood.contract import DiffusedLikelihood, Keys, Likelihood
+from smcpn.likelihood.contract import DiffusedLikelihood, Keys, Likelihood, LikelihoodView
+from smcpn.model.prior import Prior
 from smcpn.smc.estimation import fresh_keys
 from smcpn.smc.evidence import FINITE_VARIANCE, k_error, pareto_k, stratified_variance
 from smcpn.smc.moves import IndependentMetropolis
@@ -26,8 +33,11 @@ from smcpn.smc.particles import (
     RecordTarget,
     effective_sample_size,
     finite_or_excluded,
+    normalise,
 )
-from smcpn.smc.sampler import Sampler
+from smcpn.smc.proposals import StudentMixture
+from smcpn.smc.replicates import Populations, combine
+from smcpn.smc.sampler import Sampler, Settings
 
 Array = NDArray[np.float64]
 
@@ -307,3 +317,37 @@ class DiffusionTempering(Sampler):
             log_likelihood=system.log_increment, log_increment=np.zeros(len(system))
         )
         self._end()
+
+
+def at_power(
+    prior: Prior,
+    likelihood: Likelihood,
+    power: float,
+    theta: Array,
+    log_weights: Array,
+    rng: np.random.Generator,
+) -> Populations:
+    """Sample prior x likelihood^power from particles of the posterior, at power one.
+
+    They give where to begin: a t mixture fitted to them, wider by one over the root of the power.
+    From there tempering leads to the target, exactly.
+
+    Parameters
+    ----------
+    theta : ndarray, (N, d)
+        Unconstrained coordinates.
+    log_weights : ndarray, (N,)
+
+    Returns
+    -------
+    Populations
+        As many particles; ``log_likelihood`` is that of the likelihood itself, ``log_evidence``
+        that of its power.
+    """
+    fitted = StudentMixture.fit(theta, normalise(log_weights))
+    start = replace(fitted, factors=fitted.factors / np.sqrt(power))
+    settings = Settings(particles=len(theta), start=start)
+    sampler = Tempering(prior, LikelihoodView(likelihood, power=power), settings, rng)
+    sampler.run()
+    found = combine([sampler])
+    return replace(found, log_likelihood=found.log_likelihood / power)

@@ -267,13 +267,14 @@ Names = Annotated[tuple[Name, ...], AfterValidator(_different)]
 
 
 def by_document(
-    read: Callable[[dict[str, Any]], Any],
+    read: Callable[[Any], Any],
     written: Callable[[Any], Any],
     handler: GetCoreSchemaHandler,
+    document: Any = dict[str, Any],
 ) -> CoreSchema:
     """Return how a class is stored of which functions make plain data and the other way round."""
     return core_schema.no_info_after_validator_function(
         read,
-        handler.generate_schema(dict[str, Any]),
+        handler.generate_schema(document),
         serialization=core_schema.plain_serializer_function_ser_schema(written),
     )

@@ -8,6 +8,7 @@ from scipy import stats
 
 import smcpn
 from tests.models import forced_input
+from tests.stopping import Stopped
 
 pytestmark = pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")
 
@@ -40,10 +41,6 @@ def problem(stochastic: bool) -> smcpn.Problem:
 @pytest.fixture(params=[False, True], ids=["process_noise", "sde"], scope="module")
 def disturbed(request) -> smcpn.Problem:
     return problem(request.param)
-
-
-class Stopped(Exception):  # noqa: N818
-    """Ends a run in a test."""
 
 
 def test_a_run_goes_on_from_the_file_alone(disturbed, tmp_path):

@@ -21,14 +21,11 @@ from smcpn.checkpoint import run as writing
 from smcpn.checkpoint.container import RUN, image, previous_of
 from smcpn.checkpoint.run import read_run, records_path
 from tests.models import OSCILLATOR_DT, oscillator, oscillator_problem, oscillator_record
+from tests.stopping import stopped_after
 
 pytestmark = pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")
 SOLVER = smcpn.EKF0(order=2, steps=2)
 OPTIONS = {"solver": SOLVER, "particles": 100, "seed": 1, "progress": False}
-
-
-class Stopped(Exception):  # noqa: N818
-    """Ends a run in a test."""
 
 
 def run(file=None, samples=80, **changes):
@@ -42,29 +39,6 @@ def fingerprint(posterior):
     arrays = (posterior.theta, posterior.log_weights, posterior.log_likelihood, posterior.ancestor)
     numbers = (posterior.log_evidence, posterior.log_evidence_se, str(posterior.solver))
     return *(a.tobytes() for a in arrays), posterior.ess_path.tobytes(), repr(numbers)
-
-
-def stopped_after(file, parts, monkeypatch, **changes):
-    """Run until a number of parts was offered to the file, and stop without a last write."""
-    offered = 0
-    original = writing.CheckpointWriter.offer
-
-    def offer(self, snapshot):
-        nonlocal offered
-        original(self, snapshot)
-        offered += 1
-        if offered == parts:
-            self._settle()
-            self._offered = None
-            raise Stopped
-
-    with monkeypatch.context() as patch:
-        patch.setattr(writing.CheckpointWriter, "offer", offer)
-        try:
-            run(file, checkpoint_every=0.0, **changes)
-        except Stopped:
-            return True
-    return False
 
 
 CASES = {
@@ -84,7 +58,7 @@ def test_resumed_at_any_part_the_bytes_are_the_same(case, tmp_path, monkeypatch)
     expected = fingerprint(run(**changes))
     while True:
         path = tmp_path / f"{parts}.h5"
-        if not stopped_after(path, parts, monkeypatch, **changes):
+        if not stopped_after(parts, monkeypatch, run, path, checkpoint_every=0.0, **changes):
             break
         ends.append(fingerprint(smcpn.resume(path, progress=False)))
         # A run that begins near the posterior has few.
@@ -95,7 +69,7 @@ def test_resumed_at_any_part_the_bytes_are_the_same(case, tmp_path, monkeypatch)
 
 def test_the_script_itself_goes_on(tmp_path, monkeypatch):
     path = tmp_path / "run.h5"
-    assert stopped_after(path, 12, monkeypatch, method="ibis")
+    assert stopped_after(12, monkeypatch, run, path, checkpoint_every=0.0, method="ibis")
     before = read_run(path).state.sample
     assert 0 < before < 80
     assert fingerprint(run(path, method="ibis")) == fingerprint(run(method="ibis"))
@@ -133,7 +107,7 @@ def test_a_longer_record_in_the_script_goes_on_as_well(tmp_path):
 
 def test_the_posterior_so_far(tmp_path, monkeypatch):
     path = tmp_path / "run.h5"
-    assert stopped_after(path, 14, monkeypatch, method="ibis")
+    assert stopped_after(14, monkeypatch, run, path, checkpoint_every=0.0, method="ibis")
     snapshot = read_run(path).state
     posterior = smcpn.load(path)
     assert posterior.problem.n_samples == snapshot.sample < 80
@@ -144,7 +118,7 @@ def test_the_posterior_so_far(tmp_path, monkeypatch):
 
 def test_nothing_to_show_yet(tmp_path, monkeypatch):
     path = tmp_path / "run.h5"
-    assert stopped_after(path, 1, monkeypatch)
+    assert stopped_after(1, monkeypatch, run, path, checkpoint_every=0.0)
     with pytest.raises(smcpn.InputError, match="no posterior to show yet"):
         smcpn.load(path)
 

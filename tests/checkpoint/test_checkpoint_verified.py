@@ -15,15 +15,12 @@ from smcpn.smc.sampler import Sampler
 from smcpn.smc.state import RandomState
 from smcpn.smc.verification import LEAST, SHARE, is_consistent
 from tests.models import oscillator_problem, oscillator_record
+from tests.stopping import Stopped
 
 pytestmark = pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")
 N = 100
 PROBLEM: Problem = oscillator_problem(oscillator_record(samples=60))
 MIDDLE = slice(1, N - 1)
-
-
-class Stopped(Exception):  # noqa: N818
-    """Ends a run in a test."""
 
 
 @pytest.fixture(scope="module")

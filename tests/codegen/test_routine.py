@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from smcpn.codegen.routine import PassedArgument, Program, routine
+from smcpn.codegen.routine import PassedArgument, Program, at_address, routine
+from smcpn.likelihood.particle.weights import choose, resample
 
 LARGE = 3
 
@@ -125,3 +126,34 @@ def test_a_function_is_translated_once_for_each_kind_of_arguments():
 
 def _doubled(x: float) -> float:
     return 2 * x
+
+
+def sums(reals: int, wholes: int, count: int, result: np.ndarray):
+    """Sums of what is at two addresses."""
+    real, whole = at_address(float, reals), at_address(int, wholes)
+    for k in range(count):
+        result[0] += real[k]
+        result[1] += whole[k]
+
+
+def test_arrays_are_found_by_their_addresses():
+    reals, wholes, found = np.array([0.5, 0.25, 2.0]), np.array([1, -2, 4]), np.zeros((2, 2))
+    for call, result in zip((sums, routine(sums)), found, strict=True):
+        call(reals.ctypes.data, wholes.ctypes.data, 3, result)
+    np.testing.assert_array_equal(found, [[2.75, 3.0]] * 2)
+
+
+@pytest.mark.parametrize("call", [lambda function: function, routine], ids=["python", "compiled"])
+def test_systematic_resampling_is_the_inverse_of_the_distribution_function(call):
+    rng, n = np.random.default_rng(0), 64
+    weights, uniform = rng.exponential(size=n) ** 3, 0.3
+    ancestors = np.zeros(n + 1, dtype=np.int64)
+    call(resample)(weights, weights.sum(), uniform, n, ancestors)
+    cumulative = np.cumsum(weights) / weights.sum()
+    expected = np.searchsorted(cumulative, (np.arange(n) + uniform) / n)
+    np.testing.assert_array_equal(ancestors[:n], expected)
+    shares, growth = rng.uniform(size=n), np.ones(n)
+    begins = np.floor(uniform + np.cumsum(np.concatenate([[0.0], shares])))
+    call(choose)(shares, growth, uniform, n)
+    np.testing.assert_array_equal(shares, np.diff(begins))
+    assert not growth.any()

@@ -1,25 +1,33 @@
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from llvmlite import ir
 
-from smcpn.codegen import cache, store
-from smcpn.codegen.cache import load_kernel
+from smcpn.codegen import native, store
+from smcpn.codegen.clock import CLOCK
 
-ANSWER = """
-from smcpn.codegen.cache import stored
 
-@stored("int64(int64)")
-def answer(number):
-    return number + {}
-"""
+def answer(number: int, seconds: float = 0.0) -> int:
+    """What code returns that is compiled now or was before; writing it takes so long."""
+
+    def write(module: ir.Module) -> None:
+        time.sleep(seconds)
+        made = ir.Function(module, ir.FunctionType(ir.IntType(64), []), "answer")
+        ir.IRBuilder(made.append_basic_block()).ret(ir.Constant(ir.IntType(64), number))
+
+    address = native.loaded(f"the answer {number}", write).get_function_address("answer")
+    return ctypes.CFUNCTYPE(ctypes.c_int64)(address)()
 
 
 @pytest.fixture
@@ -32,38 +40,15 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 
 def entries(folder: Path) -> list[Path]:
-    return sorted(folder.glob("kernel_*.answer.*"))
+    return sorted(folder.glob("kernel_*.object"))
 
 
 def compiled_anew(number: int) -> bool:
-    """Forget the module and load it; whether that had to compile."""
-    for name in [name for name in sys.modules if name.startswith("kernel_")]:
-        if getattr(sys.modules[name], "NUMBER", None) == number:
-            del sys.modules[name]
-    module = load_kernel(ANSWER.format(number), NUMBER=number)
-    assert module.answer(1) == 1 + number
-    return bool(module.answer.stats.cache_misses)
-
-
-def test_second_start_compiles_nothing(tmp_path):
-    script = (
-        "from smcpn.codegen.cache import load_kernel\n"
-        f"module = load_kernel({ANSWER.format(40)!r})\n"
-        "stats = module.answer.stats\n"
-        "print(module.answer(2), sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))"
-    )
-
-    def start() -> str:
-        return subprocess.run(
-            [sys.executable, "-c", script],
-            env={**os.environ, "SMCPN_CACHE": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-
-    assert start() == "42 0 1"
-    assert start() == "42 1 0"
+    """Forget the code and load it; whether that had to compile."""
+    native._LOADED.clear()
+    before = replace(CLOCK)
+    assert answer(number) == number
+    return CLOCK.since(before).compiled == 1
 
 
 def test_an_entry_cut_anywhere_is_compiled_again(folder):
@@ -78,14 +63,10 @@ def test_an_entry_cut_anywhere_is_compiled_again(folder):
 
 
 def test_an_entry_written_without_the_secret_is_not_run(folder, monkeypatch):
-    """What another user puts there is pickled code."""
     with monkeypatch.context() as other:
         other.setattr(store, "_secret", lambda place: b"of another user".ljust(32))
         assert compiled_anew(42)
-    opened = []
-    monkeypatch.setattr(cache.pickle, "loads", opened.append)
     assert compiled_anew(42)
-    assert not opened
 
 
 def test_an_entry_under_the_name_of_another_is_not_run(folder):
@@ -158,22 +139,21 @@ def test_a_folder_of_another_user_is_not_used(tmp_path):
     assert not done.stdout.startswith(str(tmp_path / "kernels"))
 
 
-def test_threads_wait_for_a_module_that_one_of_them_compiles(folder):
-    source = "import time\ntime.sleep(0.2)\nvalue = 46\n"
+def test_threads_wait_for_code_that_one_of_them_compiles(folder):
+    before = replace(CLOCK)
     with ThreadPoolExecutor(8) as pool:
-        modules = list(pool.map(load_kernel, [source] * 8))
-    assert {module.value for module in modules} == {46}
+        assert set(pool.map(lambda _: answer(46, 0.2), range(8))) == {46}
+    assert CLOCK.since(before).compiled == 1
 
 
-def test_an_interrupt_waits_until_a_module_is_whole(folder):
+def test_an_interrupt_waits_until_code_is_whole(folder):
     """Or the next call would find half of it."""
-    source = "import time\ntime.sleep(0.5)\nvalue = 47\n"
     # Workers of pytest-xdist ignore interrupts.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        load_kernel(source)
+        answer(47, 0.5)
     timer.join()
     signal.signal(signal.SIGINT, before)
-    assert load_kernel(source).value == 47
+    assert not compiled_anew(47)

@@ -7,7 +7,7 @@ import pytest
 import smcpn
 from smcpn.errors import InputError
 from smcpn.estimate.log_density import LogDensity
-from smcpn.estimate.nuts.coordinates import Coordinates, check_bend
+from smcpn.estimate.nuts.sampler import Coordinates, check_bend
 from smcpn.estimate.path_search.linearisation import _slopes_forward, _slopes_reverse
 from smcpn.smc.start import Modes
 

@@ -29,9 +29,9 @@ from smcpn.estimate.batching import BatchedEvaluation
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.nuts import sampler
 from smcpn.estimate.nuts.native import native_density, prior_table
-from smcpn.smc.diagnosis import SamplerWarning
 from smcpn.smc.distributed import tasks, workers
 from smcpn.smc.distributed.parts import Store
+from smcpn.smc.replicates import SamplerWarning
 
 needs_nutpie = pytest.mark.skipif(find_spec("nutpie") is None, reason="nutpie is not installed")
 RK4 = smcpn.RK4(steps=2)

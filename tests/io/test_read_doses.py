@@ -45,6 +45,38 @@ def test_a_line_that_is_no_dose_is_named(tmp_path, text, sentence):
         read_doses(path, states=STATES)
 
 
+def test_lag_and_fraction_may_be_those_of_one_state(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text(NONMEM)
+    found = read_doses(path, states=STATES, lag={"gut": "tlag"}, fraction={"gut": "F"})
+    assert found[0] == Dose(0.0, "gut", 100.0, 0.0, "tlag", "F")
+    assert found[3] == Dose(0.0, "central", 50.0, 2.0)
+    with pytest.raises(InputError, match="given for gutt, which no dose of"):
+        read_doses(path, states=STATES, lag={"gutt": 0.5})
+
+
+def test_times_are_converted_from_the_unit_of_the_file(tmp_path):
+    path = tmp_path / "doses.csv"
+    path.write_text("TIME [min],AMT,CMT,RATE,lag,ADDL,II\n30,60,1,4,6,1,60\n")
+    two = [Dose(at, "gut", 60.0, 0.25, 0.1) for at in (0.5, 1.5)]
+    assert read_doses(path, states=STATES, to="h") == two
+    assert read_doses(path, states=STATES)[0] == Dose(30.0, "gut", 60.0, 15.0, 6.0)
+    with pytest.raises(InputError, match="t_unit is 's', but"):
+        read_doses(path, states=STATES, t_unit="s")
+    path.write_text("time,amount,state\n30,60,gut\n")
+    assert read_doses(path, t_unit="min", to="h") == [Dose(0.5, "gut", 60.0)]
+    assert read_doses(path, to="h") == [Dose(30.0, "gut", 60.0)]
+
+
+def test_a_subject_that_the_file_does_not_know_is_refused(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text(NONMEM)
+    with pytest.raises(InputError, match=r"no line of .* has the ID '3', but 1, 2"):
+        read_doses(path, states=STATES, subject="3")
+    path.write_text("time,amount,state\n0,1,gut\n")
+    assert read_doses(path, subject="3") == [Dose(0.0, "gut", 1.0)]
+
+
 def test_compartments_are_numbers_however_they_are_written(tmp_path):
     path = tmp_path / "doses.csv"
     path.write_text("time,amount,CMT\n0,1,2.0\n3,0,1.0\n")

@@ -43,7 +43,7 @@ t [min],c [ug],c_upper [mg],AMT,STATE,DUR
 0,.,.,8,c,.
 60,4000,,,,
 120,3100,,,,
-150,,,4,c,0.7
+150,,,4,c,42
 180,4200,,,,
 240,,2,,,
 300,2500,,,,
@@ -118,6 +118,14 @@ def test_a_line_that_states_no_dose_or_limit_is_reported(line, sentence):
     assert any(one.kind == "bad-line" and sentence in one.message for one in events)
 
 
+def test_times_of_a_dose_are_in_the_unit_of_its_line():
+    parser = LineParser(Channels.of(LIMITED))
+    lines = b"t [min],c,AMT,STATE,DUR,ADDL,II\n60,.,4,c,30,1,90\n"
+    (sample,) = (one for one in Lines(Pieces(lines), parser).items(Event()) if hasattr(one, "y"))
+    doses = [one.at(sample.t) for one in sample.doses]
+    assert doses == [Dose(at, "c", 4.0, 0.5, fraction="F") for at in (1.0, 2.5)]
+
+
 def test_lines_may_number_the_compartments_that_a_configuration_names():
     doses = LineDoses.of(LIMITED, ["other", "c"])
     (one,) = doses.read([{"amount": "3", "state": "2", "rate": "6"}])
@@ -126,8 +134,18 @@ def test_lines_may_number_the_compartments_that_a_configuration_names():
 
 def test_a_dose_that_comes_late_is_reported_and_left_out():
     live = online()
-    assert "late-dose" in streamed(CSV + "150,,,4,c,0.2\n", live)
+    assert "late-dose" in streamed(CSV + "150,,,4,c,12\n", live)
     assert live.doses == tuple(DOSES)
+
+
+def test_a_dose_before_the_first_sample_begins_the_stream():
+    live, other = online(), online()
+    text = "t,c,AMT\n0,.,8\n1,3.9,.\n2,3.2,.\n"
+    assert set(streamed(text, live)) <= {"end", "format"}
+    other.update(None, None, 0.0, doses=[Dose(0.0, "c", 8.0, fraction="F")])
+    for t, y in ((1.0, 3.9), (2.0, 3.2)):
+        other.update(None, y, t)
+    np.testing.assert_array_equal(live.posterior().theta, other.posterior().theta)
 
 
 def test_doses_of_a_problem_without_any_are_refused():
@@ -144,12 +162,15 @@ def test_doses_of_a_problem_without_any_are_refused():
 
 def test_a_file_continues_a_record_with_limits_and_doses(tmp_path):
     path = tmp_path / "more.csv"
-    path.write_text("t [min],c [ug],c_upper,amount\n480,1000,,\n510,,,6\n510,500,,\n540,,700,\n")
+    path.write_text(
+        "t [min],c [ug],c_upper,amount,ADDL,II,RATE\n480,1000,,,,,\n510,,,6,1,30,0.5\n"
+        "510,500,,,,,\n540,,700,,,,\n"
+    )
     more = following_record(path, LIMITED)
     np.testing.assert_array_equal(more.t, [8.0, 8.5, 9.0])
     np.testing.assert_allclose(more.y[:, 0], [1.0, 0.5, np.nan])
     np.testing.assert_allclose(more.y_upper[:, 0], [np.nan, np.nan, 0.7])
-    assert more.doses == (Dose(8.5, "c", 6.0, fraction="F"),)
+    assert more.doses == tuple(Dose(at, "c", 6.0, 0.2, fraction="F") for at in (8.5, 9.0))
 
 
 def test_an_output_that_is_called_like_a_field_of_a_dose_is_an_output(tmp_path):

@@ -272,7 +272,6 @@ def linear(x, z, *, k):
             ),
             "give initial numbers",
         ),
-        (lambda: smcpn.linearise(circular, {"k": 1.0}, observe="x"), "a linear model takes no"),
         (
             lambda: smcpn.simulate(rectifier, driven(), RECTIFIER, observe="v", steps=4),
             "leave steps out",

@@ -32,12 +32,31 @@ SOLVERS = {
     "adaptive": AdaptiveEKF1(tolerance=1e-4), "rosenbrock": Rosenbrock(tolerance=1e-4),
 }  # fmt: skip
 RNG = np.random.default_rng(0)
+
+
+@smcpn.ode(
+    events=[smcpn.event(when=lambda x: x - 0.3, then=lambda v: {"v": -0.8 * v}, direction="rising")]
+)
+def stopped(x, v, u, *, m, c, k, k3):
+    """A Duffing oscillator that hits a wall."""
+    return v, (u - c * v - k * x - k3 * x**3) / m
+
+
+@smcpn.ode(algebraic=["force"])
+def sprung(x, v, force, u, *, m, c, k, k3):
+    """A Duffing oscillator whose force is a variable."""
+    return v, (u - force) / m, force - c * v - k * x - k3 * x**3
+
+
 COLUMNS = {
     "held or linear": {"hold": "foh"},
     "band-limited": {"hold": "bandlimited"},
     "function": {"u": np.sin},
     "uneven": {"t": np.cumsum(RNG.uniform(0.05, 0.2, 40)), "dt": None},
     "dead time": {"delay": {"u": 0.23}},
+    "late, doses": {"delay": {"u": 0.23}, "doses": [smcpn.Dose(0.73, "v", 0.1)]},
+    "late, events": {"delay": {"u": 0.23}, "ode": stopped},
+    "late, algebraic": {"delay": {"u": 0.23}, "ode": sprung},
     "AR1": {"noise": AR1(0.1, 0.5)},
     "density": {"noise": smcpn.StudentT(0.1, 4.0)},
 }
@@ -77,24 +96,27 @@ def test_a_cell_is_as_the_table_says(cell):
     if callable(given["u"]) and times is None:
         times, given["dt"] = 0.1 * np.arange(40), None
     record = Record(
-        u=given["u"], y=RNG.normal(size=40), dt=given["dt"], t=times, hold=given["hold"]
-    )
+        u=given["u"], y=RNG.normal(size=40), dt=given["dt"], t=times, hold=given["hold"],
+        doses=given.get("doses", ()),
+    )  # fmt: skip
     options = {name: given[name] for name in ("noise", "delay") if name in given}
     if LIKELIHOODS[likelihood].takes_process_noise:
         options["process_noise"] = {"v": 0.1}
     solver = SOLVERS[likelihood]
 
     def traced():
-        problem = smcpn.Problem(duffing, record, observe="x", prior=PRIOR, **options)
-        kind = suitable_likelihood(problem, solver, likelihood)
-        recursion = kind.traced(problem, solver, Grid.of([record], problem.model.delay))
+        ode = given.get("ode", duffing)
+        problem = smcpn.Problem(ode, record, observe="x", prior=PRIOR, **options)
+        kind, (one,) = suitable_likelihood(problem, solver, likelihood), problem.records
+        recursion = kind.traced(problem, solver, Grid.of([one], problem.model.delay))
         program = weighing_program(recursion)
         for part, graph in (("step", program.step), ("sample", program.emitted)):
             assert program.raw(part, graph)[0].numel() == graph.numel()
-        return recursion.inputs(record, 2).whole(record)
+        return recursion.inputs(one, 2).whole(one), one
 
     if CELLS[cell]:
-        assert len(traced()) == 40
+        rows, one = traced()
+        assert len(rows) == len(one)
     else:
         with pytest.raises(InputError):
             traced()

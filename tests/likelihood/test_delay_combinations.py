@@ -19,6 +19,8 @@ from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.stream import stream_estimate
 from smcpn.likelihood.registry import build_estimate, build_likelihood
 from smcpn.model.signal import sinc_taps
+from smcpn.simulation.closed_loop import predict_particles
+from smcpn.simulation.simulation import simulate_particles
 from tests.reference.kalman import Disturbed, extended_kalman
 
 N, DT, NOISE = 20, 0.1, 0.2
@@ -47,11 +49,11 @@ def shaken(x, v, u, *, a, q):
     return (v, u - a * v - 2.0 * x), (0.0, q * (1.0 + x**2))
 
 
-def record(hold="foh", when="even", u=U, y=None):
+def record(hold="foh", when="even", u=U, y=None, doses=()):
     t = TIMES[when]
     times = {"dt": DT} if when == "even" and not callable(u) else {"t": t}
     y = np.random.default_rng(1).normal(size=(N, 1)) if y is None else y
-    return smcpn.Record(u=u, y=y, hold=hold, **times)
+    return smcpn.Record(u=u, y=y, hold=hold, doses=list(doses), **times)
 
 
 def moved(one, tau):
@@ -92,6 +94,164 @@ def plain_solution(signal, tau):
         if np.abs(one.t - b).min() < 1e-9:
             states.append(state[0])
     return np.array(states)
+
+
+WALL, LEVEL = -0.4, 0.3
+
+
+@smcpn.ode(
+    events=[
+        smcpn.event(
+            when=lambda x: x - WALL, then=lambda v, *, q: {"v": -q * v}, direction="falling"
+        ),
+        smcpn.event(when=lambda u: u - LEVEL, then=lambda on: {"on": 1.0 - on}),
+    ]
+)
+def switched(x, v, on, u, *, a, q):
+    """Oscillator beside a wall, whose damping an input switches that crosses a level."""
+    return v, u - a * (1.0 + on) * v - 2.0 * x, 0.0
+
+
+def solution_with_events(one, tau, a, q):
+    """States of `switched` at the samples by SciPy, from kink to kink and event to event."""
+    u, kinks = moved(one, tau), np.unique(np.concatenate([one.t, one.t + tau]).round(12))
+    kinks = kinks[kinks <= one.t[-1] + 1e-9]
+    state, states = np.zeros(3), [np.zeros(3)]
+    side = np.sign(u(kinks[0] + 1e-11)[0] - LEVEL)
+    for begin, end in pairwise(kinks):
+        inside = lambda s, b=begin, e=end: u(np.clip(s, b + 1e-11, e - 1e-11))[0]  # noqa: E731
+        now = begin
+        if np.sign(inside(now) - LEVEL) == -side:
+            state, side = state * [1, 1, -1] + [0, 0, 1], -side
+        while True:
+
+            def rate(s, x, inside=inside):
+                return [x[1], inside(s) - a * (1 + x[2]) * x[1] - 2 * x[0], 0.0]
+
+            wall = lambda s, x: x[0] - WALL  # noqa: E731
+            level = lambda s, x, inside=inside: inside(s) - LEVEL  # noqa: E731
+            wall.terminal = level.terminal = True
+            wall.direction, level.direction = -1, -side
+            found = solve_ivp(
+                rate, (now, end), state, "DOP853", rtol=1e-10, atol=1e-10, events=[wall, level],
+                max_step=0.02,
+            )  # fmt: skip
+            now, state = found.t[-1], found.y[:, -1]
+            if found.status == 0:
+                break
+            if found.t_events[0].size:
+                state = state * [1, -q, 1]
+            else:
+                state, side = state * [1, 1, -1] + [0, 0, 1], -side
+        if np.abs(one.t - end).min() < 1e-9:
+            states.append(state)
+    return np.array(states)
+
+
+@pytest.mark.parametrize("solver", [Rosenbrock(tolerance=1e-9), RK4(64)])
+@pytest.mark.parametrize("signal", [("zoh", "even"), ("foh", "even"), ("foh", "uneven")])
+def test_events_of_a_model_with_a_delayed_input(signal, solver):
+    one = record(*signal, y=np.random.default_rng(1).normal(size=(N, 2)))
+    prior = PRIOR | {"tau": stats.uniform(0, 0.5)}
+    problem = smcpn.Problem(
+        switched, one, observe=["x", "on"], noise=NOISE, delay={"u": "tau"}, prior=prior
+    )
+    taus = np.array([0.0, 0.1, 0.137, 0.3, 0.5])
+    values = np.array([[0.7, 0.8, tau] for tau in taus])
+    found = build_likelihood(problem, solver, 1).evaluate(values, N)[1]
+    outputs = [solution_with_events(one, tau, 0.7, 0.8)[:, [0, 2]] for tau in taus]
+    assert len({tuple(each[:, 1]) for each in outputs}) > 1
+    expected = [stats.norm.logpdf(one.y, each, NOISE).sum() for each in outputs]
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("solver", [Rosenbrock(tolerance=1e-9), RK4(16)])
+def test_events_move_with_the_dead_time_and_streams_know_them(solver):
+    one = record()
+    prior = PRIOR | {"tau": stats.uniform(0, 0.5)}
+    problem = smcpn.Problem(
+        switched, one, observe="x", noise=NOISE, delay={"u": "tau"}, prior=prior
+    )
+    function, values = LogLikelihood(problem, solver=solver), np.array([[0.7, 0.8, 0.137]])
+    _, slopes = function.value_and_gradient(values)
+    for k, step in enumerate(1e-5 * np.eye(3)):
+        difference = (function(values + step) - function(values - step)) / 2e-5
+        np.testing.assert_allclose(slopes[0, k], difference[0], rtol=1e-3)
+    stream = growing_likelihood(problem, solver, History(1, 1), threads=1)
+    stream.stream.append(one.t, one.u, one.y)
+    found = stream.advance(values, stream.start(values), 0, N)[1]
+    whole = build_likelihood(problem, solver, 1)
+    expected = whole.advance(values, whole.start(values), 0, N)[1]
+    np.testing.assert_array_equal(found, expected)
+
+
+@smcpn.ode(events=[smcpn.event(when=lambda u, w: u - w - 0.05, then=lambda on: {"on": on + 1.0})])
+def compared(x, on, u, w, *, a):
+    return u - w - a * x, 0.0
+
+
+@pytest.mark.parametrize("late", [{"u": 2 * DT}, {"u": 0.23 + 1e-12, "w": 0.03}])
+def test_inputs_that_jump_together_call_no_event_by_what_is_between(late):
+    arrived = np.concatenate([np.full(2, U[0]), U[:-2]])
+    one = smcpn.Record(u=np.column_stack([U, arrived]), dt=DT, hold="zoh")
+    assert not smcpn.simulate(compared, one, {"a": 1.0}, observe="on", delay=late).any()
+
+
+@pytest.mark.parametrize("hold", ["zoh", "foh"])
+def test_outputs_that_an_input_moves_see_it_delayed(hold):
+    one = record(hold, "uneven")
+    observe = ["x", "v", "v'"]
+    x, v, rate = smcpn.simulate(driven, one, VALUES, observe=observe, delay={"u": 0.137}).T
+    expected = [moved(one, 0.137)(t)[0] for t in one.t]
+    np.testing.assert_allclose(rate + 0.7 * v + 2.0 * x, expected, atol=1e-12)
+
+
+@smcpn.ode(algebraic=["z"])
+def limited(x, z, u, *, a, q):
+    """Flow through a resistance that grows with it, z + q z^3 = u - x, into a store."""
+    return a * z, u - x - z - q * z**3
+
+
+def flow(difference, q):
+    """Solution of the cubic equation."""
+    root = np.sqrt(3 * q)
+    return 2 / root * np.sinh(np.arcsinh(1.5 * root * difference) / 3)
+
+
+def solution_with_flow(one, tau, a, q, doses=()):
+    """States of `limited` at the samples by SciPy, from one kink of the input to the next."""
+    u, given = moved(one, tau), dict(doses)
+    kinks = np.unique(np.concatenate([one.t, one.t + tau, [*given]]).round(12))
+    kinks, x, states = kinks[kinks <= one.t[-1] + 1e-9], 0.0, []
+    for begin, end in pairwise([kinks[0], *kinks]):
+        # A held input has the value of the sample that arrives just then.
+        inside = lambda s, b=begin, e=end: u(np.clip(s, b + 1e-11, e - 1e-11))[0]  # noqa: E731
+        if end > begin:
+            rate = lambda s, x, inside=inside: a * flow(inside(s) - x, q)  # noqa: E731
+            x = solve_ivp(rate, (begin, end), [x], "DOP853", rtol=1e-10, atol=1e-10).y[0, -1]
+        x += given.get(end, 0.0)
+        if np.abs(one.t - end).min() < 1e-9:
+            states.append([x, flow(u(end + 1e-11)[0] - x, q)])
+    return np.array(states)
+
+
+@pytest.mark.parametrize("signal", [("zoh", "even"), ("foh", "even"), ("foh", "uneven")])
+@pytest.mark.parametrize("amount", [0.0, 0.5])
+def test_algebraic_equations_under_a_delayed_input_and_doses(signal, amount):
+    doses = [(0.73, amount), (1.11, amount)] if amount else []
+    given = [smcpn.Dose(time, "x", size) for time, size in doses]
+    one = record(*signal, y=np.random.default_rng(1).normal(size=(N, 2)), doses=given)
+    prior = PRIOR | {"tau": stats.uniform(0, 0.5)}
+    problem = smcpn.Problem(
+        limited, one, observe=["x", "z"], noise=NOISE, delay={"u": "tau"}, prior=prior
+    )
+    taus = np.array([0.0, 0.1, 0.137, 0.3, 0.5])
+    values = np.array([[2.0, 0.8, tau] for tau in taus])
+    likelihood = build_likelihood(problem, Rosenbrock(tolerance=1e-9), 1)
+    found = likelihood.evaluate(values, likelihood.n_samples)[1]
+    outputs = [solution_with_flow(one, tau, 2.0, 0.8, doses) for tau in taus]
+    expected = [stats.norm.logpdf(one.y, each, NOISE).sum() for each in outputs]
+    np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 SIGNALS = {
@@ -290,6 +450,28 @@ def test_doses_beside_a_delayed_input():
     one = smcpn.Record(u=U, y=np.zeros(N), dt=DT, hold="foh", doses=[late])
     with pytest.raises(InputError, match="lag of doses"):
         smcpn.Problem(driven, one, **plain, delay={"u": 0.1})
+
+
+def test_predictions_with_a_filter_of_the_users():
+    """Whole samples, against the moved input; one window of the whole record is a free run."""
+    assumed, found = smcpn.StateFilter(0.1, (0.1, 0.2), (0.3, 0.1)), []
+    dose = smcpn.Dose(0.73, "x", 0.5)
+    for u, delay in ((U, 2 * DT), (np.concatenate([np.full(2, U[0]), U[: N - 2]]), 0.0)):
+        one = record(u=u, y=np.random.default_rng(1).normal(size=(N, 2)), doses=[dose])
+        problem = smcpn.Problem(
+            driven, one, observe=["x", "v"], noise=NOISE, delay={"u": delay},
+            prior={"a": PRIOR["a"], "q": 1.0},
+        )  # fmt: skip
+        values = np.array([[0.7], [0.9]])
+        given = (problem, one, values, np.array([0.5, 0.5]))
+        ahead = predict_particles(*given, 3, assumed, DT / 8)
+        assert len(ahead.record) == N
+        found.append([ahead.mean, ahead.parameter_variance])
+        known = smcpn.StateFilter(0.1, (0.1, 0.2), (0.0, 0.0))
+        whole = predict_particles(*given, N, known, DT / 8)
+        np.testing.assert_allclose(whole.mean, simulate_particles(*given, steps=8).mean, atol=1e-6)
+    for late, plain in zip(*found, strict=True):
+        np.testing.assert_allclose(late, plain, atol=1e-6)
 
 
 def test_paths_states_and_predictions_are_those_of_the_moved_input():

@@ -221,8 +221,3 @@ def test_other_records_have_their_gradient():
     np.testing.assert_array_equal(
         other.value_and_gradient(values)[1], fresh.value_and_gradient(values)[1]
     )
-
-
-def test_a_particle_with_steps_of_its_own_keeps_tangents():
-    problem = network_likelihood().problem
-    assert not LogLikelihood(problem, solver=smcpn.AdaptiveEKF1()).reverses

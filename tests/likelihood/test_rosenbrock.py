@@ -179,9 +179,11 @@ def taken_steps(tolerance: float) -> list[list[float]]:
     return taken
 
 
-def test_tangents_are_those_of_the_steps_taken():
+@pytest.mark.parametrize("reverses", [False, True])
+def test_derivatives_are_those_of_the_steps_taken(reverses):
     problem, values = chain_problem(), np.array([list(CHAIN.values())])
     function = smcpn.LogLikelihood(problem, solver=Rosenbrock(1e-6))
+    vars(function)["reverses"] = reverses
     _, gradient = function.value_and_gradient(values)
     lengths = [[mpf(h) for h in own] for own in taken_steps(1e-6)]
     y = problem.records[0].y

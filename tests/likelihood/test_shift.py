@@ -7,7 +7,7 @@ from scipy import stats
 import smcpn
 from smcpn import RK4
 from smcpn.likelihood.shift import LARGEST_SHIFT, shift_of_gaussian, shift_of_particles
-from smcpn.smc.diagnosis import SamplerWarning
+from smcpn.smc.replicates import SamplerWarning
 from tests.targets import LinearRegression
 
 

@@ -134,7 +134,6 @@ def problem(**given):
             lambda: problem(process_noise={"v": 0.1}),
             "process noise and events of the state do not go together",
         ),
-        (lambda: problem(initial="steady state"), "a steady state takes no events"),
         (
             lambda: smcpn.simulate(
                 ball(bounce()), RECORD, dict(drag=0.1, r=0.5), observe="x", steps=4

@@ -6,6 +6,7 @@ from scipy import stats
 
 import smcpn
 from smcpn.errors import InputError
+from smcpn.model.initial import STEADY
 
 T = np.linspace(0.0, 2.0, 9)
 U = np.full(len(T), 2.0)
@@ -62,6 +63,35 @@ def test_a_steady_state_is_one_at_given_inputs_and_of_each_record():
     np.testing.assert_allclose(
         problem.model.initial_states(THETA)[:, 0], 1.0 / (THETA[:, 0] + 1.0), rtol=1e-12
     )
+
+
+def test_a_steady_state_has_no_event_on_the_way_to_it():
+    refill = smcpn.event(
+        when=lambda r, *, low: r - low, then=lambda n: {"r": 5.0, "n": n + 1.0}, direction="falling"
+    )
+
+    @smcpn.ode(events=[refill])
+    def turnover(r, n, u, *, k):
+        return 1.0 - k * u * r, 0.0
+
+    # The loss grows after the first sample, until the amount has to be filled up.
+    record = smcpn.Record(t=T, u=np.where(T > 0, 3.0, 1.0), y=np.ones(len(T)))
+    problems = [
+        smcpn.Problem(
+            turnover, record, observe="r", noise=0.1, prior={"k": stats.lognorm(1.0), "low": 1.0},
+            initial=initial,
+        )
+        for initial in (STEADY, {"r": lambda *, k: 1.0 / k}, smcpn.SteadyState(begin=[5.0, 0.0]))
+    ]  # fmt: skip
+    values = np.array([[0.7], [0.9], [2.0]])
+    steady, formula, emptied = (
+        smcpn.LogLikelihood(one, solver=smcpn.RK4(steps=8))(values) for one in problems
+    )
+    np.testing.assert_allclose(steady, formula, rtol=1e-9)
+    assert np.isfinite(emptied).tolist() == [True, True, False]
+    counts = smcpn.simulate(turnover, record, {"k": 0.7, "low": 1.0}, observe="n", initial=STEADY)
+    assert counts[0] == 0.0
+    assert counts[-1] > 0.0
 
 
 def test_where_there_is_no_steady_state_the_likelihood_is_none():

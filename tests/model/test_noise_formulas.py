@@ -175,8 +175,9 @@ def test_parts_of_a_record_keep_what_is_beside_y():
     assert record.with_outputs(X).y_sd is None
 
 
-def test_a_stream_is_the_record_to_the_byte(tmp_path):
-    (noise, names, given), _ = CASES["limits"]
+@pytest.mark.parametrize("name", ["limits", "formula"])
+def test_a_stream_is_the_record_to_the_byte(name, tmp_path):
+    (noise, names, given), _ = CASES[name]
     problem = _problem(noise, names, **given)
     solver = smcpn.RK4(steps=2)
     options = {"solver": solver, "particles": 100, "seed": 1}
@@ -191,7 +192,7 @@ def test_a_stream_is_the_record_to_the_byte(tmp_path):
         if k == 7:
             live.save(tmp_path / "live.h5")
             live = smcpn.Online.load(tmp_path / "live.h5")
-        limits = {name: given[name][k] for name in ("y_lower", "y_upper")}
+        limits = {one: given[one][k] for one in given if one != "y"}
         live.update(None, given["y"][k], T[k], **limits)
     assert live.posterior().log_evidence == posterior.log_evidence
     with pytest.raises(InputError, match="y_sd is given"):

@@ -5,7 +5,7 @@ import pytest
 
 from smcpn import InputError, Record
 from smcpn.model.record import by_name, trained_on
-from smcpn.model.signal import start_derivatives, substep_inputs, substep_times
+from smcpn.model.signal import RecordSamples, substep_inputs, substep_times
 
 
 def test_shapes_and_time():
@@ -141,10 +141,12 @@ def test_known_function_of_time_is_used_between_samples():
 def test_start_derivatives():
     t = 0.01 * np.arange(50)
     smooth = Record(u=np.exp(3 * t), dt=0.01, hold="foh")
-    np.testing.assert_allclose(start_derivatives(smooth, 2)[:, 0], [(np.exp(0.03) - 1) / 0.01, 0])
+    np.testing.assert_allclose(
+        RecordSamples(smooth).rates(0, 2, 2)[0][:, 0], [(np.exp(0.03) - 1) / 0.01, 0]
+    )
     exact = Record(u=lambda t: np.exp(3 * t), t=t)
-    np.testing.assert_allclose(start_derivatives(exact, 3)[:, 0], [3, 9, 27], rtol=1e-5)
-    np.testing.assert_array_equal(start_derivatives(smooth.with_hold("zoh"), 3), 0)
+    np.testing.assert_allclose(RecordSamples(exact).rates(0, 2, 3)[0][:, 0], [3, 9, 27], rtol=1e-5)
+    np.testing.assert_array_equal(RecordSamples(smooth.with_hold("zoh")).rates(0, 2, 3)[0], 0)
 
 
 def test_times_that_floating_point_does_not_tell_apart():

@@ -7,8 +7,14 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from smcpn.pn.iwp import lower_factor, pascal, process_noise_factor, shared_gains, transition
-from smcpn.pn.taylor import taylor_derivatives
+from smcpn.pn.iwp import (
+    lower_factor,
+    pascal,
+    process_noise_factor,
+    shared_gains,
+    taylor_derivatives,
+    transition,
+)
 from tests.models import lotka_volterra
 from tests.reference import wiener
 from tests.reference.gauss_markov import Affine, Normal

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from smcpn.errors import InputError
+from smcpn.pn.iwp import taylor_derivatives
 from smcpn.pn.series import series_program
-from smcpn.pn.taylor import taylor_derivatives
 from tests.models import lotka_volterra
 
 ORDER = 6

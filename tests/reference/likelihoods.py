@@ -20,8 +20,7 @@ from smcpn.errors import InputError
 from smcpn.model.problem import Model
 from smcpn.model.record import Record
 from smcpn.model.signal import (
-    interval_derivatives,
-    start_derivatives,
+    RecordSamples,
     substep_inputs,
     substep_times,
 )
@@ -97,7 +96,7 @@ class StateSpace(Dynamics):
         )
         self._times = substep_times(record, int(solver.steps))
         self._inputs = substep_inputs(record, int(solver.steps))
-        self._jumps = interval_derivatives(record, solver.order - 1)
+        self._jumps = RecordSamples(record).rates(0, len(record), solver.order - 1)
         self._build_functions(model)
         self.start = self._start(derivatives)
 
@@ -148,7 +147,8 @@ class StateSpace(Dynamics):
     def _start(self, derivatives: Array | None) -> Normal:
         if derivatives is None:
             x, order = np.array(self._initial(self.theta)).ravel(), self.solver.order
-            rates = start_derivatives(self.record, order - 1) if order > 1 else np.empty(0)
+            following = RecordSamples(self.record).rates(0, 2, order - 1) if order > 1 else [()]
+            rates = np.array(following[0])
             exact = self.exact(x, self.record.u[0], self.record.t[0], rates)
             mean = exact.matrix[:, self.values] @ x + exact.offset
         else:

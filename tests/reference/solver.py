@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record
-from smcpn.model.signal import interval_derivatives
+from smcpn.model.signal import RecordSamples
 from smcpn.solver import ProbabilisticSolver
 from tests.reference.gauss_markov import Affine, Dynamics, Filter, Innovation, Normal
 
@@ -149,7 +149,7 @@ class Reference(Dynamics):
         if not len(u) or order == 1:
             return u, np.zeros((order - 1) * len(u))
         assert self._record is not None
-        following = interval_derivatives(self._record, order - 1)
+        following = RecordSamples(self._record).rates(0, len(self._record), order - 1)
         return u, following[self._interval(time, after=True)]
 
     def _interval(self, time: float, after: bool) -> int:

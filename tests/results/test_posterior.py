@@ -20,7 +20,7 @@ from smcpn.results.scores import (
     particles_scored,
     score_note,
 )
-from smcpn.smc.diagnosis import SamplerWarning
+from smcpn.smc.replicates import SamplerWarning
 from tests.models import duffing_problem, forced_input
 
 TRUTH = {"m": 1.0, "c": 0.4, "k": 2.0, "k3": 0.5}

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import smcpn
-from smcpn.checkpoint import run as writing
+from smcpn.checkpoint.codec import read_again
 from smcpn.checkpoint.container import DISCOVERY
 from smcpn.checkpoint.discovery import StoredSystem, read_discovery, system_fingerprint
 from smcpn.checkpoint.inspection import inspect
@@ -21,6 +21,7 @@ from smcpn.smc.distributed import tasks, workers
 from smcpn.smc.distributed.parts import Store
 from tests.checkpoint.changed import changed, entry, number, put
 from tests.models import decay_problem
+from tests.stopping import stopped_after
 
 pytestmark = pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")
 
@@ -33,10 +34,6 @@ CASES = {
 }
 PARTS = {"spike-and-slab": 7, "laplace": 20}
 """Of a life."""
-
-
-class Stopped(BaseException):
-    """The end of a process."""
 
 
 def discover(record=RECORD, **options):
@@ -55,28 +52,6 @@ def bytes_of(found):
     for array in arrays:
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
-
-
-def stopped_after(parts, monkeypatch, call):
-    """Call until a number of parts was offered to the file, and stop without a last write."""
-    offered, original = 0, writing.CheckpointWriter.offer
-
-    def offer(self, snapshot):
-        nonlocal offered
-        original(self, snapshot)
-        offered += 1
-        if offered == parts:
-            self._settle()
-            self._offered = None
-            raise Stopped
-
-    with monkeypatch.context() as patch:
-        patch.setattr(writing.CheckpointWriter, "offer", offer)
-        try:
-            call()
-        except Stopped:
-            return True
-    return False
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -136,7 +111,7 @@ def test_equations_come_back_from_plain_data():
     system = CandidateSystem.of(
         library, ["x", "v", "w"], ["u"], known={"x": "v", "v": pushed}, constraints=constraints
     )
-    again = StoredSystem.of(system).restored(constraints)
+    again = read_again(StoredSystem(system.candidates, system.known)).restored(constraints)
     assert system_fingerprint(again) == system_fingerprint(system)
     assert again.coefficients == system.coefficients
     np.testing.assert_array_equal(again.freedom.signs, system.freedom.signs)
@@ -203,10 +178,10 @@ CHANGES = {
     "the linear model is of other terms": entry(
         "discovery", "shrinkage", "linear", "first", value=3
     ),
-    "a term more": put("header/system/allowed", np.ones((2, 7), "i8")),
-    "a term is no graph": put("header/system/terms/operands", np.full((3, 3), 9)),
+    "a term more": put("header/system/candidates/allowed", np.ones((2, 7), "i8")),
+    "a term is no graph": put("header/system/candidates/terms/operands", np.full((3, 3), 9)),
     "constraints are none": entry("header", "settings", "constraints", value=["x' ="]),
-    "states are others": entry("header", "system", "states", value=["x", "z"]),
+    "states are others": entry("header", "system", "candidates", "states", value=["x", "z"]),
     "observed are others": put("header/observe", np.eye(3)),
     "data file is elsewhere": entry("header", "data_file", value="../d.h5.data-00000000.h5"),
     "further entry": entry("header", "further", value=1),

@@ -14,6 +14,7 @@ from smcpn.checkpoint.container import RUN, save
 from smcpn.checkpoint.run import header_image, read_run, run_image
 from smcpn.errors import InputError
 from smcpn.likelihood.registry import build_likelihood
+from tests.stopping import Stopped
 from tests.targets import OrnsteinUhlenbeck
 
 pytestmark = pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")
@@ -78,9 +79,6 @@ def test_posterior_of_a_linear_model(method):
     ids=str,
 )
 def test_resumed_after_every_other_part_it_ends_in_the_same_bytes(options, tmp_path):
-    class Stopped(Exception):  # noqa: N818
-        pass
-
     def stop(progress):
         parts.append(progress.sample)
         if len(parts) == 2:

@@ -11,13 +11,13 @@ from scipy import stats
 
 import smcpn
 from smcpn import RK4, InputError
-from smcpn.checkpoint import run as writing
 from smcpn.run import judge
 from smcpn.run.identify import Settings
 from smcpn.smc.evidence import largest_k
 from smcpn.smc.particles import normalise
 from smcpn.smc.tempering import CollapsedError, Tempering
 from tests.models import decay_problem
+from tests.stopping import interrupted_at
 
 pytestmark = pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")
 SOLVER = RK4(steps=2)
@@ -161,19 +161,13 @@ def test_a_wider_start_is_resumed(loose, tmp_path, monkeypatch):
     """Interrupted on the way from it, in the second of two populations."""
     problem, options = loose.problem, {**OPTIONS, "start": loose, "replicates": 2}
     whole = smcpn.identify(problem, **options)
-    original = writing.CheckpointWriter.offer
-
-    def offer(self, snapshot):
-        original(self, snapshot)
-        if len(snapshot.samplers) == 2 and snapshot.samplers[1].exponent is not None:
-            assert snapshot.widened
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(writing.CheckpointWriter, "offer", offer)
     file = tmp_path / "run.h5"
-    with pytest.raises(KeyboardInterrupt):
-        smcpn.identify(problem, checkpoint=file, **options)
-    monkeypatch.undo()
+
+    def second(snapshot, number):
+        return len(snapshot.samplers) == 2 and snapshot.samplers[1].exponent is not None
+
+    options["checkpoint"] = file
+    assert interrupted_at(second, monkeypatch, smcpn.identify, problem, **options).widened
     resumed = smcpn.resume(file, progress=False)
     np.testing.assert_array_equal(resumed.theta, whole.theta)
     assert repr(resumed.method) == repr(whole.method)
@@ -184,19 +178,10 @@ def test_a_start_given_up_stays_given_up_when_resumed(narrow, tmp_path, monkeypa
     problem, options = narrow.problem, {**OPTIONS, "start": narrow, "replicates": 2}
     whole = smcpn.identify(problem, **options)
     assert "began again" in whole.warnings[0]
-    original, parts = writing.CheckpointWriter.offer, iter(range(100))
-
-    def offer(self, snapshot):
-        original(self, snapshot)
-        if next(parts) == 12:
-            assert snapshot.refused_k > largest_k(OPTIONS["particles"])
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(writing.CheckpointWriter, "offer", offer)
     file = tmp_path / "run.h5"
-    with pytest.raises(KeyboardInterrupt):
-        smcpn.identify(problem, checkpoint=file, **options)
-    monkeypatch.undo()
+    options["checkpoint"] = file
+    last = interrupted_at(lambda _, n: n == 12, monkeypatch, smcpn.identify, problem, **options)
+    assert last.refused_k > largest_k(OPTIONS["particles"])
     resumed = smcpn.resume(file, progress=False)
     np.testing.assert_array_equal(resumed.theta, whole.theta)
     assert resumed.log_evidence == whole.log_evidence
@@ -208,25 +193,15 @@ def test_a_search_and_its_start_are_resumed(part, tmp_path, monkeypatch):
     """Interrupted before the search, after it, and when the start was judged."""
     problem, options = decay_problem(), {**OPTIONS, "method": "auto", "start": "auto"}
     whole = smcpn.identify(problem, **options)
-    original, parts = writing.CheckpointWriter.offer, iter(range(100))
-
-    def offer(self, snapshot):
-        original(self, snapshot)
-        if next(parts) == part:
-            assert (snapshot.plan is None) == (part == 0)
-            assert part < 3 or np.isfinite(snapshot.samplers[-1].pareto_k)
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(writing.CheckpointWriter, "offer", offer)
-    file = tmp_path / "run.h5"
-    with pytest.raises(KeyboardInterrupt):
-        smcpn.identify(problem, checkpoint=file, **options)
-    monkeypatch.undo()
+    options["checkpoint"] = file = tmp_path / "run.h5"
+    last = interrupted_at(lambda _, n: n == part, monkeypatch, smcpn.identify, problem, **options)
+    assert (last.plan is None) == (part == 0)
+    assert part < 3 or np.isfinite(last.samplers[-1].pareto_k)
     resumed = smcpn.resume(file, progress=False)
     np.testing.assert_array_equal(resumed.theta, whole.theta)
     # As text, in which a number that is not known equals itself.
     assert repr(resumed.method) == repr(whole.method)
-    again = smcpn.identify(problem, checkpoint=file, **options)
+    again = smcpn.identify(problem, **options)
     np.testing.assert_array_equal(again.theta, whole.theta)
 
 

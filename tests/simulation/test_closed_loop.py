@@ -8,7 +8,8 @@ from scipy import stats
 import smcpn
 from smcpn.cases.emps import PositionLoop
 from smcpn.datasets.emps import Controller
-from smcpn.simulation.closed_loop import ClosedLoop, StateFilter, WindowPrediction
+from smcpn.simulation.closed_loop import ClosedLoop, predict_particles
+from smcpn.simulation.filtered import StateFilter, WindowFilter, window_begins
 
 TRUE = {"M": 95.0, "Fv": 200.0, "Fc": 20.0, "offset": -3.0}
 CONTROLLER = Controller(kp=160.0, kv=240.0, gtau=35.0, limit=4.0)
@@ -38,8 +39,7 @@ def _rate(x, force, M=95.0, Fv=200.0, Fc=20.0, offset=-3.0, width=1e-3):
     return np.array([v, (force - Fv * v - Fc * v / np.hypot(v, width) - offset) / M])
 
 
-def _interval(x, force, steps=2):
-    h = DT / steps
+def _interval(x, force, steps=2, h=DT / 2):
     for _ in range(steps):
         k1 = _rate(x, force)
         k2 = _rate(x + h / 2 * k1, force)
@@ -73,6 +73,31 @@ def test_closed_loop_is_the_plain_loop():
     np.testing.assert_allclose(CONTROLLER.command(reference, np.array(positions)), commands)
 
 
+@pytest.mark.parametrize("late", [0.0, 0.3, 1.0, 2.6])
+def test_commands_arrive_after_the_dead_time(late):
+    """Against a plain loop that integrates up to an arrival, and on from there."""
+    reference, start = 0.1 * np.linspace(0, 1, SAMPLES) ** 2, np.array([1e-3, 0.01])
+    whole = int(late)
+    x, positions, commands = start, [], []
+    for n in range(SAMPLES):
+        positions.append(x[0])
+        before = positions[max(n - 2, 0)]
+        wanted = 240.0 * (160.0 * (reference[n] - x[0]) - (x[0] - before) / (2 * DT))
+        commands.append(min(max(wanted, -4.0), 4.0))
+        first = (late - whole) * DT
+        for back, length in ((whole + 1, first), (whole, DT - first)):
+            x = _interval(x, 35.0 * commands[max(n - back, 0)], h=length / 2)
+    given = PROBLEM.records[0]
+    prior = dict(PROBLEM.prior.distributions) | {"late": stats.uniform(0, 3 * DT)}
+    problem = smcpn.Problem(
+        smcpn.models.emps, given, observe="q", noise=1e-5, prior=prior, delay={"force": "late"}
+    )
+    signals = np.column_stack([reference, 0.0 * reference])
+    loop = ClosedLoop(problem.model, given, start[None, :], PositionLoop(CONTROLLER), signals, 2)
+    found = _outputs(loop, np.vstack([THETA, [[late * DT]]]))[:, 0]
+    np.testing.assert_allclose(found, positions, rtol=0, atol=1e-11)
+
+
 def test_closed_loop_refuses_signals_of_another_length():
     with pytest.raises(smcpn.InputError, match="signals has 5 samples"):
         ClosedLoop(
@@ -97,7 +122,8 @@ def _plain_prediction(y, force, start, horizon):
     """Extended Kalman filter with a numerical Jacobian, restarted windows beside it."""
     mean, free = start.copy(), start.copy()
     P = np.diag(np.square(FILTER.initial))
-    Q = np.diag(np.square(FILTER.disturbance)) * DT
+    h = DT / 2
+    Q = FILTER.disturbance[1] ** 2 * np.array([[h**3 / 3, h**2 / 2], [h**2 / 2, h]])
     H = np.array([[1.0, 0.0]])
     predicted = []
     for n in range(len(y)):
@@ -108,13 +134,21 @@ def _plain_prediction(y, force, start, horizon):
             P = P - K @ H @ P
         if n % horizon == 0:
             free = mean.copy()
-        steps = np.eye(2) * 1e-7
-        F = np.column_stack(
-            [(_interval(mean + e, force[n]) - _interval(mean - e, force[n])) / 2e-7 for e in steps]
-        )
-        mean, free = _interval(mean, force[n]), _interval(free, force[n])
-        P = F @ P @ F.T + Q
+        free = _interval(free, force[n])
+        for _ in range(2):
+            ends = [
+                [_interval(mean + s * e, force[n], 1, h) for e in np.eye(2) * 1e-7] for s in (1, -1)
+            ]
+            F = (np.array(ends[0]) - ends[1]).T / 2e-7
+            mean = _interval(mean, force[n], 1, h)
+            P = F @ P @ F.T + Q
     return np.array(predicted)
+
+
+def _windows(problem, horizon):
+    record = problem.records[0]
+    begins, start = window_begins(record, horizon), np.zeros((1, 2))
+    return WindowFilter(problem, problem.model, record, begins, 2, FILTER, start)
 
 
 @pytest.mark.parametrize("horizon", [1, 50])
@@ -123,9 +157,7 @@ def test_prediction_is_the_plain_filter(horizon):
     y[40:60] = np.nan
     problem = _problem(y)
     start = np.array([0.0, 0.0])
-    simulator = WindowPrediction(
-        problem.model, problem.records[0], start[None, :], horizon, FILTER, 2
-    )
+    simulator = _windows(problem, horizon)
     force = problem.records[0].u[:, 0]
     plain = _plain_prediction(y, force, start, horizon)
     np.testing.assert_allclose(_outputs(simulator)[:, 0], plain, rtol=0, atol=1e-11)
@@ -134,19 +166,14 @@ def test_prediction_is_the_plain_filter(horizon):
 def test_a_window_does_not_see_what_comes_after_its_start():
     y, later = _measured(), _measured()
     later[101:] += 1.0
-    first, second = (
-        _outputs(
-            WindowPrediction(problem.model, problem.records[0], np.zeros((1, 2)), 50, FILTER, 2)
-        )
-        for problem in (_problem(y), _problem(later))
-    )
+    first, second = (_outputs(_windows(problem, 50)) for problem in (_problem(y), _problem(later)))
     np.testing.assert_array_equal(first[:151], second[:151])
     assert np.abs(first[151:] - second[151:]).min() > 0.1
 
 
 def test_prediction_refuses_no_horizon():
     with pytest.raises(smcpn.InputError, match="horizon is 0"):
-        WindowPrediction(PROBLEM.model, PROBLEM.records[0], np.zeros((1, 2)), 0, FILTER, 2)
+        predict_particles(PROBLEM, PROBLEM.records[0], THETA.T, np.ones(1), 0, FILTER, DT / 2)
 
 
 def test_the_loop_graph_remembers_two_positions():

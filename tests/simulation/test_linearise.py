@@ -125,6 +125,44 @@ def test_no_derivative_is_refused():
     assert smcpn.linearise(root, {}, observe="x", input=2.0, near=1.0).state == pytest.approx(4.0)
 
 
+@smcpn.ode(algebraic=["z", "w"])
+def store(x, z, w, y, u, *, k):
+    """Two stores, with a flow z through a resistance that grows with it, and its power w."""
+    return -x + z, u - x - z - k * z**3, w - z * u, z - 2.0 * y
+
+
+@smcpn.ode
+def solved_store(x, y, u, *, k):
+    root = np.sqrt(3 * k)
+    z = 2 / root * np.sinh(np.arcsinh(1.5 * root * (u - x)) / 3)
+    return -x + z, z - 2.0 * y
+
+
+@pytest.mark.parametrize("state", [None, {"x": 0.4, "y": 0.1}])
+def test_algebraic_variables_are_eliminated(state):
+    """Against the equation with its variables solved for by hand."""
+    at = {"parameters": {"k": 0.8}, "input": 1.3, "state": state}
+    found = smcpn.linearise(store, observe=["y", "w", "z"], **at)
+    root = np.sqrt(3 * 0.8)
+    flow = lambda x, u: 2 / root * np.sinh(np.arcsinh(1.5 * root * (u - x)) / 3)  # noqa: E731
+    plain = smcpn.linearise(
+        solved_store, observe=["y", lambda x, u: u * flow(x, u), lambda x, u: flow(x, u)], **at
+    )
+    assert found.states == ("x", "y")
+    for name in ("A", "B", "C", "D", "state", "output"):
+        np.testing.assert_allclose(getattr(found, name), getattr(plain, name), atol=1e-10)
+    assert found.at_rest == plain.at_rest == (state is None)
+
+
+def test_algebraic_equations_that_have_no_solution_are_refused():
+    @smcpn.ode(algebraic=["z"])
+    def outside(x, z, *, k):
+        return -k * z, z**2 + x + 1.0
+
+    with pytest.raises(InputError, match="find no solution"):
+        smcpn.linearise(outside, {"k": 1.0}, observe="x", state={"x": 1.0, "z": 1.0})
+
+
 def test_python_control_has_the_same_model():
     control = pytest.importorskip("control")
     linear = smcpn.linearise(chain, {"k": 1.0}, observe="x")

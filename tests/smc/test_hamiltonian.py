@@ -11,7 +11,6 @@ from scipy import stats
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import Likelihood
 from smcpn.model.prior import Prior
-from smcpn.smc.diagnosis import diagnose
 from smcpn.smc.hamiltonian import (
     HamiltonianMonteCarlo,
     LangevinMetropolis,
@@ -24,6 +23,7 @@ from smcpn.smc.hamiltonian import (
 )
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.particles import RecordTarget, RefinementTarget
+from smcpn.smc.replicates import diagnose
 from smcpn.smc.resampling import systematic
 from smcpn.smc.sampler import Settings
 from smcpn.smc.start import MixtureStart, Modes

@@ -13,7 +13,6 @@ from smcpn.errors import InputError, NotStorableError
 from smcpn.likelihood.contract import Likelihood
 from smcpn.model.prior import Prior
 from smcpn.run.identify import Settings as Options
-from smcpn.smc.diagnosis import diagnose, diagnose_particles
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.kernels import IndependentKernel
 from smcpn.smc.moves import (
@@ -29,6 +28,7 @@ from smcpn.smc.moves import (
 from smcpn.smc.particles import RecordTarget, Target, distinct_sample_size
 from smcpn.smc.proposals import PROPOSALS, DefensiveGaussian, StudentMixture
 from smcpn.smc.rejuvenation import MoveSettings, Rejuvenation
+from smcpn.smc.replicates import diagnose, diagnose_particles
 from smcpn.smc.resampling import SCHEMES, systematic
 from smcpn.smc.sampler import Settings
 from smcpn.solver import RK4

@@ -7,7 +7,7 @@ import pytest
 
 from smcpn.likelihood.contract import LikelihoodView
 from smcpn.smc.particles import normalise
-from smcpn.smc.power import at_power
+from smcpn.smc.tempering import at_power
 from tests.targets import LinearRegression
 
 PARTICLES = 2000

@@ -5,6 +5,7 @@ Units of columns are converted by `pint`.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.cli.config.document import Section, choice, flag, text, texts
-from smcpn.errors import InputError, counted, listed, real_number, shown
+from smcpn.errors import InputError, counted, listed, real_number, shown, visible
 from smcpn.io.channels import Channels as LineChannels
 from smcpn.io.channels import Column, Kind, Slot
 from smcpn.io.dialect import DECIMALS
-from smcpn.io.doses import read_doses
+from smcpn.io.doses import doses_left_out, read_doses
 from smcpn.io.files import ColumnError, Columns, Layout, read_columns
 from smcpn.io.parse import StreamFormat
 from smcpn.io.read import chosen, matching
@@ -36,6 +37,7 @@ from smcpn.model.units_and_times import (
 from smcpn.values.units import model_time, time_unit
 
 Array = NDArray[np.float64]
+_log = logging.getLogger("smcpn.io")
 
 
 CLOCKS = ("time", "dt", "rate")
@@ -261,6 +263,10 @@ class Reader:
         for path in paths:
             with entry.blame("file"):
                 found = self._columns(path, layout, time, (*inputs, *outputs))
+                left_out = doses_left_out(path, layout.wanted)
+            if left_out and "doses" not in self._of(entry, "doses"):
+                remedy = "state doses in [data]; doses = [] where there are none"
+                _log.warning("%s", visible(f"{left_out}: {remedy}"))
             beside, q = _beside(outputs), len(outputs)
             with entry.blame("experiments"):
                 found = chosen(path, found, labels)
@@ -278,18 +284,23 @@ class Reader:
                     "y_unit": units,
                     **beside.values(one.y[:, q:], pairs, one.units),
                     "name": f"{name} [{one.label}]" if several else name,
-                    "doses": self._doses(entry, one.label if several else None),
                 }
+                subject = one.label if several else None
+                measured["doses"] = self._doses(entry, subject, measured["t_unit"], path)
                 records.append(self._record(entry, measured))
         return records
 
-    def _doses(self, entry: Section, subject: str | None) -> list[Any]:
-        """Doses of a record: those listed, or in a file, of the experiment where that has an ID."""
+    def _doses(self, entry: Section, subject: str | None, t_unit: str, samples: Path) -> list[Any]:
+        """Doses of a record: those listed, or in a file, of the experiment where that has an ID.
+
+        Times in a file are in the unit that it states, or, where it is that of the samples, the
+        configuration; else in that of the record.
+        """
         given = entry.table.get("doses", self.data.table.get("doses", []))
         with self._of(entry, "doses").blame("doses"):
             if isinstance(given, list):
                 return given
-            table: dict[str, Any] = {"subject": subject}
+            table: dict[str, Any] = {"subject": subject, "to": t_unit}
             table |= given if isinstance(given, Mapping) else {"file": given}
             if not isinstance(table.get("file"), str):
                 raise InputError(
@@ -297,11 +308,15 @@ class Reader:
                     'table with file = "doses.csv"'
                 )
             path = entry.document.beside(table.pop("file"))
-            unknown = set(table) - {"states", "subject", "lag", "fraction"}
+            unknown = set(table) - {"states", "subject", "lag", "fraction", "t_unit", "to"}
             if unknown:
                 raise InputError(
-                    f"doses has {listed(unknown)}: give file, states, subject, lag and fraction"
+                    f"doses has {listed(unknown)}: give file, states, subject, lag, fraction and "
+                    "t_unit"
                 )
+            _, time = self._clock(entry)
+            if path == samples and time is not None:
+                table = {"t_unit": time.unit or self._t_unit(entry)} | table
             return list(read_doses(path, **table))
 
     def _record(self, entry: Section, measured: Mapping[str, Any]) -> Record:

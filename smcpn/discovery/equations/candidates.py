@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, nearest, shown
-from smcpn.model.expression import ExpressionTable
+from smcpn.model.expression import AsTable, ExpressionTable
 from smcpn.model.ode import TIME
 from smcpn.model.trace import function_name, trace
+from smcpn.values.stored import Names, Stored, Whole, counts, finite, truths
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ SAME = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Candidates:
+class Candidates(Stored):
     """Terms that the equations of a system may have, p of them for n states.
 
     Attributes
@@ -171,16 +172,18 @@ class Candidates:
         Units in which the states and inputs of `graph` are given, one unless `scaled`.
     powers : ndarray of int, (p, n + m)
         Powers of the states and inputs themselves in each term.
+    terms : casadi.Function
+        Of scaled states and inputs, time, and both scales.
     """
 
-    names: tuple[str, ...]
-    degrees: tuple[int, ...]
-    allowed: NDArray[np.bool_]
-    states: tuple[str, ...]
-    inputs: tuple[str, ...]
-    scale: NDArray[np.float64] = field(repr=False)
-    powers: NDArray[np.int64] = field(repr=False)
-    _function: ca.Function = field(repr=False)
+    names: Names
+    degrees: tuple[Whole, ...]
+    allowed: Annotated[NDArray[np.bool_], truths("n", "p")]
+    states: Names
+    inputs: Names
+    scale: Annotated[NDArray[np.float64], finite(None)] = field(repr=False)
+    powers: Annotated[NDArray[np.int64], counts("p", None)] = field(repr=False)
+    terms: Annotated[ca.Function, AsTable("terms")] = field(repr=False)
 
     @classmethod
     def of(
@@ -226,7 +229,7 @@ class Candidates:
             inputs=variables.inputs,
             scale=np.ones(len(variables.names)),
             powers=np.array(powers, dtype=np.int64).reshape(len(distinct), -1),
-            _function=ca.Function("terms", arguments, [function(*arguments)[kept]]),
+            terms=ca.Function("terms", arguments, [function(*arguments)[kept]]),
         )
 
     def graph(self, x: ca.SX, u: ca.SX, t: ca.SX) -> ca.SX:
@@ -235,7 +238,7 @@ class Candidates:
         Of `scaled` candidates the arguments and the terms are in the units of the scale.
         """
         n = len(self.states)
-        graph = self._function(x, u, t, self.scale[:n], self.scale[n:])
+        graph = self.terms(x, u, t, self.scale[:n], self.scale[n:])
         return ca.densify(ca.SX(graph))
 
     def values(
@@ -291,19 +294,14 @@ class Candidates:
 
     @property
     def table(self) -> ExpressionTable:
-        """The terms as a function of scaled states and inputs, time, and both scales."""
-        return ExpressionTable.of(self._function)
-
-    @classmethod
-    def restored(cls, table: ExpressionTable, **fields: Any) -> Candidates:
-        """Return the candidates of a `table`, and of their other fields."""
-        return cls(_function=table.function("terms"), **fields)
+        """The terms as a table."""
+        return ExpressionTable.of(self.terms)
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_function": self.table}
+        return vars(self) | {"terms": self.table}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state | {"_function": state["_function"].function("terms")})
+        vars(self).update(state | {"terms": state["terms"].function("terms")})
 
 
 def _graphs(terms: Iterable[Term], variables: Variables) -> ca.Function:

@@ -5,23 +5,25 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, nearest, real_number, shown
+from smcpn.model.expression import AsTable
 from smcpn.model.ode import ODE, TIME
 from smcpn.model.parts import PARTS, check_parts
 from smcpn.model.trace import argument_names, trace
+from smcpn.values.stored import Name, Names, Number, Stored, truths
 
 Known = ODE | Mapping[str, Any]
 """A part of every equation, or whole equations by their states: a state, or a function."""
 
 
 @dataclass(frozen=True, eq=False)
-class KnownPart:
+class KnownPart(Stored):
     """The known part f0 of x' = f0(x, u, t, parameters) + unknown terms.
 
     Attributes
@@ -37,11 +39,11 @@ class KnownPart:
         As of an `ODE`.
     """
 
-    rhs: ca.Function
-    parameters: tuple[str, ...]
-    defaults: Mapping[str, float]
-    complete: NDArray[np.bool_]
-    diffusion: ca.Function | None = field(default=None, repr=False)
+    rhs: Annotated[ca.Function, AsTable("rhs")]
+    parameters: Names
+    defaults: Mapping[Name, Number]
+    complete: Annotated[NDArray[np.bool_], truths("n")]
+    diffusion: Annotated[ca.Function, AsTable("diffusion")] | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, known: Known | None, states: Sequence[str], inputs: Sequence[str]) -> KnownPart:

@@ -15,7 +15,7 @@ from smcpn.codegen.threads import one_blas_thread
 from smcpn.discovery.search.path_regression import LinearPoint, PathRegression, Point
 from smcpn.discovery.search.state import SupportMaximum
 from smcpn.discovery.search.supports import Support
-from smcpn.likelihood.batches import Arrays, Batch, Batchable
+from smcpn.likelihood.contract import Arrays, Batch, Batchable
 
 Array = NDArray[np.float64]
 

@@ -68,8 +68,7 @@ from smcpn.estimate.smoothed_outputs import (
 )
 from smcpn.model.record import Record
 from smcpn.process.status import tell
-from smcpn.smc.distributed.likelihood import distributed
-from smcpn.smc.distributed.workers import Workers
+from smcpn.smc.distributed.workers import Workers, distributed
 from smcpn.smc.state import RandomState
 
 Array = NDArray[np.float64]
@@ -177,14 +176,6 @@ class SearchResult:
     error: float
     lack: LackOfFit | None
     omitted: OmittedFunction | None
-
-
-def search(records: Sequence[Record], system: CandidateSystem, **options: Any) -> SearchResult:
-    """Return the most probable supports with their coefficients; options as of `Search`."""
-    found = Search(records, system, **options)
-    while not found.ended:
-        found.proceed()
-    return found.result()
 
 
 class Search:

@@ -116,7 +116,7 @@ class ShrinkagePosterior:
     outputs : sequence of str
         State that each output measures.
     found : SearchResult
-        By `search` of the same system and records; its best model is where the likelihood is
+        By a `Search` of the same system and records; its best model is where the likelihood is
         linearised first.
     prior : Shrinkage
     noise : ndarray, (q,), optional

@@ -29,11 +29,9 @@ from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.process.status import tell
-from smcpn.smc.diagnosis import diagnose
-from smcpn.smc.distributed.likelihood import distributed, evaluated_by
-from smcpn.smc.distributed.workers import Workers
+from smcpn.smc.distributed.workers import Workers, distributed, evaluated_by
 from smcpn.smc.particles import normalise
-from smcpn.smc.replicates import combine
+from smcpn.smc.replicates import combine, diagnose
 from smcpn.smc.sampler import Progress, Settings
 from smcpn.smc.state import RandomState, SamplerState
 from smcpn.smc.tempering import Tempering
@@ -185,22 +183,6 @@ class ShrinkageState(Stored):
     linear: QuadraticLikelihood
     random_state: RandomState
     populations: tuple[SamplerState, ...] = ()
-
-
-def shrunken(
-    records: Sequence[Record],
-    system: CandidateSystem,
-    outputs: Sequence[str],
-    prior: Shrinkage,
-    start: Point,
-    units: Array,
-    **options: Any,
-) -> ShrunkSampler:
-    """Return the posterior of the coefficients of a system; arguments as of `ShrinkageRun`."""
-    run = ShrinkageRun(records, system, outputs, prior, start, units, **options)
-    while not run.ended:
-        run.proceed()
-    return run.result()
 
 
 class ShrinkageRun:

@@ -18,15 +18,14 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from smcpn.codegen.cache import allocating, compiled, entry_point
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.kernel import CompiledKernel, LaneKernel, Rows, address
 from smcpn.codegen.lower import LaneProgram
+from smcpn.codegen.native import PLAIN, code
+from smcpn.codegen.routine import Program, View, at_address, call_address, sources
+from smcpn.codegen.terms import DOUBLE, INTEGER
 from smcpn.estimate.log_density import LogDensity
 from smcpn.likelihood.derivatives import tangent_program
 from smcpn.likelihood.gradient import FORWARD, LogLikelihood
@@ -41,9 +40,9 @@ IDENTITY, LOG, LOGIT = 0, 1, 2
 DATA = (
     "parameters", "rows", "constants", "state", "emitted", "work", "blocks", "cells", "records",
     "chunk", "start", "advance", "constant_values", "centre", "factor", "coordinates", "prior",
-    "record", "drawn",
+    "record", "scratch", "drawn",
 )  # fmt: skip
-"""Numbers that `log_density` finds in its data, in this order; from ``start`` to ``record``
+"""Numbers that `log_density` finds in its data, in this order; from ``start`` to ``scratch``
 addresses, and last how many draws `coordinates` has written.
 
 Of each parameter ``coordinates`` has its kind, bound, and sign or width, and the column of its
@@ -52,45 +51,9 @@ node, of the coordinate over the scale."""
 RECORD = ("start", "rows", "length")
 """Numbers that it finds of each record."""
 _LINE = 64
-_compiling: Any = intrinsic
-"""For a type checker: without the context, which numba adds, calls have an argument less."""
-_LARGEST = np.finfo(float).max
+_LARGEST = float(np.finfo(float).max)
 
 
-@_compiling
-def _doubles(typing_context: Any, address: Any) -> Any:
-    """Doubles at an address."""
-
-    def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-    return types.CPointer(types.float64)(address), write
-
-
-@_compiling
-def _integers(typing_context: Any, address: Any) -> Any:
-    """Integers at an address."""
-
-    def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-    return types.CPointer(types.int64)(address), write
-
-
-@_compiling
-def _run(typing_context: Any, address: Any, arguments: Any) -> Any:
-    """Call the kernel's function at an address with a tuple of integers."""
-
-    def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        values = cgutils.unpack_tuple(builder, given[1])
-        kind = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * len(values)).as_pointer()
-        builder.call(builder.inttoptr(given[0], kind), values)
-        return context.get_dummy_value()
-
-    return types.void(address, arguments), write
-
-
-@compiled
 def _value_of(coordinate: Any, z: float) -> tuple[float, float]:
     """Value of a coordinate, and its slope; see `smcpn.model.prior`."""
     kind, bound, width = int(coordinate[0]), coordinate[1], coordinate[2]
@@ -103,7 +66,6 @@ def _value_of(coordinate: Any, z: float) -> tuple[float, float]:
     return bound + width * share, width * share / (1.0 + math.exp(z))
 
 
-@compiled
 def _prior_of(table: Any, cells: int, z: float) -> tuple[float, float]:
     """Log prior density of a coordinate and its slope, by a cubic in each cell, straight beyond."""
     first, spacing = table[0], table[1]
@@ -118,16 +80,14 @@ def _prior_of(table: Any, cells: int, z: float) -> tuple[float, float]:
     return value + slope * (z - first - spacing * (k + s)), slope
 
 
-@compiled
 def _is_number(x: float) -> bool:
-    """True if it is finite; numba's own test is compiled by rules that lose it."""
+    """True if it is finite."""
     return abs(x) <= _LARGEST
 
 
-@compiled
 def _placed(position: Any, theta: Any, data: Any) -> int:
     """Write centre + factor position."""
-    d, centre, factor = data[0], _doubles(data[13]), _doubles(data[14])
+    d, centre, factor = data[0], at_address(float, data[13]), at_address(float, data[14])
     for i in range(d):
         z = centre[i]
         for j in range(d):
@@ -136,15 +96,14 @@ def _placed(position: Any, theta: Any, data: Any) -> int:
     return 0
 
 
-@compiled
 def _prior(theta: Any, columns: Any, slopes: Any, of_prior: Any, data: Any) -> float:
     """Fill the columns of the kernel and the slopes of values and prior; return the log prior."""
     d, rows, n_constants, cells = data[0], data[1], data[2], data[7]
-    constants, coordinates = _doubles(data[12]), data[15]
+    constants, coordinates = at_address(float, data[12]), data[15]
     for k in range(rows * d):
         columns[k] = 0.0
     for i in range(d):
-        x, slopes[i] = _value_of(_doubles(coordinates + 40 * i), theta[i])
+        x, slopes[i] = _value_of(at_address(float, coordinates + 40 * i), theta[i])
         for j in range(d):
             columns[i * d + j] = x
         columns[(d + i) * d + i] = 1.0
@@ -153,12 +112,13 @@ def _prior(theta: Any, columns: Any, slopes: Any, of_prior: Any, data: Any) -> f
         columns[2 * d * d + k] = constants[k // d]
     total = 0.0
     for i in range(d):
-        coordinate = _doubles(coordinates + 40 * i)
+        coordinate = at_address(float, coordinates + 40 * i)
         by, scale = int(coordinate[3]), coordinate[4]
         if by >= 0:
             scale = columns[by * d]
         y = theta[i] / scale
-        log_prior, slope = _prior_of(_doubles(data[16] + 8 * i * (2 * cells + 4)), cells, y)
+        table = at_address(float, data[16] + 8 * i * (2 * cells + 4))
+        log_prior, slope = _prior_of(table, cells, y)
         total += log_prior - math.log(scale)
         of_prior[i] += slope / scale
         if by >= 0:
@@ -166,7 +126,6 @@ def _prior(theta: Any, columns: Any, slopes: Any, of_prior: Any, data: Any) -> f
     return total
 
 
-@compiled
 def _likelihood(columns: int, state: int, sums_at: int, along: Any, lanes: int, data: Any) -> float:
     """Run the kernel over all records; return the log-likelihood, and fill its derivatives.
 
@@ -175,21 +134,18 @@ def _likelihood(columns: int, state: int, sums_at: int, along: Any, lanes: int, 
     d, n_state, blocks, chunk, start, advance = (
         data[0], data[3], data[6], data[9], data[10], data[11],
     )  # fmt: skip
-    following, sums, total = state + 8 * n_state * d, _doubles(sums_at), 0.0
+    following, sums, total = state + 8 * n_state * d, at_address(float, sums_at), 0.0
     for j in range(d):
         along[j] = 0.0
     for r in range(data[8]):
-        record = _integers(data[17] + 24 * r)
-        _run(start, (columns, d, record[0], state, lanes))
+        record = at_address(int, data[17] + 24 * r)
+        call_address(start, columns, d, record[0], state, lanes)
         first, length = 0, record[2]
         while first < length:
             last = min(length, (max(first - 1, 0) // chunk + 1) * chunk + 1)
-            _run(
-                advance,
-                (
-                    columns, d, state, following, record[1], first, last, 0, 0, sums_at, 0,
-                    blocks, lanes,
-                ),
+            call_address(
+                advance, columns, d, state, following, record[1], first, last, 0, 0, sums_at, 0,
+                blocks, lanes,
             )  # fmt: skip
             total += sums[0]
             for j in range(d):
@@ -199,61 +155,62 @@ def _likelihood(columns: int, state: int, sums_at: int, along: Any, lanes: int, 
     return total
 
 
-@allocating
-def _evaluated(position: Any, gradient: Any, value: Any, data: Any) -> int:
+def log_density(dimension: int, position: Any, gradient: Any, value: Any, data: Any) -> int:
+    """Write log density and gradient (d,) at a position (d,); 0, or 1 where there is none."""
     d, rows, n_state, n_emitted, work = data[0], data[1], data[3], data[4], data[5]
-    kept = np.empty(work + _LINE // 8 + d * (rows + 2 * n_state + n_emitted + 4))
-    lanes = -(-kept.ctypes.data // _LINE) * _LINE
+    lanes = data[18]
     columns = lanes + 8 * work
     state = columns + 8 * d * rows
     sums = state + 16 * d * n_state
     theta_at = sums + 8 * d * n_emitted
-    theta, slopes = _doubles(theta_at), _doubles(theta_at + 8 * d)
-    of_prior, along = _doubles(theta_at + 16 * d), _doubles(theta_at + 24 * d)
+    theta, slopes = at_address(float, theta_at), at_address(float, theta_at + 8 * d)
+    of_prior, along = at_address(float, theta_at + 16 * d), at_address(float, theta_at + 24 * d)
     _placed(position, theta, data)
-    total = _prior(theta, _doubles(columns), slopes, of_prior, data)
+    total = _prior(theta, at_address(float, columns), slopes, of_prior, data)
     known = _is_number(total)
     if known:
         total += _likelihood(columns, state, sums, along, lanes, data)
         known = _is_number(total)
-        factor = _doubles(data[14])
+        factor = at_address(float, data[14])
         for j in range(d):
             gradient[j] = 0.0
             for i in range(d):
                 gradient[j] += factor[i * d + j] * (along[i] * slopes[i] + of_prior[i])
             known = known and _is_number(gradient[j])
     value[0] = total
-    # numba frees an array after its last use.
-    kept[0] = 0.0
     return 0 if known else 1
-
-
-def log_density(dimension: int, position: Any, gradient: Any, value: Any, data: Any) -> int:
-    """Write log density and gradient (d,) at a position (d,); 0, or 1 where there is none."""
-    return _evaluated(position, gradient, value, data)
 
 
 def coordinates(dimension: int, size: int, position: Any, theta: Any, data: Any) -> int:
     """Write the unconstrained coordinates (d,) of a position (d,), and count it."""
-    data[18] += 1
+    data[19] += 1
     return _placed(position, theta, data)
 
 
-_NUMBERS, _ADDRESS, _SIZE = types.CPointer(types.float64), types.CPointer(types.int64), types.uintp
-SIGNATURES = {
-    log_density: types.int32(_SIZE, _NUMBERS, _NUMBERS, _NUMBERS, _ADDRESS),
-    coordinates: types.int32(_SIZE, _SIZE, _NUMBERS, _NUMBERS, _ADDRESS),
+_NUMBERS, _DATA = DOUBLE.as_pointer(), INTEGER.as_pointer()
+SIGNATURES: dict[Any, list[Any]] = {
+    log_density: [INTEGER, _NUMBERS, _NUMBERS, _NUMBERS, _DATA],
+    coordinates: [INTEGER, INTEGER, _NUMBERS, _NUMBERS, _DATA],
 }
+"""Arguments of the functions of C."""
+
+
+def _write(module: ir.Module) -> None:
+    """Write both functions, which return an ``int``."""
+    program, status = Program(module), ir.IntType(32)
+    for function, kinds in SIGNATURES.items():
+        made = ir.Function(module, ir.FunctionType(status, kinds), function.__name__)
+        builder: Any = ir.IRBuilder(made.append_basic_block("entry"))
+        given = [one if one.type == INTEGER else View.of(one) for one in made.args]
+        builder.ret(builder.trunc(program.call(builder, function, given), status))
 
 
 def address_of(function: Any) -> int:
     """Address for C of `log_density` or `coordinates`, compiled now or at an earlier start."""
     began = time.perf_counter()
-    dispatcher, signature = entry_point(function), SIGNATURES[function]
-    dispatcher.compile(signature.args)
+    made = code(f"log density at a point {sources(function)}", _write, PLAIN)
     CLOCK.compile_seconds += time.perf_counter() - began
-    library = dispatcher.overloads[signature.args]
-    return library.library.get_pointer_to_function(library.fndesc.llvm_cfunc_wrapper_name)
+    return made.engine.get_function_address(function.__name__)
 
 
 Array = NDArray[np.float64]
@@ -308,8 +265,14 @@ class NativeDensity:
 
     @property
     def data(self) -> NDArray[np.int64]:
-        """Argument of a chain's calls of these functions: its own, for draws are counted in it."""
-        return self._placed[0].copy()
+        """Argument of a chain's calls of these functions: its own, in which they work and count."""
+        numbers, sizes, d = self._placed[0], self.kernel.sizes, len(self.centre)
+        rows = int(numbers[DATA.index("rows")])
+        scratch = sizes.slots * sizes.lanes + d * (rows + 2 * sizes.state + sizes.emitted + 4)
+        data = np.concatenate([numbers, np.zeros(_LINE // 8 + scratch, dtype=np.int64)])
+        behind = data.ctypes.data + 8 * len(numbers)
+        data[DATA.index("scratch")] = -(-behind // _LINE) * _LINE
+        return data
 
     @cached_property
     def _placed(self) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
@@ -337,6 +300,7 @@ class NativeDensity:
             "coordinates": address(self.maps),
             "prior": address(self.table),
             "record": records.__array_interface__["data"][0],
+            "scratch": 0,
             "drawn": 0,
         }
         data = np.array([numbers[name] for name in DATA], dtype=np.int64)

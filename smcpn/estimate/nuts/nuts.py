@@ -17,8 +17,15 @@ from smcpn.errors import InputError, shown
 from smcpn.estimate.laplace import laplace
 from smcpn.estimate.linearise import is_of
 from smcpn.estimate.log_density import LogDensity
-from smcpn.estimate.nuts.coordinates import Coordinates, check_bend, coordinates_of
-from smcpn.estimate.nuts.sampler import Chains, ChainSettings, nutpie, sampled
+from smcpn.estimate.nuts.sampler import (
+    Chains,
+    ChainSettings,
+    Coordinates,
+    check_bend,
+    coordinates_of,
+    nutpie,
+    sampled,
+)
 from smcpn.io.interop.arviz import arviz_module
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.model.problem import Problem
@@ -27,9 +34,8 @@ from smcpn.results.draws import Timing
 from smcpn.results.laplace import NOTABLE, Laplace
 from smcpn.results.maximum import equally_weighted
 from smcpn.results.nuts import NutsPosterior, warnings_of_chains
-from smcpn.smc.diagnosis import SamplerWarning
-from smcpn.smc.distributed.likelihood import evaluated_by
-from smcpn.smc.distributed.workers import workers_of
+from smcpn.smc.distributed.workers import evaluated_by, workers_of
+from smcpn.smc.replicates import SamplerWarning
 from smcpn.solver import Solver
 from smcpn.values.arguments import ANYTHING, Count, Index, Seed, checked
 

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,12 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError, whole_number
 from smcpn.likelihood.algebraic import explicit_model
+from smcpn.model.delay import Delay
 from smcpn.model.graphs import Model
 from smcpn.model.initial import FirstSample
 from smcpn.model.parts import check_parts
 from smcpn.model.problem import Problem
+from smcpn.model.record import Record
 from smcpn.simulation.simulator import OwnSteps, Simulator
 from smcpn.solver import MAX_STEPS
 from smcpn.values.files import write_outputs
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 INSTEAD = {
-    "delay": "shift the input of the record in place of delay",
     "doses": "pose the problem without them, their rates as inputs",
     "accumulators": "pose the problem without them",
     "events": "let the tool that runs it have the events",
@@ -79,6 +81,10 @@ class ModelSource:
         Whether the input is linear between samples and not held.
     t_unit : str
         Unit of time.
+    dead_times : tuple of str
+        Of every input as an expression of C; empty where none has one.
+    past : int
+        Samples of the inputs that are remembered at most.
     """
 
     title: str
@@ -93,6 +99,8 @@ class ModelSource:
     steps: int
     linear_input: bool
     t_unit: str
+    dead_times: tuple[str, ...] = ()
+    past: int = 0
 
     @classmethod
     def of(cls, problem: Problem, values: Array, steps: int | str) -> ModelSource:
@@ -101,10 +109,9 @@ class ModelSource:
         Raises
         ------
         InputError
-            If the steps are neither a number nor "auto", the solution diverges, or inputs have a
-            dead time.
+            If the steps are neither a number nor "auto", or the solution diverges.
         """
-        check_parts(problem.model.parts, "C source or FMU", {"algebraic"}, INSTEAD)
+        check_parts(problem.model.parts, "C source or FMU", {"algebraic", "delay"}, INSTEAD)
         if problem.ode.compiled is not None:
             raise InputError(
                 f"'{problem.ode.name}' is a function that numba has compiled, which C source and "
@@ -122,7 +129,15 @@ class ModelSource:
                 "give a record with more times in between"
             )
         graphs = ca.vertcat(model.rhs, model.outputs, model.initial[0])
-        needed = np.flatnonzero(ca.which_depends(ca.densify(graphs), model.theta, 1)).tolist()
+        moves = np.array(ca.which_depends(ca.densify(graphs), model.theta, 1), dtype=bool)
+        delay, inputs = model.delay, problem.ode.inputs
+        sources = dict(zip(delay.inputs, delay.sources, strict=True)) if delay else {}
+        moves[[one for one in sources.values() if isinstance(one, int)]] = True
+        needed = np.flatnonzero(moves).tolist()
+        dead_times = [
+            f"p[{needed.index(one)}]" if isinstance(one, int) else repr(float(one))
+            for one in (sources.get(k, 0.0) for k in range(len(inputs)))
+        ]
         return cls(
             title=problem.ode.name,
             states=problem.ode.states,
@@ -136,6 +151,8 @@ class ModelSource:
             steps=int(simulator.steps),
             linear_input=record.hold != "zoh",
             t_unit=record.t_unit,
+            dead_times=tuple(dead_times) if delay else (),
+            past=_remembered(delay, record) if delay else 0,
         )
 
     @property
@@ -179,6 +196,8 @@ class ModelSource:
                 interval=repr(float(self.interval)),
                 steps=self.steps,
                 linear_input=int(self.linear_input),
+                dead_times=self.dead_times,
+                past=self.past,
                 work=self._work(),
                 n=len(self.states),
                 m=max(1, len(self.inputs)),
@@ -256,6 +275,12 @@ def _escaped(byte: int) -> str:
 
 def _checked_steps(steps: int | str) -> int | str:
     return steps if steps == "auto" else whole_number("steps", steps, 1, MAX_STEPS)
+
+
+def _remembered(delay: Delay, record: Record) -> int:
+    """Samples that are within a dead time, at a quarter of the shortest interval."""
+    longest = max(upper for _, upper in delay.bounds)
+    return 16 + ceil(4 * longest / float(np.diff(record.t).min()))
 
 
 @cache

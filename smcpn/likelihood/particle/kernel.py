@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from smcpn.codegen.clock import CLOCK, count
 from smcpn.codegen.kernel import KernelArgumentError, Rows, address, rows_fit
 from smcpn.codegen.native import Code, code
+from smcpn.codegen.routine import sources
 from smcpn.codegen.threads import processors, thread_pool
 from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.particle.blocks import Blocks, particle_blocks
@@ -228,7 +229,8 @@ class ParticleKernel(CompiledFilters):
         begin = time.perf_counter()
         self.guide, blocks = guide, particle_blocks(guide)
         compiled = code(
-            f"particle filter\n{blocks.text}", lambda module: write_filter(module, blocks)
+            f"particle filter {sources(write_filter)}\n{blocks.text}",
+            lambda module: write_filter(module, blocks),
         )
         super().__init__(compiled, FilterSizes.of(blocks, guide))
         CLOCK.compile_seconds += time.perf_counter() - begin

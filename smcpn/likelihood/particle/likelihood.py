@@ -25,9 +25,8 @@ from typing_extensions import override
 
 from smcpn.codegen.kernel import Rows
 from smcpn.errors import InputError, shown
-from smcpn.likelihood.batches import Batchable
 from smcpn.likelihood.classical import step_inputs, step_signal
-from smcpn.likelihood.contract import NO_KEYS, EstimatedLikelihood, Keys
+from smcpn.likelihood.contract import NO_KEYS, Batchable, EstimatedLikelihood, Keys
 from smcpn.likelihood.inputs import KernelInputs, KernelRows
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.lanes import Grid

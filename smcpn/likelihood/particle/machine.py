@@ -19,14 +19,15 @@ from smcpn.codegen.loops import (
     run_lanes,
 )
 from smcpn.codegen.lower import Value
+from smcpn.codegen.routine import Program, View
 from smcpn.codegen.terms import DOUBLE, doubles, vector
 from smcpn.likelihood.particle.blocks import Blocks
 from smcpn.likelihood.particle.normals import CHOICE, RESAMPLING, uniform, write_normals
 from smcpn.likelihood.particle.weights import (
+    choose,
     real,
-    write_choice,
+    resample,
     write_defensive_weights,
-    write_resampling,
     write_weights,
 )
 
@@ -144,11 +145,11 @@ def _write_pass(
 def _write_run(module: ir.Module, blocks: Blocks) -> None:
     """Write ``run``: the filters of the active thetas of a block, one after the other."""
     made = Function(module, "run", FILTER_ARGUMENTS)
-    builder = made.builder
+    builder, program = made.builder, Program(module)
     with made.loop(number(0), number(THETAS)) as theta:
         active = builder.load(made.at(made["active"], theta))
         with made.where(builder.icmp_signed(">=", active, number(0))):
-            _Filter(made, blocks, theta, active).write()
+            _Filter(made, program, blocks, theta, active).write()
     made.finish(FAST)
 
 
@@ -160,8 +161,11 @@ class _Filter:
     increments.
     """
 
-    def __init__(self, made: Function, blocks: Blocks, theta: Any, active: Any) -> None:
+    def __init__(
+        self, made: Function, program: Program, blocks: Blocks, theta: Any, active: Any
+    ) -> None:
         self.made, self.blocks, self.theta, self.active = made, blocks, theta, active
+        self.program = program
         self.builder, self.lanes, self.rows = made.builder, made["particles"], _Places(made, blocks)
         n = blocks.n
         self.log_weights, self.normals = self._slot(n), self._slot(n + 1)
@@ -210,7 +214,8 @@ class _Filter:
         )
         with made.where(self._is_defensive()):
             chance = uniform(builder, key, overall, CHOICE)
-            write_choice(made, self.free, self.growth, chance, self.lanes)
+            shares, growth = View.of(self.free), View.of(self.growth)
+            self.program.call(builder, choose, [shares, growth, chance, self.lanes])
         begin, end = self.rows.steps(sample)
         with made.loop(begin, end) as step:
             count = made.sum(made["step_offset"], step)
@@ -291,7 +296,8 @@ class _Filter:
 
     def _resample(self, total: Any, chance: Any) -> None:
         made, builder, n = self.made, self.builder, self.blocks.n
-        write_resampling(made, self.weights, total, chance, self.lanes, self.ancestors)
+        weights, ancestors = View.of(self.weights), View.of(self.ancestors)
+        self.program.call(builder, resample, [weights, total, chance, self.lanes, ancestors])
         for slot, own in enumerate([*map(self._slot, range(n)), self.free]):
             copy = made.at(self.copy, made.times(number(slot), self.lanes))
             with made.loop(number(0), self.lanes) as lane:

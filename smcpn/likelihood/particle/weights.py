@@ -3,14 +3,14 @@
 Sums run over 16 fixed chains and then by halving, so that they are vectors and the same for any
 width of these. Systematic resampling (Carpenter, Clifford, Fearnhead 1999) takes one uniform
 number: offspring are counted along the cumulative weights, and a running maximum over the places
-where they begin tells the ancestors, without a branch or a search.
+where they begin tells the ancestors, without a branch or a search. `choose` and `resample` are
+plain loops, which `smcpn.codegen.routine` translates.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -228,21 +228,18 @@ def write_defensive_weights(
     return log_sum, total, squares, builder.fadd(log_factor, away)
 
 
-def write_choice(function: Function, shares: Any, growth: Any, uniform: Any, lanes: Any) -> None:
-    """Write which particles move without looking ahead, 1 or 0 in place of their probabilities.
+def choose(shares: Any, growth: Any, uniform: float, lanes: int) -> None:
+    """Choose who moves without looking ahead, 1 or 0 in place of their probabilities.
 
     It is a systematic sample of them: those at whose part of the cumulative probabilities one of
     u, u + 1, ... is. What has grown since the last sample is set to zero.
     """
-    builder = function.builder
-    with _scalars(function, lanes, [uniform]) as (lane, (before,), follow):
-        place = function.at(shares, lane)
-        after = builder.fadd(before, builder.load(place))
-        begin, end = (builder.fptosi(value, INTEGER) for value in (before, after))
-        chosen = builder.icmp_signed("!=", begin, end)
-        builder.store(builder.select(chosen, real(1.0), real(0.0)), place)
-        builder.store(real(0.0), function.at(growth, lane))
-        follow(after)
+    before = uniform
+    for lane in range(lanes):
+        after = before + shares[lane]
+        shares[lane] = 1.0 if int(before) != int(after) else 0.0
+        growth[lane] = 0.0
+        before = after
 
 
 def _splat(builder: Any, value: Any, kind: Any) -> Any:
@@ -253,61 +250,22 @@ def _splat(builder: Any, value: Any, kind: Any) -> Any:
     )
 
 
-def write_resampling(
-    function: Function,
-    weights: Any,
-    total: Any,
-    uniform: Any,
-    lanes: Any,
-    ancestors: Any,
-) -> None:
-    """Write the ancestors of a systematic resampling, ascending, (lanes + 1,) with one to spare.
+def resample(weights: Any, total: float, uniform: float, lanes: int, ancestors: Any) -> None:
+    """Find the ancestors of a systematic resampling, ascending, (lanes + 1,) with one to spare.
 
     Particle i has as many offspring as there are j with (j + u) / N between the cumulative weights
     before and after it.
     """
-    builder = function.builder
-    with function.loop(number(0), function.sum(lanes, number(1))) as lane:
-        builder.store(number(0), function.at(ancestors, lane))
-    scale = builder.fdiv(builder.sitofp(lanes, DOUBLE), total)
+    for lane in range(lanes + 1):
+        ancestors[lane] = 0
     # Of c N / S - u, rounded up.
-    shift = builder.fsub(real(1.0), uniform)
-    with _scalars(function, lanes, [real(0.0), number(0)]) as (lane, (before, begin), follow):
-        builder.store(lane, function.at(ancestors, begin))
-        cumulative = builder.fadd(before, builder.load(function.at(weights, lane)))
-        end = builder.fptosi(builder.fadd(builder.fmul(cumulative, scale), shift), INTEGER)
-        follow(cumulative, function.smaller(end, lanes))
-    with _scalars(function, lanes, [number(0)]) as (lane, (largest,), follow):
-        place = function.at(ancestors, lane)
-        mark = builder.load(place)
-        largest = builder.select(builder.icmp_signed(">", mark, largest), mark, largest)
-        builder.store(largest, place)
-        follow(largest)
-
-
-@contextmanager
-def _scalars(
-    function: Function, lanes: Any, begins: list[Any]
-) -> Generator[tuple[Any, list[Any], Callable[..., None]]]:
-    """Write a loop over lanes that carries scalars: the lane, their values, what sets the next."""
-    builder = function.builder
-    before = builder.block
-    head, inside, after = (builder.append_basic_block() for _ in range(3))
-    builder.branch(head)
-    builder.position_at_end(head)
-    lane = builder.phi(INTEGER)
-    lane.add_incoming(number(0), before)
-    carried = [builder.phi(begin.type) for begin in begins]
-    for phi, begin in zip(carried, begins, strict=True):
-        phi.add_incoming(begin, before)
-    builder.cbranch(builder.icmp_signed("<", lane, lanes), inside, after)
-    builder.position_at_end(inside)
-
-    def follow(*values: Any) -> None:
-        for phi, value in zip(carried, values, strict=True):
-            phi.add_incoming(value, builder.block)
-
-    yield lane, carried, follow
-    lane.add_incoming(function.sum(lane, number(1)), builder.block)
-    builder.branch(head)
-    builder.position_at_end(after)
+    scale, shift = lanes / total, 1.0 - uniform
+    cumulative, begin = 0.0, 0
+    for lane in range(lanes):
+        ancestors[begin] = lane
+        cumulative += weights[lane]
+        begin = min(int(cumulative * scale + shift), lanes)
+    largest = 0
+    for lane in range(lanes):
+        largest = max(ancestors[lane], largest)
+        ancestors[lane] = largest

@@ -70,11 +70,6 @@ class GaussianProcess(UnknownFunction):
 
     @property
     @override
-    def priors(self) -> Mapping[str, Any]:
-        return self._priors
-
-    @property
-    @override
     def scales(self) -> Mapping[str, str]:
         return {f"[{k}]": ".scale" for k in range(self.features ** len(self.arguments))}
 
@@ -110,7 +105,8 @@ class GaussianProcess(UnknownFunction):
         return _sine_sum(rows, angles[0])
 
     @cached_property
-    def _priors(self) -> dict[str, Any]:
+    @override
+    def priors(self) -> Mapping[str, Any]:
         weight = stats.norm()
         numbered = {f"[{k}]": weight for k in range(self.features ** len(self.arguments))}
         several = len(self.arguments) > 1

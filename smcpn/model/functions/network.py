@@ -65,11 +65,6 @@ class Network(UnknownFunction):
 
     @property
     @override
-    def priors(self) -> Mapping[str, Any]:
-        return self._priors
-
-    @property
-    @override
     def scales(self) -> Mapping[str, str]:
         last = self.hidden[-1] + 1
         count = len(self.priors) - 1
@@ -92,7 +87,8 @@ class Network(UnknownFunction):
         return values
 
     @cached_property
-    def _priors(self) -> dict[str, Any]:
+    @override
+    def priors(self) -> Mapping[str, Any]:
         bias, every = stats.norm(), []
         for rows, columns in self._shapes():
             every += [stats.norm(scale=columns**-0.5)] * (rows * columns) + [bias] * rows
@@ -172,7 +168,7 @@ MOST_WEIGHTS = 20_000
 
 
 @dataclass(frozen=True)
-class LinearisedNetwork(UnknownFunction):
+class LinearisedNetwork(Network):
     """f(z) + df/dw(z) (w - w*), linear in the weights w of a network about its weights w*.
 
     Only the directions in w that make different functions are parameters. With the prior
@@ -187,8 +183,6 @@ class LinearisedNetwork(UnknownFunction):
 
     Attributes
     ----------
-    hidden, activation, within, size
-        Of the `Network`.
     weights : tuple of float
         The network's parameters w*, its scale last.
     domain : tuple of pairs of float
@@ -200,10 +194,7 @@ class LinearisedNetwork(UnknownFunction):
     local linearization. AISTATS, equation 7.
     """
 
-    hidden: tuple[int, ...]
-    activation: str = "tanh"
-    within: tuple[tuple[float, float], ...] = ()
-    size: float = 1.0
+    gaussian_given_scales: ClassVar[bool] = True
     weights: tuple[float, ...] = ()
     domain: tuple[tuple[float, float], ...] = ()
 
@@ -211,16 +202,6 @@ class LinearisedNetwork(UnknownFunction):
     def network(self) -> Network:
         """The network."""
         return Network(self.arguments, self.hidden, self.activation, self.within, self.size)
-
-    @property
-    @override
-    def intervals(self) -> tuple[tuple[float, float], ...]:
-        return self.within
-
-    @property
-    @override
-    def priors(self) -> Mapping[str, Any]:
-        return self._priors
 
     @property
     @override
@@ -256,7 +237,8 @@ class LinearisedNetwork(UnknownFunction):
         return ca.substitute(graph + tangent, weights, ca.DM(self.weights))
 
     @cached_property
-    def _priors(self) -> dict[str, Any]:
+    @override
+    def priors(self) -> Mapping[str, Any]:
         normal = stats.norm()
         numbered = {f"[{k}]": normal for k in range(sum(self._counts))}
         return numbered | {".scale": self.network.priors[".scale"]}

@@ -255,13 +255,9 @@ class Spline(UnknownFunction):
     def intervals(self) -> tuple[tuple[float, float], ...]:
         return (self.within,)
 
-    @property
+    @cached_property
     @override
     def priors(self) -> Mapping[str, Any]:
-        return self._priors
-
-    @cached_property
-    def _priors(self) -> dict[str, Any]:
         standard, orders = stats.norm(), stats.norm(scale=_ORDERS)
         heavy = stats.t(_TAILS, scale=self.size)
         lines = self._basis.straight.shape[1]

@@ -131,7 +131,7 @@ class UnknownFunction(ABC):
 
     arguments: tuple[str, ...]
 
-    @property
+    @cached_property
     @abstractmethod
     def priors(self) -> Mapping[str, Any]:
         """Default prior of each parameter; ``[0]`` or ``.scale`` follows the function's name."""

@@ -52,7 +52,7 @@ from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.distribution import INTERQUARTILE_RANGE
 from smcpn.model.prior import Prior, prior_expansion
 from smcpn.model.problem import Problem
-from smcpn.simulation.validation.long_run import correlation_length
+from smcpn.simulation.validation.residuals import correlation_length
 from smcpn.smc.particles import normalise
 from smcpn.solver import Solver
 

@@ -17,7 +17,7 @@ import numpy as np
 from smcpn.codegen.clock import counted_apart
 from smcpn.codegen.target import Target
 from smcpn.errors import InputError
-from smcpn.likelihood.batches import Arrays, Batch
+from smcpn.likelihood.contract import Arrays, Batch
 from smcpn.smc.distributed.parts import Message, Store
 from smcpn.version import __version__
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ import smcpn
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.search.linearisation import LibraryPaths, LibraryRate
 from smcpn.discovery.search.path_regression import PathRegression, _correlation_time
-from smcpn.discovery.search.search import search
+from smcpn.discovery.search.search import Search
 from smcpn.errors import InputError
 from smcpn.estimate.path_search.linearisation import Intervals
 from smcpn.estimate.path_search.smoothing import smoothed
@@ -24,8 +24,10 @@ from smcpn.estimate.smoothed_outputs import (
     first_path,
     noise_variances,
 )
+from tests.discoveries import finished
 
 pytestmark = pytest.mark.numerics
+search = partial(finished, Search)
 
 
 def solution(rhs, x0, t):

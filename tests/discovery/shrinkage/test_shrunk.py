@@ -8,8 +8,9 @@ import smcpn
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.shrinkage.entry import excluding_level
 from smcpn.discovery.shrinkage.priors import HorseshoePrior, LaplacePrior
-from smcpn.discovery.shrinkage.sampler import Point, relative_to_start, shrunken
+from smcpn.discovery.shrinkage.sampler import Point, ShrinkageRun, relative_to_start
 from smcpn.errors import InputError
+from tests.discoveries import finished
 
 pytestmark = pytest.mark.numerics
 
@@ -27,8 +28,8 @@ def growth():
 
 def run(prior, particles=200, **options):
     system, record, start = growth()
-    return shrunken(
-        [record], system, ["x"], prior, start, np.array([0.8, 0.8, 0.6]),
+    return finished(
+        ShrinkageRun, [record], system, ["x"], prior, start, np.array([0.8, 0.8, 0.6]),
         spread=np.array([1.0]), particles=particles, seed=3, **options,
     )  # fmt: skip
 
@@ -76,8 +77,8 @@ def test_pairs_of_samples_need_no_initial_states():
     t, y = record.t, record.y[:, 0]
     records = [smcpn.Record(y=y[[k, k + 20]], t=t[[k, k + 20]] - t[k]) for k in range(0, 60, 4)]
     start = Point(TRUE, np.array([one.y[0] for one in records]), np.array([0.03]))
-    found = shrunken(
-        records, system, ["x"], LaplacePrior(units="physical"), start, np.ones(3),
+    found = finished(
+        ShrinkageRun, records, system, ["x"], LaplacePrior(units="physical"), start, np.ones(3),
         noise_prior=(1.0, 1e-3), solver=smcpn.RK4(steps=5), particles=200,
     )  # fmt: skip
     assert found.names == ("x'[1]", "x'[x]", "x'[x^2]", "noise of x")
@@ -89,7 +90,7 @@ def test_signs_are_refused():
     system = CandidateSystem.of(smcpn.polynomials(2), ["x"], constraints=["x'[x] < 0"])
     _, record, start = growth()
     with pytest.raises(InputError, match="no signs"):
-        shrunken([record], system, ["x"], LaplacePrior(), start, np.ones(3))
+        finished(ShrinkageRun, [record], system, ["x"], LaplacePrior(), start, np.ones(3))
 
 
 def test_an_input_that_is_a_function_is_refused():

@@ -57,6 +57,43 @@ def test_the_program_simulates_as_the_package_does(name, tmp_path):
     np.testing.assert_allclose(found[:, 1:], wanted, rtol=1e-12, atol=1e-12 * np.abs(wanted).max())
 
 
+@smcpn.ode
+def mixer(x, v, u, w, *, k):
+    return v - k * x * w, u - v
+
+
+@compiles
+@pytest.mark.parametrize("hold", ["zoh", "foh"])
+@pytest.mark.parametrize("even", [True, False])
+def test_the_program_remembers_what_is_late(hold, even, tmp_path):
+    """Two dead times, one of them a parameter; outputs that read a delayed input."""
+    rng = np.random.default_rng(0)
+    times = {"dt": 0.1} if even else {"t": np.cumsum(rng.uniform(0.03, 0.2, 60))}
+    record = smcpn.Record(
+        u=rng.normal(size=(60, 2)), y=rng.normal(size=(60, 2)), hold=hold, **times
+    )
+    problem = smcpn.Problem(
+        mixer, record, observe=["x", "v'"], noise=0.1, delay={"u": "late", "w": 0.2},
+        prior={"k": stats.lognorm(0.5), "late": stats.uniform(0, 0.5)},
+    )  # fmt: skip
+    values = np.array([0.8, 0.333])
+    source = ModelSource.of(problem, values, 30)
+    assert source.parameters == ("k", "late")
+    write_c(source, tmp_path)
+    program = compiled(tmp_path, source)
+    np.savetxt(tmp_path / "u.csv", np.column_stack([record.t, record.u]), "%.17g", ",")
+    done = subprocess.run([program, tmp_path / "u.csv"], check=True, capture_output=True, text=True)
+    found = np.array([line.split(",")[1:] for line in done.stdout.splitlines()[1:]], dtype=float)
+    # Before the first sample the package cuts intervals where nothing changes.
+    given = values[:, None]
+    outputs = [part[:, :, 0] for _, _, part in Simulator(problem.model, record, 30)(given)]
+    np.testing.assert_allclose(found, np.concatenate(outputs), rtol=0, atol=1e-12)
+    fine = np.column_stack([0.001 * np.arange(600), np.zeros((600, 2))])
+    np.savetxt(tmp_path / "u.csv", fine, "%.17g", ",")
+    done = subprocess.run([program, tmp_path / "u.csv"], capture_output=True, text=True)
+    assert (done.returncode, "within a dead time" in done.stderr) == (2, True)
+
+
 @compiles
 def test_a_line_that_has_not_all_numbers_is_named(tmp_path):
     problem = PROBLEMS["timed"]()

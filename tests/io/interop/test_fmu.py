@@ -65,6 +65,21 @@ def test_it_is_valid_and_simulates_as_the_package_does(path, problem):
         np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)
 
 
+def test_dead_times_are_in_it(problem, tmp_path):
+    from fmpy.validation import validate_fmu
+
+    late = smcpn.Problem(
+        problem.ode, problem.records, observe="x", noise=0.1, delay={"u": 0.137},
+        prior=dict(problem.prior.distributions),
+    )  # fmt: skip
+    values, path = typical(late), tmp_path / "late.fmu"
+    path.write_bytes(archived(ModelSource.of(late, values, 3)))
+    assert validate_fmu(str(path)) == []
+    runs = Simulator(late.model, late.records[0], 3)(values[:, None])
+    wanted = np.concatenate([part[:, 0, 0] for _, _, part in runs])
+    np.testing.assert_allclose(cosimulated(path, late), wanted, rtol=1e-12, atol=1e-12)
+
+
 def test_model_exchange_has_the_same_equations(path, problem):
     result = fmpy.simulate_fmu(
         str(path), fmi_type="ModelExchange", stop_time=60.0, output_interval=1.0,

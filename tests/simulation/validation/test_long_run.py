@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from smcpn.simulation.validation.long_run import correlation_length, inflation
+from smcpn.simulation.validation.residuals import correlation_length, inflation
 
 SAMPLES = 1000
 

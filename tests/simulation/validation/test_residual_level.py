@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from smcpn.simulation.validation.residual_level import residual_level
+from smcpn.simulation.validation.residuals import residual_level
 
 SAMPLES = 20000
 

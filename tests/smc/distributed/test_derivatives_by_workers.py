@@ -7,8 +7,7 @@ from models import decay_problem
 import smcpn
 from smcpn.codegen.clock import CLOCK
 from smcpn.likelihood import gradient
-from smcpn.smc.distributed.likelihood import evaluated_by
-from smcpn.smc.distributed.workers import Workers
+from smcpn.smc.distributed.workers import Workers, evaluated_by
 
 SOLVER = smcpn.EKF0(order=2, steps=2)
 

@@ -25,9 +25,8 @@ from smcpn.likelihood.registry import build_estimate, build_likelihood
 from smcpn.run import restore
 from smcpn.smc.distributed import parts, tasks, workers
 from smcpn.smc.distributed.engines import opened
-from smcpn.smc.distributed.likelihood import distributed
 from smcpn.smc.distributed.parts import Sender, Store
-from smcpn.smc.distributed.workers import Workers, cut
+from smcpn.smc.distributed.workers import Workers, cut, distributed
 
 
 @cache

@@ -28,6 +28,9 @@ typedef struct {
     double x[{{ NAME }}_STATES];
     double p[{{ NAME }}_PARAMETERS + 1];
     int initialised, state_given;
+{% if dead_times %}
+    {{ name }}_past past;
+{% endif %}
 } Instance;
 
 static void start(Instance *one)
@@ -63,7 +66,7 @@ fmi3Instance fmi3InstantiateModelExchange(fmi3String instanceName, fmi3String in
     fmi3String resourcePath, fmi3Boolean visible, fmi3Boolean loggingOn,
     fmi3InstanceEnvironment instanceEnvironment, fmi3LogMessageCallback logMessage)
 {
-    return made(instantiationToken);
+    return {{ "NULL" if dead_times else "made(instantiationToken)" }};
 }
 
 void fmi3FreeInstance(fmi3Instance instance) { free(instance); }
@@ -93,11 +96,20 @@ fmi3Status fmi3GetFloat64(fmi3Instance instance, const fmi3ValueReference valueR
 {
     const Instance *one = instance;
     double y[{{ NAME }}_OUTPUTS], dx[{{ NAME }}_STATES];
+{% if dead_times %}
+    double u[{{ NAME }}_INPUTS];
+    {{ name }}_past past = one->past;
+{% endif %}
     size_t k;
     if (nValues != nValueReferences)
         return fmi3Error;
-    {{ name }}_outputs(one->t, one->x, one->u, one->p, y);
-    {{ name }}_rhs(one->t, one->x, one->u, one->p, dx);
+{% if dead_times %}
+    if (!{{ name }}_remember(&past, one->t, one->u, one->p))
+        return fmi3Error;
+    {{ name }}_delayed(&past, one->t, 0, one->p, u);
+{% endif %}
+    {{ name }}_outputs(one->t, one->x, {{ "u" if dead_times else "one->u" }}, one->p, y);
+    {{ name }}_rhs(one->t, one->x, {{ "u" if dead_times else "one->u" }}, one->p, dx);
     for (k = 0; k < nValues; k++) {
         const fmi3ValueReference at = valueReferences[k];
         if (at >= END)
@@ -150,8 +162,15 @@ fmi3Status fmi3DoStep(fmi3Instance instance, fmi3Float64 currentCommunicationPoi
     *lastSuccessfulTime = currentCommunicationPoint;
     if (!(communicationStepSize > 0.0 && steps < 1e9))
         return fmi3Error;
+{% if dead_times %}
+    if (!{{ name }}_remember(&one->past, currentCommunicationPoint, one->u, one->p))
+        return fmi3Error;
+    {{ name }}_advance_past(&one->past, currentCommunicationPoint, communicationStepSize,
+        steps < 1 ? 1 : (int) steps, 0, one->p, one->x);
+{% else %}
     {{ name }}_advance(currentCommunicationPoint, communicationStepSize, steps < 1 ? 1 : (int) steps,
         one->u, NULL, one->p, one->x);
+{% endif %}
     for (k = 0; k < {{ NAME }}_STATES; k++)
         if (!isfinite(one->x[k]))
             return fmi3Error;

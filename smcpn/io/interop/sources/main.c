@@ -54,6 +54,10 @@ int main(int argc, char **argv)
     static char line[LONGEST];
     double before[COLUMNS], row[COLUMNS], x[{{ NAME }}_STATES], y[{{ NAME }}_OUTPUTS];
     const double *p = {{ name }}_parameters;
+{% if dead_times %}
+    static {{ name }}_past past;
+    double u[{{ NAME }}_INPUTS];
+{% endif %}
     long number = 0, samples = 0;
     FILE *file = argc == 2 ? fopen(argv[1], "r") : NULL;
     if (file == NULL) {
@@ -71,16 +75,31 @@ int main(int argc, char **argv)
             fprintf(stderr, "%s: line %ld does not have %d numbers\n", argv[1], number, COLUMNS);
             return 2;
         }
+{% if dead_times %}
+        if (!{{ name }}_remember(&past, row[0], row + 1, p)) {
+            fprintf(stderr, "%s: line %ld is one of more than %d within a dead time\n", argv[1],
+                number, {{ NAME }}_PAST);
+            return 2;
+        }
+{% endif %}
         if (samples > 0) {
             const double interval = row[0] - before[0];
             if (!(interval > 0.0 && interval <= DBL_MAX)) {
                 fprintf(stderr, "%s: line %ld is not later than the one before\n", argv[1], number);
                 return 2;
             }
+{% if dead_times %}
+            {{ name }}_advance_past(&past, before[0], interval, steps_in(interval),
+                {{ NAME }}_LINEAR_INPUT, p, x);
+        }
+        {{ name }}_delayed(&past, row[0], {{ NAME }}_LINEAR_INPUT, p, u);
+        {{ name }}_outputs(row[0], x, u, p, y);
+{% else %}
             {{ name }}_advance(before[0], interval, steps_in(interval), before + 1,
                 {{ NAME }}_LINEAR_INPUT ? row + 1 : NULL, p, x);
         }
         {{ name }}_outputs(row[0], x, row + 1, p, y);
+{% endif %}
         print(row[0], y);
         memcpy(before, row, sizeof row);
         samples++;

@@ -2,6 +2,9 @@
 #include "{{ name }}.h"
 
 #include <stddef.h>
+{% if dead_times %}
+#include <string.h>
+{% endif %}
 
 #if defined(__GNUC__)
 /* The functions below share one signature, of which not all use all. */
@@ -132,3 +135,75 @@ void {{ name }}_advance(double t, double interval, int steps, const double *u, c
             x[k] += h / 6 * (k1[k] + 2 * k2[k] + 2 * k3[k] + k4[k]);
     }
 }
+{% if dead_times %}
+
+static double dead_time(int input, const double *p)
+{
+    const double each[] = { {{ dead_times | join(", ") }} };
+    (void) p;
+    return each[input];
+}
+
+int {{ name }}_remember({{ name }}_past *past, double t, const double *u, const double *p)
+{
+    double longest = 0.0;
+    int k, old = 0;
+    for (k = 0; k < {{ NAME }}_INPUTS; k++)
+        longest = dead_time(k, p) > longest ? dead_time(k, p) : longest;
+    /* One has been the last to arrive until the one after it does. */
+    while (old + 1 < past->count && past->t[old + 1] + longest <= past->t[past->count - 1])
+        old++;
+    past->count -= old;
+    memmove(past->t, past->t + old, past->count * sizeof *past->t);
+    memmove(past->u, past->u + old, past->count * sizeof *past->u);
+    if (past->count == {{ NAME }}_PAST)
+        return 0;
+    past->t[past->count] = t;
+    memcpy(past->u[past->count++], u, sizeof *past->u);
+    return 1;
+}
+
+/* An input at t by the last sample that has arrived at another time, and the one after it. */
+static double arrived(const {{ name }}_past *past, int input, double at, double t, int linear,
+    const double *p)
+{
+    const double late = dead_time(input, p);
+    int k = past->count - 1;
+    while (k > 0 && past->t[k] + late > at)
+        k--;
+    if (!linear || k + 1 == past->count || past->t[k] + late > at)
+        return past->u[k][input];
+    return past->u[k][input] + (past->u[k + 1][input] - past->u[k][input])
+        * (t - late - past->t[k]) / (past->t[k + 1] - past->t[k]);
+}
+
+void {{ name }}_delayed(const {{ name }}_past *past, double t, int linear, const double *p, double *u)
+{
+    int k;
+    for (k = 0; k < {{ NAME }}_INPUTS; k++)
+        u[k] = arrived(past, k, t + 1e-9 * {{ NAME }}_INTERVAL, t, linear, p);
+}
+
+void {{ name }}_advance_past(const {{ name }}_past *past, double t, double interval, int steps,
+    int linear, const double *p, double *x)
+{
+    const double end = t + interval, least = 1e-9 * interval;
+    double begin_u[{{ m }}], end_u[{{ m }}];
+    while (t < end) {
+        double next = end;
+        int k, input;
+        for (input = 0; input < {{ NAME }}_INPUTS; input++)
+            for (k = 0; k < past->count; k++) {
+                const double one = past->t[k] + dead_time(input, p);
+                if (one > t + least && one < next - least)
+                    next = one;
+            }
+        for (input = 0; input < {{ NAME }}_INPUTS; input++) {
+            begin_u[input] = arrived(past, input, 0.5 * (t + next), t, linear, p);
+            end_u[input] = arrived(past, input, 0.5 * (t + next), next, linear, p);
+        }
+        {{ name }}_advance(t, next - t, steps, begin_u, linear ? end_u : NULL, p, x);
+        t = next;
+    }
+}
+{% endif %}

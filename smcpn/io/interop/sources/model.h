@@ -44,6 +44,28 @@ void {{ name }}_jacobian(double t, const double *x, const double *u, const doubl
 void {{ name }}_advance(double t, double interval, int steps, const double *u, const double *u_end,
     const double *p, double *x);
 
+{% if dead_times %}
+/* Samples of the inputs that are remembered for their dead times, at most. */
+#define {{ NAME }}_PAST {{ past }}
+
+/* Samples that are remembered, none of {0}. */
+typedef struct {
+    int count;
+    double t[{{ NAME }}_PAST], u[{{ NAME }}_PAST][{{ NAME }}_INPUTS];
+} {{ name }}_past;
+
+/* Remember a sample u at t, which is later than those before; 0 where there is no place for it. */
+int {{ name }}_remember({{ name }}_past *past, double t, const double *u, const double *p);
+
+/* The u of the functions above at t, which are those after the dead times. */
+void {{ name }}_delayed(const {{ name }}_past *past, double t, int linear, const double *p, double *u);
+
+/* As {{ name }}_advance, under the samples that are remembered after their dead times: so many steps
+   from one arrival to the next. The input is linear (1) or held (0) between samples. */
+void {{ name }}_advance_past(const {{ name }}_past *past, double t, double interval, int steps,
+    int linear, const double *p, double *x);
+
+{% endif %}
 #ifdef __cplusplus
 }
 #endif
