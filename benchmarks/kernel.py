@@ -25,6 +25,7 @@ from benchmarks.rows import Row, at_least, at_most, told
 from benchmarks.study import command, study
 from smcpn import EKF0, Problem, Record
 from smcpn.codegen.lower import Level, Statements, Vector, lower
+from smcpn.codegen.terms import doubles
 from smcpn.datasets.models import duffing
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.marginal import Marginal
@@ -177,7 +178,8 @@ def kernel(quick: bool) -> Iterator[Row]:
     operations = operations_per_step(recursion)
     floor = operations * fma * 1e9
     yield Row("ns per step", ns)
-    yield at_least("scalar loop / kernel", scalar_ns / ns, 5.0, f"{scalar_ns:.3g} ns per step")
+    ratio = 5.0 * doubles() / 8  # That of AVX-512: shorter vectors do less at once.
+    yield at_least("scalar loop / kernel", scalar_ns / ns, ratio, f"{scalar_ns:.3g} ns per step")
     yield at_least("share of the floor", floor / ns, 0.5, f"the floor is {floor:.3g} ns per step")
     yield at_most("largest relative difference", float(difference), 1e-9)
     yield from told({"operations per step": operations, "multiply-adds per ns": 1e-9 / fma})

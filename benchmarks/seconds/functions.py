@@ -27,6 +27,7 @@ from smcpn.likelihood.registry import build_likelihood
 
 LANES, BLOCKS = 64, 64
 TARGETS = {"sin": 6, "cos": 6, "tan": 6, "tanh": 6, "pow": 6, "atan": 6, "exp": 3, "log": 3}
+"""Ratios with vectors of eight doubles: shorter ones do less at once."""
 REACHED = {"sin": 5, "cos": 5, "tan": 4, "tanh": 4, "pow": 1.7, "atan": 4, "exp": 2.4, "log": 1.7}
 """What is known to be less, on a processor of AMD, with room for the load of others."""
 RANGES = {
@@ -96,8 +97,10 @@ def functions(quick: bool) -> Iterator[Row]:
         library, ours = (time / work.size * 3e9 for time in _medians(calls, 100 if quick else 300))
         note = f"{library:.2f} and {ours:.2f} ns"
         if name in TARGETS:
-            row = at_least(name, library / ours, TARGETS[name], note)
-            yield reached(row, REACHED[name], most=False) if quick and name in REACHED else row
+            share = doubles() / 8
+            row = at_least(name, library / ours, TARGETS[name] * share, note)
+            known = quick and name in REACHED
+            yield reached(row, REACHED[name] * share, most=False) if known else row
         else:
             yield Row(name, library / ours, note=note)
 
