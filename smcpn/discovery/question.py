@@ -23,7 +23,7 @@ from smcpn.discovery.shrinkage.priors import (
 )
 from smcpn.errors import InputError, listed, nearest, one_of, shown
 from smcpn.model.ode import ODE
-from smcpn.model.record import Record
+from smcpn.model.record import Record, check_values_alone
 from smcpn.solver import Solver, check_solver
 from smcpn.values.stored import Line, Stored, number
 
@@ -199,6 +199,7 @@ def check_alike(records: Sequence[Record]) -> None:
     if not records:
         raise InputError("records is empty: give at least one Record", argument="records")
     for record in records:
+        check_values_alone(record, "discover")
         if record.n_outputs == 0:
             raise InputError(
                 f"records: '{record.name}' has no outputs: give y, the measured states",

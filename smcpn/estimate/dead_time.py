@@ -30,7 +30,7 @@ from typing_extensions import override
 from smcpn.errors import InputError, output_number
 from smcpn.estimate.profile import ENOUGH, PRIOR, Profile, crossing
 from smcpn.late_binding import late_bound
-from smcpn.model.record import Record
+from smcpn.model.record import Record, check_values_alone
 from smcpn.values.arguments import Index, Positive, checked
 from smcpn.values.tables import Card, Table, WithCard, fact_lines
 
@@ -215,6 +215,7 @@ def _joint(
 
 def _looked_at(record: Record, input: int, output: int) -> Record:
     """Return the one input and output that are looked at, of a record that can be."""
+    check_values_alone(record, "estimate_delay")
     if not record.uniform:
         raise InputError(f"{record.name}: a dead time is found in uniform samples: resample it")
     if not record.n_inputs:

@@ -164,7 +164,8 @@ class Channels:
     slots: dict[str, Slot] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        slots: dict[str, Slot] = dict.fromkeys(TIMES, ("t", 0)) | {"n": ("n", 0), "seq": ("n", 0)}
+        slots: dict[str, Slot] = {"n": ("n", 0), "seq": ("n", 0)}
+        slots.update(dict.fromkeys(TIMES, ("t", 0)))
         if self.doses is not None:
             slots |= {word: ("dose", FIELDS.index(name)) for word, name in WORDS.items()}
         channels: list[tuple[Kind, tuple[str, ...]]] = [("y", self.outputs), ("u", self.inputs)]

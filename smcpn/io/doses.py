@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from smcpn.errors import InputError, listed, shown
-from smcpn.io.fields import BadLineError, is_missing
+from smcpn.io.fields import BadLineError, is_missing, is_number
 from smcpn.io.table import TEXTS, TextTable
 from smcpn.model.dose import MOST, Dose
 from smcpn.model.dosing import Dosing
@@ -89,9 +89,10 @@ def read_doses(
     time, doses = table.conversion(t_unit, to), list[Dose]()
     subjects, entered = set[str](), {*names}
     for line, row in table.rows():
-        subjects.add(row.get("id", ""))
-        entered.add(row.get("state", ""))
-        if subject is not None and "id" in table.found and row.get("id") != subject:
+        own = row.get("id", "") if "id" in table.found else subject
+        subjects.add(own or "")
+        entered |= {one for one in (row.get("state"),) if one and not is_number(one, ".")}
+        if subject not in (None, own):
             continue
         try:
             doses += _doses(row, names, partial(_of_state, usual), time)
@@ -99,20 +100,21 @@ def read_doses(
             raise InputError(f"{path}, line {line}: {error}", argument="path") from error
         if len(doses) > MOST:
             raise InputError(f"{path} has more than {MOST} doses: give fewer", argument="path")
-    if subject is not None and "id" in table.found and subject not in subjects:
-        raise InputError(
-            f"no line of {path} has the ID {shown(subject)}, but {listed(sorted(subjects))}: give "
-            "one of these, and of a subject without doses a line with the amount 0",
-            argument="subject",
-        )
+    if subject is not None:
+        _check_known("subject", {subject}, subjects, path)
     for name, one in usual.items():
-        if isinstance(one, Mapping) and not set(one) <= entered:
-            raise InputError(
-                f"{name} is given for {listed(sorted(set(one) - entered))}, which no dose of "
-                f"{path} enters: correct it, or name compartments by states",
-                argument=name,
-            )
+        _check_known(name, set(one) if isinstance(one, Mapping) else set(), entered, path)
     return doses
+
+
+def _check_known(argument: str, given: set[str], known: set[str], path: FileName) -> None:
+    """Refuse subjects, or states that doses enter, which no line of a file names."""
+    if not given <= known:
+        raise InputError(
+            f"{argument} names {listed(sorted(given - known))}, and the lines of {path} "
+            f"{listed(sorted(known - {''}))}: name one of these, or add a line of the amount 0",
+            argument=argument,
+        )
 
 
 def _of_state(usual: Mapping[str, OfState], state: str) -> dict[str, float | str]:
@@ -168,11 +170,9 @@ class _Table:
 
     def rows(self) -> Iterator[tuple[int, dict[str, str]]]:
         """Yield the fields of every line, and its number."""
+        fields = self.fields
         for number, row in self.text.rows():
-            yield (
-                number,
-                {self.fields[name]: one for name, one in row.items() if name in self.fields},
-            )
+            yield number, {fields[name]: one for name, one in row.items() if name in fields}
 
     def conversion(self, unit: str | None, to: str | None) -> Convert:
         """Return what converts times of ``unit``, or that which the header states, to another."""
@@ -263,7 +263,8 @@ def _number(row: Mapping[str, str], name: str, default: float | None) -> float:
         return default
     value = _word(row.get(name, ""))
     if isinstance(value, str):
-        raise InputError(f"{name} is {shown(value)}: give a number")
+        date = ", since the time zero of the record" if name == "time" else ""
+        raise InputError(f"{name} is {shown(value)}: give a number{date}")
     return value
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
-from smcpn.errors import InputError, real_number, shown
+from smcpn.errors import InputError, listed, real_number, shown
 from smcpn.late_binding import late_bound
 from smcpn.model.dose import as_doses
 from smcpn.values.arguments import Index, check_fields, checked, whole
@@ -691,6 +691,23 @@ def beside(record: Record, name: str) -> Array:
     """One of y_sd, y_lower and y_upper of a record, of the shape of y; NaN where not given."""
     given = getattr(record, name)
     return np.full(record.y.shape, np.nan) if given is None else given
+
+
+def check_values_alone(record: Record, who: str) -> None:
+    """Refuse a record of which ``who`` would pass over doses, deviations or limits.
+
+    Raises
+    ------
+    InputError
+    """
+    known = {name: getattr(record, name) for name in ("doses", *BESIDE)}
+    more = [name for name, one in known.items() if one is not None and len(one)]
+    if more:
+        raise InputError(
+            f"{record.name} has {listed(more)}, which {who} does not take: leave them out, or "
+            "identify a model, which does",
+            argument="records",
+        )
 
 
 def faults_beside(

@@ -84,6 +84,11 @@ def test_figure_has_the_profile_and_the_record():
         (smcpn.Record(u=U, y=0 * U, dt=DT), {}, "the output does not move"),
         (smcpn.Record(u=U[:9], y=U[:9], dt=DT), {}, "give 20 or more"),
         (smcpn.Record(u=U, y=U, dt=DT), {"longest": 99.0}, "longest is 99.0"),
+        (
+            smcpn.Record(u=U, y=U, y_sd=U**2 + 1, dt=DT),
+            {},
+            "has y_sd, which estimate_delay does not",
+        ),
     ],
 )
 def test_mistakes_are_refused(record, options, message):

@@ -51,7 +51,7 @@ def test_lag_and_fraction_may_be_those_of_one_state(tmp_path):
     found = read_doses(path, states=STATES, lag={"gut": "tlag"}, fraction={"gut": "F"})
     assert found[0] == Dose(0.0, "gut", 100.0, 0.0, "tlag", "F")
     assert found[3] == Dose(0.0, "central", 50.0, 2.0)
-    with pytest.raises(InputError, match="given for gutt, which no dose of"):
+    with pytest.raises(InputError, match="lag names gutt, and the lines of"):
         read_doses(path, states=STATES, lag={"gutt": 0.5})
 
 
@@ -71,7 +71,9 @@ def test_times_are_converted_from_the_unit_of_the_file(tmp_path):
 def test_a_subject_that_the_file_does_not_know_is_refused(tmp_path):
     path = tmp_path / "data.csv"
     path.write_text(NONMEM)
-    with pytest.raises(InputError, match=r"no line of .* has the ID '3', but 1, 2"):
+    with pytest.raises(
+        InputError, match=r"subject names 3, and the lines of .* 1, 2: name one of these"
+    ):
         read_doses(path, states=STATES, subject="3")
     path.write_text("time,amount,state\n0,1,gut\n")
     assert read_doses(path, subject="3") == [Dose(0.0, "gut", 1.0)]

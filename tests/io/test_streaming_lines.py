@@ -332,7 +332,7 @@ def test_a_unit_below_the_names_and_one_in_latin_1_are_converted():
 
 
 def test_a_header_without_a_time_is_told():
-    _, events = read(b"Time;force;x\n0;1;2\n1;1;2\n")
+    _, events = read(b"Clock;force;x\n0;1;2\n1;1;2\n")
     assert [event.kind for event in events] == ["format", "untimed"]
 
 

@@ -277,7 +277,7 @@ class Reader:
                 u, _ = _converted(inputs, one.u, one.units)
                 y, units = _converted(outputs, one.y, one.units)
                 pairs = [(c.unit_of(one.units.get(c.column, "")), c.to) for c in outputs]
-                measured = {
+                measured: dict[str, Any] = {
                     "u": u,
                     "y": y,
                     **self._axis(entry, one, clock, time),
@@ -300,7 +300,7 @@ class Reader:
         with self._of(entry, "doses").blame("doses"):
             if isinstance(given, list):
                 return given
-            table: dict[str, Any] = {"subject": subject, "to": t_unit}
+            table: dict[str, Any] = {"subject": subject}
             table |= given if isinstance(given, Mapping) else {"file": given}
             if not isinstance(table.get("file"), str):
                 raise InputError(
@@ -308,7 +308,7 @@ class Reader:
                     'table with file = "doses.csv"'
                 )
             path = entry.document.beside(table.pop("file"))
-            unknown = set(table) - {"states", "subject", "lag", "fraction", "t_unit", "to"}
+            unknown = set(table) - {"states", "subject", "lag", "fraction", "t_unit"}
             if unknown:
                 raise InputError(
                     f"doses has {listed(unknown)}: give file, states, subject, lag, fraction and "
@@ -317,7 +317,7 @@ class Reader:
             _, time = self._clock(entry)
             if path == samples and time is not None:
                 table = {"t_unit": time.unit or self._t_unit(entry)} | table
-            return list(read_doses(path, **table))
+            return list(read_doses(path, to=t_unit, **table))
 
     def _record(self, entry: Section, measured: Mapping[str, Any]) -> Record:
         hold = self._of(entry, "hold").read("hold", choice(*HOLDS), "foh")
