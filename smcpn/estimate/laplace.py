@@ -26,6 +26,7 @@ from smcpn.estimate.marginal_scales import averaged_over_scales, with_marginal_s
 from smcpn.estimate.maximise import Starts, highest_end, maximise, more_starts
 from smcpn.estimate.multistart import ENOUGH, FIRST_LOOK, SHOOTING
 from smcpn.estimate.search import AUTOMATIC, INTERRUPTED, chosen_search
+from smcpn.estimate.shift import called_for
 from smcpn.likelihood.classical import Classical
 from smcpn.likelihood.gradient import (
     DIFFERENCE,
@@ -33,7 +34,7 @@ from smcpn.likelihood.gradient import (
     fisher_information,
     score_information,
 )
-from smcpn.likelihood.solver_choice import choose_solver, solver_from_prior
+from smcpn.likelihood.solver_choice import choose_solver, leaves_open, solver_from_prior
 from smcpn.model.learned_scales import learned_scales
 from smcpn.model.prior import prior_expansion
 from smcpn.model.problem import Problem
@@ -359,7 +360,14 @@ def laplace(
             return _linear_about(maximum, likelihood, solver, threads, workers)
         function = maximum.function.evaluated(evaluated_by(workers))
         found = _gaussian_at_top(maximum, function)
-        return _doubted(replace(found, modes=tuple(_modes(found, function, _gaussian_at_top))))
+        found = replace(found, modes=tuple(_modes(found, function, _gaussian_at_top)))
+        again = called_for(found) if leaves_open(solver, likelihood) else None
+        if again is not None:
+            return laplace(
+                problem, again[0].likelihood, solver=again[1], starts=starts, stages=stages,
+                search=search, iterations=iterations, seed=seed, threads=threads, executor=workers,
+            )  # fmt: skip
+        return _doubted(found)
 
 
 def _of_networks(

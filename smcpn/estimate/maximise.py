@@ -40,13 +40,14 @@ from smcpn.estimate.search import (
     check_method,
     chosen_search,
 )
-from smcpn.estimate.shift import finer_for_all, following, judged
+from smcpn.estimate.shift import called_for, finer_for_all, following, judged
 from smcpn.likelihood.gradient import LogLikelihood, uninformed
 from smcpn.likelihood.registry import require_exact
 from smcpn.likelihood.solver_choice import (
     LEFT_OUT,
     choose_solver,
     finer_solver,
+    leaves_open,
     solver_at,
     solver_for_searches,
 )
@@ -269,6 +270,7 @@ def maximise(
     check_search(search)
     iterations = whole_number("iterations", iterations, 1)
     plan = free_stages(problem.names, stages)
+    is_open = leaves_open(solver, likelihood)
     began, compiled = time.perf_counter(), CLOCK.compile_seconds
     with status(progress) as say, workers_of(executor) as workers, one_blas_thread():
         where = evaluated_by(workers)
@@ -321,6 +323,13 @@ def maximise(
                 maximum = judged(highest_end(density, climb.name, found), not automatic, by)
         except KeyboardInterrupt:
             maximum = _interrupted(density, climb.name, maximum)
+    again = called_for(maximum) if is_open and maximum.reason != INTERRUPTED else None
+    if again is not None:
+        return maximise(
+            problem, again[0].likelihood, solver=again[1], starts=starts, stages=stages,
+            target=target, method=method, search=search, iterations=iterations, seed=seed,
+            threads=threads, executor=executor, progress=progress,
+        )  # fmt: skip
     maximum = _doubted(maximum, _doubt(maximum, density) or hidden)
     compiling = CLOCK.compile_seconds - compiled
     return replace(maximum, seconds=time.perf_counter() - began - compiling)

@@ -312,7 +312,7 @@ def choose_solver(
     """
     values, is_open = pilot_values(problem), False
     check_consistent(problem, values)
-    if solver is not None and not (isinstance(solver, str) and solver == "auto"):
+    if not leaves_open(solver):
         chosen, reason = cast(Solver, solver), "it is given"
         check_solver(chosen)
     elif problem.model.events is not None:
@@ -330,6 +330,12 @@ def choose_solver(
         )
     _log.info("%r: %s", chosen, reason)
     return SolverChoice(chosen, likelihood_name(problem, chosen, likelihood), reason, is_open)
+
+
+def leaves_open(solver: Solver | str | None, likelihood: Any = None) -> bool:
+    """True where neither a solver is given nor a likelihood that one goes with."""
+    automatic = solver is None or (isinstance(solver, str) and solver == "auto")
+    return automatic and likelihood is None
 
 
 def solver_named(name: str, problem: Problem, likelihood: str | None) -> Solver:
@@ -369,11 +375,12 @@ def default_solver(problem: Problem, likelihood: str | None) -> Solver:
 
 
 def chosen_again(
-    problem: Problem, solver: Solver, values: Array, particles: int, back: bool
-) -> SolverChoice | None:
-    """Return the other solver where draws near the posterior call for it; None where they do not.
+    problem: Problem, solver: Solver, values: Array, particles: int = 0
+) -> tuple[SolverChoice, Solver] | None:
+    """Return the other solver where draws near the posterior call for it, and with which steps.
 
-    Steps of an explicit solver are compared with those of the stiff one only where they are many.
+    None where they do not. Steps of an explicit solver are compared with those of the stiff one
+    only where they are many.
 
     Parameters
     ----------
@@ -381,21 +388,21 @@ def chosen_again(
         The one in force, with its steps.
     values : ndarray, (N, d)
     particles : int
-        How many there are to be evaluated.
-    back : bool
-        Whether an explicit solver may follow the stiff one.
+        How many there are to be evaluated; without any, no explicit solver follows the stiff one.
     """
-    if stiff_solver(problem) is None:
+    if stiff_solver(problem) is None or not len(values):
         return None
     if not solver.adaptive:
-        found = _stiff_choice(problem, values, "posterior", int(solver.steps))
+        stiff = _stiff_choice(problem, values, "posterior", int(solver.steps))
+        found = None if stiff is None else (*stiff, stiff[0])
     else:
-        found = _explicit_choice(problem, solver, values, particles) if back else None
+        found = _explicit_choice(problem, solver, values, particles) if particles else None
     if found is None:
         return None
-    _log.info("%r: %s", *found)
-    name = likelihood_name(problem, found[0], None)
-    return SolverChoice(*found[:1], name, found[1], open=not found[0].adaptive)
+    chosen, reason, begun = found
+    _log.info("%r: %s", chosen, reason)
+    name = likelihood_name(problem, chosen, None)
+    return SolverChoice(chosen, name, reason, open=not chosen.adaptive), begun
 
 
 def takes_few_steps(solver: Solver) -> bool:
@@ -403,7 +410,7 @@ def takes_few_steps(solver: Solver) -> bool:
     return not solver.adaptive and int(solver.steps) < SUSPECT_STEPS
 
 
-def explicit_solver_at(problem: Problem, values: Array) -> Solver | None:
+def _explicit_solver_at(problem: Problem, values: Array) -> Solver | None:
     """Return the explicit solver with steps for values (N, d) of a posterior; None where it fails.
 
     They bring local errors into bounds, and what has built up of them at the middle one.
@@ -435,20 +442,23 @@ def stiff_beyond_wall(
 
 def _explicit_choice(
     problem: Problem, solver: Solver, values: Array, particles: int
-) -> tuple[Solver, str] | None:
-    """Return the explicit solver where it costs half as much at all of the values, and why."""
+) -> tuple[Solver, str, Solver] | None:
+    """Return the explicit solver where it costs half as much at all of the values, and why.
+
+    The last one is the same with its steps.
+    """
     counts, _ = solver_steps(build_likelihood(problem, solver), problem, values)
     median = median_of_finite(counts)
     if not WORTH <= particles * median < np.inf:
         return None
-    resolved = explicit_solver_at(problem, values)
+    resolved = _explicit_solver_at(problem, values)
     if resolved is None or not takes_few_steps(resolved):
         return None
     total = _steps_of(problem, resolved, int(resolved.steps))
     if total > CHEAPER * median:
         return None
     compared = f"explicit steps are {total:.0f} and stiff ones {median:g}"
-    return default_solver(problem, None), f"the posterior is not stiff, {compared}"
+    return default_solver(problem, None), f"the posterior is not stiff, {compared}", resolved
 
 
 def _stiff_choice(

@@ -14,36 +14,24 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from smcpn.checkpoint.run_state import Plan
 from smcpn.codegen.kernel import CLOCK
 from smcpn.errors import InputError, listed, shown
 from smcpn.estimate.laplace import laplace
 from smcpn.estimate.linearise import is_of
+from smcpn.estimate.shift import called_for
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.likelihood.solver_choice import (
     SolverChoice,
-    chosen_again,
-    explicit_solver_at,
     solver_for_run,
     solver_from_prior,
-    takes_few_steps,
 )
-from smcpn.model.learned_scales import learned_scales
 from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace
 from smcpn.smc.distributed.workers import Workers
 from smcpn.smc.settings import AUTO, RunSettings, Settings
-from smcpn.smc.start import MixtureStart, Modes
+from smcpn.smc.start import Modes
 
-Array = NDArray[np.float64]
-
-JUDGES = 64
-"""Draws about the modes, or ends of searches, by which the solver is chosen again."""
-NEGLIGIBLE = 30.0
-"""Nats of log-likelihood by which a draw is less than the most likely one if it does not count."""
 _log = logging.getLogger(__name__)
 
 
@@ -180,22 +168,13 @@ def _searched(
         method = "tempering" if settings.follows_gradient else "ibis"
         return _from_prior(problem, settings, method, f"no search is possible: {error}")
     plan = _from_searches(found, method)
-    if not settings.solver_open or (found.modes and takes_few_steps(plan.solver)):
-        return plan
-    values = _near_posterior(found)
-    if not len(values):
-        return plan
-    again = chosen_again(problem, plan.solver, values, settings.particles, bool(found.modes))
+    again = called_for(found, settings.particles) if settings.solver_open else None
     if again is None:
         return plan
-    if again.solver.adaptive:
-        return planned(problem, settings, threads, workers, again)
-    return with_explicit(plan, again, problem, values)
-
-
-def with_explicit(plan: Plan, choice: SolverChoice, problem: Problem, values: Array) -> Plan:
-    """Return a plan with the explicit solver that values (N, d) near the posterior called for."""
-    return replace(plan, solver=explicit_solver_at(problem, values), choice=choice)
+    choice, solver = again
+    if solver.adaptive:
+        return planned(problem, settings, threads, workers, choice)
+    return replace(plan, solver=solver, choice=choice)
 
 
 def _from_searches(found: Laplace, method: str) -> Plan:
@@ -204,16 +183,3 @@ def _from_searches(found: Laplace, method: str) -> Plan:
     maximum = found.maximum
     modes = Modes.none(len(maximum.starts), len(found.names), maximum.ends, found.reason)
     return Plan(method, found.solver, modes)
-
-
-def _near_posterior(found: Laplace) -> Array:
-    """Draws about the modes that searches found, or where they ended, the highest, (N, d)."""
-    problem, rng = found.problem, np.random.default_rng(0)
-    if found.modes:
-        start = MixtureStart(problem.prior, found.start, learned_scales(problem))
-        values = problem.prior.natural(start.sample(rng, JUDGES))
-        heights = np.nan_to_num(found.maximum.function(values), nan=-np.inf)
-        return values[heights >= heights.max() - NEGLIGIBLE]
-    ended = [one for one in found.maximum.starts if np.isfinite(one.log_density)]
-    ended = sorted(ended, key=lambda one: -one.log_density)[: max(1, len(ended) // 4)]
-    return np.array([one.values for one in ended]).reshape(len(ended), len(found.names))

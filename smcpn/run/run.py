@@ -294,7 +294,13 @@ class Run:
         self.let_search(0)
 
     def planned_anew(self, choice: SolverChoice) -> Begin:
-        """Return the beginning of the run with another solver, after its own searches."""
+        """Return the beginning of the run with another solver, after its own searches.
+
+        Where a start was refused the run begins at the prior, and nothing is searched again.
+        """
+        if self.state.refused_k is not None and self.start is None:
+            solver = solver_for_run(self.problem, choice.solver, choice.likelihood)
+            return Begin(plan=replace(self.plan, solver=solver, choice=choice))
         plan = planned(self.problem, self._settings, self.threads, self.workers, choice)
         return Begin(plan=plan)
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from smcpn.errors import InputError
+from smcpn.estimate.shift import JUDGES
 from smcpn.likelihood.solver_choice import (
     UNSTABLE_SHARE,
     chosen_again,
@@ -18,7 +19,6 @@ from smcpn.likelihood.solver_choice import (
 )
 from smcpn.model.learned_scales import learned_scales
 from smcpn.run.judge import judge_on_the_way
-from smcpn.run.plan import JUDGES, with_explicit
 from smcpn.run.run import Begin, Exchange, Run, Step
 from smcpn.smc.estimation import spread_out
 from smcpn.smc.evidence import largest_k
@@ -178,12 +178,14 @@ def _called_for(run: Run, sampler: Method) -> Begin | Exchange | None:
     problem = run.problem
     values = problem.prior.natural(sampler.system.theta[spread_out(sampler.system, JUDGES)])
     alone = run.settings.replicates == 1 and run.plan.choice is None
-    choice = chosen_again(problem, run.solver, values, run.settings.particles, alone)
-    if choice is None:
+    particles = run.settings.particles if alone else 0
+    again = chosen_again(problem, run.solver, values, particles)
+    if again is None:
         return None
-    if choice.solver.adaptive:
+    choice, solver = again
+    if solver.adaptive:
         return run.planned_anew(choice)
-    return Exchange(with_explicit(run.plan, choice, problem, values))
+    return Exchange(replace(run.plan, solver=solver, choice=choice))
 
 
 def _costly(run: Run, sampler: Method) -> Begin | None:

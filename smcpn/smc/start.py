@@ -425,16 +425,24 @@ class Spread:
         Of the standard deviations, corrected for the number of particles towards one.
     direction : ndarray, (d,)
         In standard deviations of each coordinate about the mode.
+    measured : float
+        The ratio without that correction.
     """
 
     mode: int
     ratio: float
     direction: Array
+    measured: float
 
     def agrees_with(self, other: Spread) -> bool:
-        """True if the other one is about the same mode, and about as narrow or as wide."""
-        low, high = sorted((self.ratio, other.ratio))
-        return self.mode == other.mode and high < ALIKE * low
+        """True if the other one is about the same mode, and about as narrow or as wide.
+
+        What is measured is compared: the correction of few draws is a bound, not an estimate. It
+        says whether chance alone makes so few as narrow, or as wide.
+        """
+        low, high = sorted((self.measured, other.measured))
+        told = max(other.ratio, 1.0 / max(other.ratio, 1e-300)) > ALIKE
+        return self.mode == other.mode and told and high < ALIKE * low
 
 
 def extreme_spreads(
@@ -466,12 +474,13 @@ def extreme_spreads(
         values, vectors = np.linalg.eigh((share[:, None] * whitened).T @ whitened)
         directions = factor @ vectors / np.linalg.norm(factor, axis=1)[:, None]
         noise, axes = np.sqrt(d / effective), whitened @ vectors
-        narrow = np.sqrt(max(values[0], 0.0)) / (1.0 - noise)
+        narrow = float(np.sqrt(max(values[0], 0.0)))
         widths = [_unbent_spread(axes, share, j) if values[j] > 1.0 else 0.0 for j in range(d)]
         widest = int(np.argmax(widths))
-        wide = widths[widest] / (1.0 + noise)
-        found.append(Spread(k, float(min(narrow, 1.0)), directions[:, 0]))
-        found.append(Spread(k, float(max(wide, 1.0)), directions[:, widest]))
+        least = float(min(narrow / (1.0 - noise), 1.0))
+        most = float(max(widths[widest] / (1.0 + noise), 1.0))
+        found.append(Spread(k, least, directions[:, 0], narrow))
+        found.append(Spread(k, most, directions[:, widest], widths[widest]))
     return found
 
 

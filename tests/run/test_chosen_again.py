@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 import smcpn
-from smcpn.likelihood.solver_choice import choose_solver
+from smcpn.likelihood.solver_choice import SolverChoice, choose_solver
 from smcpn.run.identify import Settings
 from smcpn.run.run import Begin, Run
 from smcpn.run.stages import advance
@@ -92,6 +92,18 @@ def test_a_run_goes_on_with_the_stiff_solver_where_the_data_are_stiff():
     assert abs(found.weights @ np.log(found.values[:, 0]) - middle) < 0.2 * sd
 
 
+def test_searches_go_on_with_the_stiff_solver_where_the_data_are_stiff():
+    """The mode is that of the closed form; a solver that is given stays."""
+    problem = stiff_at_the_data()
+    found = smcpn.laplace(problem)
+    assert isinstance(found.maximum.solver, smcpn.Rosenbrock)
+    assert smcpn.maximise(problem).solver == found.solver
+    assert isinstance(smcpn.maximise(problem, solver=smcpn.EKF0(), starts=1).solver, smcpn.EKF0)
+    log_evidence, middle, sd = exact()
+    assert abs(found.log_evidence - log_evidence) < 0.05
+    assert abs(np.log(found.maximum["k"]) - middle) < 0.1 * sd
+
+
 def test_the_stiff_steps_follow_where_explicit_ones_fail_at_a_part_of_the_posterior():
     """Draws of the prior do not show it: the data leave the rate open upwards."""
     t = np.array([0.0, 5, 10, 20, 40, 80])
@@ -122,6 +134,23 @@ def test_explicit_steps_follow_where_the_posterior_is_not_stiff_and_that_pays(ev
     assert found.log_evidence == pytest.approx(stiff.log_evidence, abs=0.01)
     for name in found.names:
         assert abs(found.mean[name] - stiff.mean[name]) < 0.05 * stiff.sd[name]
+
+
+def test_a_refused_start_is_not_searched_for_again(monkeypatch: pytest.MonkeyPatch):
+    """The stiff solver that particles from the prior call for has nothing to begin at."""
+    problem = stiff_at_the_data()
+    run = Run(problem, Settings(particles=100, seed=1, method="tempering").resolved(problem))
+    run.change(refused_k=np.inf)
+
+    def planned(*_: Any) -> None:
+        raise AssertionError("searched twice")
+
+    monkeypatch.setattr("smcpn.run.run.planned", planned)
+    choice = SolverChoice(smcpn.Rosenbrock(), "rosenbrock", "particles call for it")
+    plan = run.planned_anew(choice).plan
+    assert plan is not None
+    assert plan.choice == choice
+    assert plan.solver == smcpn.Rosenbrock().begun()
 
 
 def test_explicit_steps_that_save_little_are_not_compiled():

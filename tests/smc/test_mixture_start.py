@@ -124,6 +124,23 @@ def test_too_few_distinct_particles_say_nothing():
     assert extreme_spreads(START, theta, np.full(300, 1 / 300)) == []
 
 
+@pytest.mark.parametrize(("narrow", "expected"), [(0.31, True), (1.0, False)])
+def test_few_draws_confirm_a_width_that_chance_does_not_make(narrow, expected):
+    """Of 38 in nine dimensions the narrowest direction has half of the width by chance."""
+    prior = Prior({name: stats.norm(0.0, 9.0) for name in "abcdefghi"})
+    start = MixtureStart(prior, Modes([1.0], np.zeros((1, 9)), np.eye(9)[None], 4, 0.0))
+    rng = np.random.default_rng(9)
+
+    def narrowest(size, scale):
+        theta = rng.normal(size=(size, 9)) * np.append(scale, np.ones(8))
+        spreads = extreme_spreads(start, theta, np.full(size, 1 / size))
+        return min(spreads, key=lambda one: one.ratio)
+
+    particles = narrowest(600, 0.31)
+    agreeing = [particles.agrees_with(narrowest(38, narrow)) for _ in range(40)]
+    assert np.mean(agreeing) >= 0.9 if expected else not any(agreeing)
+
+
 @pytest.mark.parametrize(("across", "ratio"), [(1.0, 1.0), (5.0, 5.0)])
 def test_a_bent_ridge_is_as_wide_as_the_start_where_it_is_straight(across, ratio):
     """The sum of two positive parameters is known: its Gaussian follows a tangent."""
