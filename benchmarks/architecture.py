@@ -57,13 +57,13 @@ class Limit:
 
 
 LIMITS = {
-    "files": Limit(398, 330),
-    "lines": Limit(101_531, 75_000),
+    "files": Limit(390, 330),
+    "lines": Limit(101_946, 75_000),
     "packages": Limit(20, 15),
     "loose_modules": Limit(3, 3),
     "circles": Limit(0, 0),
     "upward_imports": Limit(0, 0),
-    "modules_entered": Limit(97, 50),
+    "modules_entered": Limit(95, 50),
     "state_spelled_out": Limit(1, 1),
     "no_sentences": Limit(0, 0),
     "solver_dispatch_sites": Limit(0, 0),
