@@ -18,7 +18,7 @@ from smcpn.model.units_and_times import stated_unit
 from smcpn.values.arguments import FileName, checked
 from smcpn.values.units import conversion, model_time, time_unit
 
-FIELDS = ("amount", "state", "duration", "rate", "lag", "fraction", "addl", "ii", "evid")
+FIELDS = ("amount", "state", "duration", "rate", "lag", "fraction", "addl", "ii", "evid", "ss")
 """What a line says of a dose beside its time."""
 _NONMEM = {"amt": "amount", "cmt": "state", "dur": "duration", "f1": "fraction", "alag1": "lag"}
 """Columns of NONMEM by the arguments of a dose."""
@@ -61,13 +61,14 @@ def read_doses(
         Its header names columns: ``time`` (or ``t``), ``amount`` (``AMT``), ``state`` (``CMT``),
         and where they are wanted ``duration`` (``DUR``) or ``RATE``, ``lag`` and ``fraction``,
         ``ADDL`` more doses every ``II``, and ``ID``; case does not count, other columns are left
-        out. A line without an amount, or whose ``EVID`` is 0, is no dose. Times count from where
+        out. A line without an amount, or whose ``EVID`` is 0 or 2, is no dose. Times count from where
         those of the record do. How it is written is guessed as by `read_record`.
     states : str or sequence of str
         Names of compartments 1, 2, ... where the file has numbers; of the only one where it has no
         such column.
     subject : str, optional
-        Value of ``ID`` whose doses are read; without such a column they are those of all.
+        Value of ``ID`` whose doses are read, needed where there are several; without such a column
+        they are those of all.
     lag, fraction : float, str or mapping of str to these
         Of doses for which the file has none, see `Dose`; of those into some states only,
         ``{"gut": "tlag"}``.
@@ -102,6 +103,11 @@ def read_doses(
             raise InputError(f"{path} has more than {MOST} doses: give fewer", argument="path")
     if subject is not None:
         _check_known("subject", {subject}, subjects, path)
+    elif len(subjects) > 1:
+        raise InputError(
+            f"{path} has doses of the subjects {listed(sorted(subjects))}: name one as subject",
+            argument="subject",
+        )
     for name, one in usual.items():
         _check_known(name, set(one) if isinstance(one, Mapping) else set(), entered, path)
     return doses
@@ -178,9 +184,19 @@ class _Table:
         """Return what converts times of ``unit``, or that which the header states, to another."""
         clock = next(name for name, field in self.fields.items() if field == "time")
         noted = self.text.dialect.units.get(clock, "")
-        if not (unit or noted):
+        known = ""
+        if unit or noted:
+            known = stated_unit(unit, noted, f"{self.text.path}, column '{clock}',")
+        for name, field in self.fields.items():
+            other = self.text.dialect.units.get(name, "")
+            if field in ("duration", "lag", "ii") and other and time_unit(other) != known:
+                raise InputError(
+                    f"{self.text.path}: column '{name}' is in {other}, and times are in "
+                    f"{known or 'no unit'}: write both in one unit",
+                    argument="path",
+                )
+        if not known:
             return float
-        known = stated_unit(unit, noted, f"{self.text.path}, column '{clock}',")
         wanted = time_unit(to or model_time(known))
         return float if wanted == known else conversion(known, wanted)
 
@@ -213,10 +229,18 @@ def _doses(
     """Doses of a line, whose times ``time`` converts: of arrival, durations, intervals and lags."""
     event = _number(row, "evid", 1.0)
     amount = _number(row, "amount", 0.0)
-    if event == 0.0 or amount == 0.0:
+    if event not in (0.0, 1.0, 2.0):
+        raise InputError(
+            f"EVID is {row['evid']}: doses (1), samples (0) and other lines (2) are read, and no "
+            "resets (3, 4)"
+        )
+    if event != 1.0 or amount == 0.0:
         return []
-    if event != 1.0:
-        raise InputError(f"EVID is {row['evid']}: only doses (1) and samples (0) are read")
+    if _number(row, "ss", 0.0):
+        raise InputError(
+            f"SS is {row['ss']}: doses at steady state are not read: give those before, as by "
+            "ADDL and II"
+        )
     rate, duration = _number(row, "rate", 0.0), _number(row, "duration", 0.0)
     for name, value in (("rate", rate), ("duration", duration)):
         if value < 0.0:

@@ -194,7 +194,8 @@ def predict_particles(
     who = "a prediction over a horizon"
     check_parts(model.parts, who, Kalman.takes_parts, dict.fromkeys(PARTS, "use simulate"))
     check_record(record, problem.ode, model.outputs.numel(), problem.records)
-    steps = max(1, round(float(np.diff(record.t).mean()) / step_length))
+    # Intervals have as many steps each: the longest one is to have enough.
+    steps = max(1, round(float(np.diff(record.t).max()) / step_length))
     whole = problem.model.prepared(record)
     windows = WindowFilter(problem, model, whole, window_begins(whole, horizon), steps, filter)
     found = simulate_particles(problem, whole, values, weights, simulator=windows)

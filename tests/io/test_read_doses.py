@@ -36,6 +36,11 @@ def test_rows_with_an_amount_are_doses(tmp_path):
         ("time,amt,amount,state\n0,1,2,gut\n", "amt, amount both say the amount of a dose"),
         ("time,amount,CMT\n0,1,1.5\n", "compartment 1.5 has no name"),
         ("time,amount,CMT\n0,1,0\n", "compartment 0 has no name"),
+        ("time,amount,CMT,EVID\n0,0,1,3\n", "EVID is 3"),
+        ("time,amount,CMT,SS,II\n0,1,1,1,8\n", "SS is 1"),
+        ("time [min],amount,CMT,DUR [h]\n0,1,1,1\n", "'DUR' is in h, and times are in min"),
+        ("time,amount,CMT,lag [h]\n0,1,1,1\n", "'lag' is in h, and times are in no unit"),
+        ("ID,time,amount,CMT\n1,0,1,1\n2,0,1,1\n", "subjects 1, 2: name one as subject"),
     ],
 )
 def test_a_line_that_is_no_dose_is_named(tmp_path, text, sentence):
@@ -47,7 +52,7 @@ def test_a_line_that_is_no_dose_is_named(tmp_path, text, sentence):
 
 def test_lag_and_fraction_may_be_those_of_one_state(tmp_path):
     path = tmp_path / "data.csv"
-    path.write_text(NONMEM)
+    path.write_text(NONMEM.replace("\n2,", "\n1,"))
     found = read_doses(path, states=STATES, lag={"gut": "tlag"}, fraction={"gut": "F"})
     assert found[0] == Dose(0.0, "gut", 100.0, 0.0, "tlag", "F")
     assert found[3] == Dose(0.0, "central", 50.0, 2.0)
