@@ -61,8 +61,8 @@ def read_doses(
         Its header names columns: ``time`` (or ``t``), ``amount`` (``AMT``), ``state`` (``CMT``),
         and where they are wanted ``duration`` (``DUR``) or ``RATE``, ``lag`` and ``fraction``,
         ``ADDL`` more doses every ``II``, and ``ID``; case does not count, other columns are left
-        out. A line without an amount, or whose ``EVID`` is 0 or 2, is no dose. Times count from where
-        those of the record do. How it is written is guessed as by `read_record`.
+        out. A line without an amount, or whose ``EVID`` is 0 or 2, is no dose. Times count from
+        where those of the record do. How it is written is guessed as by `read_record`.
     states : str or sequence of str
         Names of compartments 1, 2, ... where the file has numbers; of the only one where it has no
         such column.

@@ -10,7 +10,6 @@ import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
-from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +44,8 @@ INSTEAD = {
 BEGIN = "/* Written by smcpn: "
 """With which each file begins, so that it may be replaced."""
 LONGEST_NAME = 40
+MOST_REMEMBERED = 20_000
+"""Samples of inputs that a model remembers: a stack holds two copies of them."""
 TAKEN = re.compile(
     "fmu|fmi3(functions|functiontypes|platformtypes)"
     "|assert|complex|ctype|errno|fenv|float|inttypes|iso646|limits|locale|math|setjmp|signal"
@@ -278,9 +279,18 @@ def _checked_steps(steps: int | str) -> int | str:
 
 
 def _remembered(delay: Delay, record: Record) -> int:
-    """Samples that are within a dead time, at a quarter of the shortest interval."""
+    """Samples that are within a dead time, were there four times as many as in a record."""
     longest = max(upper for _, upper in delay.bounds)
-    return 16 + ceil(4 * longest / float(np.diff(record.t).min()))
+    within = np.searchsorted(record.t, record.t + longest, side="right") - np.arange(len(record))
+    most = 16 + 4 * int(within.max())
+    if most > MOST_REMEMBERED:
+        raise InputError(
+            f"{most} samples of the inputs would be remembered for dead times of up to "
+            f"{longest:g}, and {MOST_REMEMBERED} can be: give delay a prior with a lower upper "
+            "bound, or a record with fewer samples in that time",
+            argument="delay",
+        )
+    return most
 
 
 @cache

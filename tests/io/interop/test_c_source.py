@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import smcpn
 from smcpn import RK4, InputError
 from smcpn.cli.app import app
+from smcpn.io.interop import c_source
 from smcpn.io.interop.c_source import ModelSource, c_comment, c_text, write_c
 from smcpn.simulation.simulator import Simulator
 from tests.models import PROBLEMS, bouc_wen_problem, decay_problem
@@ -92,6 +93,20 @@ def test_the_program_remembers_what_is_late(hold, even, tmp_path):
     np.savetxt(tmp_path / "u.csv", fine, "%.17g", ",")
     done = subprocess.run([program, tmp_path / "u.csv"], capture_output=True, text=True)
     assert (done.returncode, "within a dead time" in done.stderr) == (2, True)
+
+
+def test_one_short_interval_does_not_lengthen_what_is_remembered(monkeypatch):
+    t = np.sort(np.append(0.1 * np.arange(60), 1.0 + 1e-8))
+    record = smcpn.Record(t=t, u=np.zeros((61, 2)), y=np.zeros((61, 2)))
+    problem = smcpn.Problem(
+        mixer, record, observe=["x", "v'"], noise=0.1, delay={"u": "late", "w": 0.2},
+        prior={"k": stats.lognorm(0.5), "late": stats.uniform(0, 0.5)},
+    )  # fmt: skip
+    values = np.array([0.8, 0.333])
+    assert ModelSource.of(problem, values, 30).past <= 16 + 4 * 7
+    monkeypatch.setattr(c_source, "MOST_REMEMBERED", 40)
+    with pytest.raises(InputError, match="44 samples of the inputs would be remembered"):
+        ModelSource.of(problem, values, 30)
 
 
 @compiles
