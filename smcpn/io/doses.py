@@ -16,7 +16,7 @@ from smcpn.model.dosing import Dosing
 from smcpn.model.problem import Problem
 from smcpn.model.units_and_times import stated_unit
 from smcpn.values.arguments import FileName, checked
-from smcpn.values.units import conversion, model_time, time_unit
+from smcpn.values.units import conversion, is_unit, model_time, time_unit
 
 FIELDS = ("amount", "state", "duration", "rate", "lag", "fraction", "addl", "ii", "evid", "ss")
 """What a line says of a dose beside its time."""
@@ -28,9 +28,13 @@ WORDS = {
     for form in (word, word.upper(), word.capitalize())
 }
 """Names of columns by the fields that they hold."""
+_BESIDE_AMOUNTS = frozenset({"EVID", "CMT", "MDV", "DOSE", "RATE", "ADDL", "II"})
+"""Columns by one of which a file of samples with a column AMT is one of NONMEM."""
 TIMES = ("time", "TIME", "Time", "t")
 COLUMNS = (*TIMES, "id", "ID", *WORDS)
 """Names of all columns of a table of doses."""
+_MOST_FRACTION = 10.0
+"""Above it a fraction is a percentage; above 1 the amount that is known is less than what comes."""
 NO_DOSES = (
     "doses are given, and the problem's record has none: give it one of each kind, whose amounts "
     "do not count"
@@ -67,11 +71,11 @@ def read_doses(
         Names of compartments 1, 2, ... where the file has numbers; of the only one where it has no
         such column.
     subject : str, optional
-        Value of ``ID`` whose doses are read, needed where there are several; without such a column
+        Value of ``ID`` whose doses are read, needed where several have some; without such a column
         they are those of all.
     lag, fraction : float, str or mapping of str to these
         Of doses for which the file has none, see `Dose`; of those into some states only,
-        ``{"gut": "tlag"}``.
+        ``{"gut": "tlag"}``. A lag given here is in the unit of the record, not of the file.
     t_unit : str, optional
         Unit of the times in the file, durations and intervals among them, where its header, as
         ``TIME [min]``, states none.
@@ -88,7 +92,7 @@ def read_doses(
     usual = {"lag": lag, "fraction": fraction}
     table = _Table.of(Path(path))
     time, doses = table.conversion(t_unit, to), list[Dose]()
-    subjects, entered = set[str](), {*names}
+    subjects, dosed, entered = set[str](), set[str](), {*names}
     for line, row in table.rows():
         own = row.get("id", "") if "id" in table.found else subject
         subjects.add(own or "")
@@ -96,16 +100,18 @@ def read_doses(
         if subject not in (None, own):
             continue
         try:
-            doses += _doses(row, names, partial(_of_state, usual), time)
+            found = _doses(row, names, partial(_of_state, usual), time)
         except InputError as error:
             raise InputError(f"{path}, line {line}: {error}", argument="path") from error
+        doses += found
+        dosed |= {own or ""} if found else set()
         if len(doses) > MOST:
             raise InputError(f"{path} has more than {MOST} doses: give fewer", argument="path")
     if subject is not None:
         _check_known("subject", {subject}, subjects, path)
-    elif len(subjects) > 1:
+    elif len(dosed) > 1:
         raise InputError(
-            f"{path} has doses of the subjects {listed(sorted(subjects))}: name one as subject",
+            f"{path} has doses of the subjects {listed(sorted(dosed))}: name one as subject",
             argument="subject",
         )
     for name, one in usual.items():
@@ -118,7 +124,8 @@ def _check_known(argument: str, given: set[str], known: set[str], path: FileName
     if not given <= known:
         raise InputError(
             f"{argument} names {listed(sorted(given - known))}, and the lines of {path} "
-            f"{listed(sorted(known - {''}))}: name one of these, or add a line of the amount 0",
+            f"{listed(sorted(known - {''})) or 'none'}: name one of these, or add a line of the "
+            "amount 0",
             argument=argument,
         )
 
@@ -189,12 +196,22 @@ class _Table:
             known = stated_unit(unit, noted, f"{self.text.path}, column '{clock}',")
         for name, field in self.fields.items():
             other = self.text.dialect.units.get(name, "")
-            if field in ("duration", "lag", "ii") and other and time_unit(other) != known:
+            # A rate is in amounts a time.
+            clocked = other.rpartition("/")[2].strip() if field == "rate" else other
+            timed = field in ("duration", "lag", "ii", "rate")
+            if timed and other and time_unit(clocked) != known:
                 raise InputError(
                     f"{self.text.path}: column '{name}' is in {other}, and times are in "
                     f"{known or 'no unit'}: write both in one unit",
                     argument="path",
                 )
+            if field == "fraction" and other not in ("", "1", "-"):
+                raise InputError(
+                    f"{self.text.path}: column '{name}' is in {other}: write 0.5 for a half",
+                    argument="path",
+                )
+        if to and is_unit(to):
+            conversion(to, "s")
         if not known:
             return float
         wanted = time_unit(to or model_time(known))
@@ -213,7 +230,9 @@ def doses_left_out(path: Path, used: Collection[str]) -> str:
     if path.suffix.lower() not in TEXTS:
         return ""
     names = TextTable.open(path, (*used, *COLUMNS), labels=COLUMNS).dialect.names
-    amounts = [one for one in names if one.upper() == "AMT" and one not in used]
+    # Alone it may be an ambient temperature.
+    beside = _BESIDE_AMOUNTS.intersection(map(str.upper, names))
+    amounts = [one for one in names if beside and one.upper() == "AMT" and one not in used]
     return f"{path} has doses in its column {amounts[0]}, which nothing reads" if amounts else ""
 
 
@@ -248,7 +267,11 @@ def _doses(
     found = {name: _word(row[name]) for name in ("lag", "fraction") if name in row}
     if isinstance(lag := found.get("lag"), float):
         found["lag"] = time(lag)
+    if isinstance(fraction := found.get("fraction"), float) and fraction > _MOST_FRACTION:
+        raise InputError(f"fraction is {row['fraction']}: write 0.5 for a half, and no percentages")
     more, every = _number(row, "addl", 0.0), _number(row, "ii", 0.0)
+    if more % 1.0:
+        raise InputError(f"ADDL is {row['addl']}: give a whole number of doses")
     if not 0.0 <= more <= MOST or (more and every <= 0.0):
         raise InputError(f"ADDL is {row['addl']} and II {row.get('ii')}: give II above 0")
     state = _state(row, states)

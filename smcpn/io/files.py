@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,11 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.errors import InputError, counted, listed, nearest
+from smcpn.errors import InputError, counted, listed, nearest, visible
+from smcpn.io.fields import UNMEASURED
 from smcpn.io.hdf5_subset import NotPlainError
 from smcpn.io.reading_process import Answer, LostError, ReadingProcess, serve
 from smcpn.io.table import TEXTS, TextTable
 from smcpn.model.units_and_times import DATED, MeasuredSamples
+
+_log = logging.getLogger(__name__)
 
 Array = NDArray[np.float64]
 
@@ -123,7 +127,8 @@ def read_text(path: Path, layout: Layout) -> list[Columns]:
             )
         if names.count(column) > 1:
             raise ColumnError(column, f"{path} has several columns '{column}': rename one")
-    numbers = [*layout.inputs, *layout.outputs]
+    flags = [one for one in names if one.upper() in UNMEASURED and one not in known]
+    numbers = [*layout.inputs, *layout.outputs, *flags]
     found = table.read(numbers, layout.time, layout.experiment)
     table.tell()
     length = len(next(iter(found.values())))
@@ -136,7 +141,7 @@ def read_text(path: Path, layout: Layout) -> list[Columns]:
     every = Columns(
         t=t,
         u=_matrix(found, layout.inputs, length),
-        y=_matrix(found, layout.outputs, length),
+        y=_measured(path, _matrix(found, layout.outputs, length), flags, found),
         units=units,
     )
     place = lambda sample: f", line {table.line_of(sample)}"  # noqa: E731
@@ -165,6 +170,17 @@ def _matrix(found: Mapping[str, Array], names: Sequence[str], length: int) -> Ar
     for j, name in enumerate(names):
         matrix[:, j] = found[name]
     return matrix
+
+
+def _measured(path: Path, y: Array, flags: Sequence[str], found: Mapping[str, Array]) -> Array:
+    """Outputs without those of lines that say in a column that nothing was measured."""
+    left_out = (np.abs(_matrix(found, flags, len(y))) > 0.0).any(axis=1)
+    count = int((~np.isnan(y[left_out])).any(axis=1).sum())
+    if count:
+        told = f"outputs of {counted(count, 'line')} are missing: {' or '.join(flags)} is not 0"
+        _log.warning("%s", visible(f"{path.name}: {told}"))
+        y[left_out] = np.nan
+    return y
 
 
 def _separated(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 from smcpn.errors import InputError, counted, listed, shown
@@ -34,6 +35,7 @@ from smcpn.io.fields import (
     LONGEST,
     MINUTES,
     MISSING,
+    UNMEASURED,
     BadLineError,
     is_date,
     is_missing,
@@ -67,6 +69,16 @@ class Form:
     names: tuple[str, ...]
     layout: tuple[Slot | None, ...]
     conversions: Mapping[Slot, Convert]
+
+    @cached_property
+    def flags(self) -> list[int]:
+        """Places of columns that say where nothing was measured."""
+        named = enumerate(zip(self.names, self.layout, strict=False))
+        return [
+            j
+            for j, (name, slot) in named
+            if name.upper() in UNMEASURED and (slot is None or slot[0] == "dose")
+        ]
 
     def fields(self, text: str) -> list[str]:
         """Return the fields of a line.
@@ -309,12 +321,14 @@ class CsvLines:
         doses: dict[str, str] = {}
         moment = None
         decimal = self._decimal or self._marked(form, line.text)
-        for slot, text in zip(form.layout, form.fields(line.text), strict=False):
+        fields = form.fields(line.text)
+        unmeasured = any(abs(read_number(fields[j], decimal or ".")) > 0.0 for j in form.flags)
+        for slot, text in zip(form.layout, fields, strict=False):
             if slot == ("t", 0) and not is_number(text, decimal or "."):
                 moment = self._channels.moment(text)
             elif slot is not None and slot[0] == "dose":
                 doses[FIELDS[slot[1]]] = text.replace(",", ".") if decimal == "," else text
-            elif slot is not None:
+            elif slot is not None and not (unmeasured and slot[0] in ("y", *BESIDE)):
                 values[slot] = read_number(text, decimal or ".")
         time = form.conversions.get(("t", 0), float)
         values = converted(values, form.conversions)
@@ -360,6 +374,9 @@ class CsvLines:
                 reading.header, reading.first, plain=False,
             )  # fmt: skip
             told.append(("format", dialect.told()))
+        if form.flags:
+            flags = " or ".join(form.names[j] for j in form.flags)
+            told.append(("format", f"outputs of lines where {flags} is not 0 are missing"))
         if form.names and None in form.layout and not {("t", 0), ("n", 0)} & {*form.layout}:
             message = f"no column of {listed(form.names)} is called t, time, n or seq: samples are "
             told.append(("untimed", message + "counted one interval after another"))

@@ -1,8 +1,17 @@
 """Doses of tables, and among the samples of a data set."""
 
+import logging
+from threading import Event
+
+import numpy as np
 import pytest
 
-from smcpn import Dose, InputError, read_doses
+from smcpn import Dose, InputError, read_doses, read_record
+from smcpn.io import Channels
+from smcpn.io.doses import doses_left_out
+from smcpn.io.parse import LineParser
+from smcpn.io.sources import Lines
+from tests.io.small_stream import Pieces
 
 NONMEM = """ID,TIME,EVID,AMT,CMT,RATE,ADDL,II,DV
 1,0,1,100,1,.,2,8,.
@@ -41,6 +50,11 @@ def test_rows_with_an_amount_are_doses(tmp_path):
         ("time [min],amount,CMT,DUR [h]\n0,1,1,1\n", "'DUR' is in h, and times are in min"),
         ("time,amount,CMT,lag [h]\n0,1,1,1\n", "'lag' is in h, and times are in no unit"),
         ("ID,time,amount,CMT\n1,0,1,1\n2,0,1,1\n", "subjects 1, 2: name one as subject"),
+        ("time,amount,CMT,ADDL,II\n0,1,1,2.7,8\n", "ADDL is 2.7: give a whole number"),
+        ("time [h],amount,CMT,rate [mg/min]\n0,1,1,1\n", "'rate' is in mg/min, and times are in h"),
+        ("time,amount,CMT,rate [mg/h]\n0,1,1,1\n", "'rate' is in mg/h, and times are in no unit"),
+        ("time,amount,CMT,fraction [%]\n0,1,1,50\n", "'fraction' is in %: write 0.5 for a half"),
+        ("time,amount,CMT,fraction\n0,1,1,50\n", "fraction is 50: write 0.5 for a half"),
     ],
 )
 def test_a_line_that_is_no_dose_is_named(tmp_path, text, sentence):
@@ -71,6 +85,11 @@ def test_times_are_converted_from_the_unit_of_the_file(tmp_path):
     path.write_text("time,amount,state\n30,60,gut\n")
     assert read_doses(path, t_unit="min", to="h") == [Dose(0.5, "gut", 60.0)]
     assert read_doses(path, to="h") == [Dose(30.0, "gut", 60.0)]
+    assert read_doses(path, to="generation") == [Dose(30.0, "gut", 60.0)]
+    with pytest.raises(InputError, match="'furlong' does not convert to 's'"):
+        read_doses(path, to="furlong")
+    path.write_text("time [h],amount [mg],state,rate [mg/hr],fraction\n1,60,gut,30,1.5\n")
+    assert read_doses(path) == [Dose(1.0, "gut", 60.0, 2.0, fraction=1.5)]
 
 
 def test_a_subject_that_the_file_does_not_know_is_refused(tmp_path):
@@ -88,3 +107,68 @@ def test_compartments_are_numbers_however_they_are_written(tmp_path):
     path = tmp_path / "doses.csv"
     path.write_text("time,amount,CMT\n0,1,2.0\n3,0,1.0\n")
     assert read_doses(path, states=STATES) == [Dose(0.0, "central", 1.0)]
+
+
+def test_one_subject_alone_that_has_doses_need_not_be_named(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text(NONMEM.replace("2,0,1,50", "2,0,0,."))
+    one = read_doses(path, states=STATES)
+    assert one == read_doses(path, states=STATES, subject="1")
+    assert len(one) == 3
+    assert read_doses(path, states=STATES, subject="2") == []
+
+
+def test_a_lag_of_a_state_that_nothing_enters_is_refused(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("time,amount,state\n0,0,.\n")
+    with pytest.raises(InputError, match=r"lag names gut, and the lines of .* none: name one"):
+        read_doses(path, lag={"gut": 0.5})
+
+
+USUAL = """TIME,AMT,EVID,mdv,DV
+0,100,1,1,0
+0,.,0,0,0.5
+1,.,0,0,3.0
+2,.,2,.,0
+3,.,0,1,0
+4,.,.,.,0
+"""
+"""Of these three lines are samples: that of a dose, another one and a missing value have DV = 0."""
+
+
+def test_lines_of_doses_and_missing_values_are_not_measured(tmp_path, caplog):
+    path = tmp_path / "data.csv"
+    path.write_text(USUAL)
+    with caplog.at_level(logging.WARNING):
+        record = read_record(path, outputs="DV", time="TIME")
+    assert caplog.messages == ["data.csv: outputs of 3 lines are missing: EVID or mdv is not 0"]
+    np.testing.assert_array_equal(record.t, [0.0, 1.0, 2.0, 3.0, 4.0])
+    np.testing.assert_array_equal(record.y[:, 0], [0.5, 3.0, np.nan, np.nan, 0.0])
+    path.write_text(USUAL.replace("0,.,0,0,0.5\n", ""))
+    record = read_record(path, outputs=["DV", "EVID"], time="TIME")
+    np.testing.assert_array_equal(record.y[:, 0], [np.nan, 3.0, 0.0, np.nan, 0.0])
+
+
+def test_lines_of_a_stream_that_are_not_measured_have_no_output():
+    parser = LineParser(Channels((), ("DV",)))
+    samples = list(Lines(Pieces(USUAL.encode()), parser).items(Event()))
+    y = [float(one.y[0]) for one in samples if hasattr(one, "y")]
+    np.testing.assert_array_equal(y, [np.nan, 0.5, 3.0, np.nan, np.nan, 0.0])
+    told = [one.message for one in samples if hasattr(one, "message")]
+    assert "outputs of lines where EVID or mdv is not 0 are missing" in told
+    named = LineParser(Channels((), ("DV", "mdv")))
+    samples = list(Lines(Pieces(USUAL.encode()), named).items(Event()))
+    first = next(one for one in samples if hasattr(one, "y"))
+    assert np.isnan(first.y).all()
+    parser = LineParser(Channels((), ("DV", "mdv", "EVID")))
+    samples = list(Lines(Pieces(USUAL.encode()), parser).items(Event()))
+    first = next(one for one in samples if hasattr(one, "y"))
+    np.testing.assert_array_equal(first.y, [0.0, 1.0, 1.0])
+
+
+def test_an_ambient_temperature_is_no_dose(tmp_path):
+    path = tmp_path / "room.csv"
+    path.write_text("t,amt,T_room\n0,20.5,21\n1,20.6,22\n")
+    assert doses_left_out(path, ["t", "T_room"]) == ""
+    path.write_text("t,amt,T_room,cmt\n0,20.5,21,1\n1,20.6,22,1\n")
+    assert "has doses in its column amt" in doses_left_out(path, ["t", "T_room"])

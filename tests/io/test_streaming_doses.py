@@ -193,3 +193,15 @@ def test_deviations_of_lines_have_the_unit_of_their_output():
     source = Lines(Pieces(b"t,c [ug],c_sd\n1,500,20\n"), LineParser(Channels.of(problem)))
     (sample,) = (one for one in source.items(Event()) if hasattr(one, "y"))
     np.testing.assert_allclose([sample.y[0], sample.beside["y_sd"][0]], [0.5, 0.02])
+
+
+def test_lines_of_doses_with_a_value_of_0_are_not_measured(tmp_path):
+    text = "t,c,AMT,EVID,MDV\n8,0,4,1,1\n8,2.5,.,0,0\n9,0,.,0,1\n10,1.1,.,0,0\n"
+    source = Lines(Pieces(text.encode()), LineParser(Channels.of(LIMITED)))
+    samples = [one for one in source.items(Event()) if hasattr(one, "y")]
+    assert [one.is_dose for one in samples] == [True, False, False, False]
+    path = tmp_path / "more.csv"
+    path.write_text(text)
+    more = following_record(path, LIMITED)
+    assert more.doses == (Dose(8.0, "c", 4.0, fraction="F"),)
+    np.testing.assert_array_equal(more.y[:, 0], [2.5, np.nan, 1.1])
