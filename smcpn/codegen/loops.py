@@ -122,6 +122,11 @@ class Plan:
     passes: tuple[tuple[LoopCall, ...], ...]
 
     @property
+    def long(self) -> bool:
+        """True if a block was cut into pieces."""
+        return any(len(parts) > 1 for parts in self.pieces.values())
+
+    @property
     def text(self) -> str:
         """All that the machine code depends on, but for the modules that write it."""
         sizes = {field.name: getattr(self, field.name) for field in fields(self)[2:]}

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,18 @@ from smcpn.errors import InputError
 from smcpn.process.signals import uninterrupted
 from smcpn.process.status import tell
 
-COMBINED = 1
-"""Level of optimisation that combines instructions. LLVM's own first level looks for dependences
-of all loads and stores of a loop besides, which takes a time that grows with their square."""
-PLAIN = 2
-"""Level of optimisation that makes vectors of plain loops."""
+
+class Optimisation(IntEnum):
+    """How much LLVM does about code before it selects instructions."""
+
+    NONE = 0
+    COMBINED = 1
+    """Instructions are combined. `FIRST` looks for dependences of all loads and stores of a loop
+    besides, which takes a time that grows with the square of their number."""
+    FIRST = 2
+    VECTORISED = 3
+    """Vectors are made of plain loops."""
+
 
 _LOADED: dict[str, Code] = {}
 _LOCK = threading.RLock()
@@ -117,7 +125,8 @@ def native(plan: Plan) -> Native:
         if plan.n_outputs:
             write_update(module, plan, advance)
 
-    return Native.of(code(plan.text, write), bool(plan.n_outputs))
+    level = Optimisation.COMBINED if plan.long else Optimisation.FIRST
+    return Native.of(code(plan.text, write, level), bool(plan.n_outputs))
 
 
 @dataclass(frozen=True)
@@ -139,7 +148,9 @@ class NativeSweep:
 def native_sweep(plan: SweepPlan) -> NativeSweep:
     """Return the machine code of a reverse pass, compiled now or at an earlier start."""
     # Its statements are sorted already; to look for more takes as long as all the rest.
-    return NativeSweep.of(code(plan.text, lambda module: write_sweep(module, plan), level=0))
+    return NativeSweep.of(
+        code(plan.text, lambda module: write_sweep(module, plan), Optimisation.NONE)
+    )
 
 
 def loaded(text: str, write: Callable[[ir.Module], object]) -> Any:
@@ -150,7 +161,9 @@ def loaded(text: str, write: Callable[[ir.Module], object]) -> Any:
     return code(text, write).engine
 
 
-def code(text: str, write: Callable[[ir.Module], object], level: int = COMBINED) -> Code:
+def code(
+    text: str, write: Callable[[ir.Module], object], level: Optimisation = Optimisation.FIRST
+) -> Code:
     """Return code that is compiled now or was at an earlier start.
 
     An interrupt waits until it is whole.
@@ -161,9 +174,7 @@ def code(text: str, write: Callable[[ir.Module], object], level: int = COMBINED)
         All that the code depends on, but for the modules of this package.
     write : callable
         Writes it to a module.
-    level : int
-        Of the optimisation of what is written: 0 or `COMBINED` where statements are vectors
-        without common parts already, `PLAIN` of plain loops.
+    level : Optimisation
     """
     chosen = target()
     key = "|".join([text, _writers(), llvmlite.__version__, chosen.cpu, chosen.features])
@@ -203,7 +214,7 @@ def _linked(name: str, target: Target, content: bytes) -> Code:
     return Code(name, target, content, engine)
 
 
-def _object(name: str, write: Callable[[ir.Module], object], level: int) -> bytes:
+def _object(name: str, write: Callable[[ir.Module], object], level: Optimisation) -> bytes:
     entry = f"{name}.object"
     content = store.load(entry)
     if content is None:
@@ -214,24 +225,28 @@ def _object(name: str, write: Callable[[ir.Module], object], level: int) -> byte
     return content
 
 
-def compiled(write: Callable[[ir.Module], object], level: int = COMBINED) -> bytes:
+def compiled(
+    write: Callable[[ir.Module], object], level: Optimisation = Optimisation.FIRST
+) -> bytes:
     """Compile what is written to a module to an object file."""
     return _machine().emit_object(_optimised(write, level))
 
 
-def _optimised(write: Callable[[ir.Module], object], level: int = COMBINED) -> Any:
+def _optimised(
+    write: Callable[[ir.Module], object], level: Optimisation = Optimisation.FIRST
+) -> Any:
     written, machine = ir.Module("kernel"), _machine()
     written.triple = machine.triple
     write(written)
     module = binding.parse_assembly(str(written))
     link(module)
     module.verify()
-    tuning = binding.create_pipeline_tuning_options(speed_level=level if level == PLAIN else 0)
+    tuning = binding.create_pipeline_tuning_options(speed_level=max(level - 1, 0))
     tuning.slp_vectorization = tuning.loop_unrolling = False
-    tuning.loop_vectorization = level == PLAIN
+    tuning.loop_vectorization = level == Optimisation.VECTORISED
     builder = binding.create_pass_builder(machine, tuning)
     builder.getModulePassManager().run(module, builder)
-    if level == COMBINED:
+    if level == Optimisation.COMBINED:
         passes = binding.create_new_module_pass_manager()
         passes.add_instruction_combine_pass()
         passes.add_simplify_cfg_pass()

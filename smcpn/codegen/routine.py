@@ -38,7 +38,7 @@ from llvmlite import ir
 from smcpn.codegen.elementary import apply
 from smcpn.codegen.loops import FAST, number
 from smcpn.codegen.machine_code import called
-from smcpn.codegen.native import PLAIN, Code, code
+from smcpn.codegen.native import Code, Optimisation, code
 from smcpn.codegen.target import Target, target
 from smcpn.codegen.terms import DOUBLE, INTEGER
 
@@ -735,7 +735,7 @@ class Routine:
         function = self._function
         values = tuple(a.value if isinstance(a, PassedArgument) else a for a in arguments)
         text = f"{function.__qualname__} {makes}\n{sources(function)}"
-        made = code(text, lambda module: _write(module, function, values), PLAIN)
+        made = code(text, lambda module: _write(module, function, values), Optimisation.VECTORISED)
         kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
         return made, kind(made.engine.get_function_address("run"))
 

@@ -110,7 +110,7 @@ class TimeAxis:
         self.interval, self.regular = record.interval, record.uniform
         if record.held and not self.regular:
             # Samples were inserted where doses arrive.
-            self.interval = float(np.ptp(record.t)) / max(int(record.told.any(axis=1).sum()) - 1, 1)
+            self.interval = float(np.ptp(record.t)) / max(int(record.given.sum()) - 1, 1)
         self.start = float(record.t[0])
         self.grid = record.dt is not None
         self._origin, self._count = self.start, 0

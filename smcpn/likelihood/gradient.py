@@ -60,7 +60,8 @@ NEAR_BOUND = 1e-2
 """Longest step, as a share of the way to a bound of the parameter."""
 FORWARD = 20
 """Parameters up to which a gradient is made of tangents. A reverse pass takes the time of two to
-four values and a tangent that of two, but `expansion` and `hessian` have compiled the tangents."""
+four values, of six where particles choose their steps, and a tangent that of two, but `expansion`
+and `hessian` have compiled the tangents."""
 COPIES = 32
 """Filters whose estimates at a point are averaged."""
 TANGENT_COST = 2.0

@@ -286,7 +286,7 @@ class Dosing:
 
     def _intervals(self, record: Record) -> tuple[Array, Array]:
         """Times of the samples of a record and of those that are inserted, and their numbers."""
-        doses, anchors = _on_anchors(record)
+        doses, anchors = on_anchors(record)
         begin = np.concatenate([anchors[:1], anchors[:-1]])
         parts = np.ones(len(anchors), dtype=np.int64)
         for route in self.routes:
@@ -460,7 +460,7 @@ class _Clock:
         return self._theta[lag] if isinstance(lag, int) else ca.SX(lag)
 
 
-def _on_anchors(record: Record) -> tuple[list[Dose], Array]:
+def on_anchors(record: Record) -> tuple[list[Dose], Array]:
     """Doses of a record, and times of samples and of arrivals that no parameter moves.
 
     An arrival within rounding of one of these is at it.
@@ -505,7 +505,7 @@ def _with_slots(route: Route, records: Sequence[Record]) -> Route:
         return route
     slots = 1
     for record in records:
-        most = int(_may_arrive(route, *_on_anchors(record)).max())
+        most = int(_may_arrive(route, *on_anchors(record)).max())
         if most > MOST_ARRIVALS:
             raise _refused(
                 f"{record.name}: {most} doses may arrive between two samples by the prior of "

@@ -96,7 +96,8 @@ class SteadyState:
 def equilibrium(ode: ODE, begin: ca.SX, u: ca.SX, t: ca.SX, parameters: ca.SX) -> ca.SX:
     """Graph of the equilibrium that a state leads to, (n, 1); NaN where there is none.
 
-    Nor is there one on the other side of an event, which would happen on the way.
+    Nor is there one on the other side of an event. Only the two ends are compared: an event that
+    an overshoot on the way would call is not seen.
 
     Parameters
     ----------

@@ -28,6 +28,7 @@ from smcpn.model.record import Record
 from smcpn.simulation.filtered import StateFilter, WindowFilter, window_begins
 from smcpn.simulation.simulation import Simulation, part_of, simulate_particles, starting_like
 from smcpn.simulation.simulator import Simulator
+from smcpn.solver import MAX_STEPS
 
 Array = NDArray[np.float64]
 
@@ -195,7 +196,8 @@ def predict_particles(
     check_parts(model.parts, who, Kalman.takes_parts, dict.fromkeys(PARTS, "use simulate"))
     check_record(record, problem.ode, model.outputs.numel(), problem.records)
     # Intervals have as many steps each: the longest one is to have enough.
-    steps = max(1, round(float(np.diff(record.t).max()) / step_length))
+    wanted = round(float(np.diff(record.t).max()) / step_length)
+    steps = min(max(1, wanted), MAX_STEPS // 2)
     whole = problem.model.prepared(record)
     windows = WindowFilter(problem, model, whole, window_begins(whole, horizon), steps, filter)
     found = simulate_particles(problem, whole, values, weights, simulator=windows)

@@ -41,10 +41,10 @@ class StateFilter:
     Attributes
     ----------
     sensor : float
-        Standard deviation of the measurement noise, in the unit of the outputs.
+        Standard deviation of the measurement noise of every output, in their unit.
     disturbance : tuple of float
-        For each state, the standard deviation that unmodelled effects add to it in one second
-        (a random walk).
+        For each state, the standard deviation that unmodelled effects add to it in one unit of the
+        model's time (a random walk).
     initial : tuple of float
         Standard deviation of each state at the first sample.
     """

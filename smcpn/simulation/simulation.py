@@ -391,7 +391,7 @@ def _longer(problem: Problem, record: Record, like: Record | None, same: bool) -
     """Samples with those that the model puts in between, or from where they were learned from."""
     prepared = problem.model.prepared(record)
     if prepared is not record:
-        return _Longer(prepared, like, np.isin(prepared.t, record.t))
+        return _Longer(prepared, like, prepared.given)
     longer = from_the_start(problem, record, same) if like is None else None
     if longer is None:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any, overload
 
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from smcpn.errors import InputError, listed, real_number, shown, whole_number
 from smcpn.model.dose import Dose
-from smcpn.model.dosing import Dosing
+from smcpn.model.dosing import Dosing, on_anchors
 from smcpn.model.entries import by_scalar
 from smcpn.model.initial import is_formula, named_values, scalar_initial
 from smcpn.model.ode import ODE
@@ -229,6 +229,12 @@ def _without_doses(
             "solver=smcpn.Rosenbrock()",
             argument="over",
         )
+    for name in [v for d in record.doses for v in (d.lag, d.fraction) if isinstance(v, str)]:
+        if name not in values:
+            raise InputError(
+                f"a dose names '{name}', and parameters has no such name: add it, or give a number",
+                argument="parameters",
+            )
     Dosing.of([record], ode, {}, values)
     doses = [_with_numbers(dose, values) for dose in record.doses]
     record = replace(record, doses=doses)
@@ -236,18 +242,38 @@ def _without_doses(
     model, _ = known_model(ode, own, list(ode.states), "rest", None, None, record)
     symbols = [model.x, model.u, model.t, model.theta]
     smooth = replace(ode, rhs=ca.Function(ode.name, symbols, [model.rhs]), accumulators=())
-    places = [ode.states.index(dose.state) for dose in doses]
+    # Arrivals within rounding of a sample are at it, as in the model.
+    places = tuple(ode.states.index(dose.state) for dose in doses)
+    brought = Brought(tuple(on_anchors(record)[0]), places, len(ode.states))
+    return smooth, model.prepared(record), brought
 
-    def arrived(times: Array) -> Array:
-        found = np.zeros((len(times), len(ode.states)))
-        for place, dose in zip(places, doses, strict=True):
+
+@dataclass(frozen=True)
+class Brought:
+    """D(t), what doses have brought by the times (T,): (T, n).
+
+    Attributes
+    ----------
+    doses : tuple of Dose
+        Whose lags and fractions are numbers.
+    places : tuple of int
+        Number of the state that each enters.
+    n_states : int
+    """
+
+    doses: tuple[Dose, ...]
+    places: tuple[int, ...]
+    n_states: int
+
+    def __call__(self, times: Array) -> Array:
+        """Return D at times."""
+        found = np.zeros((len(times), self.n_states))
+        for place, dose in zip(self.places, self.doses, strict=True):
             part = (times > dose.begin).astype(float)
             if dose.duration:
                 part = np.clip((times - dose.begin) / dose.duration, 0.0, 1.0)
             found[:, place] += float(dose.fraction) * dose.amount * part
         return found
-
-    return smooth, model.prepared(record), arrived
 
 
 def _with_numbers(dose: Dose, values: Mapping[str, float]) -> Dose:

@@ -1,5 +1,8 @@
 """`smcpn.solve` by EKF0 and EKF1 with doses, against the superposition of matrix exponentials."""
 
+import pickle
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.linalg import expm
@@ -85,9 +88,27 @@ def test_doses_of_a_stiff_model_agree_with_rosenbrock():
 
 
 def test_doses_that_do_not_fit_are_refused():
-    with pytest.raises(InputError, match="the lag of a dose is 'late'"):
+    with pytest.raises(InputError, match="a dose names 'late', and parameters has no such name"):
         smcpn.solve(compartments, RECORD, {k: VALUES[k] for k in ("ka", "ke", "F")})
     function = smcpn.Record(t=TIMES, u=np.sin, doses=DOSES)
     with pytest.raises(InputError, match="u is a function of time") as error:
         smcpn.solve(compartments, function, VALUES)
     assert error.value.argument == "over"
+
+
+def test_a_dose_that_arrives_within_rounding_of_a_sample_is_at_it():
+    t = 0.1 * np.arange(12)
+    dose = Dose(0.7, "gut", 5.0, lag=0.1)
+    assert dose.begin < t[8]
+    record = smcpn.Record(t=t, u=np.zeros(12), doses=[dose], hold="zoh")
+    rates = {"ka": 1.2, "ke": 0.3}
+    solve = partial(smcpn.solve, compartments, record, rates, initial=[1.0, 0.0])
+    found, stiff = solve(solver=EKF1()), solve(solver=smcpn.Rosenbrock())
+    np.testing.assert_allclose(found.mean, stiff.mean, atol=1e-3)
+    assert found.mean[8, 0] < 1.0 < found.mean[9, 0]
+
+
+def test_a_solution_with_doses_can_be_pickled():
+    found = smcpn.solve(compartments, RECORD, VALUES, initial=[0.5, 1.0], solver=EKF1())
+    again = pickle.loads(pickle.dumps(found))
+    np.testing.assert_array_equal(again.mean, found.mean)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.kernel import CompiledKernel, LaneKernel, Rows, address
 from smcpn.codegen.lower import LaneProgram
-from smcpn.codegen.native import PLAIN, code
+from smcpn.codegen.native import Optimisation, code
 from smcpn.codegen.routine import Program, View, at_address, call_address, sources
 from smcpn.codegen.terms import DOUBLE, INTEGER
 from smcpn.estimate.log_density import LogDensity
@@ -208,7 +208,7 @@ def _write(module: ir.Module) -> None:
 def address_of(function: Any) -> int:
     """Address for C of `log_density` or `coordinates`, compiled now or at an earlier start."""
     began = time.perf_counter()
-    made = code(f"log density at a point {sources(function)}", _write, PLAIN)
+    made = code(f"log density at a point {sources(function)}", _write, Optimisation.VECTORISED)
     CLOCK.compile_seconds += time.perf_counter() - began
     return made.engine.get_function_address(function.__name__)
 
