@@ -174,8 +174,8 @@ def test_no_frame_on_the_stack_is_large(name, request, tmp_path):
     for file, text in texts.items():
         (tmp_path / file).write_text(text)
     command = [
-        made._compiler(), "-std=c99", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Wframe-larger-than=20000",
-        "-Werror", "-I", str(made._headers()), "-c", "fmu.c", f"{source.name}.c",
+        made._compiler(), "-std=c99", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
+        "-Wframe-larger-than=20000", "-I", str(made._headers()), "-c", "fmu.c", f"{source.name}.c",
     ]  # fmt: skip
     subprocess.run(command, cwd=tmp_path, check=True)
 
