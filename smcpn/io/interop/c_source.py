@@ -45,7 +45,7 @@ BEGIN = "/* Written by smcpn: "
 """With which each file begins, so that it may be replaced."""
 LONGEST_NAME = 40
 MOST_REMEMBERED = 20_000
-"""Samples of inputs that a model remembers: a stack holds two copies of them."""
+"""Samples of inputs that a model remembers: each saved state of an FMU is a copy of them."""
 TAKEN = re.compile(
     "fmu|fmi3(functions|functiontypes|platformtypes)"
     "|assert|complex|ctype|errno|fenv|float|inttypes|iso646|limits|locale|math|setjmp|signal"
@@ -168,6 +168,11 @@ class ModelSource:
         """Initial state, (n,)."""
         return np.asarray(self._functions["initial"](self.values), dtype=np.float64).ravel()
 
+    @property
+    def fixed(self) -> tuple[int, ...]:
+        """Places of the parameters that are dead times, which a run does not change."""
+        return tuple(k for k in range(len(self.parameters)) if f"p[{k}]" in self.dead_times)
+
     def texts(self) -> dict[str, str]:
         """Content of every file by its name: source, header, and a program that simulates."""
         name = self.name
@@ -199,6 +204,7 @@ class ModelSource:
                 linear_input=int(self.linear_input),
                 dead_times=self.dead_times,
                 past=self.past,
+                fixed=self.fixed,
                 work=self._work(),
                 n=len(self.states),
                 m=max(1, len(self.inputs)),
@@ -279,10 +285,15 @@ def _checked_steps(steps: int | str) -> int | str:
 
 
 def _remembered(delay: Delay, record: Record) -> int:
-    """Samples that are within a dead time, were there four times as many as in a record."""
+    """Samples that are within a dead time, were there four times as many as in a record.
+
+    Beyond its end it goes on at its median interval.
+    """
     longest = max(upper for _, upper in delay.bounds)
-    within = np.searchsorted(record.t, record.t + longest, side="right") - np.arange(len(record))
-    most = 16 + 4 * int(within.max())
+    arrival = record.t + longest
+    within = np.searchsorted(record.t, arrival, side="right") - np.arange(len(record))
+    beyond = np.maximum(arrival - record.t[-1], 0.0) / np.median(np.diff(record.t))
+    most = 16 + 4 * int((within + beyond).max())
     if most > MOST_REMEMBERED:
         raise InputError(
             f"{most} samples of the inputs would be remembered for dead times of up to "

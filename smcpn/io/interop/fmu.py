@@ -172,12 +172,14 @@ def variables(source: ModelSource) -> Iterator[Variable]:
         (source.outputs, "output", {}),
         ([f"state.{name}" for name in source.states], "local", {"initial": "exact"}),
         ([f"der(state.{name})" for name in source.states], "local", {}),
-        (source.parameters, "parameter", {"variability": "tunable"}),
+        (source.parameters, "parameter", {}),
     ]
     at_start, values = source.start.tolist(), source.values.tolist()
     starts = [[0.0] * len(source.inputs), None, at_start, None, values]
     for k, ((names, causality, more), start) in enumerate(zip(groups, starts, strict=True)):
         for place, name in enumerate(names):
+            if causality == "parameter":
+                more = {"variability": "fixed" if place in source.fixed else "tunable"}
             yield Variable(
                 name=_unique(name, taken),
                 reference=number,

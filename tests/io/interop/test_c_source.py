@@ -89,10 +89,38 @@ def test_the_program_remembers_what_is_late(hold, even, tmp_path):
     given = values[:, None]
     outputs = [part[:, :, 0] for _, _, part in Simulator(problem.model, record, 30)(given)]
     np.testing.assert_allclose(found, np.concatenate(outputs), rtol=0, atol=1e-12)
-    fine = np.column_stack([0.001 * np.arange(600), np.zeros((600, 2))])
+    fine = np.column_stack([0.001 * np.arange(600), rng.normal(size=(600, 2))])
     np.savetxt(tmp_path / "u.csv", fine, "%.17g", ",")
     done = subprocess.run([program, tmp_path / "u.csv"], capture_output=True, text=True)
     assert (done.returncode, "within a dead time" in done.stderr) == (2, True)
+    # Where inputs are held, those that do not change take no place.
+    fine[:, 1:] = 1.0
+    np.savetxt(tmp_path / "u.csv", fine, "%.17g", ",")
+    done = subprocess.run([program, tmp_path / "u.csv"], capture_output=True, text=True)
+    assert done.returncode == (0 if hold == "zoh" else 2)
+
+
+@compiles
+@pytest.mark.parametrize("hold", ["zoh", "foh"])
+def test_a_dead_time_may_be_longer_than_the_record(hold, tmp_path):
+    """Far more samples than are remembered at a time, so that old ones are forgotten."""
+    rng = np.random.default_rng(1)
+    u = rng.uniform(0.5, 1.5, (2000, 2))
+    long = smcpn.Record(dt=0.5, u=u, y=np.zeros((2000, 2)), hold=hold)
+    problem = smcpn.Problem(
+        mixer, long[:31], observe=["x", "v'"], noise=0.1, delay={"u": "late", "w": 0.2},
+        prior={"k": stats.lognorm(0.5), "late": stats.uniform(0, 100)},
+    )  # fmt: skip
+    values = np.array([0.8, 80.3])
+    source = ModelSource.of(problem, values, 40)
+    assert 16 + 4 * 200 <= source.past <= 16 + 4 * 202
+    write_c(source, tmp_path)
+    program = compiled(tmp_path, source)
+    np.savetxt(tmp_path / "u.csv", np.column_stack([long.t, long.u]), "%.17g", ",")
+    done = subprocess.run([program, tmp_path / "u.csv"], check=True, capture_output=True, text=True)
+    found = np.array([line.split(",")[1:] for line in done.stdout.splitlines()[1:]], dtype=float)
+    outputs = [part[:, :, 0] for _, _, part in Simulator(problem.model, long, 40)(values[:, None])]
+    np.testing.assert_allclose(found, np.concatenate(outputs), rtol=0, atol=1e-9)
 
 
 def test_one_short_interval_does_not_lengthen_what_is_remembered(monkeypatch):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import zipfile
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import smcpn
 from smcpn import InputError
 from smcpn.io.interop import fmu as made
-from smcpn.io.interop.c_source import ModelSource
+from smcpn.io.interop.c_source import MOST_REMEMBERED, ModelSource
 from smcpn.io.interop.fmu import archived, variables
 from smcpn.simulation.simulator import Simulator
 from tests.models import PROBLEMS, duffing_problem
@@ -78,6 +81,103 @@ def test_dead_times_are_in_it(problem, tmp_path):
     runs = Simulator(late.model, late.records[0], 3)(values[:, None])
     wanted = np.concatenate([part[:, 0, 0] for _, _, part in runs])
     np.testing.assert_allclose(cosimulated(path, late), wanted, rtol=1e-12, atol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def late(problem):
+    return smcpn.Problem(
+        problem.ode, problem.records, observe="x", noise=0.1, delay={"u": "late"},
+        prior=dict(problem.prior.distributions) | {"late": stats.uniform(0, 0.3)},
+    )  # fmt: skip
+
+
+class Slave:
+    """An instance for co-simulation from a start on, with what it logs."""
+
+    def __init__(self, source, folder, begin):
+        from fmpy.fmi3 import FMU3Slave
+
+        path = folder / "late.fmu"
+        path.write_bytes(archived(source))
+        description = fmpy.read_model_description(str(path))
+        self.logged = []
+        self.fmu = FMU3Slave(
+            guid=description.guid, modelIdentifier=source.name,
+            unzipDirectory=fmpy.extract(str(path), str(folder / "late")),
+        )  # fmt: skip
+        self.fmu.instantiate(logMessage=lambda *said: self.logged.append(said[1:]))
+        self.references = {one.name: [one.valueReference] for one in description.modelVariables}
+        # What is read before the begin is not remembered.
+        self.get("x")
+        self.fmu.enterInitializationMode(startTime=begin)
+        self.get("x")
+        self.fmu.exitInitializationMode()
+
+    def set(self, name, value):
+        self.fmu.setFloat64(self.references[name], [value])
+
+    def get(self, name):
+        return self.fmu.getFloat64(self.references[name])[0]
+
+
+def test_what_is_read_or_set_again_at_a_time_changes_nothing(late, tmp_path):
+    values, record = typical(late), late.records[0]
+    slave = Slave(ModelSource.of(late, values, 3), tmp_path, -7.0)
+    found = []
+    for k, u in enumerate(record.u[:, 0]):
+        for given in (u + 1.0, u - 1.0, u):
+            slave.set("u", given)
+            slave.get("der(state.x)")
+        found.append(slave.get("x"))
+        # The importer may have another last bit of the time.
+        slave.fmu.doStep(-7.0 + k * record.interval, record.interval)
+    runs = Simulator(late.model, record, 3)(values[:, None])
+    wanted = np.concatenate([part[:, 0, 0] for _, _, part in runs])
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+def test_too_many_changes_within_a_dead_time_are_logged(late, tmp_path):
+    source = ModelSource.of(late, typical(late), 3)
+    slave = Slave(source, tmp_path, 0.0)
+    step = 0.01 / source.past
+    # Inputs that do not change take no place.
+    for k in range(2 * source.past):
+        slave.fmu.doStep(k * step, step)
+    for k in range(2 * source.past, 3 * source.past - 1):
+        slave.set("u", float(k))
+        slave.fmu.doStep(k * step, step)
+    assert slave.logged == []
+    slave.set("u", -1.0)
+    with pytest.raises(Exception, match="fmi3DoStep"):
+        slave.fmu.doStep((3 * source.past - 1) * step, step)
+    ((status, category, message),) = slave.logged
+    assert (status, category) == (3, b"logStatusError")
+    assert b"take communication steps of " in message
+
+
+def test_a_dead_time_is_set_before_the_run(late, tmp_path):
+    source = ModelSource.of(late, typical(late), 3)
+    kinds = {one.name: one.variability for one in variables(source)}
+    assert (kinds["late"], kinds["k"]) == ("fixed", "tunable")
+    slave = Slave(source, tmp_path, 0.0)
+    slave.set("k", 1.0)
+    with pytest.raises(Exception, match="fmi3SetFloat64"):
+        slave.set("late", 0.1)
+    assert b"before the end of initialisation" in slave.logged[0][2]
+
+
+@pytest.mark.parametrize("name", ["problem", "late"])
+def test_no_frame_on_the_stack_is_large(name, request, tmp_path):
+    source = ModelSource.of(given := request.getfixturevalue(name), typical(given), 3)
+    source = replace(source, past=source.past and MOST_REMEMBERED)
+    texts = {**source.texts(), "fmu.c": source.rendered("fmu.c", token="", absent=made.ABSENT)}
+    for file, text in texts.items():
+        (tmp_path / file).write_text(text)
+    command = [
+        made._compiler(), "-std=c99", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
+        "-Wframe-larger-than=20000", "-I", str(made._headers()), "-c", "fmu.c", f"{source.name}.c",
+    ]  # fmt: skip
+    subprocess.run(command, cwd=tmp_path, check=True)
 
 
 def test_model_exchange_has_the_same_equations(path, problem):

@@ -28,28 +28,53 @@ typedef struct {
     double x[{{ NAME }}_STATES];
     double p[{{ NAME }}_PARAMETERS + 1];
     int initialised, state_given;
+    fmi3InstanceEnvironment environment;
+    fmi3LogMessageCallback logMessage;
 {% if dead_times %}
     {{ name }}_past past;
 {% endif %}
 } Instance;
 
-static void start(Instance *one)
+static void start(Instance *one, fmi3InstanceEnvironment environment,
+    fmi3LogMessageCallback logMessage)
 {
     memset(one, 0, sizeof *one);
+    one->environment = environment;
+    one->logMessage = logMessage;
     memcpy(one->p, {{ name }}_parameters, {{ NAME }}_PARAMETERS * sizeof(double));
     {{ name }}_initial(one->p, one->x);
 }
 
-static fmi3Instance made(fmi3String token)
+static fmi3Instance made(fmi3String token, fmi3InstanceEnvironment environment,
+    fmi3LogMessageCallback logMessage)
 {
     Instance *one;
     if (token == NULL || strcmp(token, "{{ token }}") != 0)
         return NULL;
     one = malloc(sizeof *one);
     if (one != NULL)
-        start(one);
+        start(one, environment, logMessage);
     return one;
 }
+
+static fmi3Status failed(const Instance *one, fmi3String message)
+{
+    if (one->logMessage != NULL)
+        one->logMessage(one->environment, fmi3Error, "logStatusError", message);
+    return fmi3Error;
+}
+{% if dead_times %}
+
+/* Remember the inputs at t; those that are set again there take their place. */
+static fmi3Status remember(Instance *one, double t)
+{
+    if ({{ name }}_remember(&one->past, t, one->u, 0, one->p))
+        return fmi3OK;
+    return failed(one, "The inputs changed more often than {{ past }} times within a dead time: "
+        "take communication steps of {{ interval }} or more, the sampling interval of the record "
+        "of which this model was made, or make it of a record with shorter ones.");
+}
+{% endif %}
 
 const char *fmi3GetVersion(void) { return fmi3Version; }
 
@@ -59,21 +84,22 @@ fmi3Instance fmi3InstantiateCoSimulation(fmi3String instanceName, fmi3String ins
     size_t nRequiredIntermediateVariables, fmi3InstanceEnvironment instanceEnvironment,
     fmi3LogMessageCallback logMessage, fmi3IntermediateUpdateCallback intermediateUpdate)
 {
-    return made(instantiationToken);
+    return made(instantiationToken, instanceEnvironment, logMessage);
 }
 
 fmi3Instance fmi3InstantiateModelExchange(fmi3String instanceName, fmi3String instantiationToken,
     fmi3String resourcePath, fmi3Boolean visible, fmi3Boolean loggingOn,
     fmi3InstanceEnvironment instanceEnvironment, fmi3LogMessageCallback logMessage)
 {
-    return {{ "NULL" if dead_times else "made(instantiationToken)" }};
+    return {{ "NULL" if dead_times else "made(instantiationToken, instanceEnvironment, logMessage)" }};
 }
 
 void fmi3FreeInstance(fmi3Instance instance) { free(instance); }
 
 fmi3Status fmi3Reset(fmi3Instance instance)
 {
-    start(instance);
+    Instance *one = instance;
+    start(one, one->environment, one->logMessage);
     return fmi3OK;
 }
 
@@ -82,6 +108,9 @@ fmi3Status fmi3EnterInitializationMode(fmi3Instance instance, fmi3Boolean tolera
     fmi3Float64 stopTime)
 {
     ((Instance *) instance)->t = startTime;
+{% if dead_times %}
+    ((Instance *) instance)->past.count = 0;
+{% endif %}
     return fmi3OK;
 }
 
@@ -94,19 +123,18 @@ fmi3Status fmi3ExitInitializationMode(fmi3Instance instance)
 fmi3Status fmi3GetFloat64(fmi3Instance instance, const fmi3ValueReference valueReferences[],
     size_t nValueReferences, fmi3Float64 values[], size_t nValues)
 {
-    const Instance *one = instance;
+    {{ "" if dead_times else "const " }}Instance *one = instance;
     double y[{{ NAME }}_OUTPUTS], dx[{{ NAME }}_STATES];
 {% if dead_times %}
     double u[{{ NAME }}_INPUTS];
-    {{ name }}_past past = one->past;
 {% endif %}
     size_t k;
     if (nValues != nValueReferences)
         return fmi3Error;
 {% if dead_times %}
-    if (!{{ name }}_remember(&past, one->t, one->u, one->p))
+    if (remember(one, one->t) != fmi3OK)
         return fmi3Error;
-    {{ name }}_delayed(&past, one->t, 0, one->p, u);
+    {{ name }}_delayed(&one->past, one->t, 0, one->p, u);
 {% endif %}
     {{ name }}_outputs(one->t, one->x, {{ "u" if dead_times else "one->u" }}, one->p, y);
     {{ name }}_rhs(one->t, one->x, {{ "u" if dead_times else "one->u" }}, one->p, dx);
@@ -133,6 +161,10 @@ fmi3Status fmi3SetFloat64(fmi3Instance instance, const fmi3ValueReference valueR
         return fmi3Error;
     for (k = 0; k < nValues; k++) {
         const fmi3ValueReference at = valueReferences[k];
+{% for place in fixed %}
+        if (one->initialised && at == PARAMETER + {{ place }})
+            return failed(one, "A dead time is set before the end of initialisation.");
+{% endfor %}
         if (at >= INPUT && at < OUTPUT)
             one->u[at - INPUT] = values[k];
         else if (at >= STATE && at < DERIVATIVE && !one->initialised) {
@@ -163,7 +195,7 @@ fmi3Status fmi3DoStep(fmi3Instance instance, fmi3Float64 currentCommunicationPoi
     if (!(communicationStepSize > 0.0 && steps < 1e9))
         return fmi3Error;
 {% if dead_times %}
-    if (!{{ name }}_remember(&one->past, currentCommunicationPoint, one->u, one->p))
+    if (remember(one, currentCommunicationPoint) != fmi3OK)
         return fmi3Error;
     {{ name }}_advance_past(&one->past, currentCommunicationPoint, communicationStepSize,
         steps < 1 ? 1 : (int) steps, 0, one->p, one->x);
@@ -173,7 +205,7 @@ fmi3Status fmi3DoStep(fmi3Instance instance, fmi3Float64 currentCommunicationPoi
 {% endif %}
     for (k = 0; k < {{ NAME }}_STATES; k++)
         if (!isfinite(one->x[k]))
-            return fmi3Error;
+            return failed(one, "The state is not finite any more: see to the inputs and parameters.");
     one->t = *lastSuccessfulTime = currentCommunicationPoint + communicationStepSize;
     return fmi3OK;
 }

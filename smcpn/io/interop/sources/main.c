@@ -76,7 +76,7 @@ int main(int argc, char **argv)
             return 2;
         }
 {% if dead_times %}
-        if (!{{ name }}_remember(&past, row[0], row + 1, p)) {
+        if (!{{ name }}_remember(&past, row[0], row + 1, {{ NAME }}_LINEAR_INPUT, p)) {
             fprintf(stderr, "%s: line %ld is one of more than %d within a dead time\n", argv[1],
                 number, {{ NAME }}_PAST);
             return 2;

@@ -144,20 +144,27 @@ static double dead_time(int input, const double *p)
     return each[input];
 }
 
-int {{ name }}_remember({{ name }}_past *past, double t, const double *u, const double *p)
+int {{ name }}_remember({{ name }}_past *past, double t, const double *u, int linear,
+    const double *p)
 {
     double longest = 0.0;
     int k, old = 0;
+    if (past->count > 0 && t <= past->t[past->count - 1])
+        past->count--;
+    if (!linear && past->count > 0 && memcmp(past->u[past->count - 1], u, sizeof *past->u) == 0)
+        return 1;
     for (k = 0; k < {{ NAME }}_INPUTS; k++)
         longest = dead_time(k, p) > longest ? dead_time(k, p) : longest;
-    /* One has been the last to arrive until the one after it does. */
-    while (old + 1 < past->count && past->t[old + 1] + longest <= past->t[past->count - 1])
-        old++;
-    past->count -= old;
-    memmove(past->t, past->t + old, past->count * sizeof *past->t);
-    memmove(past->u, past->u + old, past->count * sizeof *past->u);
-    if (past->count == {{ NAME }}_PAST)
-        return 0;
+    if (past->count == {{ NAME }}_PAST) {
+        /* One has been the last to arrive until the one after it does. */
+        while (old + 1 < past->count && past->t[old + 1] + longest <= past->t[past->count - 1])
+            old++;
+        if (old == 0)
+            return 0;
+        past->count -= old;
+        memmove(past->t, past->t + old, past->count * sizeof *past->t);
+        memmove(past->u, past->u + old, past->count * sizeof *past->u);
+    }
     past->t[past->count] = t;
     memcpy(past->u[past->count++], u, sizeof *past->u);
     return 1;
@@ -192,12 +199,12 @@ void {{ name }}_advance_past(const {{ name }}_past *past, double t, double inter
     while (t < end) {
         double next = end;
         int k, input;
-        for (input = 0; input < {{ NAME }}_INPUTS; input++)
-            for (k = 0; k < past->count; k++) {
-                const double one = past->t[k] + dead_time(input, p);
-                if (one > t + least && one < next - least)
-                    next = one;
-            }
+        for (input = 0; input < {{ NAME }}_INPUTS; input++) {
+            const double late = dead_time(input, p);
+            for (k = past->count - 1; k >= 0 && past->t[k] + late > t + least; k--)
+                if (past->t[k] + late < next - least)
+                    next = past->t[k] + late;
+        }
         for (input = 0; input < {{ NAME }}_INPUTS; input++) {
             begin_u[input] = arrived(past, input, 0.5 * (t + next), t, linear, p);
             end_u[input] = arrived(past, input, 0.5 * (t + next), next, linear, p);

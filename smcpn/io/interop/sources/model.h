@@ -48,14 +48,16 @@ void {{ name }}_advance(double t, double interval, int steps, const double *u, c
 /* Samples of the inputs that are remembered for their dead times, at most. */
 #define {{ NAME }}_PAST {{ past }}
 
-/* Samples that are remembered, none of {0}. */
+/* Samples that are remembered, none of {0}; it may be too large for a stack. */
 typedef struct {
     int count;
     double t[{{ NAME }}_PAST], u[{{ NAME }}_PAST][{{ NAME }}_INPUTS];
 } {{ name }}_past;
 
-/* Remember a sample u at t, which is later than those before; 0 where there is no place for it. */
-int {{ name }}_remember({{ name }}_past *past, double t, const double *u, const double *p);
+/* Remember a sample u at t, later than those before or in place of the last one; 0 where there is
+   no place for it. Inputs that are held (linear is 0) take no place where they have not changed. */
+int {{ name }}_remember({{ name }}_past *past, double t, const double *u, int linear,
+    const double *p);
 
 /* The u of the functions above at t, which are those after the dead times. */
 void {{ name }}_delayed(const {{ name }}_past *past, double t, int linear, const double *p, double *u);
