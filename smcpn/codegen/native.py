@@ -33,7 +33,7 @@ from smcpn.process.status import tell
 
 
 class Optimisation(IntEnum):
-    """How much LLVM does about code before it selects instructions."""
+    """Effort of LLVM before it selects instructions."""
 
     NONE = 0
     COMBINED = 1

@@ -89,6 +89,8 @@ class TimeAxis:
     record : Record
         With ``dt`` the samples lie on a grid. Otherwise times are taken as they are, and
         ``record.interval`` is the usual distance.
+    fills : bool
+        Whether missing samples are put in where times are no grid.
 
     Attributes
     ----------
@@ -106,8 +108,8 @@ class TimeAxis:
         Date of time zero, where samples come with dates.
     """
 
-    def __init__(self, record: Record) -> None:
-        self.interval, self.regular = record.interval, record.uniform
+    def __init__(self, record: Record, fills: bool = True) -> None:
+        self.interval, self.regular, self.fills = record.interval, record.uniform, fills
         if record.held and not self.regular:
             # Samples were inserted where doses arrive.
             self.interval = float(np.ptp(record.t)) / max(int(record.given.sum()) - 1, 1)
@@ -161,7 +163,7 @@ class TimeAxis:
                 f"t is {t:g}, {distance:.0f} sampling intervals after the sample before: begin a "
                 "new Online or NestedFilter after so long a gap"
             )
-        return self._add(max(1, round(distance)), t)
+        return self._add(max(1, round(distance)) if self.fills or self.grid else 1, t)
 
     def insert(self, number: int) -> None:
         """Count samples that were put in between irregular ones, as where doses arrive."""
@@ -264,7 +266,8 @@ class Arrivals:
 
     def __init__(self, problem: Problem) -> None:
         self._record = problem.records[0]
-        self.axis = TimeAxis(self._record)
+        # A sample sets accumulators back: one that is put in would lose what they have counted.
+        self.axis = TimeAxis(self._record, fills=not problem.ode.accumulators)
         self._n_outputs, self._width = len(problem.observe), problem.model.measured
         self.last_input: Sequence[float] = [0.0] * self._record.n_inputs
         self._given = self._record.n_inputs - self._record.held

@@ -65,8 +65,9 @@ def read_doses(
         Its header names columns: ``time`` (or ``t``), ``amount`` (``AMT``), ``state`` (``CMT``),
         and where they are wanted ``duration`` (``DUR``) or ``RATE``, ``lag`` and ``fraction``,
         ``ADDL`` more doses every ``II``, and ``ID``; case does not count, other columns are left
-        out. A line without an amount, or whose ``EVID`` is 0 or 2, is no dose. Times count from
-        where those of the record do. How it is written is guessed as by `read_record`.
+        out. A ``RATE`` says the duration of the whole amount; a fraction keeps that, where NONMEM
+        keeps the rate. A line without an amount, or whose ``EVID`` is 0 or 2, is no dose. Times
+        count from where those of the record do. How it is written is guessed as by `read_record`.
     states : str or sequence of str
         Names of compartments 1, 2, ... where the file has numbers; of the only one where it has no
         such column.
@@ -269,6 +270,8 @@ def _doses(
         found["lag"] = time(lag)
     if isinstance(fraction := found.get("fraction"), float) and fraction > _MOST_FRACTION:
         raise InputError(f"fraction is {row['fraction']}: write 0.5 for a half, and no percentages")
+    if rate and duration:
+        raise InputError(f"rate is {row['rate']} and duration {row['duration']}: give one of them")
     more, every = _number(row, "addl", 0.0), _number(row, "ii", 0.0)
     if more % 1.0:
         raise InputError(f"ADDL is {row['addl']}: give a whole number of doses")

@@ -158,6 +158,12 @@ def solve(
     takes |= STIFF_PARTS if isinstance(solver, Rosenbrock) else frozenset()
     check_parts(ode.parts, "smcpn.solve", takes, INSTEAD, argument="ode")
     record, times = _times(over, ode)
+    if ode.accumulators and record is not None:
+        raise InputError(
+            f"over is a record, at whose samples {listed(ode.accumulators)} begin anew: use "
+            "smcpn.simulate, or give times, from the first of which they count",
+            argument="over",
+        )
     if isinstance(solver, Rosenbrock):
         _refuse_changed(atol=atol, first_step=first_step, max_steps=max_steps, control=control)
         return _without_claim(ode, record, times, parameters, initial, solver, rtol, at)

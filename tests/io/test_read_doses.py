@@ -46,6 +46,7 @@ def test_rows_with_an_amount_are_doses(tmp_path):
         ("time,amount,CMT\n0,1,1.5\n", "compartment 1.5 has no name"),
         ("time,amount,CMT\n0,1,0\n", "compartment 0 has no name"),
         ("time,amount,CMT,EVID\n0,0,1,3\n", "EVID is 3"),
+        ("time,amount,CMT,rate,dur\n0,1,1,2,3\n", "rate is 2 and duration 3"),
         ("time,amount,CMT,SS,II\n0,1,1,1,8\n", "SS is 1"),
         ("time [min],amount,CMT,DUR [h]\n0,1,1,1\n", "'DUR' is in h, and times are in min"),
         ("time,amount,CMT,lag [h]\n0,1,1,1\n", "'lag' is in h, and times are in no unit"),

@@ -251,14 +251,17 @@ def validate(
     _check_innovations(parts, names)
     shares = np.concatenate([part.solver_share for part in parts])
     process = np.concatenate([part.process_share for part in parts])
-    inputs = [part.record.u[:, : len(problem.ode.inputs)] for part in parts]
+    # Lags and places count the samples that were given, not those inserted where doses arrive.
+    given = [part.record.given for part in parts]
+    n_inputs = len(problem.ode.inputs)
+    inputs = [part.record.u[own, :n_inputs] for part, own in zip(parts, given, strict=True)]
     density = problem.model.density
     return Validation(
         model=problem.ode.name,
         innovations=parts,
         outputs=tuple(
             whiteness(
-                [part.normalised[:, j] for part in parts],
+                [part.normalised[own, j] for part, own in zip(parts, given, strict=True)],
                 inputs,
                 normal=density is None or density.normal,
             )

@@ -52,7 +52,7 @@ static void print(double t, const double *y)
 int main(int argc, char **argv)
 {
     static char line[LONGEST];
-    double before[COLUMNS], row[COLUMNS], x[{{ NAME }}_STATES], y[{{ NAME }}_OUTPUTS];
+    double before[COLUMNS] = {0}, row[COLUMNS], x[{{ NAME }}_STATES], y[{{ NAME }}_OUTPUTS];
     const double *p = {{ name }}_parameters;
 {% if dead_times %}
     static {{ name }}_past past;
