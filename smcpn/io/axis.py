@@ -287,7 +287,8 @@ class Arrivals:
             status = self.axis.status(t)
             if status != "new":
                 return Arrival(status)
-        if self._dosing is not None or (doses != () and as_doses(doses, "stream")):
+        none = isinstance(doses, tuple) and not doses
+        if self._dosing is not None or (not none and as_doses(doses, "stream")):
             return self._take_dosed(t, inputs, outputs, doses)
         times, gap = self.axis.place(t), _NOTHING
         if len(times) > 1:
