@@ -145,7 +145,8 @@ class Solution:
     @cached_property
     def mean(self) -> Array:
         """Mean of the states at `t`, (T, n)."""
-        return self._states(*self._coordinates_at_t[::2], self.t)
+        mean, _, step = self._coordinates_at_t
+        return self._states(mean, step, self.t)
 
     @cached_property
     def covariance(self) -> Array:
