@@ -9,7 +9,6 @@ from scipy import signal, stats
 
 import smcpn
 from smcpn import RK4, InputError
-from smcpn.io.interop.c_source import ModelSource
 from smcpn.results.maximum import StartResult
 from smcpn.simulation.linearise import OperatingPoint, linearised
 
@@ -229,8 +228,6 @@ def test_a_dead_time_turns_the_phase():
     np.testing.assert_allclose(np.diff(linear.bode(high).phase[:, 0, 0]), -360 * 57 * 0.3, atol=1)
     lower, upper = linear.bode(high).phase_interval(1.0)
     np.testing.assert_allclose(np.diff(upper - lower, axis=0), 360.0 * 57 * 0.2, atol=1)
-    with pytest.raises(InputError, match="no delay of inputs"):
-        ModelSource.of(problem, values[0], 1)
 
 
 def test_the_response_at_a_pole_without_damping_is_refused():
