@@ -17,6 +17,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
 from smcpn.model.prior import by_blocks
@@ -104,7 +105,7 @@ class DefensiveGaussian(Proposal):
     def log_density(self, theta: Array) -> Array:
         """Log density at (n, d), shape (n,)."""
         d = len(self.mean)
-        whitened = (theta - self.mean) @ np.linalg.inv(self.factor).T
+        whitened = (theta - self.mean) @ _inverse(self.factor).T
         square = np.square(whitened).sum(axis=1)
         log_volume = np.log(np.diag(self.factor)).sum()
         gaussian = -0.5 * (square + d * np.log(2 * np.pi)) - log_volume
@@ -135,6 +136,17 @@ def weighted_moments(
     upper *= np.where(np.diag(upper) < 0, -1.0, 1.0)[:, None]
     np.fill_diagonal(upper, np.maximum(np.diag(upper), SINGULAR * spread))
     return mean, upper.T
+
+
+def _inverse(factors: Array) -> Array:
+    """Return the inverses of lower Cholesky factors, (..., d, d)."""
+    try:
+        return np.asarray(np.linalg.inv(factors), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        # Pivots among rows of widths 1e-30 and 1 may cancel to zero; substitution has none.
+        d = factors.shape[-1]
+        each = [solve_triangular(one, np.eye(d), lower=True) for one in factors.reshape(-1, d, d)]
+        return np.reshape(each, factors.shape)
 
 
 def trusted_share(
@@ -205,7 +217,7 @@ class StudentMixture(Proposal):
         a function of its arguments.
         """
         centre, whole = weighted_moments(theta, weights)
-        whitened = (theta - centre) @ np.linalg.inv(whole).T
+        whitened = (theta - centre) @ _inverse(whole).T
         shares, means, factors = _weighted_em(whitened, weights)
         return cls(
             log_shares=np.log(np.append((1.0 - DEFENCE) * shares, DEFENCE)),
@@ -250,7 +262,7 @@ def squared_distances(
     """
     # One row per coordinate: long loops over the points, not short ones over the coordinates.
     centred = np.ascontiguousarray(points.T) - means[:, :, None]
-    whitened = (np.linalg.inv(factors) if inverses is None else inverses) @ centred
+    whitened = (_inverse(factors) if inverses is None else inverses) @ centred
     return np.einsum("kdn,kdn->kn", whitened, whitened)
 
 
