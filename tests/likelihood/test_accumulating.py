@@ -137,7 +137,7 @@ def test_a_solution_counts_as_the_matrix_exponential(likelihood, grid):
 
 
 @pytest.mark.parametrize("likelihood", ["filtering", "dalton", "fenrir"])
-@pytest.mark.parametrize("kind", [EKF0, EKF1])
+@pytest.mark.parametrize("kind", [EKF0, pytest.param(EKF1, marks=pytest.mark.nightly)])
 def test_filters_of_all_forms_agree_where_they_claim_nothing(likelihood, kind):
     expected = kalman(intervals(DT * np.arange(N)))[0].sum()
     for form in ("first", "chain"):

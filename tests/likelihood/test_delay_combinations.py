@@ -236,7 +236,7 @@ def solution_with_flow(one, tau, a, q, doses=()):
 
 
 @pytest.mark.parametrize("signal", [("zoh", "even"), ("foh", "even"), ("foh", "uneven")])
-@pytest.mark.parametrize("amount", [0.0, 0.5])
+@pytest.mark.parametrize("amount", [pytest.param(0.0, marks=pytest.mark.nightly), 0.5])
 def test_algebraic_equations_under_a_delayed_input_and_doses(signal, amount):
     doses = [(0.73, amount), (1.11, amount)] if amount else []
     given = [smcpn.Dose(time, "x", size) for time, size in doses]
@@ -399,7 +399,9 @@ def test_filters_that_look_ahead_are_exact_for_a_linear_model():
     np.testing.assert_allclose(filters.evaluate(values, N, keys)[1], kalman, rtol=1e-9)
 
 
-@pytest.mark.parametrize("signal", ["linear", "band-limited"])
+@pytest.mark.parametrize(
+    "signal", ["linear", pytest.param("band-limited", marks=pytest.mark.nightly)]
+)
 def test_a_stream_has_the_increments_of_the_record(signal):
     one = record(*SIGNALS.get(signal, ("foh",)))
     keys = np.arange(2, dtype=np.uint64)[:, None]
