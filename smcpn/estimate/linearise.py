@@ -22,6 +22,7 @@ MARGIN = 0.5
 def networks_of(problem: Problem) -> dict[str, Network]:
     """Networks of the model by name."""
     functions = {name: one.function for name, one in problem.ode.functions.items()}
+    # One that is linear in its weights is a network as well, and needs no search.
     return {name: one for name, one in functions.items() if type(one) is Network}
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -270,8 +270,42 @@ def maximise(
     check_search(search)
     iterations = whole_number("iterations", iterations, 1)
     plan = free_stages(problem.names, stages)
-    is_open = leaves_open(solver, likelihood)
     began, compiled = time.perf_counter(), CLOCK.compile_seconds
+    by_solver = partial(
+        _maximum_by, problem, starts=starts, plan=plan, target=target, method=method, search=search,
+        iterations=iterations, seed=seed, threads=threads, executor=executor, progress=progress,
+    )  # fmt: skip
+    maximum, density, hidden = by_solver(likelihood, solver)
+    if leaves_open(solver, likelihood) and maximum.reason != INTERRUPTED:
+        again = called_for(maximum)
+        if again is not None:
+            choice, solver = again
+            maximum, density, hidden = by_solver(choice.likelihood, solver)
+    maximum = _doubted(maximum, _doubt(maximum, density) or hidden)
+    compiling = CLOCK.compile_seconds - compiled
+    return replace(maximum, seconds=time.perf_counter() - began - compiling)
+
+
+def _maximum_by(
+    problem: Problem,
+    likelihood: str | LogLikelihood | None,
+    solver: Solver | str | None,
+    *,
+    starts: Starts,
+    plan: list[list[int]],
+    target: str,
+    method: str,
+    search: str,
+    iterations: int,
+    seed: int | None,
+    threads: int | None,
+    executor: Executor | Workers | str | None,
+    progress: bool | None,
+) -> tuple[Maximum, LogDensity, str]:
+    """Return the maximum by one solver, the density that was searched, and what its steps may hide.
+
+    Parameters are those of `maximise`, with the ``plan`` of its stages.
+    """
     with status(progress) as say, workers_of(executor) as workers, one_blas_thread():
         where = evaluated_by(workers)
         function, automatic = _log_likelihood(problem, likelihood, solver, threads)
@@ -323,16 +357,7 @@ def maximise(
                 maximum = judged(highest_end(density, climb.name, found), not automatic, by)
         except KeyboardInterrupt:
             maximum = _interrupted(density, climb.name, maximum)
-    again = called_for(maximum) if is_open and maximum.reason != INTERRUPTED else None
-    if again is not None:
-        return maximise(
-            problem, again[0].likelihood, solver=again[1], starts=starts, stages=stages,
-            target=target, method=method, search=search, iterations=iterations, seed=seed,
-            threads=threads, executor=executor, progress=progress,
-        )  # fmt: skip
-    maximum = _doubted(maximum, _doubt(maximum, density) or hidden)
-    compiling = CLOCK.compile_seconds - compiled
-    return replace(maximum, seconds=time.perf_counter() - began - compiling)
+    return maximum, density, hidden
 
 
 def _doubted(maximum: Maximum, doubt: str) -> Maximum:

@@ -224,7 +224,7 @@ def moved_factor(factor: Factor, share: ca.SX, variance: ca.SX) -> Factor:
     and stays; rows beyond the first n do too, and must not depend on them either.
     """
     size = len(factor.pivots)
-    changed = [k for k in range(size) if not share[k].is_one()]
+    changed = [k for k in range(size) if not (share[k].is_one() and variance[k].is_zero())]
     if not changed:
         return factor
     first = changed[0]

@@ -27,8 +27,7 @@ from smcpn.model.problem import Model, Problem, check_record
 from smcpn.model.record import Record
 from smcpn.simulation.filtered import StateFilter, WindowFilter, window_begins
 from smcpn.simulation.simulation import Simulation, part_of, simulate_particles, starting_like
-from smcpn.simulation.simulator import Simulator
-from smcpn.solver import MAX_STEPS
+from smcpn.simulation.simulator import Simulator, steps_within
 
 Array = NDArray[np.float64]
 
@@ -196,8 +195,7 @@ def predict_particles(
     check_parts(model.parts, who, Kalman.takes_parts, dict.fromkeys(PARTS, "use simulate"))
     check_record(record, problem.ode, model.outputs.numel(), problem.records)
     # Intervals have as many steps each: the longest one is to have enough.
-    wanted = round(float(np.diff(record.t).max()) / step_length)
-    steps = min(max(1, wanted), MAX_STEPS // 2)
+    steps = steps_within(float(np.diff(record.t).max()), step_length)
     whole = problem.model.prepared(record)
     windows = WindowFilter(problem, model, whole, window_begins(whole, horizon), steps, filter)
     found = simulate_particles(problem, whole, values, weights, simulator=windows)

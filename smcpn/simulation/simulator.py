@@ -58,6 +58,11 @@ SIMULATED = frozenset({"delay", "doses", "accumulators", "algebraic", "events"})
 OWN_STEPS = OwnSteps(0)
 
 
+def steps_within(interval: float, step_length: float) -> int:
+    """Number of steps of about a length in an interval; half of the most, to be doubled once."""
+    return min(max(1, round(interval / step_length)), MAX_STEPS // 2)
+
+
 class Simulator:
     """Outputs of a model over one record, in chunks of time.
 
@@ -108,8 +113,7 @@ class Simulator:
         uneven = steps == "auto" and not record.uniform
         self._interval = float(np.diff(record.t).max()) if uneven else None
         if step_length is not None:
-            wanted = round((self._interval or record.interval) / step_length)
-            self._least_steps = min(max(1, wanted), MAX_STEPS // 2)
+            self._least_steps = steps_within(self._interval or record.interval, step_length)
         self._signal, self._dead_times = signal_of(model, record)
 
     def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:

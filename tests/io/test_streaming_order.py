@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 from small_stream import CHANNELS, Pieces, online, samples_in
 
 import smcpn
@@ -246,3 +247,18 @@ def test_midnight_is_told_where_times_have_no_date():
     assert len(list(Stream(online(), source, events.append))) == 1
     assert sorted(event.kind for event in events) == ["duplicate", "end", "format"]
     assert "midnight" in events[0].message
+
+
+def test_the_interval_of_a_record_with_doses_is_that_of_its_samples():
+    t, y = 0.1 * np.arange(101), np.full(101, np.nan)
+    y[::20] = 1.0
+    record = smcpn.Record(t=t, y=y, doses=[smcpn.Dose(3.33, "x", 1.0)])
+    problem = smcpn.Problem(
+        decay, record, observe="x", noise=0.1, prior={"k": stats.lognorm(1)}, initial=1.0
+    )
+    assert TimeAxis(problem.records[0]).interval == pytest.approx(0.1)
+
+
+@smcpn.ode
+def decay(x, *, k):
+    return -k * x

@@ -10,6 +10,7 @@ from smcpn.pn.gaussian import (
     Gaussian,
     downdate,
     factorised,
+    moved,
     predicted,
     smoothing_gain,
     square_root,
@@ -44,6 +45,17 @@ def test_a_prediction_adds_noise_to_what_is_moved(known):
     F, B, e = RNG.normal(size=(N, N)), RNG.normal(size=(N, 2)), np.array([0.1, 0.0, 0.3])
     found = predicted(factor, *(ca.SX(ca.DM(part)) for part in (F, B, e)))
     np.testing.assert_allclose(dense(found), F @ P @ F.T + B @ B.T + np.diag(e), rtol=1e-12)
+
+
+@pytest.mark.parametrize("share", [(1.0, 0.0, 1.0), (1.0, 1.0, 0.6), (1.0, 1.0, 1.0)])
+@pytest.mark.parametrize("variance", [(0.0, 0.0, 0.0), (0.0, 0.5, 0.2)])
+def test_a_share_is_left_beside_new_noise(known, share, variance):
+    P, factor = known
+    mean, c, q = np.arange(3.0), np.array(share), np.array(variance)
+    found = moved(Gaussian(ca.SX(mean), factor), ca.SX(c), ca.sparsify(ca.SX(q)))
+    np.testing.assert_array_equal(np.array(ca.DM(found.mean))[:, 0], c * mean)
+    wanted = c[:, None] * P * c + np.diag(q)
+    np.testing.assert_allclose(dense(found.factor), wanted, rtol=1e-12, atol=1e-14)
 
 
 def test_a_state_that_is_known_stays_known(known):

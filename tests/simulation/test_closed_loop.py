@@ -171,6 +171,22 @@ def test_a_window_does_not_see_what_comes_after_its_start():
     assert np.abs(first[151:] - second[151:]).min() > 0.1
 
 
+def test_a_gap_has_as_many_steps_as_it_needs():
+    @smcpn.ode
+    def spring(x, v, *, k):
+        return v, -k * x
+
+    t = np.append(0.1 * np.arange(30), 5.0 + 0.1 * np.arange(30))
+    x = np.cos(3.0 * t)
+    record = smcpn.Record(t=t, y=x)
+    problem = smcpn.Problem(
+        spring, record, observe="x", noise=0.01, initial=[1.0, 0.0], prior={"k": stats.lognorm(1)}
+    )
+    exactly = StateFilter(0.01, (1e-6, 1e-6), (1e-6, 1e-6))
+    found = predict_particles(problem, record, np.array([[9.0]]), np.ones(1), len(t), exactly, 0.02)
+    np.testing.assert_allclose(found.mean[:, 0], x, atol=1e-4)
+
+
 def test_prediction_refuses_no_horizon():
     with pytest.raises(smcpn.InputError, match="horizon is 0"):
         predict_particles(PROBLEM, PROBLEM.records[0], THETA.T, np.ones(1), 0, FILTER, DT / 2)

@@ -400,3 +400,24 @@ def test_several_records_start_from_their_own_states():
     np.testing.assert_array_equal(alone.normalised, parts[1].normalised)
     (resampled,) = innovations(problem, solver, values, smcpn.Record(u=first.u, y=first.y, dt=0.2))
     assert resampled.solver_variance[-1, 0] < 10 * parts[0].solver_variance[-1, 0]
+
+
+def test_an_outlier_is_named_among_the_samples_that_were_given():
+    @smcpn.ode
+    def emptied(x, *, k):
+        return -k * x
+
+    t = 0.5 * np.arange(40)
+    doses = [smcpn.Dose(at, "x", 5.0) for at in (0.7, 3.7, 6.7, 9.7)]
+    record = smcpn.Record(t=t, doses=doses)
+    y = smcpn.simulate(emptied, record, {"k": 0.3}, observe="x", initial=[1.0])[:, 0]
+    y += 0.1 * np.random.default_rng(0).normal(size=40)
+    y[30] += 3.0
+    record = smcpn.Record(t=t, y=y, doses=doses)
+    problem = smcpn.Problem(
+        emptied, record, observe="x", noise=0.1, prior={"k": stats.lognorm(1)}, initial=[1.0]
+    )
+    posterior = smcpn.identify(problem, seed=0, particles=64)
+    largest = posterior.validate().outputs[0].largest
+    assert len(problem.records[0]) > 40
+    assert largest.sample == 30
