@@ -14,7 +14,7 @@ MISSING = frozenset(
     {"", ".", "-", "--", "---", "nan", "-nan", "na", "n/a", "#n/a", "null", "none", "missing"}
 )
 """Texts of a missing number, in either case."""
-UNMEASURED = frozenset({"MDV", "EVID"})
+NO_MEASUREMENT = frozenset({"MDV", "EVID"})
 """Columns of NONMEM, in either case, that are not 0 in lines whose outputs are no measurements."""
 _LONGEST_MARK = max(map(len, MISSING))
 LONGEST_NAME = 256

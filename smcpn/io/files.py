@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, counted, listed, nearest, visible
-from smcpn.io.fields import UNMEASURED
+from smcpn.io.fields import NO_MEASUREMENT
 from smcpn.io.hdf5_subset import NotPlainError
 from smcpn.io.reading_process import Answer, LostError, ReadingProcess, serve
 from smcpn.io.table import TEXTS, TextTable
@@ -127,7 +127,7 @@ def read_text(path: Path, layout: Layout) -> list[Columns]:
             )
         if names.count(column) > 1:
             raise ColumnError(column, f"{path} has several columns '{column}': rename one")
-    flags = [one for one in names if one.upper() in UNMEASURED and one not in known]
+    flags = [one for one in names if one.upper() in NO_MEASUREMENT and one not in known]
     numbers = [*layout.inputs, *layout.outputs, *flags]
     found = table.read(numbers, layout.time, layout.experiment)
     table.tell()

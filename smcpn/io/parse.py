@@ -35,7 +35,7 @@ from smcpn.io.fields import (
     LONGEST,
     MINUTES,
     MISSING,
-    UNMEASURED,
+    NO_MEASUREMENT,
     BadLineError,
     is_date,
     is_missing,
@@ -77,7 +77,7 @@ class Form:
         return [
             j
             for j, (name, slot) in named
-            if name.upper() in UNMEASURED and (slot is None or slot[0] == "dose")
+            if name.upper() in NO_MEASUREMENT and (slot is None or slot[0] == "dose")
         ]
 
     def fields(self, text: str) -> list[str]:
