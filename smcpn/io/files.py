@@ -495,7 +495,7 @@ def _flags(path: Path, tree: Mapping[str, Any], layout: Layout) -> list[str]:
     found = list[str]()
     nested = {one: one.replace("/", ".").rpartition(".")[0] for one in layout.outputs}
     for place in dict.fromkeys("" if one in tree else nested[one] for one in layout.outputs):
-        holder = _found(path, tree, place)[0] if place else tree
+        holder: Any = _found(path, tree, place)[0] if place else tree
         held = holder[0] if _is_list(holder) and len(holder) else holder
         names = held if isinstance(held, Mapping) else ()
         found += [f"{place}.{one}" if place else one for one in flags_among(names, ())]
