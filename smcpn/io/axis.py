@@ -286,6 +286,7 @@ class Arrivals:
             t = real_number("t", t, "give a time")
             status = self.axis.status(t)
             if status != "new":
+                self.give(doses)
                 return Arrival(status)
         none = isinstance(doses, tuple) and not doses
         if self._dosing is not None or (not none and as_doses(doses, "stream")):
