@@ -17,9 +17,10 @@ to the end of the step,
     x(tau-) = x + s f(x) + s^2/2 f'(x),   y = r(x(tau-)),   x+ = y - s f(y) + s^2/2 f'(y),
 
 which has an error of the order d^3. Algebraic variables solve their equations after the jump, and
-f has their derivatives along the solution. The steps are given numbers to a derivative, and s has one: so
-the derivative of x+ is that of a solution whose event moves with the parameters, the saltation
-matrix r_x + (f(y) - r_x f(x) - r_t) g_x / (g_t + g_x f) among it, and the second one is right, too.
+f has their derivatives along the solution. The steps are given numbers to a derivative, and s has
+one: so the derivative of x+ is that of a solution whose event moves with the parameters, the
+saltation matrix r_x + (f(y) - r_x f(x) - r_t) g_x / (g_t + g_x f) among it, and the second one is
+right, too.
 
 Each event remembers on which side its g has been. An event that jumps to where another g is on its
 other side calls that one at the same time; an input that jumps may do so at a sample. A particle
