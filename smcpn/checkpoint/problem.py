@@ -677,7 +677,8 @@ class StoredRecord(Stored):
             If no record can be made of it.
         """
         given: dict[str, Any] = vars(self) | {"doses": [vars(one) for one in self.doses]}
-        record = with_function(Record(**given))
+        record = Record(**given)
+        record = with_function(record) if record.held else record
         for around in (record.u_before, record.u_after):
             if around is not None and not _continues(record, around):
                 raise InputError(
