@@ -54,7 +54,7 @@ class AlgebraicEquations:
     """
 
     def __init__(self, model: Model) -> None:
-        self._places = list(model.algebraic)
+        self._places, self._model = list(model.algebraic), model
         self._symbols = ca.vertcat(model.x, model.u, model.t)
         self._residual = model.rhs[self._places]
         self._slopes = jacobian(self._residual, model.x[self._places])
@@ -86,6 +86,19 @@ class AlgebraicEquations:
         """Residuals at a state, and the determinant of dg/dz there."""
         slopes = self._at(self._slopes, x, driven)
         return self._at(self._residual, x, driven), ca.det(slopes)
+
+    def slopes(self, rates: ca.SX) -> ca.SX:
+        """Derivatives of all states in time, z' = -(dg/dz)^-1 (dg/dx x' + dg/d(u, t) (u, t)').
+
+        Parameters
+        ----------
+        rates : casadi.SX
+            Derivatives of inputs and time.
+        """
+        slopes = ca.densify(self._model.mass * self._model.rhs)
+        forced = jacobian(self._residual, self._symbols) @ ca.vertcat(slopes, rates)
+        slopes[self._places] = -SparseLU(self._slopes).solve(ca.densify(forced))
+        return slopes
 
     def _moved(self, x: ca.SX, driven: ca.SX, shares: tuple[float, ...]) -> ca.SX:
         """Algebraic variables after a step of Newton's iteration."""
@@ -133,20 +146,10 @@ def explicit_model(model: Model, first: FirstSample) -> Model:
     """
     if not model.algebraic:
         return model
-    equations, places = AlgebraicEquations(model), list(model.algebraic)
-    driven = ca.vertcat(model.u, model.t)
-    state = equations.solved(model.x, driven, AFTER_JUMP)
-    rates, outputs, forced, slopes = ca.substitute(
-        [
-            model.mass * model.rhs,
-            model.outputs,
-            jacobian(model.rhs[places], ca.vertcat(model.x, model.t)),
-            jacobian(model.rhs[places], model.x[places]),
-        ],
-        [model.x],
-        [state],
-    )
-    rates[places] = -SparseLU(slopes).solve(forced @ ca.vertcat(rates, 1.0))
+    equations = AlgebraicEquations(model)
+    state = equations.solved(model.x, ca.vertcat(model.u, model.t), AFTER_JUMP)
+    held = ca.vertcat(ca.SX(model.u.numel(), 1), 1.0)
+    rates, outputs = ca.substitute([equations.slopes(held), model.outputs], [model.x], [state])
     begun = [
         equations.solved(initial, ca.SX([*first.u, first.t]), FROM_START)
         for initial in model.initial
