@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import signal
 
+from benchmarks import online_soak
 from benchmarks.memory import resident_memory
 from benchmarks.rows import Row, at_least, at_most, equal, told, unjudged
 from benchmarks.study import command, study
@@ -34,6 +35,7 @@ SOLVER = EKF0(order=3, steps=2)
 DUFFING = {"m": 5e-6, "c": 2e-4, "k": 1.0, "k3": 3.8}
 JUMP = 10.0
 """Seconds after which the stiffness jumps."""
+STUDIES = [online_soak.soak]
 LONG = 300_000
 """Samples over which the growth of the memory can be told."""
 
@@ -90,7 +92,7 @@ def real_time(samples: int) -> Iterator[Row]:
     yield from told(figures)
 
 
-@study("calm_update", full=8000, quick=2000)
+@study("calm_update", full=8000, quick=None)
 def calm_update(samples: int) -> Iterator[Row]:
     """Updates that call for no rejuvenation, as fast as they go."""
     problem = silverbox(samples)
@@ -108,7 +110,7 @@ def calm_update(samples: int) -> Iterator[Row]:
         yield at_most(f"{name}, median us", found["median"], 60.0, note)
 
 
-@study("replay", full=20_000, quick=2000)
+@study("replay", full=20_000, quick=1500)
 def replay(samples: int) -> Iterator[Row]:
     """All samples as fast as possible, no budget; and the bytes of `ibis`."""
     problem = silverbox(samples)

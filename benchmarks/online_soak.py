@@ -23,7 +23,6 @@ from scipy import stats
 
 import smcpn
 from benchmarks.memory import resident_memory
-from benchmarks.online_sources import SPOILT
 from benchmarks.rows import Row, at_least, at_most, equal
 from benchmarks.study import study
 from smcpn.datasets.models import duffing
@@ -38,6 +37,11 @@ JUMPS = 20
 """Blocks after each of which the clock is set forward."""
 AHEAD, JUMP, GAP = 5000, 1500, 40
 """Intervals: of a time that is wrong, of a clock that is set forward, and of the longest gap."""
+SPOILT = (
+    b"\xff\xfe\x00noise\n", b"0.1,0.2\n", b"0.1,zero,0.2\n", b"nan,nan,nan\n", b'{"t": 1, "u": \n',
+    b"x" * 70000 + b"\n", b"1,2,3,4,5,6\n",
+)  # fmt: skip
+"""Lines that are no samples."""
 EVERY = 0.5
 """Seconds between two looks at the memory."""
 STALLED = 30.0
