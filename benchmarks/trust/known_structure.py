@@ -16,12 +16,12 @@ from scipy.integrate import solve_ivp
 import smcpn
 from benchmarks.executors import each
 from benchmarks.papers.fenrir_settings import fitzhugh_nagumo
-from benchmarks.rows import Row, at_least, at_most
+from benchmarks.rows import Row, at_least, at_most, reached
 from benchmarks.study import study
 from smcpn import ODE, Problem
 from smcpn.datasets.models import lotka_volterra
 
-SEEDS, QUICK_SEEDS, FIRST_SEED = 40, 2, 7000
+SEEDS, QUICK_SEEDS, FIRST_SEED = 40, 1, 7000
 SECONDS = 1.0
 SAME = 0.05
 """Nats below the highest end known that count as the same."""
@@ -125,10 +125,11 @@ def known_structure(seeds: int) -> Iterator[Row]:
     """Compiled before; the long search is by the same steps."""
     for name in STRUCTURES:
         run: Callable[[int], tuple[float, float, bool]] = partial(_outcome, name)
-        run(SEEDS)
+        smcpn.laplace(STRUCTURES[name].problem(SEEDS), seed=SEEDS, threads=1)
         found = np.array(list(each(run, range(seeds))))
         seconds, below, warned = found.T
         note = f"most {seconds.max():.2g} s"
-        yield at_most(f"{name}: processor seconds", float(np.median(seconds)), SECONDS, note)
+        row = at_most(f"{name}: processor seconds", float(np.median(seconds)), SECONDS, note)
+        yield reached(row, 2.0) if seeds < SEEDS else row
         note = f"of {len(found)}, at most {below.max():.2g} nats below, {int(warned.sum())} warned"
         yield at_least(f"{name}: at the maximum", int(np.sum(below < SAME)), len(found), note)
