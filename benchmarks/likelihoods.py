@@ -9,23 +9,20 @@ they are installed (rodeo and probdiffeq need a folder of their own: both want J
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-import smcpn
 from benchmarks.clock import best
 from benchmarks.likelihood_peers import Batch, peers
 from benchmarks.rows import Row, absent, at_least, at_most
 from benchmarks.study import command, study
+from benchmarks.trust.steps import identified
 from smcpn import EKF0, EKF1
 from smcpn.cases import load_case
 from smcpn.likelihood.conditioned import Dalton, Fenrir
 from smcpn.likelihood.lanes import LaneLikelihood
-from smcpn.model.problem import Problem
-from smcpn.results.posterior import Posterior
 from tests.models import (
     FITZHUGH_NAGUMO,
     FITZHUGH_NAGUMO_START,
@@ -80,16 +77,16 @@ def speed(quick: bool) -> Iterator[Row]:
 def silverbox(particles: int) -> Iterator[Row]:
     """Two steps per sample by filtering, against eight by the data-free marginal."""
     case = load_case("silverbox")
-    reference = _identified(case.problem, solver=EKF0(3, 8), particles=particles, seed=1)
+    reference = identified(case.problem, solver=EKF0(3, 8), particles=particles, seed=1)
     runs = {
-        "filtering, 2 steps": _identified(
+        "filtering, 2 steps": identified(
             case.problem,
             solver=EKF1(4, 2, form="chain", diffusion="fixed"),
             likelihood="filtering",
             particles=particles,
             seed=1,
         ),
-        "marginal of order 2, 2 steps": _identified(
+        "marginal of order 2, 2 steps": identified(
             # Order 3 diverges with steps as long as these.
             case.problem,
             solver=EKF0(2, 2),
@@ -131,13 +128,6 @@ def _thetas(size: int) -> Array:
 def _microseconds(batch: Batch, theta: Array) -> float:
     """Best time per theta."""
     return 1e6 * best(lambda: batch(theta), 5) / len(theta)
-
-
-def _identified(problem: Problem, **options: object) -> Posterior:
-    with warnings.catch_warnings():
-        # The figures say what the warnings would.
-        warnings.simplefilter("ignore", smcpn.SamplerWarning)
-        return smcpn.identify(problem, progress=False, **options)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -1,37 +1,20 @@
-"""The posterior of a record: how long `identify` takes by default, how often it weighs, if right.
-
-IBIS and tempering from the prior are what they were: `method="ibis"` does the work of the default
-of the commit before this one.
-"""
+"""The posterior of a long record: `identify` by default beside IBIS, in seconds and in answers."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-import warnings
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import smcpn
 from benchmarks.rows import ERRORS, Row, at_least, at_most, unjudged
 from benchmarks.study import study
+from benchmarks.trust.steps import identified
 from smcpn.cases import load_case
 
-Array = NDArray[np.float64]
-QUICK_SAMPLES = 2000
-RMS, QUICK_SEEDS, QUICK_RMS = 1.25, 3, 2.8
-"""Of z, and what chance leaves of three: their reference is one run, as uncertain as they are, so
-that one in a thousand right samplers exceeds it."""
-
-
-def identified(problem: smcpn.Problem, **options: Any) -> smcpn.Posterior:
-    """Identify, with warnings kept in the posterior only."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", smcpn.SamplerWarning)
-        return smcpn.identify(problem, progress=False, **options)
+QUICK_SAMPLES = 1000
 
 
 def official(quick: bool) -> smcpn.Problem:

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
-from scipy.integrate import solve_ivp
 
 import smcpn
 from benchmarks.papers.fenrir_fits import SWEEP_SEED, WITHIN
 from benchmarks.papers.fenrir_published import PENDULUM_STARTS
-from benchmarks.papers.fenrir_settings import SETTINGS, fitzhugh_nagumo
+from benchmarks.papers.fenrir_settings import SETTINGS, fitzhugh_nagumo, trajectory
 from benchmarks.rows import Row, at_least, least_of
 from benchmarks.study import study
 from smcpn import ODE, RK4, Maximum, Problem
@@ -36,19 +35,6 @@ def oscillation(x, v, *, omega):
     return v, -(omega**2) * x
 
 
-def simulated(
-    ode: ODE, truth: Mapping[str, float], state: Sequence[float], t: np.ndarray
-) -> np.ndarray:
-    """Exact solution at times, (T, n)."""
-    rate = ode.rhs
-    values = list(truth.values())
-
-    def right(time: float, x: np.ndarray) -> np.ndarray:
-        return np.array(rate(x, [], time, values), dtype=float).ravel()
-
-    return solve_ivp(right, (0.0, t[-1]), state, t_eval=t, rtol=1e-10, atol=1e-10).y.T
-
-
 def problem_of(
     ode: ODE,
     truth: Mapping[str, float],
@@ -62,7 +48,8 @@ def problem_of(
 
     ``spread`` is that of the logarithms of the parameters, and of the initial state.
     """
-    states = simulated(ode, truth, state, t)[:, [ode.states.index(name) for name in observe]]
+    seen = [ode.states.index(name) for name in observe]
+    states = trajectory(ode, list(truth.values()), state, t)[:, seen]
     y = states + noise * np.random.default_rng(0).normal(size=states.shape)
     prior: dict[str, Any] = {
         name: stats.lognorm(spread[0], scale=value) for name, value in truth.items()

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
-from scipy.integrate import solve_ivp
 
 import smcpn
 from benchmarks.executors import each
-from benchmarks.papers.fenrir_settings import fitzhugh_nagumo
+from benchmarks.papers.fenrir_settings import fitzhugh_nagumo, trajectory
 from benchmarks.rows import Row, at_least, at_most, reached
 from benchmarks.study import study
 from smcpn import ODE, Problem
@@ -67,11 +66,7 @@ class Structure:
     def problem(self, seed: int) -> Problem:
         """Both states are measured with noise that is not known."""
         t, values = np.linspace(0.0, 20.0, self.samples), list(self.truth.values())
-
-        def right(time: float, x: np.ndarray) -> np.ndarray:
-            return np.array(self.ode.rhs(x, [], time, values), dtype=float).ravel()
-
-        clean = solve_ivp(right, (0.0, 20.0), self.begin, t_eval=t, rtol=1e-9, atol=1e-9).y.T
+        clean = trajectory(self.ode, values, self.begin, t)
         y = clean + self.noise * np.random.default_rng(FIRST_SEED + seed).normal(size=clean.shape)
         sigma: Any = stats.lognorm(1.0, scale=0.1)
         prior = {name: self.prior for name in self.truth} | {"sigma": sigma}  # noqa: C420
