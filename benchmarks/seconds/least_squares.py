@@ -21,7 +21,7 @@ import json, sys, time
 import numpy as np
 import smcpn
 from smcpn.cases.silverbox import silverbox_case
-from smcpn.codegen.kernel import CLOCK
+from smcpn.codegen.clock import CLOCK
 samples, starts = map(int, sys.argv[1:])
 problem = silverbox_case(split="official").problem
 if samples:

@@ -49,6 +49,8 @@ SEARCHES, MOST_HILLS = 4, 6
 NEIGHBOURS, NEAR = 8, 256
 """A draw that is more likely than so many around it, or one in so many of all, is taken for a hill
 of its own: of many draws several lie on each side of a wide hill."""
+LOOKED_AT = 16 * NEAR
+"""Draws, the most likely ones, that may be hills: of more, the others have higher ones around."""
 EACH, MANY_EACH = 16, 1024
 """Further draws for each search of the second round, and of those that follow, or of both where
 states may turn unseen between samples, which look for hills so narrow that few searches lead
@@ -177,11 +179,15 @@ def _hilltops(
     tree, near = KDTree(points), max(NEIGHBOURS, len(values) // NEAR)
     found, block = order[:0], 4 * most
     # Neighbours are looked up for the highest only: of many draws that is most of the work.
-    for first in range(0, len(order), block):
-        some = order[first : first + block]
-        around = tree.query(points[some], near + 1)[1]
-        beside = np.where(around == some[:, None], -np.inf, values[around]).max(axis=1)
-        found = np.concatenate([found, some[values[some] > beside]])
+    looked_at = order[:LOOKED_AT]
+    for first in range(0, len(looked_at), block):
+        some = looked_at[first : first + block]
+        # The nearest few are enough to refuse most.
+        for count in (NEIGHBOURS, near):
+            around = tree.query(points[some], count + 1)[1]
+            beside = np.where(around == some[:, None], -np.inf, values[around]).max(axis=1)
+            some = some[values[some] > beside]
+        found = np.concatenate([found, some])
         if len(found) >= most:
             break
     return found[:most]
