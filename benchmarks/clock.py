@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.codegen.clock import CLOCK
+
 Call = Callable[[], object]
 Clock = Callable[[], float]
 
@@ -24,6 +26,11 @@ def processor_seconds() -> float:
     """Return the processor time of this process and of those of its children that have ended."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def running_seconds() -> float:
+    """Return the processor time of this process without that in which kernels were compiled."""
+    return time.process_time() - CLOCK.compile_processor_seconds
 
 
 def best(call: Call, repeats: int) -> float:

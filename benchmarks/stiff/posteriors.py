@@ -5,18 +5,17 @@ The moments of Boehm's are compared with those of `boehm_reference`, which are s
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 import smcpn
+from benchmarks.clock import running_seconds
 from benchmarks.rows import ERRORS, Row, at_least, at_most, between, reached, unjudged
 from benchmarks.stiff.boehm_reference import DRAWS, Moments
 from benchmarks.stiff.collection import boehm_problem, crauste_problem
 from benchmarks.study import study
-from smcpn.codegen.clock import CLOCK
 
 Array = NDArray[np.float64]
 
@@ -58,9 +57,9 @@ STORED = Moments(
 
 def _identified(problem: smcpn.Problem, seed: int) -> tuple[smcpn.Posterior, float]:
     """Return the default posterior, and processor seconds without those that compile."""
-    began, compiled = time.process_time(), CLOCK.compile_seconds
+    began = running_seconds()
     found = smcpn.identify(problem, seed=seed, progress=False)
-    return found, time.process_time() - began - (CLOCK.compile_seconds - compiled)
+    return found, running_seconds() - began
 
 
 def _z_of_means(found: smcpn.Posterior) -> Array:
