@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from smcpn.codegen.tangent import jacobian
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.sparse_lu import SparseLU
+from smcpn.model.expression import ExpressionTable
 from smcpn.model.graphs import Model
 from smcpn.model.initial import FirstSample
 from smcpn.model.problem import Problem
@@ -40,7 +41,7 @@ FROM_START, AFTER_JUMP, NEARBY = Newton(24, SHARES), Newton(16, SHARES), Newton(
 """From values that are given, from those before the input jumped, and along a solution."""
 SOLVED = 1e-9
 """An equation g = 0 counts as solved where |g| is this part of the sum of |dg/da| |a| over its
-arguments a."""
+arguments and numbers a."""
 
 
 class AlgebraicEquations:
@@ -57,9 +58,7 @@ class AlgebraicEquations:
         self._symbols = ca.vertcat(model.x, model.u, model.t)
         self._residual = model.rhs[self._places]
         self._slopes = jacobian(self._residual, model.x[self._places])
-        arguments = ca.vertcat(*ca.symvar(self._residual))
-        parts = ca.fabs(jacobian(self._residual, arguments)) @ ca.fabs(arguments)
-        self._parts = ca.densify(parts)
+        self._parts = _sizes(self._residual)
 
     def _at(self, graph: ca.SX, x: ca.SX, driven: ca.SX) -> ca.SX:
         return ca.substitute(graph, self._symbols, ca.vertcat(x, driven))
@@ -118,6 +117,20 @@ class AlgebraicEquations:
             best = ca.if_else(shorter, trial[self._places], best)
             least = ca.if_else(shorter, level, least)
         return best
+
+
+def _sizes(residual: ca.SX) -> ca.SX:
+    """Sum of |dg/da| |a| over the arguments and numbers a of each residual g.
+
+    Numbers count: what log(1 + z) is rounded to does not vanish with z.
+    """
+    arguments = ca.vertcat(*ca.symvar(residual))
+    function = ca.Function("residual", [arguments], [ca.densify(residual)])
+    table, numbers = ExpressionTable.of(function).with_numbers_free()
+    symbols, (graph,) = table.graphs()
+    entries = ca.vertcat(*symbols)
+    sizes = ca.fabs(jacobian(graph, entries)) @ ca.fabs(entries)
+    return ca.densify(ca.substitute(sizes, entries, ca.vertcat(arguments, numbers)))
 
 
 def explicit_model(model: Model, first: FirstSample) -> Model:

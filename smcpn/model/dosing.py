@@ -217,9 +217,25 @@ class Dosing:
         return any(one.slots for one in self.routes)
 
     @property
+    def sources(self) -> tuple[Source, ...]:
+        """Fraction and lag of each route: places of parameters, or numbers."""
+        return tuple(one for route in self.routes for one in route.places[1:])
+
+    @property
     def learned(self) -> bool:
         """True if a lag or a fraction is a parameter that is not known."""
-        return any(isinstance(one, int) for route in self.routes for one in route.places[1:])
+        return any(isinstance(one, int) for one in self.sources)
+
+    def over(self, kept: Sequence[int]) -> Dosing:
+        """Return it for a model of some of the parameters, by their places, in this order."""
+
+        def place(source: Source) -> Source:
+            return kept.index(source) if isinstance(source, int) else source
+
+        routes = (
+            replace(one, places=(one.places[0], *map(place, one.places[1:]))) for one in self.routes
+        )
+        return replace(self, routes=tuple(routes))
 
     @property
     def width(self) -> int:
@@ -515,6 +531,8 @@ def on_anchors(record: Record) -> tuple[list[Dose], Array]:
     times = np.sort(np.append(record.t, between[1:]))
 
     def moved(one: Dose) -> Dose:
+        if one.end < first - slack or last + slack < one.begin:
+            return one
         begin, end = (
             edge if (near := _nearest(times, edge, slack)) is None else near
             for edge in (one.begin, one.end)

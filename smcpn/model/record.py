@@ -245,7 +245,8 @@ class Record(WithCard):
             are those of ``df.attrs["units"]``, a mapping by column, and of the variables and
             coordinates of a dataset.
         outputs, inputs : str or sequence of str
-            Columns of y, where a missing value is a missing sample, and of u.
+            Columns of y, where a missing value is a missing sample, and of u; rows whose ``MDV`` or
+            ``EVID``, if it is no column named here, is not 0 have no y.
         time : str, optional
             Column of numbers, dates or durations; of the latter two the first sample is at 0 and
             the unit seconds, unless ``to`` says another. Give either it or ``dt``.

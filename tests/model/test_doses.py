@@ -246,6 +246,8 @@ def test_a_run_that_is_resumed_or_shared_has_the_same_bytes(tmp_path):
         ({"time": 1.0, "state": "gut", "amount": 1.0, "lag": "when"}, "lag of a dose is 'when'"),
         ({"time": 1.0, "state": "gut", "amount": 1.0, "lag": "ka"}, "reaches from 0 to inf"),
         ({"time": 1.0, "state": "gut"}, "a dose is"),
+        ({"time": 1.0, "state": "gut", "amount": 1.0, "fraction": "50%"}, "fraction is '50%'"),
+        ({"time": 1.0, "state": "gut", "amount": 1e300, "duration": 1e-10}, "beyond all numbers"),
     ],
 )
 def test_what_is_no_dose_is_refused_in_a_sentence(dose, sentence):
