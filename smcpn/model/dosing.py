@@ -385,6 +385,20 @@ class Dosing:
         """Symbols of the numbers of an interval, (width, 1)."""
         return ca.SX.sym("held", self.width)
 
+    def nothing(self, u: ca.SX) -> ca.SX:
+        """Numbers of an interval in which nothing arrives, (width, 1), under inputs that stay."""
+        held = ca.SX.zeros(self.width, 1)
+        if not self.lagged:
+            return held
+        # From 0 to 1, in one part, so that time runs as given; what may arrive does so at its end.
+        held[[3, 5]] = 1.0
+        held[6 : 6 + self.n_inputs] = u
+        begin = 6 + (self.degree + 1) * self.n_inputs
+        for route in self.routes:
+            held[begin + 2 : begin + route.width : 3] = 1.0
+            begin += route.width
+        return held
+
     def applied(self, graph: ca.SX, model: Any, at_sample: bool) -> ca.SX:
         """A graph of x, u and t as one of z, of the numbers of the interval, and of t or s.
 

@@ -114,6 +114,15 @@ class Model:
         arrived = self.dosing.arrived(self)
         return smooth + ca.substitute(arrived, ca.vertcat(self.u, self.t), ca.vertcat(u, t))
 
+    def without_doses(self) -> Model:
+        """Return the model of its equation alone, without its initial states."""
+        if self.dosing is None:
+            return self
+        u = self.u[: self.dosing.n_inputs]
+        known = self.u[self.dosing.n_inputs :], self.dosing.nothing(u)
+        rhs, outputs = (ca.substitute(one, *known) for one in (self.rhs, self.outputs))
+        return replace(self, u=u, rhs=rhs, outputs=outputs, dosing=None)
+
     def arrived(self, record: Record, values: Array) -> Array:
         """Amounts that have arrived in every state, (T, n, N), at parameter values (N, d)."""
         shape = len(record), self.x.numel(), len(values)

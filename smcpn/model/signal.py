@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import factorial
+from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -76,7 +77,8 @@ class Samples(ABC):
 
     def _times_before(self, begin: float, number: int) -> Array:
         """Times before the first sample, which is at ``begin``, (number,)."""
-        return begin - spacing_before(self.template) * np.arange(number, 0, -1)
+        times = begin - spacing_before(self.template) * np.arange(number, 0, -1)
+        return np.asarray(times, dtype=np.float64)
 
     def _inputs_before(self, u: Array, number: int) -> Array:
         """Inputs before the first sample of those known, (number, n_inputs)."""
@@ -286,10 +288,11 @@ class BandLimited:
         return np.einsum("pw,pwn->pn", weights, samples)
 
 
-def _windowed_sinc(distance: Array) -> Array:
+def _windowed_sinc(distance: NDArray[Any]) -> Array:
     """Weights of samples at distances in sampling intervals, of less than `CONTEXT`."""
     within = np.sqrt(np.maximum(1 - (distance / CONTEXT) ** 2, 0.0))
-    return np.sinc(distance) * np.i0(KAISER_BETA * within) / np.i0(KAISER_BETA)
+    weights = np.sinc(distance) * np.i0(KAISER_BETA * within) / np.i0(KAISER_BETA)
+    return np.asarray(weights, dtype=np.float64)
 
 
 @lru_cache(maxsize=64)
