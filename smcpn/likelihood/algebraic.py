@@ -28,6 +28,13 @@ Array = NDArray[np.float64]
 SHARES = (2.0**-12, 2.0**-8, 2.0**-5, 2.0**-3, 0.5, 1.0)
 """Of a step that may lead far: the voltage of a diode follows a jump of a hundred volts by the
 smallest, where it conducts."""
+LONGER = (8.0, 64.0)
+"""Shares beyond the whole step, for a current that follows an exponential: each of Newton's steps
+takes it by one thermal voltage only."""
+SLOW = 0.35
+"""Part of the distance that a whole step leaves, from which longer ones are tried: an exponential
+leaves 1 / e, a power p of two or more (1 - 1 / p)^p. Of a power a longer step might end at
+another root."""
 
 
 class Newton(NamedTuple):
@@ -108,12 +115,16 @@ class AlgebraicEquations:
         if len(shares) == 1:
             return z + shares[0] * step
         size = ca.fmax(ca.fmax(ca.fabs(z), ca.fabs(step)), np.finfo(float).tiny)
-        best, least = z + shares[0] * step, ca.SX(np.inf)
-        for share in shares:
+        best, least, slow = z + shares[0] * step, ca.SX(np.inf), ca.SX(0.0)
+        for share in (*shares, *LONGER):
             trial = ca.SX(x)
             trial[self._places] = z + share * step
             level = ca.sumsqr(factors.solve(self._at(self._residual, trial, driven)) / size)
             shorter = level < least
+            if share == 1.0:
+                slow = level > SLOW**2 * ca.sumsqr(step / size)
+            elif share > 1.0:
+                shorter = ca.logic_and(slow, shorter)
             best = ca.if_else(shorter, trial[self._places], best)
             least = ca.if_else(shorter, level, least)
         return best
