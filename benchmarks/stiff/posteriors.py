@@ -5,18 +5,17 @@ The moments of Boehm's are compared with those of `boehm_reference`, which are s
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 import smcpn
+from benchmarks.clock import running_seconds
 from benchmarks.rows import ERRORS, Row, at_least, at_most, between, reached, unjudged
 from benchmarks.stiff.boehm_reference import DRAWS, Moments
 from benchmarks.stiff.collection import boehm_problem, crauste_problem
 from benchmarks.study import study
-from smcpn.codegen.clock import CLOCK
 
 Array = NDArray[np.float64]
 
@@ -58,9 +57,9 @@ STORED = Moments(
 
 def _identified(problem: smcpn.Problem, seed: int) -> tuple[smcpn.Posterior, float]:
     """Return the default posterior, and processor seconds without those that compile."""
-    began, compiled = time.process_time(), CLOCK.compile_seconds
+    began = running_seconds()
     found = smcpn.identify(problem, seed=seed, progress=False)
-    return found, time.process_time() - began - (CLOCK.compile_seconds - compiled)
+    return found, running_seconds() - began
 
 
 def _z_of_means(found: smcpn.Posterior) -> Array:
@@ -74,7 +73,7 @@ def _z_of_means(found: smcpn.Posterior) -> Array:
     return (own - mean) / np.sqrt(spread / found.ess + theirs)
 
 
-@study("boehm-posterior", full=40, quick=3)
+@study("boehm-posterior", full=40, quick=1)
 def boehm_posterior(seeds: int) -> Iterator[Row]:
     """Evidence and means of nine parameters in a box of ten decades, beside a stored reference."""
     problem, of_evidence, of_means, used, warned = boehm_problem().problem, [], [], [], []
@@ -95,7 +94,7 @@ def boehm_posterior(seeds: int) -> Iterator[Row]:
     yield reached(at_most("processor seconds of a run, most", max(used), 40.0), REACHED)
 
 
-@study("crauste", full=20, quick=1)
+@study("crauste", full=20, quick=None)
 def crauste(seeds: int) -> Iterator[Row]:
     """Log posterior of the highest mode that default runs report, of twelve rates."""
     problem, heights, used = crauste_problem().problem, [], []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ class KernelClock:
     """Time spent compiling and running kernels, the work done, and kernels not found on disk."""
 
     compile_seconds: float = 0.0
+    compile_processor_seconds: float = 0.0
     run_seconds: float = 0.0
     theta_steps: int = 0
     compiled: int = 0
@@ -21,6 +23,7 @@ class KernelClock:
         """Difference to an earlier copy."""
         return KernelClock(
             self.compile_seconds - before.compile_seconds,
+            self.compile_processor_seconds - before.compile_processor_seconds,
             self.run_seconds - before.run_seconds,
             self.theta_steps - before.theta_steps,
             self.compiled - before.compiled,
@@ -37,6 +40,17 @@ def count(seconds: float, theta_steps: int = 0) -> None:
     clock = getattr(_APART, "clock", CLOCK)
     clock.run_seconds += seconds
     clock.theta_steps += theta_steps
+
+
+@contextmanager
+def compiling() -> Generator[None]:
+    """Add the time of what is done within, in this thread, to that spent compiling."""
+    began, used = time.perf_counter(), time.thread_time()
+    try:
+        yield
+    finally:
+        CLOCK.compile_seconds += time.perf_counter() - began
+        CLOCK.compile_processor_seconds += time.thread_time() - used
 
 
 @contextmanager

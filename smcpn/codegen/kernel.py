@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.clock import CLOCK, count
+from smcpn.codegen.clock import compiling, count
 from smcpn.codegen.emit import MAX_LANES, kernel_code
 from smcpn.codegen.loops import ROWS
 from smcpn.codegen.lower import LaneProgram
@@ -426,12 +426,12 @@ class LaneKernel(CompiledKernel):
         self, program: LaneProgram, threads: int | None = None, most_lanes: int = MAX_LANES
     ) -> None:
         begin = time.perf_counter()
-        plan = kernel_code(program, most_lanes)
-        sizes = KernelSizes.of(program, plan.lanes, plan.slots)
-        super().__init__(native(plan), sizes, program.constant_values, threads)
+        with compiling():
+            plan = kernel_code(program, most_lanes)
+            sizes = KernelSizes.of(program, plan.lanes, plan.slots)
+            super().__init__(native(plan), sizes, program.constant_values, threads)
         self.program = program
         seconds = time.perf_counter() - begin
-        CLOCK.compile_seconds += seconds
         level = logging.INFO if seconds > NOTABLE_SECONDS else logging.DEBUG
         _log.log(level, "kernel of %d lanes ready after %.2f s", self.lanes, seconds)
 

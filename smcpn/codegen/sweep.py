@@ -30,7 +30,7 @@ from smcpn.codegen.adjoint import (
     transposed,
 )
 from smcpn.codegen.arrays import RowFunction
-from smcpn.codegen.clock import CLOCK, count
+from smcpn.codegen.clock import compiling, count
 from smcpn.codegen.emit import (
     LEAST_LANES,
     MEMORY,
@@ -454,13 +454,12 @@ class SweepKernel:
     """
 
     def __init__(self, program: LaneProgram) -> None:
-        begin = time.perf_counter()
-        of_particle = hoisted(program)
-        plan = sweep_plan(of_particle.program)
-        self.cost = plan.cost
-        self.compiled = CompiledSweep(native_sweep(plan), SweepSizes.of(plan))
-        self._ends = _Ends(of_particle)
-        CLOCK.compile_seconds += time.perf_counter() - begin
+        with compiling():
+            of_particle = hoisted(program)
+            plan = sweep_plan(of_particle.program)
+            self.cost = plan.cost
+            self.compiled = CompiledSweep(native_sweep(plan), SweepSizes.of(plan))
+            self._ends = _Ends(of_particle)
 
     def value_and_gradient(
         self, forward: CompiledKernel, theta: Array, rows: Sequence[Rows], size: int | None = None

@@ -49,6 +49,8 @@ SEARCHES, MOST_HILLS = 4, 6
 NEIGHBOURS, NEAR = 8, 256
 """A draw that is more likely than so many around it, or one in so many of all, is taken for a hill
 of its own: of many draws several lie on each side of a wide hill."""
+LOOKED_AT = 16 * NEAR
+"""Draws, the most likely ones, that may be hills: of more, the others have higher ones around."""
 EACH, MANY_EACH = 16, 1024
 """Further draws for each search of the second round, and of those that follow, or of both where
 states may turn unseen between samples, which look for hills so narrow that few searches lead
@@ -64,11 +66,14 @@ evaluations where these are more: a run weighs a thousand particles a few times.
 TURNS = 4
 """Times as much work where states may turn unseen between samples, for there may be as many modes
 as turns."""
-MISFIT, MANY_MORE, LIKELIEST = 5.0, 4, 200
+MISFIT, MANY_MORE, LIKELIEST = 5.0, 8, 200
 """Standard deviations by which chi-square of a known noise is too large, so that no fit has been
 found; how many times as many searches there then are, and draws for each, of which the most likely
 are searched from. Of 100 such starts for the twelve rates of an immune response one to three end at
 a fit, and of 200 draws of the prior none."""
+GLANCE, PROMISING = 20, 0.25
+"""Iterations after which such a search is looked at, and the share of them, the highest, that go
+on: nine in ten have come to rest by then where nothing moves."""
 ROUGH = 0.5
 """Share of the searches that end alone, from which a density has too many hills for so few."""
 SAME_PLACE = 1e-3
@@ -177,11 +182,15 @@ def _hilltops(
     tree, near = KDTree(points), max(NEIGHBOURS, len(values) // NEAR)
     found, block = order[:0], 4 * most
     # Neighbours are looked up for the highest only: of many draws that is most of the work.
-    for first in range(0, len(order), block):
-        some = order[first : first + block]
-        around = tree.query(points[some], near + 1)[1]
-        beside = np.where(around == some[:, None], -np.inf, values[around]).max(axis=1)
-        found = np.concatenate([found, some[values[some] > beside]])
+    looked_at = order[:LOOKED_AT]
+    for first in range(0, len(looked_at), block):
+        some = looked_at[first : first + block]
+        # The nearest few are enough to refuse most.
+        for count in (NEIGHBOURS, near):
+            around = tree.query(points[some], count + 1)[1]
+            beside = np.where(around == some[:, None], -np.inf, values[around]).max(axis=1)
+            some = some[values[some] > beside]
+        found = np.concatenate([found, some])
         if len(found) >= most:
             break
     return found[:most]
@@ -216,10 +225,12 @@ def searched_in_rounds(
     found[first:] = [replace(one, lifted=True) for one in found[first:]]
     told = matched.alone and _told_by_slopes(density, found)
     times = TURNS if matched.turning > 0.0 else 1
+    misfit = False
     while not told:
         done = settled(found)
-        doubtful = (done or len(found) >= MOST) and _agreement(found) < AGREEING
-        misfit = doubtful and misfits(density, found)
+        doubtful = len(found) >= ENOUGH and _agreement(found) < AGREEING
+        # Where a fit was hard to find, one that was found once may not be the best.
+        misfit = doubtful and (misfits(density, found) or (misfit and _times(found) == 1))
         if done and not misfit:
             break
         most = MANY_MORE * MOST if misfit else MOST
@@ -234,7 +245,10 @@ def searched_in_rounds(
             starts = further_starts(density, rng, count, draws)
         if not len(starts):
             break
-        found += climb(density, starts, stages, look)
+        if misfit:
+            found += _promising(climb, density, starts, stages, look)
+        else:
+            found += climb(density, starts, stages, look)
     left = iterations - look
     if _few(density.log_likelihood.problem):
         found, left = _finished(climb, density, stages, left, found), 0
@@ -269,10 +283,12 @@ def finest_affordable(density: LogDensity) -> float:
 def settled(found: Sequence[SearchEnd]) -> bool:
     """True if searches are enough, and have found every height that matters at least twice.
 
-    Where most of them end alone there may be hills of any height that none has seen.
+    Where most of them end alone there may be hills of any height that none has seen. One that was
+    cut short, higher than all others, was found once.
     """
     alone = sum(count for _, count in heights([one.log_density for one in found]) if count == 1)
-    return len(found) >= ENOUGH and alone <= ROUGH * len(found) and not found_once(found)
+    once = found_once(found) or (_highest(found).reason == LIMIT and _times(found) == 1)
+    return len(found) >= ENOUGH and alone <= ROUGH * len(found) and not once
 
 
 def _told_by_slopes(density: LogDensity, found: Sequence[SearchEnd]) -> bool:
@@ -405,11 +421,32 @@ def _finished(
     if density.log_likelihood.problem.diffusion is not None:
         climb = climb.patient()
     best = max((o.log_density for o in found if not np.isnan(o.log_density)), default=-np.inf)
-    chosen = [
-        k
-        for k, one in enumerate(found)
-        if one.reason == LIMIT and one.log_density > best - NEGLIGIBLE
-    ]
+    return _gone_on(climb, density, stages, iterations, found, best - NEGLIGIBLE)
+
+
+def _promising(
+    climb: Search,
+    density: LogDensity,
+    starts: Array,
+    stages: Sequence[Sequence[int]],
+    iterations: int,
+) -> list[SearchEnd]:
+    """Search from many starts, (S, d), and on from the highest ends of these only."""
+    found = climb(density, starts, stages, min(iterations, GLANCE))
+    least = np.nanquantile([one.log_density for one in found], 1.0 - PROMISING)
+    return _gone_on(climb, density, stages, iterations - GLANCE, found, float(least))
+
+
+def _gone_on(
+    climb: Search,
+    density: LogDensity,
+    stages: Sequence[Sequence[int]],
+    iterations: int,
+    found: list[SearchEnd],
+    least: float,
+) -> list[SearchEnd]:
+    """Go on with the searches that were cut short above a height."""
+    chosen = [k for k, one in enumerate(found) if one.reason == LIMIT and one.log_density > least]
     if not chosen or iterations < 1:
         return found
     again = climb(density, np.stack([found[k].theta for k in chosen]), stages[-1:], iterations)
@@ -437,8 +474,13 @@ def undoubted(density: LogDensity, found: Sequence[SearchEnd]) -> bool:
 
 def _agreement(found: Sequence[SearchEnd]) -> float:
     """Share of searches that end as high as the highest."""
+    return _times(found) / len(found)
+
+
+def _times(found: Sequence[SearchEnd]) -> int:
+    """Return how many searches end as high as the highest."""
     highest = _highest(found).log_density
-    return float(np.mean([as_high(one.log_density, highest) for one in found]))
+    return sum(as_high(one.log_density, highest) for one in found)
 
 
 def misfits(density: LogDensity, found: Sequence[SearchEnd]) -> bool:

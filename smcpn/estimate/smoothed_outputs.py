@@ -84,7 +84,8 @@ def output_variances(records: Sequence[Record]) -> Array:
     """Variance of each output, (q,), one where that is zero."""
     several = len(records) > 1
     y = np.concatenate([record.y for record in records]) if several else records[0].y
-    variance = np.nanvar(y, axis=0)
+    seen, variance = np.isfinite(y).any(axis=0), np.zeros(y.shape[1])
+    variance[seen] = np.nanvar(y[:, seen], axis=0)
     return np.where(variance > 0.0, variance, 1.0)
 
 

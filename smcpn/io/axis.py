@@ -37,6 +37,7 @@ from smcpn.model.dose import Dose, as_doses
 from smcpn.model.dosing import route_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import BESIDE, Record, faults_beside
+from smcpn.model.signal import BandLimited
 from smcpn.values.arguments import NUMBERS, Kind
 from smcpn.values.stored import Number, Stored, Whole
 
@@ -275,6 +276,12 @@ class Arrivals:
 
     def __init__(self, problem: Problem) -> None:
         self._record = problem.records[0]
+        if isinstance(self._record.u_function, BandLimited):
+            raise InputError(
+                f"{self._record.name}: a stream with doses takes no band-limited input, which is "
+                "known once samples to come are: choose hold 'foh' or 'zoh'",
+                argument="problem",
+            )
         # A sample sets accumulators back: one that is put in would lose what they have counted.
         self.axis = TimeAxis(self._record, fills=not problem.ode.accumulators)
         self._n_outputs, self._width = len(problem.observe), problem.model.measured
@@ -295,6 +302,7 @@ class Arrivals:
             t = real_number("t", t, "give a time")
             status = self.axis.status(t)
             if status != "new":
+                self.give(doses)
                 return Arrival(status)
         none = isinstance(doses, tuple) and not doses
         if self._dosing is not None or (not none and as_doses(doses, "stream")):

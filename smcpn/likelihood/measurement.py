@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from smcpn.likelihood.covariance import OutputGain
 from smcpn.likelihood.lanes import SampleSymbols
-from smcpn.pn.gaussian import factorised, substituted
+from smcpn.pn.gaussian import determinant, factorised, squared_mahalanobis, whitened
 
 
 def where_present(values: ca.SX, present: ca.SX) -> ca.SX:
@@ -36,12 +36,9 @@ def gaussian_log_density(innovation: ca.SX, covariance: ca.SX, present: ca.SX) -
     By the factorisation S = L D L', in straight-line code with a single logarithm.
     """
     factor = factorised(masked_covariance(covariance, present))
-    quadratic, determinant = ca.SX(0), ca.SX(1)
-    whitened = substituted(factor.rows, ca.vertsplit(where_present(innovation, present)))
-    for w, pivot in zip(whitened, factor.pivots, strict=True):
-        quadratic += w * w / pivot
-        determinant *= pivot
-    return -0.5 * (ca.log(determinant) + quadratic + log(2 * pi) * ca.sum1(present))
+    innovation = where_present(innovation, present)
+    quadratic = squared_mahalanobis(factor, ca.vertsplit(innovation))
+    return -0.5 * (ca.log(determinant(factor)) + quadratic + log(2 * pi) * ca.sum1(present))
 
 
 def masked_covariance(covariance: ca.SX, present: ca.SX) -> ca.SX:
@@ -51,9 +48,7 @@ def masked_covariance(covariance: ca.SX, present: ca.SX) -> ca.SX:
 
 def whitening(covariance: ca.SX) -> ca.SX:
     """W = D^-1/2 L^-1 of S = L D L', so that W S W' = I, (q, q)."""
-    factor = factorised(covariance)
-    rows = substituted(factor.rows, ca.vertsplit(ca.SX.eye(covariance.shape[0])))
-    return ca.vertcat(*[w / ca.sqrt(pivot) for w, pivot in zip(rows, factor.pivots, strict=True)])
+    return whitened(factorised(covariance), ca.SX.eye(covariance.shape[0]))
 
 
 ROUNDING = 1e-6

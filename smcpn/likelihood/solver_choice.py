@@ -107,7 +107,9 @@ def error_budget(
         for j, seen in enumerate(np.isfinite(y).T):
             totals[:, j] += [share[seen, j].sum() for share in shares]
             counts[j] += seen.sum()
-    claimed, change = (float(np.max(total[counts > 0] / counts[counts > 0])) for total in totals)
+    measured = counts > 0
+    means = totals[:, measured] / counts[measured]
+    claimed, change = (float(share.max(initial=0.0)) for share in means)
     return ErrorBudget(*(share if np.isfinite(share) else np.inf for share in (claimed, change)))
 
 
@@ -218,9 +220,11 @@ def _relative_noise(problem: Problem, averages: Averages, values: Array) -> Arra
     if model.density is None:
         noise, spread = model.noise_variances(values), np.nanstd(y, axis=0)[:, None]
     else:
-        n = values.shape[0]
-        means = np.nan_to_num(np.repeat(np.nanmean(y, axis=0)[None], n, axis=0), nan=1.0)
-        samples = model.sample_numbers(problem.records[0]).without_limits().mean().repeated(n)
+        # Of an output of which limits alone are known there is no mean.
+        seen, means = np.isfinite(y).any(axis=0), np.ones((values.shape[0], y.shape[1]))
+        means[:, seen] = np.nanmean(y[:, seen], axis=0)
+        samples = model.sample_numbers(problem.records[0]).without_limits().mean()
+        samples = samples.repeated(len(values))
         noise = effective_variance(model, means, averages.outputs.T, values, samples).T
         spread = _spread(averages.outputs, averages.output_squares)
     # NaN of a solution that diverges.

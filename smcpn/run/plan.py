@@ -15,7 +15,7 @@ import logging
 from dataclasses import replace
 
 from smcpn.checkpoint.run_state import Plan
-from smcpn.codegen.kernel import CLOCK
+from smcpn.codegen.clock import CLOCK
 from smcpn.errors import InputError, listed, shown
 from smcpn.estimate.laplace import laplace
 from smcpn.estimate.linearise import is_of

@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError, counted
+from smcpn.likelihood.algebraic import explicit_model
 from smcpn.likelihood.classical import (
     RungeKuttaStep,
     outputs_at,
@@ -22,6 +23,7 @@ from smcpn.likelihood.classical import (
 )
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.lanes import SampleSymbols, output_chunks
+from smcpn.model.initial import FirstSample
 from smcpn.model.parts import PARTS, check_parts
 from smcpn.model.problem import Model, Problem, check_record
 from smcpn.model.record import Record
@@ -72,7 +74,8 @@ class ClosedLoop(Simulator):
     Raises
     ------
     InputError
-        If there is not a row of signals for every sample, or the model has other parts.
+        If there is not a row of signals for every sample, an output depends on the input, or the
+        model has other parts.
     """
 
     def __init__(
@@ -89,7 +92,14 @@ class ClosedLoop(Simulator):
                 f"{record.name}: signals has {len(signals)} samples for {len(record)} of the record"
             )
         remedy = dict.fromkeys(PARTS, "use simulate")
-        check_parts(model.parts, "a controller", frozenset({"delay"}), remedy)
+        check_parts(model.parts, "a controller", frozenset({"delay", "algebraic"}), remedy)
+        model = explicit_model(model, FirstSample.of(record))
+        if ca.depends_on(model.outputs, model.u):
+            raise InputError(
+                "an output depends on the input, which a controller computes of the outputs: "
+                "observe states whose derivatives have it",
+                argument="observe",
+            )
         self._controller, self._signals = controller, np.ascontiguousarray(signals, dtype=float)
         times: Any = {"dt": record.dt, "start": record.start} if record.uniform else {"t": record.t}
         none = np.zeros((len(record), model.u.numel()))
@@ -192,7 +202,9 @@ def predict_particles(
     if horizon < 1:
         raise InputError(f"horizon is {horizon}: choose 1 or more samples", argument="horizon")
     who = "a prediction over a horizon"
-    check_parts(model.parts, who, Kalman.takes_parts, dict.fromkeys(PARTS, "use simulate"))
+    takes = Kalman.takes_parts | {"algebraic"}
+    check_parts(model.parts, who, takes, dict.fromkeys(PARTS, "use simulate"))
+    model = explicit_model(model, FirstSample.of(record))
     check_record(record, problem.ode, model.outputs.numel(), problem.records)
     # Intervals have as many steps each: the longest one is to have enough.
     steps = steps_within(float(np.diff(record.t).max()), step_length)

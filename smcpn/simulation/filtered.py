@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 
 import casadi as ca
 import numpy as np
@@ -127,9 +128,8 @@ class WindowFilter:
         filter: StateFilter | None = None,
         initial: Array | None = None,
     ) -> None:
-        self._at = lambda steps: WindowFilter(
-            problem, model, record, begins, steps, filter, initial
-        )
+        given = problem, model, record, begins
+        self._at = partial(WindowFilter, *given, filter=filter, initial=initial)
         self._length, self._filter, self.steps = len(record), filter, steps
         self._initial = np.empty((1, 0)) if initial is None else initial
         self._outputs, spread = model.outputs.numel(), None

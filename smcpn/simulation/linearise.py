@@ -25,7 +25,6 @@ from smcpn.values.arguments import checked
 Array = NDArray[np.float64]
 
 INSTEAD = {
-    "doses": "give smcpn.linearise the equation and the posterior's mean",
     "events": "give state=, where the model is linear until one",
 }
 """Remedies for parts that linear models have not."""
@@ -144,8 +143,11 @@ def linearised(
     InputError
         If there is no equilibrium, for the mean or for some draw, or a derivative is not finite.
     """
-    takes = {"delay", "accumulators", "algebraic"} | (set() if at.state is None else {"events"})
+    takes = {"delay", "doses", "accumulators", "algebraic"}
+    takes |= set() if at.state is None else {"events"}
     check_parts(model.parts, "a linear model", takes, INSTEAD)
+    # Doses come and go: the model about a point is that of the equation.
+    model = model.without_doses()
     graphs = _Graphs(ode.name, model, at)
     x0 = graphs.state(at.near, mean[None])
     points = graphs.states(x0[0], draws)

@@ -79,6 +79,37 @@ def test_solutions_are_those_of_the_equation_with_the_variables_solved(amplitude
     assert found == pytest.approx(exact, abs=1e-8 * amplitude)
 
 
+@smcpn.ode(algebraic=["i"])
+def conducting(v, i, u, *, r, load):
+    """The same circuit, of which the current i is the variable: it is within the exponential."""
+    return (i - v / load) / 1e-5, LEAKAGE * np.expm1((u - v - r * i) / THERMAL) - i
+
+
+def test_a_current_within_an_exponential_follows_an_input_that_jumps():
+    record = driven(amplitude=10.0)
+    prior = {name: stats.lognorm(0.1, scale=value) for name, value in RECTIFIER.items()}
+    problem = smcpn.Problem(conducting, record, observe=["v", "i"], noise=0.01, prior=prior)
+    v, i = solution(problem, Rosenbrock(1e-8), list(RECTIFIER.values())).T
+    voltage, drop = rectified(record, "zoh", **RECTIFIER).T
+    assert v == pytest.approx(voltage, abs=1e-5)
+    current = (record.u[:, 0] - voltage - drop) / RECTIFIER["r"]
+    assert i == pytest.approx(current, abs=1e-5)
+
+
+@smcpn.ode(algebraic=["z"])
+def rooted(x, z, u):
+    """A root of u that is followed by its sign."""
+    return z - x, z**2 - u
+
+
+def test_a_variable_stays_on_its_branch_where_the_input_jumps():
+    u = np.array([1.0, 0.25, 4.0, 0.01, 100.0, 0.36])
+    record = Record(u=u, dt=1.0, hold="zoh")
+    for sign in (1.0, -1.0):
+        z = smcpn.simulate(rooted, record, {}, observe="z", initial={"x": 0.0, "z": sign})
+        assert z[:, 0] == pytest.approx(sign * np.sqrt(u))
+
+
 @smcpn.ode(algebraic=["z", "w"])
 def circular(x, z, w, t, *, k):
     """Of each equation the variable stands in the other place; w = x / (1 + t), z = exp(w)."""
@@ -174,6 +205,19 @@ def folding_problem(start=0.5) -> smcpn.Problem:
         folding, record, observe="z", noise=0.1, initial={"x": 1.0, "z": start},
         prior={"k": stats.lognorm(1.0)},
     )  # fmt: skip
+
+
+def test_variables_that_vanish_are_solved():
+    @smcpn.ode(algebraic=["z"])
+    def discharge(x, z, *, k):
+        return -k * z, np.log(1.0 + z) - x
+
+    start = {"x": 1e-9, "z": 0.0}
+    found = smcpn.simulate(
+        discharge, Record(t=[0.0, 1.0, 2.0]), {"k": 1.0}, observe=["x", "z"], initial=start
+    )
+    exact = 1e-9 * np.exp(-np.arange(3.0))
+    np.testing.assert_allclose(found, np.column_stack([exact, exact]), rtol=1e-4)
 
 
 def test_where_the_equations_get_singular_there_is_no_likelihood():

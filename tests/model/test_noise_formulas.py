@@ -95,8 +95,11 @@ def test_log_likelihood_is_that_of_scipy(name):
 @pytest.mark.parametrize("solver", [smcpn.EKF0(steps=30), smcpn.AdaptiveEKF1(tolerance=1e-8)])
 def test_probabilistic_solvers_take_noise_that_varies(solver):
     (noise, names, given), wanted = CASES["y_sd and more"]
+    # Nothing is known of a sample that was not measured.
+    missing = np.arange(len(T)) == 3
+    given = {name: np.where(missing, np.nan, one) for name, one in given.items()}
     function = smcpn.LogLikelihood(_problem(noise, names, **given), solver=solver)
-    np.testing.assert_allclose(function(THETA[:, :2]), wanted.sum(), rtol=1e-5)
+    np.testing.assert_allclose(function(THETA[:, :2]), wanted[~missing].sum(), rtol=1e-5)
 
 
 def test_a_filter_takes_limits():
@@ -197,6 +200,24 @@ def test_a_stream_is_the_record_to_the_byte(name, tmp_path):
     assert live.posterior().log_evidence == posterior.log_evidence
     with pytest.raises(InputError, match="y_sd is given"):
         live.update(None, 1.0, 4.0, y_sd=0.1)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("width", [0.3, np.inf])
+def test_limits_may_be_all_that_is_known(width):
+    given = {"y": np.full(len(T), np.nan), "y_upper": X + 0.1, "y_lower": X + 0.1 - width}
+    given["y_lower"][np.isinf(width)] = np.nan
+    problem = _problem(0.1, ["k"], **given)
+    posterior = smcpn.identify(problem, particles=400, seed=0, progress=False)
+    k = np.geomspace(0.05, 20.0, 4000)
+    with np.errstate(divide="ignore"):
+        likely = [_log_probability(given, 2.0 * np.exp(-one * T), 0.1).sum() for one in k]
+    weights = np.exp(likely) * PRIOR["k"].pdf(k) * np.gradient(k)
+    mean = weights @ k / weights.sum()
+    assert posterior.log_evidence == pytest.approx(np.log(weights.sum()), abs=0.1)
+    assert abs(posterior.mean["k"] - mean) < 0.2 * posterior.sd["k"]
+    assert posterior.verdict.fit == ()
+    assert "nan" not in str(posterior)
 
 
 def test_residuals_of_limited_values_are_standard_normal_where_the_model_is_right():

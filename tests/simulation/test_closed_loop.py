@@ -15,6 +15,7 @@ TRUE = {"M": 95.0, "Fv": 200.0, "Fc": 20.0, "offset": -3.0}
 CONTROLLER = Controller(kp=160.0, kv=240.0, gtau=35.0, limit=4.0)
 DT = 1e-3
 SAMPLES = 300
+FILTER = StateFilter(sensor=1e-5, disturbance=(0.0, 0.05), initial=(1e-4, 1e-2))
 
 
 def _force(rng):
@@ -98,15 +99,48 @@ def test_commands_arrive_after_the_dead_time(late):
     np.testing.assert_allclose(found, positions, rtol=0, atol=1e-11)
 
 
+@smcpn.ode(algebraic=["friction"])
+def with_friction(q, v, friction, force, *, M, Fv, Fc, offset, width=1e-3):
+    """The drive of `smcpn.models.emps` whose friction is a variable."""
+    return v, (force - friction - offset) / M, friction - Fv * v - Fc * v / np.hypot(v, width)
+
+
+@pytest.mark.nightly
+def test_controllers_and_predictions_take_algebraic_equations():
+    """As the model whose variable is solved for."""
+    given = _problem(1e-5 * np.random.default_rng(2).normal(size=SAMPLES)).records[0][:60]
+    posed = [
+        smcpn.Problem(ode, given, observe="q", noise=1e-5, prior=dict(PROBLEM.prior.distributions))
+        for ode in (smcpn.models.emps, with_friction)
+    ]
+    reference = np.column_stack([np.linspace(0, 0.02, 60), np.zeros(60)])
+    starts = np.array([[1e-3, 0.01]]), np.array([[1e-3, 0.01, 0.0]])
+    loops = [
+        ClosedLoop(one.model, given, start, PositionLoop(CONTROLLER), reference, 2)
+        for one, start in zip(posed, starts, strict=True)
+    ]
+    np.testing.assert_allclose(*map(_outputs, loops), rtol=0, atol=1e-12)
+    filters = FILTER, StateFilter(FILTER.sensor, (0.0, 0.05, 0.0), (1e-4, 1e-2, 0.0))
+    ahead = [
+        predict_particles(one, given, THETA.T, np.ones(1), 5, filter, DT / 2)
+        for one, filter in zip(posed, filters, strict=True)
+    ]
+    np.testing.assert_allclose(ahead[0].mean, ahead[1].mean, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(ahead[0].sd, ahead[1].sd, rtol=1e-6)
+    seen = smcpn.Problem(
+        with_friction, given, observe=lambda q, force: q + force, noise=1e-5,
+        prior=dict(PROBLEM.prior.distributions),
+    )  # fmt: skip
+    with pytest.raises(smcpn.InputError, match="an output depends on the input"):
+        ClosedLoop(seen.model, given, starts[1], PositionLoop(CONTROLLER), reference, 2)
+
+
 def test_closed_loop_refuses_signals_of_another_length():
     with pytest.raises(smcpn.InputError, match="signals has 5 samples"):
         ClosedLoop(
             PROBLEM.model, PROBLEM.records[0], np.zeros((1, 2)), PositionLoop(CONTROLLER),
             np.zeros((5, 2)), 2,
         )  # fmt: skip
-
-
-FILTER = StateFilter(sensor=1e-5, disturbance=(0.0, 0.05), initial=(1e-4, 1e-2))
 
 
 def _measured():
@@ -145,10 +179,10 @@ def _plain_prediction(y, force, start, horizon):
     return np.array(predicted)
 
 
-def _windows(problem, horizon):
+def _windows(problem, horizon, steps=2):
     record = problem.records[0]
     begins, start = window_begins(record, horizon), np.zeros((1, 2))
-    return WindowFilter(problem, problem.model, record, begins, 2, FILTER, start)
+    return WindowFilter(problem, problem.model, record, begins, steps, FILTER, start)
 
 
 @pytest.mark.parametrize("horizon", [1, 50])
@@ -161,6 +195,14 @@ def test_prediction_is_the_plain_filter(horizon):
     force = problem.records[0].u[:, 0]
     plain = _plain_prediction(y, force, start, horizon)
     np.testing.assert_allclose(_outputs(simulator)[:, 0], plain, rtol=0, atol=1e-11)
+
+
+def test_the_error_of_the_steps_is_the_difference_to_steps_half_as_long():
+    problem = _problem(_measured())
+    coarse, fine = (_windows(problem, 50, steps) for steps in (2, 4))
+    change = _outputs(fine) - _outputs(coarse)
+    np.testing.assert_array_equal(coarse.halving_change(THETA), change)
+    assert np.abs(change).max() > 0.0
 
 
 def test_a_window_does_not_see_what_comes_after_its_start():

@@ -311,3 +311,25 @@ def test_a_step_beyond_all_numbers_is_refused():
     linear = smcpn.linearise(well, {"c": 0.1, "k": 1.0}, observe="x", near=0.0)
     with pytest.raises(InputError, match=r"duration is 1e\+308, over which the resp"):
         linear.step(1e308)
+
+
+@pytest.mark.parametrize("lag", [0.2, "lag"])
+@pytest.mark.parametrize("u", [np.zeros(5), np.sin], ids=["held", "function"])
+def test_a_problem_with_doses_has_the_linear_model_of_its_equation(lag, u):
+    @smcpn.ode
+    def eliminated(gut, c, u, *, ka, most, half):
+        return -ka * gut, ka * gut - most * c / (half + c) + u
+
+    doses = [smcpn.Dose(0.5, "gut", 10.0, lag=lag, fraction="F"), smcpn.Dose(2.0, "c", 1.0, 1.5)]
+    record = smcpn.Record(t=np.arange(5.0), u=u, y=np.zeros(5), doses=doses)
+    known = {"ka": 1.2, "most": 2.0, "half": 1.0}
+    prior = {name: stats.norm(value, 0.1) for name, value in known.items()}
+    prior |= {"F": stats.uniform(0, 1), "lag": stats.uniform(0, 1)}
+    used = prior if lag == "lag" else {k: v for k, v in prior.items() if k != "lag"}
+    model = smcpn.Problem(eliminated, record, observe="c", noise=0.1, prior=used).model
+    values = np.array([*known.values(), 0.5, 0.3])[: len(used)]
+    at = OperatingPoint.of(eliminated, 0.5, None, 0.0, 0.0)
+    found = linearised(eliminated, model, ["c"], values, values[None], at)
+    exact = smcpn.linearise(eliminated, known, observe="c", input=0.5)
+    for name in ("A", "B", "C", "D", "state"):
+        np.testing.assert_allclose(getattr(found, name), getattr(exact, name), atol=1e-14)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import time
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -20,7 +19,7 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from smcpn.codegen.clock import CLOCK
+from smcpn.codegen.clock import compiling
 from smcpn.codegen.kernel import CompiledKernel, LaneKernel, Rows, address
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.native import Optimisation, code
@@ -207,9 +206,8 @@ def _write(module: ir.Module) -> None:
 
 def address_of(function: Any) -> int:
     """Address for C of `log_density` or `coordinates`, compiled now or at an earlier start."""
-    began = time.perf_counter()
-    made = code(f"log density at a point {sources(function)}", _write, Optimisation.VECTORISED)
-    CLOCK.compile_seconds += time.perf_counter() - began
+    with compiling():
+        made = code(f"log density at a point {sources(function)}", _write, Optimisation.VECTORISED)
     return made.engine.get_function_address(function.__name__)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.clock import CLOCK, count
+from smcpn.codegen.clock import compiling, count
 from smcpn.codegen.kernel import KernelArgumentError, Rows, address, rows_fit
 from smcpn.codegen.native import Code, code
 from smcpn.codegen.routine import sources
@@ -226,14 +226,13 @@ class ParticleKernel(CompiledFilters):
     """The compiled filters of a model, and what they were compiled from."""
 
     def __init__(self, guide: Guide) -> None:
-        begin = time.perf_counter()
-        self.guide, blocks = guide, particle_blocks(guide)
-        compiled = code(
-            f"particle filter {sources(write_filter)}\n{blocks.text}",
-            lambda module: write_filter(module, blocks),
-        )
-        super().__init__(compiled, FilterSizes.of(blocks, guide))
-        CLOCK.compile_seconds += time.perf_counter() - begin
+        with compiling():
+            self.guide, blocks = guide, particle_blocks(guide)
+            compiled = code(
+                f"particle filter {sources(write_filter)}\n{blocks.text}",
+                lambda module: write_filter(module, blocks),
+            )
+            super().__init__(compiled, FilterSizes.of(blocks, guide))
 
 
 @dataclass(frozen=True)

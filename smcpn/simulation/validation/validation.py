@@ -157,11 +157,11 @@ class Validation(WithCard):
         """100 (1 - rms error / std(y)) of each output, over all records.
 
         The errors are those of a simulation, or of predictions one step ahead where the likelihood
-        sees the data.
+        sees the data. There are none where limits are all that is known.
         """
-        if not self.innovations:
+        y = np.concatenate([part.record.y for part in self.innovations] or [np.empty((0, 0))])
+        if not np.isfinite(y).any():
             return ()
-        y = np.concatenate([part.record.y for part in self.innovations])
         error = y - np.concatenate([part.mean for part in self.innovations])
         with np.errstate(all="ignore"):
             share = np.sqrt(np.nanmean(np.square(error), axis=0)) / np.nanstd(y, axis=0)
