@@ -34,7 +34,7 @@ from smcpn.run.run import Run
 from smcpn.run.stages import identified
 
 KILLS, FLIPS = 200, 1000
-QUICK_KILLS, QUICK_FLIPS = 12, 100
+QUICK_KILLS, QUICK_FLIPS = 4, 100
 TRUTH = (4.0, 0.4, 0.1, 0.1, 0.1, 0.5, 0.1, 1.0, 0.1, 0.1)
 
 

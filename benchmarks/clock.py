@@ -34,12 +34,12 @@ def running_seconds() -> float:
 
 
 def best(call: Call, repeats: int) -> float:
-    """Return the least seconds of several calls, after one that does not count.
+    """Return the least processor seconds of several calls, after one that does not count.
 
-    That is what the machine can do while others leave it alone.
+    Other work of the machine is not in them.
     """
     call()
-    return min(seconds(call) for _ in range(repeats))
+    return min(seconds(call, time.process_time) for _ in range(repeats))
 
 
 def in_turns(

@@ -14,13 +14,11 @@ from typing import Any
 
 from smcpn.errors import InputError
 
-BEFORE = "a883af8"
-"""Commit that ratios of `benchmarks.seconds` are to."""
 ROOT = Path(__file__).parents[1]
 
 
 @contextmanager
-def checkout(commit: str = BEFORE) -> Iterator[Path]:
+def checkout(commit: str) -> Iterator[Path]:
     """Provide the source of a commit in a temporary folder.
 
     Raises

@@ -63,7 +63,7 @@ def page(quick: bool) -> Iterator[Row]:
 @study("stream")
 def stream(quick: bool) -> Iterator[Row]:
     """The command ``smcpn stream --serve``, whose standard input a line comes to at 610 Hz."""
-    seconds = 12.0 if quick else 60.0
+    seconds = 6.0 if quick else 60.0
     if not quick and _real_time_allowed():
         yield from _commanded("real time", seconds, ["--real-time"], 0.999)
     yield from _commanded("", seconds, [], None)

@@ -11,9 +11,6 @@ import smcpn
 from benchmarks.solver_precision import best_time, distance, label, solve_on_grid
 from benchmarks.solver_problems import VAN_DER_POL_1E6, InitialValueProblem, extended_solution
 
-STARTS = 10
-"""Starts to either side of the stiff problem's own, a rounding apart."""
-
 
 def convergence_row(problem: InitialValueProblem, kind: type, order: int) -> dict[str, Any]:
     """Least-squares slope of the root mean square error over grids that halve.
@@ -49,8 +46,8 @@ def _exact(problem: InitialValueProblem) -> Any:
     return extended_solution(problem, np.linspace(*problem.span, 1001))[::50]
 
 
-def stiff_row(control: str = "P", form: str = "first") -> dict[str, Any]:
-    """One run, and the errors of runs whose start differs in the last digit.
+def stiff_row(starts: int, control: str = "P", form: str = "first") -> dict[str, Any]:
+    """One run, and the errors of runs whose start differs in the last digits, to either side.
 
     Whether a step is accepted hangs on roundings, and from there on the runs differ: the error of
     a single one is a draw, 2 % to either side.
@@ -74,13 +71,13 @@ def stiff_row(control: str = "P", form: str = "first") -> dict[str, Any]:
 
     # The mean is what smooths.
     seconds = best_time(lambda tolerance: run(tolerance).mean[-1])(1e-3)
-    errors = [error(2.0 + k * float(np.spacing(2.0))) for k in range(-STARTS, STARTS + 1)]
+    errors = [error(2.0 + k * float(np.spacing(2.0))) for k in range(-starts, starts + 1)]
     stats = run(1e-3).stats
     return {
         "problem": VAN_DER_POL_1E6.name,
         "solver": label(solver),
         "control": control,
-        "error": errors[STARTS],
+        "error": errors[starts],
         "median": float(np.median(errors)),
         "least": min(errors),
         "most": max(errors),

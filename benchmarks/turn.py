@@ -28,21 +28,20 @@ TURNS = {
     "seconds": ("seconds",),
     "streams": ("online", "models"),
     "steps": (
-        "trust steps-bias steps-warned steps-coverage monod moves-oscillator moves-25 "
-        "moves-25-and-noise laplace-at-a-kink verdicts robust-tenths robust-bands robust-envelope "
-        "coloured two-modes ridge pk-short",
+        "trust steps-warned steps-coverage moves-oscillator moves-25 laplace-at-a-kink verdicts "
+        "robust-tenths robust-envelope coloured two-modes pk-short oral-short enzyme logistic "
+        "vibration-short",
     ),
     "posteriors": (
-        "trust pk-short-ranks flip-flop aliasing aliased-steps boundary hyperbola "
-        "laplace-at-the-boundary stiff-wall double-well sir duffing oral-short enzyme logistic "
-        "vibration-short sequel-glycolysis",
+        "trust flip-flop aliasing aliased-steps boundary hyperbola laplace-at-the-boundary "
+        "double-well sir noise-too-small wrong-unit at-the-bound modes-printed right-models "
+        "known-structure",
     ),
     "summaries": (
-        "trust noise-too-small wrong-unit at-the-bound modes-printed right-models known-structure",
         "discovery no-signal wrong-library reliability lynx-hare hidden-pendulum forced-duffing",
     ),
     "laws": (
-        "discovery seeds glycolysis sequel lorenz offset clean calibration shrinkage "
+        "discovery seeds sequel lorenz offset clean calibration shrinkage "
         "shrinkage-pairs shim-systems shim-scripts",
     ),
 }  # fmt: skip

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from benchmarks.study import command
 
 PARTS = (
-    "noise", "bystanders", "code", "caches", "kills", "files_mutated", "readers", "arguments",
+    "bystanders", "code", "kills", "files_mutated", "readers", "arguments",
     "commands", "configurations", "live", "outputs", "posteriors",
 )  # fmt: skip
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -18,8 +17,7 @@ from typing import Any
 
 import smcpn
 from benchmarks.attack.child import ended
-from benchmarks.attack.code import edited
-from benchmarks.rows import Row, at_least, at_most
+from benchmarks.rows import Row, at_most
 from benchmarks.study import study
 from smcpn.cli.config.new import write_new
 from tests.models import oscillator_problem, oscillator_record
@@ -104,13 +102,6 @@ WITH_REPORT_OR_MODEL: dict[str, Action] = {
         "--steps", "1", "--checkpoint", "stream.h5", "--to", "to.jsonl", "--events", "events.jsonl",
     ),
 }  # fmt: skip
-LINKED: dict[str, Action] = {
-    "identify": lambda folder: _identify("run.h5", existing="overwrite"),
-    "resume": lambda folder: smcpn.resume("run.h5", progress=False),
-    "save": lambda folder: _save("run.h5"),
-    "smcpn report": _command("report", "run.h5"),
-    "smcpn new, here": _command("new", "."),
-}
 
 
 def _prepared(parent: Path) -> Path:
@@ -202,56 +193,3 @@ def bystanders(actions: dict[str, Action]) -> Iterator[Row]:
             own = {o for o in own if OWN.fullmatch(o)}
             count.add(name, root, action, own)
     yield from count.rows(f"{len(actions)} actions")
-
-
-@study("links")
-def links(quick: bool) -> Iterator[Row]:
-    """Symbolic links to a victim under every name that is written."""
-    count = _Count()
-    with TemporaryDirectory() as parent:
-        prepared = _prepared(Path(parent))
-        records = next(prepared.glob("run.h5.data-*")).name
-        names = ("run.h5", "run.h5.previous", "run.h5.lock", records, "run.h5.new", "run.h5.link",
-                 "run.html", "model.py", "data.csv")  # fmt: skip
-        for place, link in enumerate(names):
-            for number, (name, action) in enumerate(LINKED.items()):
-                if quick and (place + number) % (len(LINKED) + 1):
-                    continue
-                root, own = _root(Path(parent), prepared)
-                (root / "here" / link).unlink(missing_ok=True)
-                (root / "here" / link).symlink_to(root / "outside" / "victim")
-                own = {o for o in own if OWN.fullmatch(o)} - {link}
-                count.add(f"{name}, {link}", root, action, own)
-    yield at_least("links tried", sum(count.kinds.values()), 5)
-    yield from count.rows("links")
-
-
-@study("renamed-records", full=None, quick=3)
-def renamed(most: int | None) -> Iterator[Row]:
-    """Checkpoints whose header names another file as their records."""
-    count = _Count()
-    with TemporaryDirectory() as parent:
-        prepared = _prepared(Path(parent))
-        _identify(str(prepared / "other.h5"))
-        other = next(prepared.glob("other.h5.data-*")).name
-        victims = ["run.h5.data-raw.h5", other, "../outside/victim", "other.h5", "", "."]
-        for victim in victims[:most]:
-            for name in ("identify, overwrite", "resume", "identify, longer"):
-                root, own = _root(Path(parent), prepared)
-                here = root / "here"
-                (here / "run.h5.data-raw.h5").write_bytes((here / other).read_bytes())
-                (here / "run.h5").write_bytes(_with_records((here / "run.h5").read_bytes(), victim))
-                own = {o for o in own if o.startswith("run.h5")} - {"run.h5.data-raw.h5"}
-                count.add(f"{name}, {victim}", root, ACTIONS[name], own)
-    yield from count.rows("records of another name")
-
-
-def _with_records(content: bytes, name: str) -> bytes:
-    """Return a run whose header names another file, with a right checksum."""
-
-    def edit(file: Any) -> None:
-        header = json.loads(file["header/fields"].asstr()[()])
-        del file["header/fields"]
-        file["header/fields"] = json.dumps(header | {"data_file": name})
-
-    return edited(content, edit)

@@ -1,7 +1,7 @@
-"""The live page among strangers: requests made to do harm, readers that hang, thousands of them.
+"""The live page among strangers: requests made to do harm.
 
-Met is that none of them sees anything without the token, that none ends the server or keeps a
-browser from its frames, and that the stream does not wait for any.
+Met is that none of them sees anything without the token, and that none ends the server or keeps a
+browser from its frames.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 import itertools
 import random
 import socket
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from http.client import HTTPConnection, HTTPException
 from types import SimpleNamespace
 
@@ -20,17 +19,12 @@ import numpy as np
 from benchmarks.rows import Row, at_most
 from benchmarks.study import study
 from smcpn.report.live.page import LivePage
-from smcpn.report.live.server import MOST_CONNECTIONS, MOST_WAITING
 from tests.models import oscillator_problem, oscillator_record
 
 SHOWN = (b"<title>", b"event: run")
 """With which page and frames begin, and no refusal."""
 SECONDS = 5.0
 """From which an answer is taken for none."""
-MOST_SECONDS = 0.001
-"""That an update may take for the page, on average."""
-HELD, QUICK_HELD = 3000, 250
-"""Connections that are opened and hold."""
 GARBAGE, QUICK_GARBAGE = 300, 20
 """Requests of random bytes."""
 HOSTS = (
@@ -95,10 +89,10 @@ def _shown(said: bytes) -> bool:
 
 
 class _Fed:
-    """A page whose stream goes on, and the time that it takes of it."""
+    """A page whose stream goes on."""
 
     def __init__(self, page: LivePage) -> None:
-        self._page, self.samples, self.seconds = page, 0, 0.0
+        self._page, self.samples = page, 0
 
     def feed(self, number: int) -> None:
         """Give samples to the page."""
@@ -108,11 +102,9 @@ class _Fed:
             quantile=lambda name, q: np.array([3.8, 4.2]),
         )  # fmt: skip
         sample = SimpleNamespace(y=np.ones(1))
-        begin = time.perf_counter()
         for k in range(self.samples, self.samples + number):
             state.t = 0.1 * k
             self._page.sample(sample, state.t, state, 0)  # type: ignore[arg-type]
-        self.seconds += time.perf_counter() - begin
         self.samples += number
 
 
@@ -177,53 +169,3 @@ def _failed(port: int, cookie: str, last: str) -> bool:
     given = last.format(run=run)
     status, said = _asked(port, "/events", Cookie=cookie, Last_Event_ID=given)
     return status not in (200, 400, 431) or (status == 200 and not _shown(said))
-
-
-@study("live crowds", full=HELD, quick=QUICK_HELD)
-def crowds(number: int) -> Iterator[Row]:
-    """Thousands of connections that are silent, and readers that read nothing."""
-    with closing(_page("0")) as page, ExitStack() as held:
-        fed, port = _Fed(page), int(page.url.rstrip("/").rpartition(":")[2])
-        before = page.server_process
-        for k in range(number):
-            with suppress(OSError):
-                one = held.enter_context(socket.create_connection(("127.0.0.1", port), 1.0))
-                if k < MOST_CONNECTIONS // 4:
-                    # Reads nothing: frames pile up in its socket.
-                    one.sendall(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
-            fed.feed(5)
-        held.close()
-        deadline, seen = time.monotonic() + SECONDS, False
-        while not seen and time.monotonic() < deadline:
-            seen = _seen(port, "")
-        lost = int(not seen) + (page.server_process != before)
-    mean = fed.seconds / fed.samples
-    yield Row("connections opened", number)
-    yield at_most("seconds an update takes for the page", mean, MOST_SECONDS)
-    yield at_most("servers ended, or pages not shown once they left", lost, 0)
-
-
-BEGINNINGS = {
-    "silent": b"",
-    "part of a request": b"GET / HT",
-    "refused, and a byte": b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
-}
-"""What those who hold a connection send, and after an answer a byte more."""
-
-
-@study("live held")
-def held(quick: bool) -> Iterator[Row]:
-    """Who has the token is shown the page while others hold twice as many connections as may be."""
-    for name, sent in BEGINNINGS.items():
-        with closing(_page("0.0.0.0:0")) as page, ExitStack() as open_:
-            fed, port = _Fed(page), int(page.url.split(":")[2].split("/")[0])
-            fed.feed(50)
-            for _ in range(2 * (MOST_CONNECTIONS + MOST_WAITING)):
-                with suppress(OSError):
-                    one = open_.enter_context(socket.create_connection(("127.0.0.1", port), 1.0))
-                    one.sendall(sent)
-                    if sent.endswith(b"\r\n\r\n"):
-                        one.recv(4096)
-                        one.sendall(b"G")
-            seen = _seen(port, f"smcpn-{port}={page.url.partition('token=')[2]}")
-        yield at_most(f"pages not shown, {name}", int(not seen), 0)

@@ -72,7 +72,7 @@ def points(n: int, hidden: tuple[int, ...] = HIDDEN) -> Array:
 @study("reverse")
 def reverse(quick: bool) -> Iterator[Row]:
     """Time of value and gradient, of a value, by forward mode, and by JAX, in turns."""
-    samples, repeats = (250, 3) if quick else (SAMPLES, 7)
+    samples, repeats = (120, 3) if quick else (SAMPLES, 7)
     found: dict[str, Callable[[Array], tuple[Array, Array]]] = {}
     problem, weights = pendulum_problem(HIDDEN, samples), points(PARTICLES)
     function = LogLikelihood(problem, solver=RK4(STEPS))
@@ -110,7 +110,7 @@ def reverse(quick: bool) -> Iterator[Row]:
     diffrax = min((name for name in found if "diffrax" in name), key=lambda name: taken[name])
     row = at_least("diffrax / ours", taken[diffrax] / taken["ours"], 10, diffrax)
     if quick:
-        yield reached(row, 7, most=False)
+        yield reached(row, 5, most=False)
         return
     yield row
     names = sorted({min(found, key=lambda name: taken[name]), diffrax})

@@ -34,7 +34,7 @@ import smcpn
 from benchmarks.executors import each
 from benchmarks.papers.differential_programming_figures import Forecast, forecast_figure
 from benchmarks.papers.differential_programming_problems import EXPERIMENTS
-from benchmarks.rows import Row, at_least, at_most, least_of
+from benchmarks.rows import Row, at_least, at_most, least_of, reached
 from benchmarks.study import Picture, Result, study
 
 Array = NDArray[np.float64]
@@ -207,7 +207,10 @@ def spline(records: int) -> Iterator[Result]:
     yield at_least("coefficients covered", share, least, f"{len(COEFFICIENTS)} for each seed")
     note = f"median; first {all_of[0].seconds:.1f} on the clock"
     used = float(np.median([one.processor for one in all_of]))
-    yield at_most("seconds of the processor", used, 10.0, note)
+    row = at_most("seconds of the processor", used, 10.0, note)
+    yield reached(row, 25.0) if records < SEEDS else row
+    if records == QUICK_SEEDS:
+        return
     theirs = PENDULUM.scale / np.sqrt(THEIR_PRECISION)
     exact = judged(problem_of(PENDULUM.exact, tuple(theirs)))
     yield at_least("no noise, likelihood as wide as the paper's: band covers", exact.coverage, 0.9)

@@ -21,8 +21,8 @@ from smcpn.datasets.inventory import find_file
 from smcpn.results.laplace import Laplace
 from smcpn.results.scores import Score
 
-SHORT = 16384
-"""Training samples of the Silverbox with ``--quick``."""
+SAMPLES = 16384
+"""Training samples of the Silverbox."""
 STARTS = {
     "m": 5.4e-6,
     "c": 2.2e-4,
@@ -51,8 +51,6 @@ def _slide(q, v, force, *, M, Fc, friction=FRICTION, width=models.EMPS_WIDTH):
 
 SCALES = (3.0, 10.0)
 """Newtons, of the spline's curved part."""
-DISTURBED_SHORT = 6000
-"""Training samples of the EMPS, where it is disturbed, with ``--quick``."""
 DISTURBED_PRIOR: dict[str, Any] = {
     "M": stats.lognorm(1.0, scale=100.0),
     "Fv": stats.lognorm(1.0, scale=200.0),
@@ -79,19 +77,17 @@ EMPS_STARTS: dict[str, dict[str, float]] = {
 """The parametric law, from which both searches begin; the rest at the median of the prior."""
 
 
-@study("silverbox")
-def silverbox(quick: bool) -> Iterator[Row]:
+@study("silverbox", full=SAMPLES, quick=None)
+def silverbox(samples: int) -> Iterator[Row]:
     """Force, and force and friction, as splines, beside the cubic with a damping term."""
     if find_file("silverbox", "SNLS80mV.mat") is None:
         yield absent("silverbox", "SNLS80mV.mat not found: set SMCPN_DATA")
         return
     errors: dict[str, dict[str, float]] = {}
     evidence: dict[str, float] = {}
-    for model in ("duffing-damping", *(() if quick else ("spline-force",)), "spline"):
+    for model in ("duffing-damping", "spline-force", "spline"):
         case = load_case("silverbox", model=model, split="official")
-        problem = case.problem
-        if quick:
-            problem = problem.with_records([problem.records[0][:SHORT]])
+        problem = case.problem.with_records([case.problem.records[0][:samples]])
         starts = {name: value for name, value in STARTS.items() if name in problem.names}
         found = smcpn.laplace(problem, solver=SOLVER, starts=starts, search="shooting")
         evidence[model] = found.log_evidence
@@ -168,9 +164,9 @@ def emps_disturbed(quick: bool) -> Iterator[Row]:
         yield absent("emps", "DATA_EMPS.mat and DATA_EMPS_PULSES.mat not found: set SMCPN_DATA")
         return
     case = load_case("emps", split="official")
-    train = case.problem.records[0][20 : 20 + DISTURBED_SHORT if quick else None]
+    train = case.problem.records[0][20:]
     laws: dict[str, tuple[smcpn.ODE, dict[str, Any]]] = {"parametric": (models.emps, {})}
-    for scale in SCALES[:1] if quick else SCALES:
+    for scale in SCALES:
         laws[f"spline of scale {scale:g} N"] = (_slide, {"friction": {"scale": scale}})
     evidence: dict[str, float] = {}
     for law, (equation, own) in laws.items():

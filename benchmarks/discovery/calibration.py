@@ -23,7 +23,7 @@ from smcpn.errors import InputError
 
 Array = NDArray[np.float64]
 
-SYSTEMS, QUICK_SYSTEMS = 600, 16
+SYSTEMS, QUICK_SYSTEMS = 600, 8
 CHUNK = 4000
 """Systems that are simulated at a time."""
 SPARSE = (2, 6)

@@ -18,7 +18,7 @@ from smcpn.errors import InputError
 
 Array = NDArray[np.float64]
 
-RECORDS, QUICK_RECORDS = 40, 2
+RECORDS, QUICK_RECORDS = 40, 1
 SILENT = 1
 """Laws, at most, with a probability above a half and no warning."""
 CORRELATIONS = (0.3, 0.95)

@@ -1,7 +1,6 @@
-"""Runs through executors: the same bytes, what happens when workers fail, time, and scaling.
+"""Runs through executors: the same bytes, what happens when workers fail, time, and memory.
 
-``--quick`` takes fewer kills, workers and repetitions. The full form also tells strong and weak
-scaling to a thousand cores, by a simulation with constants that are measured here.
+``--quick`` takes fewer kills, workers and repetitions.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import sys
 
 from benchmarks.study import command
 
-PARTS = ("agreement", "failures", "speed", "memory", "simulation")
+PARTS = ("agreement", "failures", "speed", "memory")
 
 if __name__ == "__main__":
     sys.exit(command(__name__, PARTS))

@@ -1,4 +1,4 @@
-"""How long a user waits, as ratios to a former version or to a peer, measured in one run.
+"""How long a user waits, in seconds of the processor and as ratios to a peer, measured in one run.
 
 ``--quick`` takes shorter records and fewer repetitions, and judges them by the same targets.
 """
@@ -10,7 +10,7 @@ import sys
 from benchmarks.study import command
 
 PARTS = (
-    "commands", "least_squares", "functions", "identify", "lifted", "update",
+    "commands", "functions", "identify", "lifted", "update",
 )  # fmt: skip
 
 if __name__ == "__main__":

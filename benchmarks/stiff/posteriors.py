@@ -73,7 +73,7 @@ def _z_of_means(found: smcpn.Posterior) -> Array:
     return (own - mean) / np.sqrt(spread / found.ess + theirs)
 
 
-@study("boehm-posterior", full=40, quick=3)
+@study("boehm-posterior", full=40, quick=1)
 def boehm_posterior(seeds: int) -> Iterator[Row]:
     """Evidence and means of nine parameters in a box of ten decades, beside a stored reference."""
     problem, of_evidence, of_means, used, warned = boehm_problem().problem, [], [], [], []
@@ -94,7 +94,7 @@ def boehm_posterior(seeds: int) -> Iterator[Row]:
     yield reached(at_most("processor seconds of a run, most", max(used), 40.0), REACHED)
 
 
-@study("crauste", full=20, quick=1)
+@study("crauste", full=20, quick=None)
 def crauste(seeds: int) -> Iterator[Row]:
     """Log posterior of the highest mode that default runs report, of twelve rates."""
     problem, heights, used = crauste_problem().problem, [], []

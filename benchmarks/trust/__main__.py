@@ -11,8 +11,8 @@ import sys
 from benchmarks.study import command
 
 PARTS = (
-    "steps", "stiff", "moves", "checks", "robust", "coloured", "starts",
-    "short_records", "several_modes", "curved", "stiff_wall", "wells", "prior_drawn", "others",
+    "steps", "moves", "checks", "robust", "coloured", "starts",
+    "short_records", "several_modes", "curved", "wells", "prior_drawn",
     "sequel", "said_first", "known_structure",
 )  # fmt: skip
 

@@ -114,7 +114,7 @@ def _verdict(ode: smcpn.ODE, noise: float | str, seed: int) -> str:
     return _linear_posterior(ode, seed, noise).validate().verdict.level
 
 
-@study("verdicts", full=(1000, 40), quick=(50, 5))
+@study("verdicts", full=(1000, 40), quick=(16, 2))
 def verdicts(size: tuple[int, int]) -> Iterator[Row]:
     """How often `validate()` has something against a right model, and against a wrong one."""
     right, wrong = size

@@ -19,7 +19,7 @@ from benchmarks.rows import Row, between
 from benchmarks.study import study
 
 SAMPLES, DT, PARTICLES = 60, 0.5, 300
-RECORDS, QUICK_RECORDS = 200, 24
+RECORDS, QUICK_RECORDS = 200, 12
 PRIOR: dict[str, Any] = {
     "rate": stats.lognorm(0.5, scale=0.4),
     "gain": stats.lognorm(0.5),

@@ -108,7 +108,7 @@ def product_answer(seed: int = 0) -> Answer:
 HYPERBOLA = Known("hyperbola", product_problem, product_answer, tolerance=TOLERANCE, same_data=True)
 
 
-@study("boundary", full=80, quick=8)
+@study("boundary", full=80, quick=4)
 def boundary(seeds: int) -> Iterator[Row]:
     """Both priors of the slope, over seeds of the run."""
     for slope in SLOPES:
@@ -117,7 +117,7 @@ def boundary(seeds: int) -> Iterator[Row]:
         yield from errors_told(slope, found, 80, FARTHEST, bias=0.01)
 
 
-@study("hyperbola", full=80, quick=8)
+@study("hyperbola", full=80, quick=4)
 def hyperbola(seeds: int) -> Iterator[Row]:
     """Over seeds of the run."""
     found = outcomes(HYPERBOLA, default, range(seeds))

@@ -33,7 +33,6 @@ BINS = 20
 LEVELS = (0.5, 0.9)
 RANKED = 1000
 """Data sets whose coverage chance moves by less than the limits of `calibrated`."""
-ENDS = (0.025, 0.975)
 
 
 @dataclass(frozen=True)
@@ -49,8 +48,6 @@ class Tolerance:
         Of any mean, in posterior standard deviations.
     sds : float
         Of any standard deviation, relative.
-    ends : float
-        Of either end of the 95 % interval of the parameters in `Known.ends`, in decades.
     share, share_errors : float
         The weight of a mode is wrong where it is off by more than both: the first relative, the
         second in errors of a share of the effective particles.
@@ -60,7 +57,6 @@ class Tolerance:
     errors: float = 3.0
     means: float = 0.25
     sds: float = np.inf
-    ends: float = np.inf
     share: float = 0.0
     share_errors: float = 3.0
 
@@ -81,8 +77,6 @@ class Known:
         From the same seed to the parameters behind the data, drawn from the prior.
     modes : mapping of str to callable
         Regions whose weight is known, too.
-    ends : tuple of str
-        Parameters whose 95 % interval is compared.
     detail : callable, optional
         From a run to what its exact answer depends on, such as its steps.
     tolerance : Tolerance
@@ -95,7 +89,6 @@ class Known:
     answer: Callable[..., Answer] | None = None
     truth: Callable[[int], Mapping[str, float]] | None = None
     modes: Mapping[str, Region] = field(default_factory=dict[str, Region])
-    ends: tuple[str, ...] = ()
     detail: Callable[[Posterior], int] | None = None
     tolerance: Tolerance = Tolerance()
     same_data: bool = False
@@ -205,7 +198,6 @@ def outcome(known: Known, run: Run, seed: int) -> Outcome:
         name: _share(found, inside) - told.share(inside) for name, inside in known.modes.items()
     }
     wrong = _wrong(known, told, found.ess, (off, error), means, sds, shares)
-    wrong += _wrong_ends(known, told, found)
     return Outcome(seed, off, error, means, sds, shares, wrong, below, found.warnings, seconds)
 
 
@@ -236,18 +228,6 @@ def _wrong(
         if not abs(shares[name]) <= max(limits.share * weight, limits.share_errors * error):
             found.append(f"{name} {weight:.3g} {shares[name]:+.2g}")
     return tuple(found)
-
-
-def _wrong_ends(known: Known, told: Answer, found: Posterior) -> tuple[str, ...]:
-    wrong: list[str] = []
-    for name in known.ends:
-        ours, theirs = found.quantile(name, ENDS), told.quantile(name, ENDS)
-        off = np.abs(np.log10(ours / theirs))
-        if not off.max() <= known.tolerance.ends:
-            wrong.append(
-                f"{name} {ours[0]:.3g} to {ours[1]:.3g} for {theirs[0]:.3g} to {theirs[1]:.3g}"
-            )
-    return tuple(wrong)
 
 
 def _share(found: Posterior, inside: Region) -> float:

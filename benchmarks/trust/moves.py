@@ -20,7 +20,6 @@ from benchmarks.reference.target import Target
 from benchmarks.rows import FALSE_ALARMS, Row, at_most, between, told
 from benchmarks.study import study
 from benchmarks.targets import GappedOscillator, NoisyRegression
-from smcpn.smc.ibis import Ibis
 from smcpn.smc.replicates import combine
 from smcpn.smc.sampler import Sampler, Settings
 from smcpn.smc.tempering import Tempering
@@ -59,18 +58,16 @@ def reference(case: GappedOscillator, error: float) -> Answer:
     return Answer(found.log_evidence, mean, sd)
 
 
-def _run(kind: type[Sampler], case: Case, seed: int) -> Sampler:
-    sampler = kind(case.prior, case, Settings(PARTICLES), np.random.default_rng(seed))
+def _run(case: Case, seed: int) -> Sampler:
+    sampler = Tempering(case.prior, case, Settings(PARTICLES), np.random.default_rng(seed))
     sampler.run()
     return sampler
 
 
-def judged(
-    case: Case, answer: Answer, seeds: int, names: Sequence[str], kind: type[Sampler] = Tempering
-) -> Iterator[Row]:
+def judged(case: Case, answer: Answer, seeds: int, names: Sequence[str]) -> Iterator[Row]:
     """Bias of each named mean, the largest of all, z of the evidence, and runs without a word."""
     shifts, z, evaluations, silent = [], [], [], 0
-    for sampler in each(partial(_run, kind, case), range(seeds)):
+    for sampler in each(partial(_run, case), range(seeds)):
         values = case.prior.natural(sampler.system.theta)[:, -len(answer.mean) :]
         shifts.append((sampler.system.weights @ values - answer.mean) / answer.sd)
         z.append((sampler.log_evidence - answer.log_evidence) / sampler.log_evidence_se)
@@ -95,16 +92,7 @@ def oscillator(quick: bool) -> Iterator[Row]:
     """The oscillator with a gap, tempering with default settings."""
     case = GappedOscillator()
     answer = reference(case, 0.01 if quick else 0.004)
-    rows = judged(case, answer, QUICK if quick else WHOLE, case.prior.names)
-    yield from rows
-
-
-@study("moves-oscillator-by-ibis", quick=None)
-def oscillator_by_ibis(quick: bool) -> Iterator[Row]:
-    """The same along the data: nothing may become worse there."""
-    case = GappedOscillator()
-    answer = reference(case, 0.01 if quick else 0.004)
-    yield from judged(case, answer, QUICK if quick else WHOLE, case.prior.names, Ibis)
+    yield from judged(case, answer, QUICK if quick else WHOLE, case.prior.names)
 
 
 @study("moves-25", full=WHOLE, quick=QUICK)
@@ -116,7 +104,7 @@ def many_parameters(seeds: int) -> Iterator[Row]:
     yield from judged(case, answer, seeds, ["theta0"])
 
 
-@study("moves-25-and-noise", full=WHOLE, quick=QUICK)
+@study("moves-25-and-noise", full=WHOLE, quick=None)
 def many_parameters_and_noise(seeds: int) -> Iterator[Row]:
     """A funnel of 25 parameters, the noise among them: tempering, and along the data."""
     case = NoisyRegression()

@@ -134,15 +134,15 @@ def _warned(label: str, found: list[Outcome]) -> Row:
     return Row(f"{label}: warned", len(heard) / len(found), note=note)
 
 
-@study("sir", full=DATA_SETS, quick=20)
+@study("sir", full=DATA_SETS, quick=16)
 def sir(data_sets: int) -> Iterator[Row]:
     """Poisson counts of an epidemic that begins with a few."""
     yield from ranked("default", epidemic_problem, epidemic_truth, data_sets)
 
 
-@study("duffing")
-def duffing(quick: bool) -> Iterator[Row]:
+@study("duffing", full=DATA_SETS, quick=None)
+def duffing(data_sets: int) -> Iterator[Row]:
     """A forced oscillator, records of two lengths."""
-    for samples in SAMPLES[:1] if quick else SAMPLES:
+    for samples in SAMPLES:
         problem, truth = partial(forced_problem, samples), partial(forced_truth, samples)
-        yield from ranked(f"{samples} samples", problem, truth, 20 if quick else DATA_SETS)
+        yield from ranked(f"{samples} samples", problem, truth, data_sets)

@@ -97,7 +97,7 @@ def flip_flop_of(scale: float) -> Known:
     )
 
 
-@study("flip-flop", full=40, quick=6)
+@study("flip-flop", full=40, quick=4)
 def flip_flop(seeds: int) -> Iterator[Row]:
     """Both priors, over seeds of the run."""
     for scale in SCALES:
@@ -163,7 +163,7 @@ ALIASING = Known(
 )
 
 
-@study("aliasing", full=40, quick=5)
+@study("aliasing", full=40, quick=3)
 def aliasing(seeds: int) -> Iterator[Row]:
     """Over seeds of the run: right, or warned of."""
     found = outcomes(ALIASING, default, range(seeds))
@@ -230,7 +230,7 @@ ALIASED_STEPS = Known(
 )
 
 
-@study("aliased-steps", full=40, quick=2)
+@study("aliased-steps", full=40, quick=1)
 def aliased_steps(seeds: int) -> Iterator[Row]:
     """Over seeds of the run: faster modes call for more steps than most of the prior does."""
     yield from counted("default", outcomes(ALIASED_STEPS, default, range(seeds)), 0.05, 40)

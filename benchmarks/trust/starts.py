@@ -78,7 +78,7 @@ def _from(name: str, problem: Problem, seed: int) -> Posterior:
         return smcpn.identify(problem, solver=SOLVER, start=start, seed=seed, progress=False)
 
 
-@study("ridge", full=10, quick=1)
+@study("ridge", full=10, quick=None)
 def ridge(seeds: int) -> Iterator[Row]:
     """Two-mass resonator from its Laplace approximation: sd of b1 over that of the reference."""
     runs = list(each(_on_the_ridge, range(seeds)))

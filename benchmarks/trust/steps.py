@@ -114,13 +114,11 @@ def bias(samples: int, seeds: int, particles: int) -> Iterator[Row]:
         yield at_most(f"T {samples}: {solver} warned of its steps", warned, 0)
 
 
-@study("steps-bias")
+@study("steps-bias", quick=None)
 def duffing_bias(quick: bool) -> Iterator[Row]:
     """Yield bias at both lengths, and whether coarse steps are warned of."""
-    seeds, particles = (3, 300) if quick else (10, 1000)
-    yield from bias(3000, seeds, particles)
-    if not quick:
-        yield from bias(20000, seeds, particles)
+    for samples in (3000, 20000):
+        yield from bias(samples, seeds=10, particles=1000)
 
 
 @study("steps-warned", full=10, quick=3)
@@ -185,7 +183,8 @@ def coverage(quick: bool) -> Iterator[Row]:
     draws, names = 24 if quick else 200, tuple(PENDULUM_PRIOR)
     limit = float(stats.chi2.isf(FALSE_ALARMS if quick else 0.01, BINS - 1))
     slack = ERRORS * share_error(LEVEL, draws) if quick else 0.04
-    for order, noise, forced in ((3, 0.065, 1), (2, 0.05, 2)):
+    kinds = ((3, 0.065, 1), (2, 0.05, 2))
+    for order, noise, forced in kinds[:1] if quick else kinds:
         automatic = EKF0(order, "auto")
         for solver in [automatic] if quick else [automatic, EKF0(order, forced)]:
             shares, warned = shares_below_truth(solver, noise, draws)

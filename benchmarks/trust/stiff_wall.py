@@ -1,4 +1,4 @@
-"""A rate that the data do not bound from above: does the posterior end where the solver does.
+"""A rate that the data do not bound from above: the problem of `python -m benchmarks.stiff wall`.
 
 A fast reaction before a slow one, of which six samples see the slow one alone. The fast rate may be
 anything above a hundredth, up to where its prior ends; explicit steps are unstable long before.
@@ -6,7 +6,7 @@ anything above a hundredth, up to where its prior ends; explicit steps are unsta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,6 @@ from benchmarks.reference import solutions
 from benchmarks.reference.answer import Answer
 from benchmarks.reference.quadrature import quadrature
 from benchmarks.reference.target import Target
-from benchmarks.rows import Row
-from benchmarks.study import study
-from benchmarks.trust.known import Known, Tolerance, counted, default, outcomes
 
 Array = NDArray[np.float64]
 
@@ -61,16 +58,3 @@ def answer(seed: int = 0) -> Answer:
     return quadrature(
         Target(PRIOR, log_likelihood), {"kf": (-6.0, 6.0, 801), "ks": (-6.0, 6.0, 2401)}
     )
-
-
-KNOWN = Known(
-    "stiff-wall", problem, answer, ends=("kf",), same_data=True,
-    tolerance=Tolerance(evidence=0.1, errors=0.0, means=np.inf, ends=0.1),
-)  # fmt: skip
-
-
-@study("stiff-wall", full=20, quick=4)
-def stiff_wall(seeds: int) -> Iterator[Row]:
-    """Over seeds of the run: ends of the interval of the fast rate, and the evidence."""
-    found = outcomes(KNOWN, default, range(seeds))
-    yield from counted("default", found, 0.0, 20)

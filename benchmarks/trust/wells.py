@@ -110,7 +110,7 @@ SEEDS = 20
 WAYS: Mapping[str, Run] = {"default": default, "particle": guided}
 
 
-@study("double-well", full=(tuple(WAYS), SEEDS), quick=(("default",), 3))
+@study("double-well", full=(tuple(WAYS), SEEDS), quick=(("default",), 2))
 def double_well(size: tuple[Sequence[str], int]) -> Iterator[Row]:
     """Both likelihoods, over seeds of the run; filters that look ahead take minutes."""
     ways, seeds = size

@@ -25,7 +25,7 @@ from smcpn.checkpoint.container import DAMAGED
 from smcpn.errors import InputError, NotStorableError, listed, shown
 from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution
-from smcpn.model.dosing import Dosing
+from smcpn.model.dosing import Dosing, with_function
 from smcpn.model.events import event_rows
 from smcpn.model.expression import ExpressionTable
 from smcpn.model.functions.gaussian_process import GaussianProcess, gaussian_process
@@ -37,6 +37,7 @@ from smcpn.model.ode import ODE, entry_names, graphs_of
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, assembled, check_record
 from smcpn.model.record import CONTEXT, Record
+from smcpn.model.signal import BandLimited
 from smcpn.values.stored import AnyArray, Line, Name, Names, Number, Stored, Text, Whole, finite
 
 KINDS: dict[type[UnknownFunction], Callable[..., UnknownFunction]] = {
@@ -247,6 +248,7 @@ class GivenLabels(Stored):
     initial: Line | float | Initial | list[Line | float | Initial]
     delay: dict[Name, Name | Number] = field(default_factory=dict[str, str | float])
     routes: list[StoredRoute] = field(default_factory=list["StoredRoute"])
+    input_degree: Whole = 1
 
 
 @dataclass(frozen=True)
@@ -307,6 +309,7 @@ class StoredProblem(Stored):
                     StoredRoute(one.state, one.fraction, one.lag, one.slots)
                     for one in (() if model.dosing is None else model.dosing.routes)
                 ],
+                input_degree=1 if model.dosing is None else model.dosing.degree,
             ),
         )
         for name, table in (("ode", stored.ode.table), ("model", stored.model.table)):
@@ -349,7 +352,9 @@ class StoredProblem(Stored):
         ode, prior, given = _restored_ode(self.ode), self.prior, self.given
         free = dict(prior.distributions)
         routes = [(one.state, one.fraction, one.lag, one.slots) for one in given.routes]
-        dosing = Dosing.restored(routes, ode, free, self.fixed) if routes else None
+        dosing = None
+        if routes:
+            dosing = Dosing.restored(routes, ode, free, self.fixed, given.input_degree)
         inputs = len(ode.inputs) + (0 if dosing is None else dosing.width)
         model = _restored_model(
             self.model,
@@ -633,6 +638,7 @@ class StoredRecord(Stored):
     u: AnyArray
     y: AnyArray
     t: AnyArray | None = None
+    t_before: AnyArray | None = None
     u_before: AnyArray | None = None
     u_after: AnyArray | None = None
     t_unit: Line = "s"
@@ -651,7 +657,7 @@ class StoredRecord(Stored):
         NotStorableError
             If its input is a function of time.
         """
-        if record.u_function is not None:
+        if record.u_function is not None and not isinstance(record.u_function, BandLimited):
             raise NotStorableError(
                 f"{record.name}: u is a function of time and cannot be stored in a file: give its "
                 "samples and a hold to be able to resume from the file alone; otherwise resume "
@@ -672,12 +678,24 @@ class StoredRecord(Stored):
         """
         given: dict[str, Any] = vars(self) | {"doses": [vars(one) for one in self.doses]}
         record = Record(**given)
+        record = with_function(record) if record.held else record
         for around in (record.u_before, record.u_after):
             if around is not None and not _continues(record, around):
                 raise InputError(
                     f"{record.name}: the input beyond the ends does not fit u: {DAMAGED}"
                 )
+        if not _precede(record):
+            raise InputError(f"{record.name}: the times before it do not fit: {DAMAGED}")
         return record
+
+
+def _precede(record: Record) -> bool:
+    """True if a record's times before it can be those of its inputs before it."""
+    t, u = record.t_before, record.u_before
+    if t is None:
+        return True
+    fits = u is not None and t.shape == (len(u),) and t.dtype == np.float64
+    return fits and bool((np.diff(t, append=record.t[0]) > 0.0).all())
 
 
 def _continues(record: Record, around: NDArray[np.float64]) -> bool:

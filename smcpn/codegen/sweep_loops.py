@@ -139,7 +139,7 @@ class SweepPlan:
                     back += statements + moved
                 else:
                     ahead += statements
-        return 1.0 + back / ahead + (2.0 if self.left is not None else 0.0)
+        return 1.0 + back / max(ahead, 1) + (2.0 if self.left is not None else 0.0)
 
     def _operations(self, piece: Piece) -> tuple[int, int]:
         """Operations of a piece, and what it reads from memory and writes there."""

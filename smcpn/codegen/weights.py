@@ -27,6 +27,9 @@ _ONE = vector(DOUBLE, 1)
 
 Combine = Callable[[Term, Term], Term]
 
+CHAINS = 16
+"""Sums beside each other: vectors, and the same numbers whatever the width of these."""
+
 
 class Elements:
     """Elements of arrays at a place of a loop, a vector of them or one."""
@@ -63,60 +66,110 @@ def reduced(
 ) -> list[Term]:
     """Write a body for all elements, and combine what it gives for each, as vectors of one.
 
+    Elements are combined in `CHAINS` chains, these by halving, and the last elements, which are
+    fewer than that, one after the other.
+
     Parameters
     ----------
     begin : sequence of float
         What combines with a number to that number, for each result of the body.
     """
-    most = doubles()
-    whole = made.builder.and_(count, number(-most))
-    results = [Term(made.builder, ir.Constant(_ONE, [value])) for value in begin]
-    for first, last, width in ((number(0), whole, most), (whole, count, 1)):
-        found = _looped(made, (first, last, width), body, begin, combine)
-        for k, vectors in enumerate(found):
-            for element in range(width):
-                results[k] = combine(results[k], _element(vectors, element))
-    return results
+    whole = made.builder.and_(count, number(-CHAINS))
+    chains = _looped(made, (number(0), whole, doubles()), CHAINS, body, begin, combine)
+    rest = _looped(made, (whole, count, 1), 1, body, begin, combine)
+    return [
+        combine(_halved(parts, combine), last) for parts, (last,) in zip(chains, rest, strict=True)
+    ]
 
 
 def _looped(
     made: Function,
     span: tuple[Any, Any, int],
+    chains: int,
     body: Callable[[Elements], Sequence[Term]],
     begin: Sequence[float],
     combine: Combine,
-) -> list[Term]:
-    """Write a loop in whole vectors, and combine what its body gives, element by element."""
+) -> list[list[Term]]:
+    """Write a loop over so many elements at a time; of each result return the vectors of chains."""
     builder, (first, last, width) = made.builder, span
     kind = vector(DOUBLE, width)
     with builder.goto_entry_block():
-        places = [builder.alloca(kind) for _ in begin]
-    for place, value in zip(places, begin, strict=True):
-        builder.store(ir.Constant(kind, [value] * width), place)
-    with made.loop(first, last, width) as i:
-        for place, values in zip(places, body(Elements(made, i, width)), strict=True):
-            combined = combine(Term(builder, builder.load(place)), values)
-            builder.store(combined.value, place)
-    return [Term(builder, builder.load(place)) for place in places]
+        places = [[builder.alloca(kind) for _ in range(chains // width)] for _ in begin]
+    for parts, value in zip(places, begin, strict=True):
+        for place in parts:
+            builder.store(ir.Constant(kind, [value] * width), place)
+    with made.loop(first, last, chains) as i:
+        for part in range(chains // width):
+            at = Elements(made, made.sum(i, number(part * width)), width)
+            for parts, values in zip(places, body(at), strict=True):
+                combined = combine(Term(builder, builder.load(parts[part])), values)
+                builder.store(combined.value, parts[part])
+    return [[Term(builder, builder.load(place)) for place in parts] for parts in places]
 
 
-def _element(values: Term, k: int) -> Term:
-    builder = values.builder
-    one = builder.extract_element(values.value, ir.Constant(ir.IntType(32), k))
-    return Term(builder, builder.bitcast(one, _ONE))
+def _halved(parts: list[Term], combine: Combine) -> Term:
+    """Combine vectors, and halves of the one that is left, down to a vector of one."""
+    while len(parts) > 1:
+        half = len(parts) // 2
+        parts = [combine(a, b) for a, b in zip(parts[:half], parts[half:], strict=True)]
+    (term,) = parts
+    while term.width > 1:
+        half = term.width // 2
+        term = combine(*(_slice(term, first, half) for first in (0, half)))
+    return term
 
 
-def _sum(left: Term, right: Term) -> Term:
+def _slice(term: Term, first: int, count: int) -> Term:
+    """Elements of a vector, as many from the first one on."""
+    places = ir.Constant(vector(ir.IntType(32), count), list(range(first, first + count)))
+    return Term(term.builder, term.builder.shuffle_vector(term.value, term.value, places))
+
+
+def one(builder: Any, double: Any) -> Term:
+    """Return an LLVM double as a vector of one."""
+    return Term(builder, builder.bitcast(double, _ONE))
+
+
+def double(term: Term) -> Any:
+    """Return a vector of one as an LLVM double."""
+    return term.builder.bitcast(term.value, DOUBLE)
+
+
+def added(left: Term, right: Term) -> Term:
+    """Sum, as `reduced` combines."""
     return left + right
 
 
-def _larger(left: Term, right: Term) -> Term:
+def larger(left: Term, right: Term) -> Term:
+    """Larger of two, the first where one is no number."""
     return where(right > left, right, left)
 
 
+def relative_weights(
+    made: Function, count: Any, log_weights: Any, weights: Any, top: Term
+) -> tuple[Term, Term, Term]:
+    """Write weights relative to the largest log-weight, ``top``.
+
+    Returns
+    -------
+    reference : Term
+        Log of the weight that is one: ``top``, or 0 where that is not finite.
+    total, squares : Term
+        Sums of the weights, and of their squares.
+    """
+    reference = where(absolute(top) < math.inf, top, 0.0)
+
+    def weighed(at: Elements) -> list[Term]:
+        relative = exp(at.load(log_weights) - at.spread(reference))
+        at.store(relative, weights)
+        return [relative, relative * relative]
+
+    total, squares = reduced(made, count, weighed, [0.0, 0.0], added)
+    return reference, total, squares
+
+
 def _set(made: Function, values: Term, array: Any, place: Any) -> None:
-    one = made.builder.bitcast(values.value, DOUBLE)
-    made.builder.store(one, made.at(array, place), align=8)
+    made.builder.store(double(values), made.at(array, place), align=8)
 
 
 def write_weigh(module: ir.Module) -> ir.Function:
@@ -128,19 +181,12 @@ def write_weigh(module: ir.Module) -> ir.Function:
     made = Function(module, "weigh", arguments)
     made.function.attributes.add("noinline")
     count, log_weights = made["count"], made["log_weights"]
-    (top,) = reduced(made, count, lambda at: [at.load(log_weights)], [-math.inf], _larger)
-    top = where(absolute(top) < math.inf, top, 0.0)
-
-    def weighed(at: Elements) -> list[Term]:
-        weights = exp(at.load(log_weights) - at.spread(top))
-        at.store(weights, made["weights"])
-        return [weights, weights * weights]
-
-    total, squares = reduced(made, count, weighed, [0.0, 0.0], _sum)
+    (top,) = reduced(made, count, lambda at: [at.load(log_weights)], [-math.inf], larger)
+    reference, total, squares = relative_weights(made, count, log_weights, made["weights"], top)
     ess = total * total / where(squares > 0.0, squares, 1.0)
-    n = Term(made.builder, made.builder.bitcast(made.builder.sitofp(count, DOUBLE), _ONE))
+    n = one(made.builder, made.builder.sitofp(count, DOUBLE))
     _set(made, ess, made["sums"], number(0))
-    _set(made, log(total / n) + top, made["sums"], number(1))
+    _set(made, log(total / n) + reference, made["sums"], number(1))
     made.finish()
     return made.function
 
@@ -171,14 +217,14 @@ def _write_innovate(module: ir.Module) -> ir.Function:
         def mean(at: Elements, means: Any = means) -> tuple[Term, Term]:
             return weighted(at, at.load(means))
 
-        total, expected = reduced(made, count, mean, [0.0, 0.0], _sum)
+        total, expected = reduced(made, count, mean, [0.0, 0.0], added)
         expected = expected / total
 
         def square(at: Elements, means: Any = means, variances: Any = variances) -> list[Term]:
             centred = at.load(means) - at.spread(expected)
             return [weighted(at, centred * centred + at.load(variances))[1]]
 
-        (variance,) = reduced(made, count, square, [0.0], _sum)
+        (variance,) = reduced(made, count, square, [0.0], added)
         place = builder.bitcast(made.at(made["measured"], output), _ONE.as_pointer())
         innovation = Term(builder, builder.load(place, align=8)) - expected
         sd = sqrt(variance / total)
@@ -243,7 +289,7 @@ def write_update(module: ir.Module, plan: Plan, advance: ir.Function) -> None:
             at.store(at.load(row("before", k)) + increment, row("after", k))
         return []
 
-    reduced(made, count, add, [], _sum)
+    reduced(made, count, add, [], added)
     builder.call(weigh, [row("after", weight_row), count, row("after", weight_row + 2), summary])
     made.finish()
 

@@ -37,6 +37,7 @@ from smcpn.model.dose import Dose, as_doses
 from smcpn.model.dosing import route_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import BESIDE, Record, faults_beside
+from smcpn.model.signal import BandLimited
 from smcpn.values.arguments import NUMBERS, Kind
 from smcpn.values.stored import Number, Stored, Whole
 
@@ -131,13 +132,21 @@ class TimeAxis:
         """Return ``"new"``, ``"late"`` or ``"duplicate"``: what a sample of time ``t`` would be."""
         if t is None or not self._known:
             return "new"
-        apart = ROUNDED * self.interval if self.grid else 0.0
-        if t > self.given and t - self.given >= apart:
+        if t > self.given and t - self.given >= self._apart:
             return "new"
         after = bisect_left(self._known, t)
         near = self._known[max(0, after - 1) : after + 1]
-        is_known = any(t == known or abs(t - known) < apart for known in near)
+        is_known = any(self.same(t, known) for known in near)
         return "duplicate" if is_known or t < self._known[0] else "late"
+
+    @property
+    def _apart(self) -> float:
+        """Distance of two times from which on they are not one."""
+        return ROUNDED * self.interval if self.grid else 0.0
+
+    def same(self, t: float, other: float) -> bool:
+        """Return whether two times are one."""
+        return t == other or abs(t - other) < self._apart
 
     def intervals_to(self, t: float) -> float:
         """Return the number of intervals from the last sample to ``t``; 0 before the first."""
@@ -201,8 +210,9 @@ class TimeAxis:
     def _next_time(self) -> float:
         if not self.grid:
             raise InputError(
-                "t is missing: the problem's record has irregular times, so update needs the time "
-                "of every sample; give the record dt where they are equally spaced"
+                "t is missing: the problem's record has irregular times, or doses between its "
+                "samples, so update needs the time of every sample; give the record dt where it "
+                "has neither"
             )
         return self._origin + self.interval * self._count
 
@@ -266,6 +276,12 @@ class Arrivals:
 
     def __init__(self, problem: Problem) -> None:
         self._record = problem.records[0]
+        if isinstance(self._record.u_function, BandLimited):
+            raise InputError(
+                f"{self._record.name}: a stream with doses takes no band-limited input, which is "
+                "known once samples to come are: choose hold 'foh' or 'zoh'",
+                argument="problem",
+            )
         # A sample sets accumulators back: one that is put in would lose what they have counted.
         self.axis = TimeAxis(self._record, fills=not problem.ode.accumulators)
         self._n_outputs, self._width = len(problem.observe), problem.model.measured
@@ -286,6 +302,7 @@ class Arrivals:
             t = real_number("t", t, "give a time")
             status = self.axis.status(t)
             if status != "new":
+                self.give(doses)
                 return Arrival(status)
         none = isinstance(doses, tuple) and not doses
         if self._dosing is not None or (not none and as_doses(doses, "stream")):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from smcpn.errors import InputError, listed, shown
 from smcpn.io.doses import FIELDS, TIMES, WORDS, Convert, LineDose, LineDoses
 from smcpn.io.fields import DATES, BadLineError, kind_of, read_date
+from smcpn.io.unmeasured import flags_among
 from smcpn.model.problem import Problem
 from smcpn.model.record import BESIDE, faults_beside
 from smcpn.values.units import conversion, time_unit
@@ -66,6 +67,8 @@ class Sample:
         Of y_sd, y_lower and y_upper those that are known, (n_outputs,) each.
     doses : tuple of LineDose
         That the line states.
+    flagged : bool
+        Whether the line says that nothing was measured.
     """
 
     line: int
@@ -76,6 +79,7 @@ class Sample:
     moment: Moment | None = None
     beside: Mapping[str, Array] = field(default_factory=dict[str, Array])
     doses: tuple[LineDose, ...] = ()
+    flagged: bool = False
 
     @property
     def timed(self) -> bool:
@@ -221,6 +225,10 @@ class Channels:
                 found[slot] = _of_difference(convert) if kind == "y_sd" else convert
         return found
 
+    def flags(self, names: Iterable[str]) -> list[str]:
+        """Return the columns among these that say where nothing was measured."""
+        return flags_among(names, {one for one, (kind, _) in self.slots.items() if kind != "dose"})
+
     def word(self, slot: Slot) -> str:
         """Name of a channel in a message."""
         kind, j = slot
@@ -294,6 +302,7 @@ class Channels:
         moment: Moment | None = None,
         doses: Sequence[Mapping[str, str]] = (),
         time: Convert = float,
+        flagged: bool = False,
     ) -> Sample:
         """Return the sample of these numbers, checked; an output that is not there is missing.
 
@@ -305,12 +314,16 @@ class Channels:
             Fields of those that the line states.
         time : callable
             Converts times in these fields to the unit of the model.
+        flagged : bool
+            Whether the line says that nothing was measured: its outputs do not count.
 
         Raises
         ------
         BadLineError
             For an unknown input, an infinite number, a time, a limit or a dose that is none.
         """
+        if flagged:
+            values = {slot: one for slot, one in values.items() if slot[0] not in ("y", *BESIDE)}
         u = self._column(values, "u", len(self.inputs))
         y = self._column(values, "y", len(self.outputs))
         beside = self._beside(values, y)
@@ -322,7 +335,7 @@ class Channels:
             raise BadLineError(f"the sequence number is {number}")
         integer = None if number is None else int(number)
         entered = () if self.doses is None else self.doses.read(doses, time)
-        sample = Sample(line, t, u, y, integer, moment, beside, entered)
+        sample = Sample(line, t, u, y, integer, moment, beside, entered, flagged)
         for j, name in enumerate(() if sample.is_dose else self.inputs):
             if not np.isfinite(u[j]):
                 raise BadLineError(f"input '{name}' is {u[j]}: an input must be known")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.errors import InputError, listed, shown
+from smcpn.errors import InputError, listed, shown, visible
+from smcpn.io.unmeasured import flags_among, without_twins, without_unmeasured
 from smcpn.model.record import Record
 from smcpn.model.units_and_times import DATED, MeasuredSamples, Names, RecordColumns, told_unit
 
 Array = NDArray[np.float64]
+_log = logging.getLogger(__name__)
 
 
 def records_of(
@@ -38,7 +41,9 @@ def records_of(
     wanted = RecordColumns.of(outputs, inputs, time, dt, t_unit, hold, to, beside)
     every, experiments = Columns(df).measured(wanted, experiment)
     found = [
-        wanted.record("df", f"{name} [{label}]" if label else name, every.of(rows))
+        wanted.record(
+            "df", f"{name} [{label}]" if label else name, every.of(without_twins(every, rows))
+        )
         for label, rows in experiments
     ]
     told_unit(found, wanted.states_unit)
@@ -87,7 +92,7 @@ class Columns:
 
     def measured(
         self, wanted: RecordColumns, experiment: str | None
-    ) -> tuple[MeasuredSamples, list[tuple[str, Any]]]:
+    ) -> tuple[MeasuredSamples, list[tuple[str, NDArray[np.int_]]]]:
         """Return samples, and the label and the rows of each experiment among them.
 
         Raises
@@ -100,7 +105,12 @@ class Columns:
         if wanted.time is not None:
             t, dated = self._times(wanted.time)
             units |= {wanted.time: DATED} if dated else {}
-        rows = [("", slice(None))] if experiment is None else self._experiments(experiment)
+        flags = flags_among(map(str, self._frame.columns), wanted.columns)
+        y, told = without_unmeasured(y, {one: self._numbers(one, "outputs") for one in flags})
+        if told:
+            _log.warning("%s", visible(f"df: {told}"))
+        every = [("", np.arange(len(y)))]
+        rows = every if experiment is None else self._experiments(experiment)
         return MeasuredSamples(t, u, y, units), rows
 
     def _matrix(self, names: Sequence[str], argument: str) -> Array:

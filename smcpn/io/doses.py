@@ -39,6 +39,8 @@ NO_DOSES = (
     "doses are given, and the problem's record has none: give it one of each kind, whose amounts "
     "do not count"
 )
+NOT_READ = "nothing reads them, as the problem's record has none: give it one of each kind"
+"""What becomes of doses in lines of a stream."""
 OfState = float | str | Mapping[str, float | str]
 """A lag or a fraction: of all doses, or by the state that they enter."""
 Convert = Callable[[float], float]
@@ -231,10 +233,15 @@ def doses_left_out(path: Path, used: Collection[str]) -> str:
     if path.suffix.lower() not in TEXTS:
         return ""
     names = TextTable.open(path, (*used, *COLUMNS), labels=COLUMNS).dialect.names
+    amounts = amounts_among(names, used)
+    return f"{path} has doses in its column {amounts}, which nothing reads" if amounts else ""
+
+
+def amounts_among(names: Sequence[str], used: Collection[str]) -> str:
+    """Return the column of amounts of NONMEM that is not used; "" without any."""
     # Alone it may be an ambient temperature.
     beside = _BESIDE_AMOUNTS.intersection(map(str.upper, names))
-    amounts = [one for one in names if beside and one.upper() == "AMT" and one not in used]
-    return f"{path} has doses in its column {amounts[0]}, which nothing reads" if amounts else ""
+    return next((one for one in names if beside and one.upper() == "AMT" and one not in used), "")
 
 
 def field_of(column: str) -> str:

@@ -21,6 +21,8 @@ KINDS = {
     "bad-time": "a sample far ahead in time that no later one confirms, skipped",
     "duplicate": "samples that were assimilated before, skipped",
     "late": "samples older than one assimilated before, skipped: their information is lost",
+    "late-dose": "a dose given before the last sample, and new, left out",
+    "doses": "doses in a column that nothing reads",
     "gap": "more than one and a half sampling intervals without a sample",
     "untimed": "lines without time or sequence number: what is doubled or lost is not recognised",
     "connected": "a connection was made",

@@ -14,8 +14,6 @@ MISSING = frozenset(
     {"", ".", "-", "--", "---", "nan", "-nan", "na", "n/a", "#n/a", "null", "none", "missing"}
 )
 """Texts of a missing number, in either case."""
-NO_MEASUREMENT = frozenset({"MDV", "EVID"})
-"""Columns of NONMEM, in either case, that are not 0 in lines whose outputs are no measurements."""
 _LONGEST_MARK = max(map(len, MISSING))
 LONGEST_NAME = 256
 """Characters of the name of a column with its unit; a longer field of a header is no name."""

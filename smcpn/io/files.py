@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, counted, listed, nearest, visible
-from smcpn.io.fields import NO_MEASUREMENT
 from smcpn.io.hdf5_subset import NotPlainError
 from smcpn.io.reading_process import Answer, LostError, ReadingProcess, serve
 from smcpn.io.table import TEXTS, TextTable
+from smcpn.io.unmeasured import flags_among, without_twins, without_unmeasured
 from smcpn.model.units_and_times import DATED, MeasuredSamples
 
 _log = logging.getLogger(__name__)
@@ -74,9 +74,12 @@ class Columns(MeasuredSamples):
     ----------
     label : str
         Of the experiment, where a file has several.
+    told : str
+        A sentence on outputs that the file says are missing.
     """
 
     label: str = ""
+    told: str = ""
 
 
 def read_columns(path: Path, layout: Layout) -> list[Columns]:
@@ -98,7 +101,10 @@ def read_columns(path: Path, layout: Layout) -> list[Columns]:
         )
     if not path.is_file():
         raise InputError(f"{path} is no file: correct its name")
-    return reader(path, layout)
+    found = reader(path, layout)
+    for told in dict.fromkeys(one.told for one in found if one.told):
+        _log.warning("%s", visible(f"{path.name}: {told}"))
+    return found
 
 
 def read_text(path: Path, layout: Layout) -> list[Columns]:
@@ -127,7 +133,7 @@ def read_text(path: Path, layout: Layout) -> list[Columns]:
             )
         if names.count(column) > 1:
             raise ColumnError(column, f"{path} has several columns '{column}': rename one")
-    flags = [one for one in names if one.upper() in NO_MEASUREMENT and one not in known]
+    flags = flags_among(names, known)
     numbers = [*layout.inputs, *layout.outputs, *flags]
     found = table.read(numbers, layout.time, layout.experiment)
     table.tell()
@@ -138,12 +144,9 @@ def read_text(path: Path, layout: Layout) -> list[Columns]:
         if t.dtype.kind == "M":
             # What a header says of dates is a zone, or how they are written.
             t, units[layout.time] = (t - t[:1]) / np.timedelta64(1, "us") / 1e6, DATED
-    every = Columns(
-        t=t,
-        u=_matrix(found, layout.inputs, length),
-        y=_measured(path, _matrix(found, layout.outputs, length), flags, found),
-        units=units,
-    )
+    y = _matrix(found, layout.outputs, length)
+    y, told = without_unmeasured(y, {one: found[one] for one in flags})
+    every = Columns(t, _matrix(found, layout.inputs, length), y, units, told=told)
     place = lambda sample: f", line {table.line_of(sample)}"  # noqa: E731
     return _separated(path, layout, every, found.get(layout.experiment or ""), place)
 
@@ -172,17 +175,6 @@ def _matrix(found: Mapping[str, Array], names: Sequence[str], length: int) -> Ar
     return matrix
 
 
-def _measured(path: Path, y: Array, flags: Sequence[str], found: Mapping[str, Array]) -> Array:
-    """Outputs without those of lines that say in a column that nothing was measured."""
-    left_out = (np.abs(_matrix(found, flags, len(y))) > 0.0).any(axis=1)
-    count = int((~np.isnan(y[left_out])).any(axis=1).sum())
-    if count:
-        told = f"outputs of {counted(count, 'line')} are missing: {' or '.join(flags)} is not 0"
-        _log.warning("%s", visible(f"{path.name}: {told}"))
-        y[left_out] = np.nan
-    return y
-
-
 def _separated(
     path: Path,
     layout: Layout,
@@ -197,21 +189,11 @@ def _separated(
         groups = [(_label(names[k]), np.flatnonzero(numbers == k)) for k in np.argsort(begins)]
     found: list[Columns] = []
     for label, rows in groups:
-        samples = _without_twins(layout, every, rows)
-        some = slice(None) if len(samples) == len(every.y) else samples
-        one = Columns(**vars(every.of(some)), label=label)
+        samples = without_twins(every, rows)
+        one = replace(every.of(samples), label=label)
         _check(path, layout, one, samples, place)
         found.append(one)
     return found
-
-
-def _without_twins(layout: Layout, every: Columns, samples: NDArray[np.int_]) -> NDArray[np.int_]:
-    """Leave out lines that hold nothing beside another of the same time, as those of doses do."""
-    if every.t is None or layout.inputs or not layout.outputs:
-        return samples
-    t, told = every.t[samples], np.isfinite(every.y[samples]).any(axis=1)
-    same = np.append(t[1:] == t[:-1], False)
-    return samples[told | ~(same | np.roll(same, 1))]
 
 
 def _label(value: Any) -> str:
@@ -396,7 +378,9 @@ def _answered(request: dict[str, Any]) -> Answer:
     except InputError as error:
         kind = "column" if isinstance(error, ColumnError) else "refused"
         return {kind: str(error), "argument": error.argument}, []
-    experiments = [{"label": one.label, "units": dict(one.units)} for one in found]
+    experiments = [
+        {"label": one.label, "units": dict(one.units), "told": one.told} for one in found
+    ]
     arrays = [array for one in found for array in (one.t, one.u, one.y) if array is not None]
     return {"experiments": experiments}, arrays
 
@@ -488,18 +472,34 @@ def _one_experiment(
             f"{path}: unequal numbers of samples ({counts}): cut them to the same length"
         )
     length = next(iter(lengths.values()))
+    flags = {column: one for column, one in values.items() if column not in layout.wanted}
+    y, told = without_unmeasured(_matrix(values, layout.outputs, length), flags)
     return Columns(
         t=None if layout.time is None else values[layout.time],
         u=_matrix(values, layout.inputs, length),
-        y=_matrix(values, layout.outputs, length),
+        y=y,
         units={column: unit for column, (_, unit) in variables.items() if unit},
+        told=told,
     )
 
 
 def _variables(path: Path, tree: Mapping[str, Any], layout: Layout) -> dict[str, tuple[Any, str]]:
-    """Values and units of all columns that are wanted; none is read before all are found."""
+    """Values and units of all columns that are wanted, and of flags; all are found before."""
     found = {column: _found(path, tree, column) for column in layout.wanted}
+    found |= {column: _found(path, tree, column) for column in _flags(path, tree, layout)}
     return {column: _variable(path, column, *one) for column, one in found.items()}
+
+
+def _flags(path: Path, tree: Mapping[str, Any], layout: Layout) -> list[str]:
+    """Variables beside the outputs that say where nothing was measured."""
+    found = list[str]()
+    nested = {one: one.replace("/", ".").rpartition(".")[0] for one in layout.outputs}
+    for place in dict.fromkeys("" if one in tree else nested[one] for one in layout.outputs):
+        holder = _found(path, tree, place)[0] if place else tree
+        held = holder[0] if _is_list(holder) and len(holder) else holder
+        names = held if isinstance(held, Mapping) else ()
+        found += [f"{place}.{one}" if place else one for one in flags_among(names, ())]
+    return [one for one in found if one not in layout.wanted]
 
 
 def _variable(path: Path, column: str, found: Any, index: int | None) -> tuple[Any, str]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, cast
 
 from smcpn.errors import InputError, counted, listed, shown
@@ -29,13 +28,12 @@ from smcpn.io.dialect import (
     fits,
     split_line,
 )
-from smcpn.io.doses import FIELDS, NO_DOSES, field_of
+from smcpn.io.doses import FIELDS, NO_DOSES, NOT_READ, amounts_among, field_of
 from smcpn.io.fields import (
     COMMENT,
     LONGEST,
     MINUTES,
     MISSING,
-    NO_MEASUREMENT,
     BadLineError,
     is_date,
     is_missing,
@@ -44,6 +42,7 @@ from smcpn.io.fields import (
     read_number,
     split_unit,
 )
+from smcpn.io.unmeasured import is_flagged, told_of
 from smcpn.model.record import BESIDE
 
 LONGEST_NAMES = 1 << 14
@@ -63,22 +62,15 @@ class Form:
         What is in each column, None for what is passed over.
     conversions : mapping
         To the units of the model.
+    flags : tuple of str
+        Columns that say where nothing was measured.
     """
 
     delimiter: str
     names: tuple[str, ...]
     layout: tuple[Slot | None, ...]
     conversions: Mapping[Slot, Convert]
-
-    @cached_property
-    def flags(self) -> list[int]:
-        """Places of columns that say where nothing was measured."""
-        named = enumerate(zip(self.names, self.layout, strict=False))
-        return [
-            j
-            for j, (name, slot) in named
-            if name.upper() in NO_MEASUREMENT and (slot is None or slot[0] == "dose")
-        ]
+    flags: tuple[str, ...] = ()
 
     def fields(self, text: str) -> list[str]:
         """Return the fields of a line.
@@ -314,7 +306,8 @@ class CsvLines:
             for slot, name in zip(layout, names, strict=True)
             if slot is not None
         }
-        return Form(delimiter, tuple(names), layout, self._channels.conversions(noted))
+        flags = tuple(self._channels.flags(names))
+        return Form(delimiter, tuple(names), layout, self._channels.conversions(noted), flags)
 
     def _sample(self, form: Form, line: TextLine) -> Sample:
         values: dict[Slot, float] = {}
@@ -322,17 +315,19 @@ class CsvLines:
         moment = None
         decimal = self._decimal or self._marked(form, line.text)
         fields = form.fields(line.text)
-        unmeasured = any(abs(read_number(fields[j], decimal or ".")) > 0.0 for j in form.flags)
+        flags = [fields[form.names.index(one)] for one in form.flags]
+        flagged = is_flagged(read_number(one, decimal or ".") for one in flags)
         for slot, text in zip(form.layout, fields, strict=False):
             if slot == ("t", 0) and not is_number(text, decimal or "."):
                 moment = self._channels.moment(text)
             elif slot is not None and slot[0] == "dose":
                 doses[FIELDS[slot[1]]] = text.replace(",", ".") if decimal == "," else text
-            elif slot is not None and not (unmeasured and slot[0] in ("y", *BESIDE)):
+            elif slot is not None:
                 values[slot] = read_number(text, decimal or ".")
         time = form.conversions.get(("t", 0), float)
         values = converted(values, form.conversions)
-        sample = self._channels.sample(line.number, values, moment, [doses] if doses else [], time)
+        given = [doses] if doses else []
+        sample = self._channels.sample(line.number, values, moment, given, time, flagged)
         if self._form is not None and decimal == "," != self._decimal:
             self.told.append(("format", DECIMALS[","]))
         self._decimal = decimal
@@ -375,11 +370,13 @@ class CsvLines:
             )  # fmt: skip
             told.append(("format", dialect.told()))
         if form.flags:
-            flags = " or ".join(form.names[j] for j in form.flags)
-            told.append(("format", f"outputs of lines where {flags} is not 0 are missing"))
+            told.append(("format", told_of(form.flags)))
         if form.names and None in form.layout and not {("t", 0), ("n", 0)} & {*form.layout}:
             message = f"no column of {listed(form.names)} is called t, time, n or seq: samples are "
             told.append(("untimed", message + "counted one interval after another"))
+        used = [name for name, slot in zip(form.names, form.layout, strict=False) if slot]
+        if amounts := amounts_among(form.names, used):
+            told.append(("doses", f"the lines have doses in column {amounts}: {NOT_READ}"))
         unchecked = [
             f"{name} [{reading.units[name]}]"
             for slot, name in zip(form.layout, form.names, strict=False)
@@ -465,7 +462,8 @@ class JsonLines:
         sizes |= dict.fromkeys(("y", *BESIDE), len(channels.outputs))
         named = {kind for (kind, _), one in channels.columns.items() if one.name}
         self._sizes = {kind: size for kind, size in sizes.items() if kind not in named}
-        self._begun = False
+        self._begun = self._told = False
+        self.told: list[tuple[str, str]] = []
 
     def parse(self, number: int, text: str) -> Sample:
         """Return the sample of a line.
@@ -507,7 +505,17 @@ class JsonLines:
             times[-1] if times else None,
             doses,
             self._conversions.get(("t", 0), float),
+            self._flagged(content),
         )
+
+    def _flagged(self, content: Mapping[str, Any]) -> bool:
+        """True if a line says that nothing was measured; the first one is told."""
+        flags = {name: content[name] for name in self._channels.flags(content)}
+        numbers = (int(one) if isinstance(one, bool) else one for one in flags.values())
+        flagged = is_flagged(read_number(str(one)) for one in numbers)
+        if flagged and not self._told:
+            self.told, self._told = [("format", told_of(flags))], True
+        return flagged
 
     def _doses(self, content: Mapping[str, Any]) -> list[dict[str, str]]:
         """Fields of the doses of a line: those listed, and one that the line itself states."""
@@ -622,7 +630,8 @@ class LineParser:
 
     def told(self) -> list[tuple[str, str]]:
         """Kinds and messages of events since the last call: how lines are written."""
-        found, self._csv.told = self._csv.told, []
+        found = self._csv.told + self._json.told
+        self._csv.told, self._json.told = [], []
         return found
 
     def parse(self, line: Line) -> Sample | None:

@@ -104,8 +104,8 @@ def read_record(
         before the names, units in brackets or in a line below. MAT and HDF5 are read in a process
         of its own, which a damaged file may crash.
     outputs, inputs : str or sequence of str
-        Columns of y, where ``nan``, ``-`` or nothing is a missing sample, and of u; lines of a text
-        whose ``MDV`` or ``EVID``, if it is no column named here, is not 0 have no y; in a text of
+        Columns of y, where ``nan``, ``-`` or nothing is a missing sample, and of u; samples whose
+        ``MDV`` or ``EVID``, if it is no column named here, is not 0 have no y; in a text of
         one column so is an empty line, but for those at the end. In MAT and HDF5
         files ``"rig.force"`` is in a structure or a group, ``"y[0]"`` the first column of a matrix.
     time : str, optional

@@ -220,6 +220,7 @@ class Stream:
         self._skipped: _Skipped | None = None
         self._many = MANY_SKIPPED
         self._doubtful: list[tuple[Sample, float]] = []
+        self._flagged: tuple[Sample, float] | None = None
         self.waiting = 0
         self.ended = False
 
@@ -231,6 +232,7 @@ class Stream:
                     item = reader.take()
                 except EOFError:
                     self.ended = True
+                    yield from self._take_flagged()
                     self._report(Event("end", f"{self._source.name} has ended"))
                     break
                 self.waiting = reader.waiting
@@ -270,7 +272,19 @@ class Stream:
             elif item.is_dose:
                 self._live.give(self._doses(item, t))
             else:
-                yield from self._place(item, t)
+                yield from self._take_flagged(t)
+                if item.flagged and item.timed and self._axis.status(t) == "new":
+                    self._flagged = item, t
+                else:
+                    yield from self._place(item, t)
+
+    def _take_flagged(self, t: float | None = None) -> Iterator[Step]:
+        """Update with a line on which nothing was measured, unless a sample has its time."""
+        waiting, self._flagged = self._flagged, None
+        if waiting is not None and t is not None and self._axis.same(waiting[1], t):
+            self._live.give(self._doses(*waiting))
+        elif waiting is not None:
+            yield from self._place(*waiting)
 
     def _place(self, sample: Sample, t: float) -> Iterator[Step]:
         """Update with a sample, unless its time is doubtful: then those that follow decide."""

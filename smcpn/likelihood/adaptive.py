@@ -61,7 +61,7 @@ from smcpn.likelihood.own_steps import (
 from smcpn.likelihood.registry import ExpectedOutputs, Recursion
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.pn.gaussian import orthogonalised, substituted
+from smcpn.pn.gaussian import orthogonalised, squared_mahalanobis
 from smcpn.pn.iwp import pascal, taylor_derivatives
 from smcpn.pn.layout import Layout
 from smcpn.solver import AdaptiveEKF1, Solver
@@ -265,9 +265,7 @@ class Adaptive(Recursion):
             rows_used = [[row[k] for k in used] for row in seen]
             factor = orthogonalised(rows_used, [weights[k] for k in used], algebra=algebra)
             residuals = [linearisation.rates[k, i] - mean[k][i] for k, i in block.rates]
-            whitened = substituted(factor.rows, residuals)
-            for z, pivot in zip(whitened, factor.pivots, strict=True):
-                variance += z * z / (pivot * d)
+            variance += squared_mahalanobis(factor, residuals) / d
         total = ca.SX(0.0)
         for state in range(self.model.x.numel()):
             k, i = layout.place(state)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from smcpn.codegen.tangent import jacobian
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.sparse_lu import SparseLU
+from smcpn.model.expression import ExpressionTable
 from smcpn.model.graphs import Model
 from smcpn.model.initial import FirstSample
 from smcpn.model.problem import Problem
@@ -40,7 +41,7 @@ FROM_START, AFTER_JUMP, NEARBY = Newton(24, SHARES), Newton(16, SHARES), Newton(
 """From values that are given, from those before the input jumped, and along a solution."""
 SOLVED = 1e-9
 """An equation g = 0 counts as solved where |g| is this part of the sum of |dg/da| |a| over its
-arguments a."""
+arguments and numbers a."""
 
 
 class AlgebraicEquations:
@@ -53,13 +54,11 @@ class AlgebraicEquations:
     """
 
     def __init__(self, model: Model) -> None:
-        self._places = list(model.algebraic)
+        self._places, self._model = list(model.algebraic), model
         self._symbols = ca.vertcat(model.x, model.u, model.t)
         self._residual = model.rhs[self._places]
         self._slopes = jacobian(self._residual, model.x[self._places])
-        arguments = ca.vertcat(*ca.symvar(self._residual))
-        parts = ca.fabs(jacobian(self._residual, arguments)) @ ca.fabs(arguments)
-        self._parts = ca.densify(parts)
+        self._parts = _sizes(self._residual)
 
     def _at(self, graph: ca.SX, x: ca.SX, driven: ca.SX) -> ca.SX:
         return ca.substitute(graph, self._symbols, ca.vertcat(x, driven))
@@ -88,6 +87,19 @@ class AlgebraicEquations:
         slopes = self._at(self._slopes, x, driven)
         return self._at(self._residual, x, driven), ca.det(slopes)
 
+    def slopes(self, rates: ca.SX) -> ca.SX:
+        """Derivatives of all states in time, z' = -(dg/dz)^-1 (dg/dx x' + dg/d(u, t) (u, t)').
+
+        Parameters
+        ----------
+        rates : casadi.SX
+            Derivatives of inputs and time.
+        """
+        slopes = ca.densify(self._model.mass * self._model.rhs)
+        forced = jacobian(self._residual, self._symbols) @ ca.vertcat(slopes, rates)
+        slopes[self._places] = -SparseLU(self._slopes).solve(ca.densify(forced))
+        return slopes
+
     def _moved(self, x: ca.SX, driven: ca.SX, shares: tuple[float, ...]) -> ca.SX:
         """Algebraic variables after a step of Newton's iteration."""
         z = x[self._places]
@@ -107,6 +119,20 @@ class AlgebraicEquations:
         return best
 
 
+def _sizes(residual: ca.SX) -> ca.SX:
+    """Sum of |dg/da| |a| over the arguments and numbers a of each residual g.
+
+    Numbers count: what log(1 + z) is rounded to does not vanish with z.
+    """
+    arguments = ca.vertcat(*ca.symvar(residual))
+    function = ca.Function("residual", [arguments], [ca.densify(residual)])
+    table, numbers = ExpressionTable.of(function).with_numbers_free()
+    symbols, (graph,) = table.graphs()
+    entries = ca.vertcat(*symbols)
+    sizes = ca.fabs(jacobian(graph, entries)) @ ca.fabs(entries)
+    return ca.densify(ca.substitute(sizes, entries, ca.vertcat(arguments, numbers)))
+
+
 def explicit_model(model: Model, first: FirstSample) -> Model:
     """Return the model as differential equations alone, for explicit steps.
 
@@ -120,20 +146,10 @@ def explicit_model(model: Model, first: FirstSample) -> Model:
     """
     if not model.algebraic:
         return model
-    equations, places = AlgebraicEquations(model), list(model.algebraic)
-    driven = ca.vertcat(model.u, model.t)
-    state = equations.solved(model.x, driven, AFTER_JUMP)
-    rates, outputs, forced, slopes = ca.substitute(
-        [
-            model.mass * model.rhs,
-            model.outputs,
-            jacobian(model.rhs[places], ca.vertcat(model.x, model.t)),
-            jacobian(model.rhs[places], model.x[places]),
-        ],
-        [model.x],
-        [state],
-    )
-    rates[places] = -SparseLU(slopes).solve(forced @ ca.vertcat(rates, 1.0))
+    equations = AlgebraicEquations(model)
+    state = equations.solved(model.x, ca.vertcat(model.u, model.t), AFTER_JUMP)
+    held = ca.vertcat(ca.SX(model.u.numel(), 1), 1.0)
+    rates, outputs = ca.substitute([equations.slopes(held), model.outputs], [model.x], [state])
     begun = [
         equations.solved(initial, ca.SX([*first.u, first.t]), FROM_START)
         for initial in model.initial

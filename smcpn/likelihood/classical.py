@@ -25,7 +25,7 @@ from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
-from smcpn.likelihood.measurement import gaussian_log_density
+from smcpn.likelihood.measurement import gaussian_log_density, where_present
 from smcpn.likelihood.registry import ExpectedOutputs, Recursion
 from smcpn.model.parts import PARTS, check_parts
 from smcpn.model.problem import Model, Problem
@@ -169,7 +169,7 @@ class Classical(Recursion):
             return gaussian_log_density(innovation, ca.diag(self.noise.variance), sample.present)
         each = sample.of_density(density.log_density, self.outputs)
         # A missing sample may be where a density is not finite, as log-normal noise of nothing is.
-        return ca.sum1(ca.if_else(sample.present, each, 0.0))
+        return ca.sum1(where_present(each, sample.present))
 
     def expected(self) -> ExpectedOutputs:
         """Outputs and states of the solver, without a covariance."""

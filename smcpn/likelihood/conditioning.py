@@ -44,7 +44,7 @@ from smcpn.likelihood.gaussian_filter import (
     step_algebra,
 )
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
-from smcpn.likelihood.measurement import densest, measurement
+from smcpn.likelihood.measurement import densest, measurement, where_present
 from smcpn.model.problem import Model
 from smcpn.pn.iwp import taylor_derivatives
 from smcpn.pn.layout import Entry, Layout
@@ -447,7 +447,8 @@ def condition_on_outputs(symbols: ConditionedSymbols, predicted: PredictedOutput
     for j, expected in enumerate(predicted.mean):
         for (k, i), slope in slopes[j].items():
             expected += slope * (mean[k][i] - f.mean[k][i])
-        present = {entry: slope * sample.present[j] for entry, slope in slopes[j].items()}
+        here = sample.present[j]
+        present = {entry: where_present(slope, here) for entry, slope in slopes[j].items()}
         value = measurement(sample, j, expected)
         factors, gain = condition_on_output(f.layout, factors, present, value.noise)
         if data_free is not None:

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from smcpn.codegen.lower import LaneProgram
 from smcpn.likelihood.diffusion import powered
 from smcpn.likelihood.lanes import Grid
-from smcpn.model.dosing import ascending
+from smcpn.model.dosing import SMOOTH_DEGREE, ascending
 from smcpn.model.problem import Model
 from smcpn.model.signal import Samples, Signal
 
@@ -400,8 +400,6 @@ FEW = 12
 """Places that are compared one by one."""
 SHORTEST = 1e-2
 """Speed of time below which residuals say as much as if it were that."""
-SMOOTH_DEGREE = 8
-"""Of the polynomials of an input that is smooth between samples, through nine points."""
 
 
 def _horner(coefficients: Sequence[ca.SX], x: ca.SX) -> ca.SX:

@@ -30,7 +30,7 @@ from smcpn.codegen.sweep import CompiledSweep, SweepKernel
 from smcpn.codegen.tangent import tangent
 from smcpn.likelihood.contract import Arrays, Batch, Batchable
 from smcpn.likelihood.lanes import CHUNK, CompiledLikelihood
-from smcpn.likelihood.measurement import masked_covariance, whitening
+from smcpn.likelihood.measurement import masked_covariance, where_present, whitening
 from smcpn.likelihood.registry import Recursion, weighing_program
 
 Array = NDArray[np.float64]
@@ -79,8 +79,8 @@ def information_rows(
     """
     q = slopes.numel()
     whiten = whitening(masked_covariance(covariance, present))
-    mean = whiten @ (slopes * present)
-    spread = whiten @ (change * (present @ present.T)) @ whiten.T
+    mean = whiten @ where_present(slopes, present)
+    spread = whiten @ where_present(change, present @ present.T) @ whiten.T
     rows = [*ca.vertsplit(mean), *(spread[i, i] / sqrt(2.0) for i in range(q))]
     rows += [spread[i, j] for i in range(q) for j in range(i)]
     return [row for row in map(ca.simplify, rows) if not row.is_zero()]

@@ -44,7 +44,7 @@ from smcpn.likelihood.covariance import OutputGain
 from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
-from smcpn.likelihood.measurement import measurement
+from smcpn.likelihood.measurement import measurement, where_present
 from smcpn.likelihood.registry import ExpectedOutputs, Recursion
 from smcpn.likelihood.transition import Transition
 from smcpn.model.problem import Problem
@@ -416,7 +416,7 @@ def corrected(
     for j in range(outputs.numel()):
         expected = outputs[j] + slopes[j, :] @ (mean - gaussian.mean)
         value = measurement(sample, j, expected, None if about is None else about[j])
-        sensitivity = ca.horzsplit(ca.densify(slopes[j, :] * sample.present[j]))
+        sensitivity = ca.horzsplit(where_present(ca.densify(slopes[j, :]), sample.present[j]))
         factor, gain, variance, spread = downdate(factor, sensitivity, value.noise)
         mean = mean + ca.vertcat(*gain) * value.innovation
         log_density, pivot = value.log_density(OutputGain({}, variance, spread))

@@ -124,7 +124,10 @@ class SampleSymbols:
         if self.measured.numel() == self.model.outputs.numel():
             return Beside.of(0)
         sd, *limits = ca.vertsplit(self.measured, self.model.outputs.numel())[:-1]
-        return Beside(sd, *limits, *ca.vertsplit(self.known, self.model.outputs.numel())[1:-1])
+        known, *flags = ca.vertsplit(self.known, self.model.outputs.numel())[:-1]
+        # In place of one that is not known one that every density has.
+        sd = ca.if_else(ca.fmax(known, ca.fmax(*flags)), sd, 1.0)
+        return Beside(sd, *limits, *flags)
 
     def of_density(self, graph: ca.SX, outputs: ca.SX) -> ca.SX:
         """A graph of the model's density at the sample, for outputs (q, 1)."""

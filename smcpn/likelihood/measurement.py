@@ -10,7 +10,12 @@ from typing_extensions import override
 
 from smcpn.likelihood.covariance import OutputGain
 from smcpn.likelihood.lanes import SampleSymbols
-from smcpn.pn.gaussian import factorised, substituted
+from smcpn.pn.gaussian import determinant, factorised, squared_mahalanobis, whitened
+
+
+def where_present(values: ca.SX, present: ca.SX) -> ca.SX:
+    """Values where an output was measured, 0 elsewhere: there the output may be infinite."""
+    return ca.if_else(present, values, 0.0)
 
 
 def gaussian_log_density(innovation: ca.SX, covariance: ca.SX, present: ca.SX) -> ca.SX:
@@ -19,7 +24,7 @@ def gaussian_log_density(innovation: ca.SX, covariance: ca.SX, present: ca.SX) -
     Parameters
     ----------
     innovation : casadi.SX, (q, 1)
-        v; any finite value where an output is missing.
+        v; any value where an output is missing.
     covariance : casadi.SX, (q, q)
         S.
     present : casadi.SX, (q, 1)
@@ -31,30 +36,19 @@ def gaussian_log_density(innovation: ca.SX, covariance: ca.SX, present: ca.SX) -
     By the factorisation S = L D L', in straight-line code with a single logarithm.
     """
     factor = factorised(masked_covariance(covariance, present))
-    quadratic, determinant = ca.SX(0), ca.SX(1)
-    whitened = substituted(factor.rows, ca.vertsplit(innovation * present))
-    for w, pivot in zip(whitened, factor.pivots, strict=True):
-        quadratic += w * w / pivot
-        determinant *= pivot
-    return -0.5 * (ca.log(determinant) + quadratic + log(2 * pi) * ca.sum1(present))
+    innovation = where_present(innovation, present)
+    quadratic = squared_mahalanobis(factor, ca.vertsplit(innovation))
+    return -0.5 * (ca.log(determinant(factor)) + quadratic + log(2 * pi) * ca.sum1(present))
 
 
 def masked_covariance(covariance: ca.SX, present: ca.SX) -> ca.SX:
     """Covariance (q, q) in which a missing output has unit variance, independent of the rest."""
-    q = present.numel()
-    masked = ca.SX.zeros(q, q)
-    for i in range(q):
-        for j in range(q):
-            masked[i, j] = covariance[i, j] * present[i] * present[j]
-        masked[i, i] += 1.0 - present[i]
-    return masked
+    return where_present(covariance, present @ present.T) + ca.diag(1.0 - present)
 
 
 def whitening(covariance: ca.SX) -> ca.SX:
     """W = D^-1/2 L^-1 of S = L D L', so that W S W' = I, (q, q)."""
-    factor = factorised(covariance)
-    rows = substituted(factor.rows, ca.vertsplit(ca.SX.eye(covariance.shape[0])))
-    return ca.vertcat(*[w / ca.sqrt(pivot) for w, pivot in zip(rows, factor.pivots, strict=True)])
+    return whitened(factorised(covariance), ca.SX.eye(covariance.shape[0]))
 
 
 ROUNDING = 1e-6
@@ -66,7 +60,7 @@ def densest(variances: ca.SX, present: ca.SX) -> ca.SX:
 
     No model of the state makes a measured value likelier than its noise does where it is zero.
     """
-    return -0.5 * ca.dot(present, ca.log(2 * pi * variances))
+    return -0.5 * ca.sum1(where_present(ca.log(2 * pi * variances), present))
 
 
 def possible(log_density: ca.SX, surplus: ca.SX) -> ca.SX:
@@ -117,8 +111,8 @@ class GaussianMeasurement:
     """
 
     def __init__(self, expected: ca.SX, y: ca.SX, present: ca.SX, variance: ca.SX) -> None:
-        self.innovation, self._present = (y - expected) * present, present
-        self.noise = variance * present + (1.0 - present)
+        self.innovation, self._present = where_present(y - expected, present), present
+        self.noise = ca.if_else(present, variance, 1.0)
 
     def log_density(self, gain: OutputGain) -> tuple[ca.SX, ca.SX]:
         """Log density of the sample, and the mean of the state given it."""
@@ -145,8 +139,8 @@ class LaplaceMeasurement:
         present = self._present
         gradient = self._at(density.expansion()[0][j], expected)
         information = self._at(density.information()[j], expected)
-        self._gradient = gradient * present
-        self._information = ca.fmax(information * present, LEAST_INFORMATION)
+        self._gradient = where_present(gradient, present)
+        self._information = ca.fmax(where_present(information, present), LEAST_INFORMATION)
         self.innovation = self._gradient / self._information
         self.noise = 1.0 / self._information
 
@@ -155,7 +149,8 @@ class LaplaceMeasurement:
         shrink = 1.0 + self._information * gain.spread
         shift = gain.spread * self._gradient / shrink
         log_density = self._at(self._density.log_density[self._j], self._expected + shift)
-        return self._present * log_density - 0.5 * self._gradient * shift / shrink, shrink
+        log_density = where_present(log_density, self._present)
+        return log_density - 0.5 * self._gradient * shift / shrink, shrink
 
     def _at(self, expression: ca.SX, output: ca.SX) -> ca.SX:
         """Expression of the density at the measured value and an output."""
@@ -176,7 +171,7 @@ class IteratedMeasurement(LaplaceMeasurement):
 
     def __init__(self, sample: SampleSymbols, j: int, expected: ca.SX, about: ca.SX) -> None:
         super().__init__(sample, j, about)
-        self._shift = (about - expected) * self._present
+        self._shift = where_present(about - expected, self._present)
         self.innovation += self._shift
 
     @override
@@ -185,7 +180,7 @@ class IteratedMeasurement(LaplaceMeasurement):
         shrink = 1.0 + w * v
         square = 0.5 * v * (d + w * s) ** 2 / shrink - s * (d + 0.5 * w * s)
         there = self._at(self._density.log_density[self._j], self._expected)
-        return self._present * there + square, shrink
+        return where_present(there, self._present) + square, shrink
 
 
 def measurement(

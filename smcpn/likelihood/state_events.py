@@ -16,9 +16,11 @@ to the end of the step,
 
     x(tau-) = x + s f(x) + s^2/2 f'(x),   y = r(x(tau-)),   x+ = y - s f(y) + s^2/2 f'(y),
 
-which has an error of the order d^3. The steps are given numbers to a derivative, and s has one: so
-the derivative of x+ is that of a solution whose event moves with the parameters, the saltation
-matrix r_x + (f(y) - r_x f(x) - r_t) g_x / (g_t + g_x f) among it, and the second one is right, too.
+which has an error of the order d^3. Algebraic variables solve their equations after the jump, and
+f has their derivatives along the solution. The steps are given numbers to a derivative, and s has
+one: so the derivative of x+ is that of a solution whose event moves with the parameters, the
+saltation matrix r_x + (f(y) - r_x f(x) - r_t) g_x / (g_t + g_x f) among it, and the second one is
+right, too.
 
 Each event remembers on which side its g has been. An event that jumps to where another g is on its
 other side calls that one at the same time; an input that jumps may do so at a sample. A particle
@@ -35,6 +37,7 @@ import casadi as ca
 import numpy as np
 
 from smcpn.codegen.tangent import derived
+from smcpn.likelihood.algebraic import AFTER_JUMP, AlgebraicEquations
 from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.own_steps import AT_REST, Clock, IntervalSymbols
 from smcpn.model.events import EventGraphs
@@ -209,6 +212,10 @@ class Watch:
         self.sizes = ca.SX.sym("reach", len(self._events), 1)
         self._driven = ca.vertcat(model.u, model.t)
         self._rates = ca.SX.sym("rates", self._driven.numel(), 1)
+        self._algebra, self._slopes = None, model.rhs
+        if model.algebraic:
+            self._algebra = AlgebraicEquations(model)
+            self._slopes = self._algebra.slopes(self._rates)
 
     @property
     def symbols(self) -> ca.SX:
@@ -302,12 +309,18 @@ class Watch:
     def _rate(self, graph: ca.SX) -> ca.SX:
         """Derivative of a graph in time along the solution."""
         symbols = ca.vertcat(self._model.x, self._driven)
-        return derived(graph, symbols, ca.vertcat(self._model.rhs, self._rates))[1]
+        return derived(graph, symbols, ca.vertcat(self._slopes, self._rates))[1]
 
     def _flown(self, x: ca.SX, left: ca.SX, time: ca.SX) -> ca.SX:
         """State a short time later, to second order."""
-        rhs = self._model.rhs
-        return x + time * (self._at(rhs, x, left) + 0.5 * time * self._at(self._rate(rhs), x, left))
+        slope, bend = (self._at(one, x, left) for one in (self._slopes, self._rate(self._slopes)))
+        return x + time * (slope + 0.5 * time * bend)
+
+    def _settled(self, x: ca.SX, left: ca.SX) -> ca.SX:
+        """State whose algebraic variables solve their equations, after those that it has jumped."""
+        if self._algebra is None:
+            return x
+        return self._algebra.solved(x, self._between.at(left), AFTER_JUMP)
 
     def _newton(self, primary: list[ca.SX], base: ca.SX, left: ca.SX) -> list[ca.SX]:
         """Times from a state to the first event by Newton's and Halley's step, negative if before.
@@ -340,13 +353,14 @@ class Watch:
         fired = list(primary)
         for one, own in zip(self._events, primary, strict=True):
             y = ca.if_else(own, self._at(one.following, y, time), y)
+        y = self._settled(y, time)
         for _ in self._events[1:]:
             for k, one in enumerate(self._events):
                 there = self._at(one.expression, y, time)
                 moved = ca.fabs(there - self._at(one.expression, before, time))
                 called = ca.logic_and(one.crosses(sides[k], there), moved > ROUNDED * self.sizes[k])
                 called = ca.logic_and(called, ca.logic_not(fired[k]))
-                y = ca.if_else(called, self._at(one.following, y, time), y)
+                y = ca.if_else(called, self._settled(self._at(one.following, y, time), time), y)
                 fired[k] = ca.logic_or(fired[k], called)
         left_at = []
         for k, one in enumerate(self._events):
@@ -370,9 +384,9 @@ class Watch:
             Of the cubic, in units of what it may be.
         """
         one, left, x = self._events[k], self._clock.left, self._model.x
-        rhs, slope = self._model.rhs, self._rate(one.expression)
+        slope = self._rate(one.expression)
         ends = ((x, left), (following, left - h))
-        path = Cubic(x, following, *(h * self._at(rhs, *end) for end in ends))
+        path = Cubic(x, following, *(h * self._at(self._slopes, *end) for end in ends))
         value, rate = ([self._at(graph, *end) for end in ends] for graph in (one.expression, slope))
         cubic = Cubic(*value, *(h * each for each in rate))
 

@@ -137,7 +137,7 @@ class Delay:
                 )
             span = Span(1 + floor(lower / max(lengths)), 1 + floor(upper / min(lengths)), 1)
             if not all(record.uniform for record in records):
-                each = [_uneven_span(record.t.tobytes(), lower, upper) for record in records]
+                each = [_uneven_span(*_with_times_before(r, upper), lower, upper) for r in records]
                 least, most, cuts = zip(*each, strict=True)
                 span = Span(min(least), max(most), max(cuts))
             if span.most - span.least > MOST_INTERVALS:
@@ -180,17 +180,14 @@ class Span(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _uneven_span(times: bytes, lower: float, upper: float) -> Span:
+def _uneven_span(times: bytes, more: int, lower: float, upper: float) -> Span:
     """Samples that arrive about an interval of samples at these times, for all dead times.
 
-    Times before the first one go on as of `Samples.columns`.
+    So many of them, ``more``, are before the first sample.
     """
     t = np.frombuffer(times)
-    first = t[1] - t[0]
-    more = ceil(upper / first) + 2
-    t = np.concatenate([t[0] - first * np.arange(more, 0, -1), t])
     here = np.arange(more - 1, len(t) - 1)
-    begin, end, rounding = t[here], t[here + 1], 1e-9 * first
+    begin, end, rounding = t[here], t[here + 1], 1e-9 * (t[more + 1] - t[more])
     least, most = (
         here + 1 - np.searchsorted(t, begin - delay, side="right")
         for delay in (lower - rounding, upper + rounding)
@@ -207,6 +204,31 @@ def _uneven_span(times: bytes, lower: float, upper: float) -> Span:
     return Span(int(least.min()), int(most.max()), cuts)
 
 
+def _with_times_before(record: Record, upper: float) -> tuple[bytes, int]:
+    """Times of the samples and of those that may arrive after the first, and how many these are."""
+    known = 0 if record.t_before is None else len(record.t_before)
+    number = known + ceil(upper / spacing_before(record)) + 2
+    return np.append(times_before(record, number), record.t).tobytes(), number
+
+
+def times_before(record: Record, number: int) -> Array:
+    """Times of the last samples before the first one, (number,).
+
+    They are those of a record that this one was cut from; further back, spaced as of
+    `spacing_before`.
+    """
+    known = np.empty(0) if record.t_before is None else record.t_before[-number:]
+    known = np.append(known, record.t[0])
+    more = np.arange(number + 1 - len(known), 0, -1)
+    return np.append(known[0] - spacing_before(record) * more, known[:-1])
+
+
+def spacing_before(record: Record) -> float:
+    """Time between samples before those known, which is that between the first two given."""
+    given = record.t[record.given][:2]
+    return float(given[1] - given[0]) if len(given) == 2 else record.interval
+
+
 def inputs_before(record: Record, number: int) -> Array:
     """The last inputs before the first sample, (number, n_inputs).
 
@@ -214,7 +236,7 @@ def inputs_before(record: Record, number: int) -> Array:
     that are known; further back the first one known is held.
     """
     if record.periodic:
-        return np.take(record.u, np.arange(-number, 0), axis=0, mode="wrap")
+        return np.take(record.u[record.given], np.arange(-number, 0), axis=0, mode="wrap")
     before, _ = record.input_around()
     known = np.concatenate([before[max(0, len(before) - number) :], record.u[:1]])
     return np.pad(known, ((number + 1 - len(known), 0), (0, 0)), mode="edge")[:-1]

@@ -126,7 +126,7 @@ class Disturbance:
             label = f"process noise {states[one]},{states[other]}"
             correlation[other, one] = symbols.number(value, label)
         columns = ca.SX(len(ode.states), len(states))
-        factor = _cholesky(correlation)
+        factor = ca.sparsify(ca.chol(ca.tril2symm(correlation)).T)
         for row, name in enumerate(states):
             deviation = symbols.number(self.deviations[name], f"process noise {name}")
             columns[ode.states.index(name), :] = deviation * factor[row, :]
@@ -213,18 +213,6 @@ def _bounds(
         return lower, upper, f"the prior of '{value}' reaches from {lower:g} to {upper:g}"
     number = fixed.get(value, 0.5) if isinstance(value, str) else value
     return number, number, f"'{value}' is fixed to {number:g}"
-
-
-def _cholesky(matrix: ca.SX) -> ca.SX:
-    """Lower triangle C with C C' the matrix whose lower triangle is given."""
-    size = matrix.shape[0]
-    factor = ca.SX(size, size)
-    for i in range(size):
-        for j in range(i):
-            rest = matrix[i, j] - factor[i, :j] @ factor[j, :j].T
-            factor[i, j] = rest / factor[j, j]
-        factor[i, i] = ca.sqrt(matrix[i, i] - factor[i, :i] @ factor[i, :i].T)
-    return ca.sparsify(factor)
 
 
 def _refused(sentence: str, key: str = "") -> InputError:

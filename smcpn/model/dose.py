@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from math import isfinite
 from typing import Any
 
 from smcpn.errors import InputError, real_number, shown
@@ -61,6 +62,9 @@ class Dose:
         for name in ("time", "amount", "duration", "lag", "fraction"):
             value = getattr(self, name)
             if isinstance(value, str) and name in ("lag", "fraction"):
+                if not value.isidentifier():
+                    what = "give a number, or the name of a parameter"
+                    raise InputError(f"dose: {name} is {value!r}: {what}", argument=name)
                 continue
             positive = name in ("duration", "lag")
             remedy = "give a finite number" + " that is not negative" * positive
@@ -68,6 +72,12 @@ class Dose:
             if positive and number < 0.0:
                 raise InputError(f"dose: {name} is {number:g}: {remedy}", argument=name)
             object.__setattr__(self, name, number)
+        if not isfinite(self.end) or (self.duration and not isfinite(self.amount / self.duration)):
+            raise InputError(
+                f"dose: an amount of {self.amount:g} from {self.begin:g} over {self.duration:g} is "
+                "beyond all numbers: give it in other units",
+                argument="duration",
+            )
 
     @property
     def known(self) -> bool:

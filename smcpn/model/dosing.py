@@ -36,6 +36,7 @@ from smcpn.model.distribution import Distribution, support
 from smcpn.model.dose import Dose
 from smcpn.model.ode import ODE
 from smcpn.model.record import BESIDE, Cut, Record, inputs_at
+from smcpn.model.signal import BandLimited
 
 Array = NDArray[np.float64]
 Source = int | float
@@ -43,6 +44,8 @@ Source = int | float
 ARGUMENT = "doses"
 TOGETHER = 1e-9
 """Part of a mean sampling interval within which an arrival is at a sample."""
+SMOOTH_DEGREE = 8
+"""Of the polynomials of an input that is smooth between samples, through nine points."""
 MOST_ARRIVALS = 12
 """Arrivals of one route that may fall in one interval between samples."""
 
@@ -156,10 +159,13 @@ class Dosing:
     routes : tuple of Route
     n_inputs : int
         Of the equation.
+    degree : int
+        Of the polynomials of an input within an interval, where a lag is a parameter.
     """
 
     routes: tuple[Route, ...]
     n_inputs: int
+    degree: int = 1
 
     @classmethod
     def of(
@@ -174,14 +180,14 @@ class Dosing:
         Raises
         ------
         InputError
-            If a dose is outside its record, names no state or parameter, or a lag has no bounds;
-            and for an input that is not held or linear between samples, or periodic.
+            If a dose is outside its record, names no state or parameter, or a lag has no bounds.
         """
         keys = dict.fromkeys(route_of(dose) for record in records for dose in record.doses)
         if not keys:
             return None
         routes = [_route(key, ode, free, fixed) for key in keys]
-        dosing = cls(tuple(routes), len(ode.inputs))
+        smooth = bool(ode.inputs) and any(record.smooth for record in records)
+        dosing = cls(tuple(routes), len(ode.inputs), SMOOTH_DEGREE if smooth else 1)
         for record in records:
             dosing.check(record)
         return replace(dosing, routes=tuple(_with_slots(one, records) for one in routes))
@@ -193,6 +199,7 @@ class Dosing:
         ode: ODE,
         free: Mapping[str, Distribution],
         fixed: Mapping[str, float],
+        degree: int,
     ) -> Dosing:
         """Make it of the states, fractions, lags and slots of routes, as a file has them.
 
@@ -202,7 +209,7 @@ class Dosing:
             If they do not fit the model.
         """
         made = [replace(_route(key, ode, free, fixed), slots=n) for *key, n in routes]
-        return cls(tuple(made), len(ode.inputs))
+        return cls(tuple(made), len(ode.inputs), degree)
 
     @property
     def lagged(self) -> bool:
@@ -210,14 +217,30 @@ class Dosing:
         return any(one.slots for one in self.routes)
 
     @property
+    def sources(self) -> tuple[Source, ...]:
+        """Fraction and lag of each route: places of parameters, or numbers."""
+        return tuple(one for route in self.routes for one in route.places[1:])
+
+    @property
     def learned(self) -> bool:
         """True if a lag or a fraction is a parameter that is not known."""
-        return any(isinstance(one, int) for route in self.routes for one in route.places[1:])
+        return any(isinstance(one, int) for one in self.sources)
+
+    def over(self, kept: Sequence[int]) -> Dosing:
+        """Return it for a model of some of the parameters, by their places, in this order."""
+
+        def place(source: Source) -> Source:
+            return kept.index(source) if isinstance(source, int) else source
+
+        routes = (
+            replace(one, places=(one.places[0], *map(place, one.places[1:]))) for one in self.routes
+        )
+        return replace(self, routes=tuple(routes))
 
     @property
     def width(self) -> int:
         """Numbers of an interval behind the inputs."""
-        own = 6 + 2 * self.n_inputs if self.lagged else 2
+        own = 6 + (self.degree + 1) * self.n_inputs if self.lagged else 2
         return own + sum(one.width for one in self.routes)
 
     @property
@@ -238,15 +261,11 @@ class Dosing:
         self.check_kinds(record.doses, record.name)
         if not record.doses:
             return
-        if record.periodic or record.hold == "bandlimited":
-            what = "a periodic record" if record.periodic else "hold 'bandlimited'"
+        if self.lagged and self.n_inputs and record.smooth and self.degree == 1:
             raise _refused(
-                f"{record.name}: doses do not go with {what}: choose hold 'foh' or 'zoh'"
-            )
-        if self.lagged and record.u_function is not None:
-            raise _refused(
-                f"{record.name}: u is a function of time, and a lag is a parameter: give the input "
-                "by its samples, or the lag a number"
+                f"{record.name}: u is smooth between samples, and the problem is posed for inputs "
+                "that are held or linear, with a lag that is a parameter: pose it with such a "
+                "record too"
             )
 
     def check_kinds(self, doses: Sequence[Dose], where: str) -> None:
@@ -280,7 +299,7 @@ class Dosing:
         if record.cut is None:
             return self._inserted(record, *self._intervals(record), None)
         whole = self.prepared(record.cut.whole)
-        a, b = np.searchsorted(whole.t, record.t[[0, -1]]).tolist()
+        a, b = np.flatnonzero(whole.given)[record.cut.first + np.array([0, len(record) - 1])]
         t, held = whole.t[a : b + 1], whole.u[a : b + 1, -self.width :]
         return self._inserted(record, t, held, Cut(whole, a))
 
@@ -305,7 +324,8 @@ class Dosing:
         if self.lagged:
             starts = np.append(t[:1], t[:-1])
             lengths = np.where(t > starts, t - starts, 1.0)
-            held += [starts, lengths, part, anchors[ends], self._inputs(record, begin)[ends]]
+            held += [starts, lengths, part, anchors[ends]]
+            held.append(self._inputs(record, begin, anchors)[ends])
         # What is given at the first sample comes after it.
         after = np.append(np.nextafter(begin[:1], -np.inf), begin[1:])
         held += [
@@ -316,17 +336,28 @@ class Dosing:
         ]
         return t, np.column_stack(held)
 
-    def _inputs(self, record: Record, begin: Array) -> Array:
-        """Inputs at the begin of intervals and their slopes, (m, 2 n)."""
-        n, t, u = self.n_inputs, record.t, record.u
+    def _inputs(self, record: Record, begin: Array, end: Array) -> Array:
+        """Coefficients of the inputs by powers of the time since intervals began, (m, k n)."""
+        n, t, u, m = self.n_inputs, record.t, record.u, len(begin)
+        if not n:
+            return np.empty((m, 0))
+        curves = np.zeros((m, self.degree + 1, n))
+        if record.smooth:
+            share = np.linspace(0.0, 1.0, self.degree + 1)
+            lengths = np.where(end > begin, end - begin, 1.0)[:, None]
+            points = inputs_at(with_function(record), (begin[:, None] + lengths * share).ravel())
+            fitted = np.linalg.inv(np.vander(share, increasing=True)) @ points.reshape(m, -1, n)
+            curves[:] = fitted / (lengths ** np.arange(self.degree + 1))[:, :, None]
+            return curves.reshape(m, -1)
         last = np.clip(np.searchsorted(t, begin, side="right") - 1, 0, len(t) - 2)
         slope = np.diff(u, axis=0) / np.diff(t)[:, None] * (record.hold == "foh")
-        value = u[last] + slope[last] * (begin - t[last])[:, None]
-        return np.column_stack([value, slope[last]]) if n else np.empty((len(begin), 0))
+        curves[:, 0] = u[last] + slope[last] * (begin - t[last])[:, None]
+        curves[:, 1] = slope[last]
+        return curves.reshape(m, -1)
 
     def _inserted(self, record: Record, t: Array, held: Array, cut: Cut | None) -> Record:
         """A record with more samples, which have no outputs."""
-        own = np.isin(t, record.t)
+        own = held[:, 0] == 0.0
         if own.sum() != len(record):
             raise _refused(f"{record.name}: a dose arrives within rounding of a sample: move it")
         outputs: dict[str, Any] = {}
@@ -340,8 +371,11 @@ class Dosing:
             for name, one in (("u_before", record.u_before), ("u_after", record.u_after))
         }
         even = record.dt is not None and len(t) == len(record)
+        given = with_function(record)
+        inputs = inputs_at(given, t)
+        inputs[own] = record.u
         return replace(
-            record, u=np.column_stack([inputs_at(record, t), held]), held=held.shape[1], cut=cut,
+            given, u=np.column_stack([inputs, held]), held=held.shape[1], cut=cut,
             **outputs, **blank, t=None if even else t, dt=record.dt if even else None,
         )  # fmt: skip
 
@@ -381,15 +415,25 @@ def as_given(record: Record) -> Record:
     """Return a record without the samples that were inserted where doses arrive."""
     if not record.held:
         return record
-    n, own = record.n_inputs - record.held, record.given
+    n, own, function = record.n_inputs - record.held, record.given, record.u_function
+    function = None if isinstance(function, BandLimited) else function
     even = record.dt is not None
     outputs = {name: getattr(record, name) for name in ("y", *BESIDE)}
     return replace(
-        record, u=record.u[own, :n], held=0, cut=None, t=None if even else record.t[own],
+        record, u=record.u[own, :n], u_function=function, held=0, cut=None,
+        t=None if even else record.t[own],
         **{name: None if one is None else one[own] for name, one in outputs.items()},
         u_before=None if record.u_before is None else record.u_before[:, :n],
         u_after=None if record.u_after is None else record.u_after[:, :n],
     )  # fmt: skip
+
+
+def with_function(record: Record) -> Record:
+    """Return a record whose band-limited input, if it has one, is known between samples too."""
+    if record.hold != "bandlimited" or record.u_function is not None or not record.smooth:
+        return record
+    function = BandLimited.of(as_given(record))
+    return replace(record, u_function=function, t=None if record.dt else record.t)
 
 
 class _Clock:
@@ -408,7 +452,8 @@ class _Clock:
         take = lambda number: [held.pop(0) for _ in range(number)]  # noqa: E731
         # The first says whether the sample was inserted.
         _, self._begin = take(2)
-        own = take(4 + 2 * dosing.n_inputs if dosing.lagged else 0)
+        n = dosing.n_inputs
+        own = take(4 + (dosing.degree + 1) * n if dosing.lagged else 0)
         self._routes = [(route, take(route.width)) for route in dosing.routes]
         self.time, self.speed, self.inputs = model.t, ca.SX(1.0), ca.SX(0, 1)
         self._middle = model.t
@@ -418,13 +463,11 @@ class _Clock:
             self.speed = (last - first) / length
             self.time = last if at_sample else first + self.speed * (model.t - start)
             self._middle = last if at_sample else 0.5 * (first + last)
-            n, since = dosing.n_inputs, self.time - self._begin
-            self.inputs = ca.vertcat(
-                *(
-                    value + slope * since
-                    for value, slope in zip(inputs[:n], inputs[n:], strict=True)
-                )
-            )
+            since = self.time - self._begin
+            curves = [inputs[k : k + n] for k in range(0, len(inputs), n or 1)]
+            self.inputs = ca.SX(ca.vertcat(*curves.pop())) if n else ca.SX(0, 1)
+            for lower in reversed(curves):
+                self.inputs = ca.vertcat(*lower) + self.inputs * since
 
     def arrived(self) -> ca.SX:
         """Amounts that have arrived in every state, (n, 1)."""
@@ -474,6 +517,8 @@ def on_anchors(record: Record) -> tuple[list[Dose], Array]:
     times = np.sort(np.append(record.t, between[1:]))
 
     def moved(one: Dose) -> Dose:
+        if one.end < first - slack or last + slack < one.begin:
+            return one
         begin, end = (
             edge if (near := _nearest(times, edge, slack)) is None else near
             for edge in (one.begin, one.end)

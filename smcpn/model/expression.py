@@ -232,6 +232,21 @@ class ExpressionTable(Stored):
         mine, others = self.arrays(), other.arrays()
         return all(np.array_equal(values, others[name]) for name, values in mine.items())
 
+    def with_numbers_free(self) -> tuple[ExpressionTable, NDArray[np.float64]]:
+        """Return it with its constants as one more argument, and their values; powers stay."""
+        powers = self.operands[np.isin(self.operation, [b"pow", b"constpow"]), 1]
+        free = np.flatnonzero(self.operation == CONSTANT.encode())
+        free = free[~np.isin(free, powers)]
+        operation, operands, constant = (
+            self.operation.copy(), self.operands.copy(), self.constant.copy()
+        )  # fmt: skip
+        operation[free] = INPUT
+        operands[free, 0], operands[free, 1] = len(self.input_shapes), np.arange(len(free))
+        constant[free] = 0.0
+        shapes = np.vstack([self.input_shapes, [len(free), 1]])
+        table = ExpressionTable(operation, operands, constant, shapes, self.output_shapes)
+        return table, self.constant[free]
+
     def function(self, name: str) -> ca.Function:
         """Build the function again."""
         return ca.Function(name, *self.graphs())

@@ -224,6 +224,11 @@ class Model:
     @property
     def _graphs(self) -> list[ca.SX]:
         """All graphs, absent ones as empty; the events, if any, last."""
+        return [*self._behind_start, *self.initial, *self._events]
+
+    @property
+    def _behind_start(self) -> list[ca.SX]:
+        """Graphs but those of the first states and of events, absent ones as empty."""
         nothing = ca.SX(0, 1)
         density = nothing
         if self.density is not None:
@@ -231,8 +236,7 @@ class Model:
         diffusion = nothing if self.diffusion is None else self.diffusion
         columns = nothing if self.process_noise is None else ca.vec(self.process_noise.columns)
         noise = [self.noise_variance, self.noise_correlation]
-        rest = [diffusion, density, columns, *self.initial, *self._events]
-        return [self.rhs, self.outputs, *noise, *rest]
+        return [self.rhs, self.outputs, *noise, diffusion, density, columns]
 
     @property
     def _events(self) -> list[ca.SX]:
@@ -247,13 +251,29 @@ class Model:
         """Which parameters, (d,), the outputs without noise depend on."""
         return self._in_graphs([self.rhs, self.outputs, *self.initial, *self._events])
 
+    def outlasts_start(self) -> NDArray[np.bool_]:
+        """Which parameters, (d,), more depends on than the states at the first sample."""
+        return self._in_graphs([*self._behind_start, *self._events])
+
     def _in_graphs(self, graphs: Sequence[ca.SX]) -> NDArray[np.bool_]:
-        """Which parameters, (d,), some graphs depend on, or a dead time is."""
+        """Which parameters, (d,), some graphs depend on, or a dead time, lag or fraction is."""
         together = ca.vertcat(*map(ca.densify, graphs))
         used = np.array(ca.which_depends(together, self.theta, 1), dtype=bool)
         sources = () if self.delay is None else self.delay.sources
+        if self.dosing is not None:
+            sources = (*sources, *self.dosing.sources)
         used[[place for place in sources if isinstance(place, int)]] = True
         return used
+
+    def with_free_start(self, kept: Sequence[int], start: ca.SX) -> Model:
+        """Return the model of some parameters, by their places, and of states at the start (n, 1).
+
+        ``start`` is behind the parameters that are kept, which shall be those that
+        `outlasts_start` names.
+        """
+        theta = ca.vertcat(*[self.theta[j] for j in kept], start)
+        dosing = self.dosing and self.dosing.over(kept)
+        return replace(self, theta=theta, initial=(start,), dosing=dosing)
 
     def table(self) -> ExpressionTable:
         """The graphs as plain data, absent ones as empty; ``constant_values`` is not in it."""

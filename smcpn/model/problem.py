@@ -247,6 +247,7 @@ class Problem(WithCard):
         coordinates = {} if coordinates is None else coordinates
         self.prior = Prior({**free, **added}, coordinates, scales)
         self.fixed = fixed
+        _check_counted(self)
 
     @checked
     def with_records(self, records: Sequence[Record]) -> Problem:
@@ -578,6 +579,35 @@ def _check_beside(problem: Problem) -> None:
                 "function of it such as smcpn.Normal(lambda y, y_sd, *, s: s * y_sd), or leave "
                 "y_sd out",
                 argument="noise",
+            )
+
+
+def _check_counted(problem: Problem) -> None:
+    """Refuse a first value that accumulators which have counted nothing cannot have made."""
+    if not problem.model.accumulators:
+        return
+    model, count = problem.model.with_numbers(), ca.SX.sym("count")
+    values = problem.prior.natural(problem.prior.sample(np.random.default_rng(0), 1))
+    for record, begin in zip(problem.records, model.initial, strict=True):
+        empty = [k for k in model.accumulators if begin[k].is_zero()]
+        x = [count if k in empty else one for k, one in enumerate(ca.vertsplit(begin))]
+        graph = ca.substitute(model.outputs, model.x, ca.vertcat(*x))
+        outputs = ca.Function("first", [count, model.theta, model.u, model.t], [graph])
+        usable: list[Any] = []
+        for number in (0.0, 1.0):
+            found = np.array(outputs(number, values[0], record.u[0], record.t[0])).T
+            if model.density is not None:
+                of_value = model.density_function(lambda one: [one.log_density])
+                every = np.broadcast_to(found, record.y.shape)
+                found = of_value(record.y, every, values, model.sample_numbers(record))[0]
+            usable.append(np.isfinite(found[0]))
+        wrong = np.isfinite(record.y[0]) & ~usable[0] & usable[1]
+        for what in (problem.observe[j] for j in np.flatnonzero(wrong)):
+            raise InputError(
+                f"{record.name}: output {shown(what)} has a value at the first sample, before "
+                "which an accumulator has counted nothing: make it NaN, or give the accumulator a "
+                "first value, initial=",
+                argument="initial",
             )
 
 

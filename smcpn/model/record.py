@@ -118,6 +118,7 @@ class Record(WithCard):
     y_upper: Any = None
     doses: Any = ()
     u_function: InputFunction | None = None
+    t_before: Array | None = None
     u_before: Array | None = None
     u_after: Array | None = None
     cut: Cut | None = None
@@ -126,8 +127,8 @@ class Record(WithCard):
     def __post_init__(self) -> None:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         check_fields(
-            self, "name", "y_unit", "t_unit", "periodic", "u_function", "u_before", "u_after",
-            "cut", "held",
+            self, "name", "y_unit", "t_unit", "periodic", "u_function", "t_before", "u_before",
+            "u_after", "cut", "held",
         )  # fmt: skip
         put("t_unit", time_unit(self.t_unit))
         given = () if isinstance(self.y_unit, str) else tuple(self.y_unit)
@@ -244,7 +245,8 @@ class Record(WithCard):
             are those of ``df.attrs["units"]``, a mapping by column, and of the variables and
             coordinates of a dataset.
         outputs, inputs : str or sequence of str
-            Columns of y, where a missing value is a missing sample, and of u.
+            Columns of y, where a missing value is a missing sample, and of u; rows whose ``MDV`` or
+            ``EVID``, if it is no column named here, is not 0 have no y.
         time : str, optional
             Column of numbers, dates or durations; of the latter two the first sample is at 0 and
             the unit seconds, unless ``to`` says another. Give either it or ``dt``.
@@ -313,7 +315,7 @@ class Record(WithCard):
         if not isinstance(self.hold, str) or self.hold not in HOLDS:
             sentence = f"{self.name}: hold is {shown(self.hold)}, none of {', '.join(HOLDS)}"
             raise InputError(sentence, argument="hold")
-        if self.hold == "bandlimited" and not self.uniform:
+        if self.hold == "bandlimited" and not self.held and not self.uniform:
             raise InputError(
                 f"{self.name}: hold 'bandlimited' needs uniform sampling; "
                 "choose 'foh', or resample the record",
@@ -477,15 +479,24 @@ class Record(WithCard):
             t=self.t[a:b],
             start=float(self.t[a]),
             periodic=self.periodic and b - a == len(self),
+            t_before=self._times_before(a),
             u_before=np.concatenate([before, self.u[max(0, a - CONTEXT) : a]])[-CONTEXT:],
             u_after=np.concatenate([self.u[b : b + CONTEXT], after])[:CONTEXT],
         )
 
+    def _times_before(self, place: int) -> Array | None:
+        """Times of the inputs known before a sample; None where they follow from dt."""
+        if self.dt is not None:
+            return None
+        known = np.empty(0) if self.t_before is None else self.t_before
+        return np.concatenate([known, self.t[:place]])[-CONTEXT:]
+
     def input_around(self) -> tuple[Array, Array]:
         """Input samples known before and after the record, each (n, n_inputs), n may be 0."""
         if self.periodic:
-            reach = min(CONTEXT, len(self))
-            return self.u[-reach:], self.u[:reach]
+            u = self.u[self.given]
+            reach = min(CONTEXT, len(u))
+            return u[-reach:], u[:reach]
         nothing = np.empty((0, self.n_inputs))
         return (
             nothing if self.u_before is None else self.u_before,

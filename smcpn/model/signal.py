@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from smcpn.model.delay import inputs_before
+from smcpn.model.delay import inputs_before, spacing_before, times_before
 from smcpn.model.expression import applied
 from smcpn.model.measured import measured_rows
 from smcpn.model.record import CONTEXT, Record
@@ -28,6 +28,8 @@ Array = NDArray[np.float64]
 
 TOGETHER = 2**13
 """Intervals between samples whose steps are interpolated at a time."""
+WEIGHTS = 2**20
+"""Weights of the samples of a band-limited input that are computed at a time."""
 KAISER_BETA = 12.0
 """Stop band below -118 dB, pass band to 0.88 of the Nyquist frequency with 2 x 64 taps."""
 
@@ -63,15 +65,18 @@ class Samples(ABC):
         if not before and not after:
             return known
         columns = np.pad(known, ((before, after), (0, 0)), mode="edge")
-        t, n = self.template.t, 1 + self.template.n_inputs
+        n = 1 + self.template.n_inputs
         end = len(columns) - after
         columns[:before, n:] = columns[end:, n:] = np.nan
-        spacing = t[1] - t[0] if len(t) > 1 else 0.0
-        columns[:before, 0] -= spacing * np.arange(before, 0, -1)
+        columns[:before, 0] = self._times_before(columns[before, 0], before)
         columns[end:, 0] += (self.template.interval if after else 0.0) * np.arange(1, after + 1)
         columns[:before, 1:n] = self._inputs_before(columns[before:, 1:n], before)
         columns[end:, 1:n] = self._inputs_after(columns[:end, 1:n], after)
         return columns
+
+    def _times_before(self, begin: float, number: int) -> Array:
+        """Times before the first sample, which is at ``begin``, (number,)."""
+        return begin - spacing_before(self.template) * np.arange(number, 0, -1)
 
     def _inputs_before(self, u: Array, number: int) -> Array:
         """Inputs before the first sample of those known, (number, n_inputs)."""
@@ -153,6 +158,10 @@ class Samples(ABC):
         made = np.zeros(points.shape)
         for k, column in enumerate(np.linalg.inv(nodes).T):
             made += column[:, None] * points[:, k, None, :]
+        # Numbers of an interval are compared, so that none may be rounded.
+        if self.template.held:
+            made[:, :, -self.template.held :] = 0.0
+            made[:, 0, -self.template.held :] = points[:, -1, -self.template.held :]
         return made
 
     def first_rates(self, order: int) -> Array:
@@ -189,6 +198,10 @@ class RecordSamples(Samples):
         return columns
 
     @override
+    def _times_before(self, begin: float, number: int) -> Array:
+        return times_before(self.template, number)
+
+    @override
     def _inputs_before(self, u: Array, number: int) -> Array:
         return inputs_before(self.template, number)
 
@@ -221,6 +234,64 @@ def substep_inputs(record: Record, parts: int) -> Array:
     return RecordSamples(record).inputs(0, len(record), parts)
 
 
+@dataclass(frozen=True)
+class BandLimited:
+    """The band-limited input of a record as a function of time, as of `Samples.inputs`.
+
+    Attributes
+    ----------
+    begin, interval : float
+        Time of the first sample, and between samples.
+    u : ndarray, (T, n)
+        Inputs at the samples, where they are not periodic between those known around them.
+    periodic : bool
+    """
+
+    begin: float
+    interval: float
+    u: Array
+    periodic: bool
+
+    @classmethod
+    def of(cls, record: Record) -> BandLimited:
+        """Take that of a record."""
+        begin, length, n = float(record.t[0]), len(record), record.n_inputs
+        interval = (float(record.t[-1]) - begin) / (length - 1)
+        if record.periodic:
+            return cls(begin, interval, record.u, True)
+        around = RecordSamples(record).columns(-CONTEXT, length + CONTEXT)[:, 1 : 1 + n]
+        return cls(begin - CONTEXT * interval, interval, around, False)
+
+    def __call__(self, t: Array) -> Array:
+        """Inputs at times (m,), (m, n)."""
+        values, step = np.empty((len(t), self.u.shape[1])), max(1, WEIGHTS // len(self.u))
+        at = (np.asarray(t) - self.begin) / self.interval
+        for k in range(0, len(at), step):
+            some = slice(k, k + step)
+            values[some] = self._series(at[some]) if self.periodic else self._windowed(at[some])
+        return values
+
+    def _series(self, at: Array) -> Array:
+        """Fourier series through whole periods."""
+        length = len(self.u)
+        terms, number = np.fft.rfft(self.u, axis=0) / length, np.arange(length // 2 + 1)
+        terms[1 : (length + 1) // 2] *= 2.0
+        return np.real(np.exp(2j * np.pi / length * np.outer(at, number)) @ terms)
+
+    def _windowed(self, at: Array) -> Array:
+        """Kaiser-windowed sinc."""
+        near = np.floor(at).astype(int)[:, None] + np.arange(-CONTEXT + 1, CONTEXT + 1)
+        weights = _windowed_sinc(near - at[:, None])
+        samples = np.take(self.u, near, axis=0, mode="clip")
+        return np.einsum("pw,pwn->pn", weights, samples)
+
+
+def _windowed_sinc(distance: Array) -> Array:
+    """Weights of samples at distances in sampling intervals, of less than `CONTEXT`."""
+    within = np.sqrt(np.maximum(1 - (distance / CONTEXT) ** 2, 0.0))
+    return np.sinc(distance) * np.i0(KAISER_BETA * within) / np.i0(KAISER_BETA)
+
+
 @lru_cache(maxsize=64)
 def _taps(parts: int) -> Array:
     return np.array([sinc_taps(j / parts) for j in range(parts)])
@@ -230,8 +301,7 @@ def _taps(parts: int) -> Array:
 def sinc_taps(shift: float) -> Array:
     """Weights of the samples -63, ..., 64 about one for the input a ``shift`` after it, (128,)."""
     taps = np.arange(-CONTEXT + 1, CONTEXT + 1)
-    window = np.i0(KAISER_BETA * np.sqrt(1 - ((taps - shift) / CONTEXT) ** 2))
-    weights = np.sinc(taps - shift) * window / np.i0(KAISER_BETA)
+    weights = _windowed_sinc(taps - shift)
     weights.setflags(write=False)
     return weights
 

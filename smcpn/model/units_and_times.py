@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,10 +51,12 @@ class MeasuredSamples:
     y: Array
     units: Mapping[str, str] = field(default_factory=dict[str, str])
 
-    def of(self, rows: Any) -> MeasuredSamples:
-        """Return some of the samples."""
+    def of(self, rows: NDArray[np.int_]) -> Self:
+        """Return some of the samples, whose places rise."""
+        if len(rows) == len(self.y):
+            return self
         t = None if self.t is None else self.t[rows]
-        return MeasuredSamples(t, self.u[rows], self.y[rows], self.units)
+        return replace(self, t=t, u=self.u[rows], y=self.y[rows])
 
 
 @dataclass(frozen=True)

@@ -24,15 +24,17 @@ Liu, J., West, M. (2001). Combined parameter and state estimation in simulation-
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.checkpoint.nested import FilterState, read_nested, write_nested
-from smcpn.errors import InputError, listed, whole_number
+from smcpn.errors import InputError, whole_number
 from smcpn.io.axis import Arrivals, TimeAxis
 from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.likelihood import STATE_PARTICLES, Particle
@@ -41,7 +43,7 @@ from smcpn.likelihood.solver_choice import solver_from_prior
 from smcpn.model.dose import Dose
 from smcpn.model.problem import Problem, check_problem
 from smcpn.online.reweighting import HiddenStates
-from smcpn.results.draws import weighted_quantile
+from smcpn.online.state import WithMoments
 from smcpn.smc.estimation import fresh_keys
 from smcpn.smc.particles import effective_sample_size, finite_or_excluded, normalise
 from smcpn.smc.resampling import systematic
@@ -56,7 +58,7 @@ FEWEST = 10
 
 
 @dataclass(frozen=True)
-class NestedState:
+class NestedState(WithMoments):
     """Posterior moments of parameters and states after a sample of a `NestedFilter`, approximate.
 
     Attributes
@@ -94,40 +96,15 @@ class NestedState:
     values: Array = field(repr=False)
     weights: Array = field(repr=False)
     log_evidence: float
-    _states: HiddenStates = field(repr=False)
+    _hidden: HiddenStates = field(repr=False)
 
-    @property
-    def mean(self) -> dict[str, float]:
-        """Mean of each parameter."""
-        return dict(zip(self.names, (self.weights @ self.values).tolist(), strict=True))
+    @override
+    def _of_parameters(self) -> tuple[Sequence[str], Array, Array]:
+        return self.names, self.values, self.weights
 
-    @property
-    def sd(self) -> dict[str, float]:
-        """Standard deviation of each parameter."""
-        variance = self.weights @ np.square(self.values - self.weights @ self.values)
-        return dict(zip(self.names, np.sqrt(variance).tolist(), strict=True))
-
-    def quantile(self, name: str, q: float | list[float]) -> Array:
-        """Weighted quantile(s) of a parameter.
-
-        Raises
-        ------
-        InputError
-            If there is no such parameter.
-        """
-        if name not in self.names:
-            raise InputError(f"no parameter '{name}': choose one of {listed(self.names)}")
-        return weighted_quantile(self.values[:, self.names.index(name)], self.weights, q)
-
-    @property
-    def state_mean(self) -> dict[str, float]:
-        """Mean of each state of the model, given the samples so far."""
-        return dict(zip(self.state_names, self._states.mixture()[0].tolist(), strict=True))
-
-    @property
-    def state_sd(self) -> dict[str, float]:
-        """Standard deviation of each state of the model: parameters and process noise."""
-        return dict(zip(self.state_names, self._states.mixture()[1].tolist(), strict=True))
+    @override
+    def _of_states(self) -> tuple[Sequence[str], tuple[Array, Array]]:
+        return self.state_names, self._hidden.mixture()
 
 
 class NestedFilter:
@@ -371,7 +348,7 @@ class NestedFilter:
             values=values,
             weights=weights,
             log_evidence=state.log_evidence,
-            _states=HiddenStates(*moments, weights),
+            _hidden=HiddenStates(*moments, weights),
         )
 
     @property

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.contract import Keys
@@ -69,8 +71,61 @@ class Shared:
         return self.window.tracker.sampler
 
 
+class WithMoments(ABC):
+    """Posterior after a sample of a stream, by the names of parameters and states."""
+
+    @abstractmethod
+    def _of_parameters(self) -> tuple[Sequence[str], Array, Array]:
+        """Return names (d), values (N, d) and normalised weights (N,)."""
+
+    @abstractmethod
+    def _of_states(self) -> tuple[Sequence[str], tuple[Array, Array]]:
+        """Return names (n), and means and standard deviations (n,); nan before the first sample."""
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """Posterior mean of each parameter."""
+        names, values, weights = self._of_parameters()
+        return _by_name(names, weights @ values)
+
+    @property
+    def sd(self) -> dict[str, float]:
+        """Posterior standard deviation of each parameter."""
+        names, values, weights = self._of_parameters()
+        return _by_name(names, np.sqrt(weights @ np.square(values - weights @ values)))
+
+    @property
+    def state_mean(self) -> dict[str, float]:
+        """Mean of each state of the model, given the samples so far; nan before the first."""
+        names, (mean, _) = self._of_states()
+        return _by_name(names, mean)
+
+    @property
+    def state_sd(self) -> dict[str, float]:
+        """Standard deviation of each state of the model: parameters and process noise."""
+        names, (_, sd) = self._of_states()
+        return _by_name(names, sd)
+
+    def quantile(self, name: str, q: float | list[float]) -> Array:
+        """Weighted quantile(s) of a parameter.
+
+        Raises
+        ------
+        InputError
+            If there is no such parameter.
+        """
+        names, values, weights = self._of_parameters()
+        if name not in names:
+            raise InputError(f"no parameter '{name}': choose one of {listed(names)}")
+        return weighted_quantile(values[:, names.index(name)], weights, q)
+
+
+def _by_name(names: Sequence[str], numbers: Array) -> dict[str, float]:
+    return dict(zip(names, numbers.tolist(), strict=True))
+
+
 @dataclass
-class State:
+class State(WithMoments):
     """The posterior after a sample, with diagnostics of the update.
 
     Summaries are computed when they are asked for, from arrays that nobody changes: a state may
@@ -178,27 +233,13 @@ class State:
         """Normalised weights, (N,)."""
         return self._particles.system.weights
 
-    @property
-    def mean(self) -> dict[str, float]:
-        """Posterior mean of each parameter."""
-        return dict(zip(self.names, (self.weights @ self.values).tolist(), strict=True))
+    @override
+    def _of_parameters(self) -> tuple[Sequence[str], Array, Array]:
+        return self.names, self.values, self.weights
 
-    @property
-    def sd(self) -> dict[str, float]:
-        """Posterior standard deviation of each parameter."""
-        centred = self.values - self.weights @ self.values
-        variance = self.weights @ np.square(centred)
-        return dict(zip(self.names, np.sqrt(variance).tolist(), strict=True))
-
-    @property
-    def state_mean(self) -> dict[str, float]:
-        """Mean of each state of the model, given the samples so far; nan before the first."""
-        return dict(zip(self.state_names, self._mixture[0].tolist(), strict=True))
-
-    @property
-    def state_sd(self) -> dict[str, float]:
-        """Standard deviation of each state of the model: parameters and process noise."""
-        return dict(zip(self.state_names, self._mixture[1].tolist(), strict=True))
+    @override
+    def _of_states(self) -> tuple[Sequence[str], tuple[Array, Array]]:
+        return self.state_names, self._mixture
 
     @cached_property
     def _mixture(self) -> tuple[Array, Array]:
@@ -218,18 +259,6 @@ class State:
         columns = likelihood.columns(self._shared.window.prior.natural(system.theta))
         moments = likelihood.moments(columns, system.state, self._position - 1)
         return HiddenStates.of(likelihood, moments, self.weights)
-
-    def quantile(self, name: str, q: float | list[float]) -> Array:
-        """Weighted quantile(s) of a parameter.
-
-        Raises
-        ------
-        InputError
-            If there is no such parameter.
-        """
-        if name not in self.names:
-            raise InputError(f"no parameter '{name}': choose one of {listed(self.names)}")
-        return weighted_quantile(self.values[:, self.names.index(name)], self.weights, q)
 
     @property
     def log_evidence(self) -> float:

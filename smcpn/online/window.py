@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import casadi as ca
@@ -94,12 +93,7 @@ class FreeStart:
 
     def __init__(self, problem: Problem) -> None:
         model, prior, self._states = problem.model, problem.prior, problem.ode.states
-        diffusion = [] if model.diffusion is None else [model.diffusion]
-        noise = [model.noise, model.noise_correlation]
-        if model.process_noise is not None:
-            noise.append(ca.vec(model.process_noise.columns))
-        graph = ca.vertcat(model.rhs, model.outputs, *noise, *diffusion)
-        used = {prior.names[j] for j in range(len(prior)) if ca.depends_on(graph, model.theta[j])}
+        used = {prior.names[j] for j in np.flatnonzero(model.outlasts_start())}
         self._scales = {name: s for name, s in prior.scales.items() if name in used}
         used |= set(self._scales.values())
         numbers = [j for j, name in enumerate(prior.names) if name in used]
@@ -107,11 +101,10 @@ class FreeStart:
         self._kept = {name: prior.distributions[name] for name in names}
         self._coordinates = {n: c for n, c in prior.coordinates.items() if n in names}
         start = ca.vertcat(*[ca.SX.sym(f"{state}(0)") for state in problem.ode.states])
-        theta = ca.vertcat(*[model.theta[j] for j in numbers], start)
         self.problem = assembled(
             ode=problem.ode,
             records=problem.records[:1],
-            model=replace(model, theta=theta, initial=(start,)),
+            model=model.with_free_start(numbers, start),
             prior=self.prior(np.zeros(start.numel()), np.ones(start.numel())),
             fixed=problem.fixed,
             observe=problem.observe,

@@ -6,7 +6,9 @@ L is unit lower triangular and D diagonal. For x ~ N(m, P), P = L D L',
                 by `moved` where F and Q are diagonal)
     condition   y = h' x + e, e ~ N(0, r):  s = h' P h + r,  k = P h / s,
                 m+ = m + k (y - h' m),  P+ = P - k s k'                          (`downdate`)
-    smooth      x given x+:  G = P F' (P+)^-1,  m + G (x+ - m+),  P - G P+ G'    (`smoothing_gain`)
+    smooth      x given x+:  G = P F' (P+)^-1,  m + G (x+ - m+),  P - G P+ G'    (`smoothing_gain`),
+                and given N(m*, P*) of x+:  m + G (m* - m+),  P + G (P* - P+) G'       (`smoothed`)
+    compare     v' P^-1 v (`squared_mahalanobis`), D^-1/2 L^-1 v (`whitened`), det P (`determinant`)
 
 A filter that subtracts k s k' from its covariance loses its digits where the noise is small against
 what is not yet known. The factors keep them, in straight-line arithmetic without a square root: a
@@ -22,16 +24,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from operator import truediv
 from typing import Any
 
 import casadi as ca
 import numpy as np
+from numpy.typing import NDArray
 
 from smcpn.codegen.memory import STRAIGHT, Row, StraightLine
 
 Quotient = Callable[[Any, Any], Any]
 """Of a number and a pivot: `truediv` where no pivot is zero."""
+
+Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""Means and covariances of many Gaussians, (n, N) and (n, n, N)."""
 
 LEAST_PIVOT = 1e-290
 """Below it a variance counts as none, and what depends on it as uncorrelated."""
@@ -127,6 +134,23 @@ def substituted(rows: Sequence[Row], right: Sequence[Any]) -> Row:
             value = value - slope * before
         found.append(value)
     return found
+
+
+def whitened(factor: Factor, right: ca.SX) -> ca.SX:
+    """D^-1/2 L^-1 right: columns of covariance I, where those of ``right`` have P."""
+    rows = zip(substituted(factor.rows, ca.vertsplit(right)), factor.pivots, strict=True)
+    return ca.vertcat(*[row / ca.sqrt(pivot) for row, pivot in rows])
+
+
+def squared_mahalanobis(factor: Factor, vector: Sequence[Any]) -> Any:
+    """Squared Mahalanobis distance of a vector from zero, v' P^-1 v."""
+    pairs = zip(substituted(factor.rows, vector), factor.pivots, strict=True)
+    return sum((w * w / pivot for w, pivot in pairs), ca.SX(0.0))
+
+
+def determinant(factor: Factor) -> Any:
+    """Determinant of P."""
+    return prod(factor.pivots, start=ca.SX(1.0))
 
 
 def orthogonalised(
@@ -317,3 +341,25 @@ def smoothing_gain(ahead: Any, cross: Any) -> tuple[Any, Any]:
         for k in range(j + 1, n):
             gain[j] = gain[j] - factor.rows[k][j] * gain[k]
     return np.stack(gain, axis=1), explained
+
+
+def smoothed(before: Moments, ahead: Moments, after: Moments, gain: Any) -> Moments:
+    """Moments of many Gaussians at once given those of the state that follows.
+
+    Parameters
+    ----------
+    before, ahead, after : tuple of ndarray, (n, N) and (n, n, N)
+        Mean and covariance of a state, of the next one as predicted from it, and of that one given
+        all that is known.
+    gain : ndarray, (n, n, N)
+        See `smoothing_gain`.
+    """
+    (mean, covariance), (expected, predicted), (known, left) = before, ahead, after
+    change = np.einsum("ijn,jkn->ikn", gain, left - predicted)
+    covariance = covariance + np.einsum("ikn,jkn->ijn", change, gain)
+    return mean + applied(gain, known - expected), covariance
+
+
+def applied(matrix: Any, vector: Any) -> Any:
+    """Products of many matrices (n, m, N) and vectors (m, N)."""
+    return np.einsum("ijn,jn->in", matrix, vector)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 
 import casadi as ca
 import numpy as np
@@ -40,8 +41,8 @@ class StateFilter:
 
     Attributes
     ----------
-    sensor : float
-        Standard deviation of the measurement noise of every output, in their unit.
+    sensor : float or tuple of float
+        Standard deviation of the measurement noise: of every output, or of each in its unit.
     disturbance : tuple of float
         For each state, the standard deviation that unmodelled effects add to it in one unit of the
         model's time (a random walk).
@@ -49,7 +50,7 @@ class StateFilter:
         Standard deviation of each state at the first sample.
     """
 
-    sensor: NotNegative
+    sensor: NotNegative | tuple[NotNegative, ...]
     disturbance: tuple[NotNegative, ...]
     initial: tuple[NotNegative, ...]
 
@@ -59,7 +60,7 @@ class StateFilter:
         Raises
         ------
         InputError
-            If there is not a number for every state.
+            If there is not a number for every state, or sensor has not one for every output.
         """
         n, q = model.x.numel(), model.outputs.numel()
         if len(self.disturbance) != n or len(self.initial) != n:
@@ -68,14 +69,20 @@ class StateFilter:
                 f"initial values for {n} states: one per state",
                 argument="filter",
             )
-        numbers = (*self.disturbance, *self.initial, self.sensor)
+        sensor = self.sensor if isinstance(self.sensor, tuple) else (self.sensor,)
+        if len(sensor) not in (1, q):
+            raise InputError(
+                f"filter has {len(sensor)} sensors for {q} outputs: one for all, or one per output",
+                argument="filter",
+            )
+        numbers = (*self.disturbance, *self.initial, *sensor)
         symbols = ca.SX.sym("filter", len(numbers))
         assumed = replace(
             model,
             constants=ca.vertcat(model.constants, symbols),
             constant_values=(*model.constant_values, *numbers),
             process_noise=ProcessNoise(ca.diag(symbols[:n]), model.x),
-            noise_variance=ca.repmat(symbols[-1] ** 2, q, 1),
+            noise_variance=ca.repmat(symbols[2 * n :] ** 2, q // len(sensor), 1),
             noise_correlation=ca.SX.zeros(q, 1),
             density=None,
         )
@@ -121,9 +128,8 @@ class WindowFilter:
         filter: StateFilter | None = None,
         initial: Array | None = None,
     ) -> None:
-        self._at = lambda steps: WindowFilter(
-            problem, model, record, begins, steps, filter, initial
-        )
+        given = problem, model, record, begins
+        self._at = partial(WindowFilter, *given, filter=filter, initial=initial)
         self._length, self._filter, self.steps = len(record), filter, steps
         self._initial = np.empty((1, 0)) if initial is None else initial
         self._outputs, spread = model.outputs.numel(), None

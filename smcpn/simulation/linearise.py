@@ -327,9 +327,12 @@ class _Graphs:
             if np.isfinite(found).all():
                 return found
         values = ", ".join(f"{value:.5g}" for value in self.at.input)
+        remedy = "give near=, or state= to linearise elsewhere"
+        if self.model.accumulators:
+            remedy = "what an accumulator counts goes on where the others rest: give state="
         raise InputError(
             f"model '{self.name}' has no equilibrium at input [{values}] that is found from the "
-            "state in near: give near=, or state= to linearise elsewhere",
+            f"state in near: {remedy}",
             argument="near",
         )
 

@@ -282,7 +282,7 @@ def _median(prior: Any) -> Any:
 
 def _path(model: Model, record: Record, theta: Array, steps: int | str, seed: int | None) -> Array:
     """Outputs (T, q) at parameters (p, 1)."""
-    times, record = record.t, model.prepared(record)
+    record = model.prepared(record)
     simulator = Simulator(model, record, steps)
     if model.process_noise is not None:
         simulator = DisturbedSimulator(model, record, steps, seed)
@@ -298,4 +298,4 @@ def _path(model: Model, record: Record, theta: Array, steps: int | str, seed: in
             "where Newton's iteration begins: give initial numbers near their variables",
             argument="initial",
         )
-    return outputs[np.isin(record.t, times)] if record.held else outputs
+    return outputs[record.given]

@@ -59,7 +59,7 @@ from smcpn.likelihood.prediction import steps_of, written_rows
 from smcpn.likelihood.registry import suitable_likelihood
 from smcpn.model.problem import Problem, check_record
 from smcpn.model.record import Record
-from smcpn.pn.gaussian import smoothing_gain, square_root
+from smcpn.pn.gaussian import applied, smoothed, smoothing_gain, square_root
 from smcpn.simulation.simulation import TWO_SIDED_95, initial_number, starting_like
 from smcpn.smc.estimation import WITNESSES
 from smcpn.smc.resampling import systematic
@@ -124,18 +124,16 @@ class Smoother:
         chosen = gain[..., self._lanes]
         for k in reversed(range(len(mean))):
             if k + 1 < len(mean):
-                after = mean[k + 1], covariance[k + 1], path[k + 1]
-                expected = stretch.predicted[k + 1], stretch.predicted_covariance[k + 1]
+                after, later = (mean[k + 1], covariance[k + 1]), path[k + 1]
+                ahead = stretch.predicted[k + 1], stretch.predicted_covariance[k + 1]
             elif self._later is not None:
-                after = self._mean, self._covariance, self._path
-                expected = self._later.predicted[0], self._later.predicted_covariance[0]
+                after, later = (self._mean, self._covariance), self._path
+                ahead = self._later.predicted[0], self._later.predicted_covariance[0]
             else:
                 continue
-            mean[k] += _applied(gain[k], after[0] - expected[0])
-            change = np.einsum("ijn,jkn->ikn", gain[k], after[1] - expected[1])
-            covariance[k] += np.einsum("ikn,jkn->ijn", change, gain[k])
+            mean[k], covariance[k] = smoothed((mean[k], covariance[k]), ahead, after, gain[k])
             if len(self._lanes):
-                path[k] += _applied(chosen[k], after[2] - expected[0][:, self._lanes])
+                path[k] += applied(chosen[k], later - ahead[0][:, self._lanes])
         self._mean, self._covariance, self._path = mean[0], covariance[0], path[0]
         self._later = stretch
         return mean, covariance, path
@@ -160,10 +158,6 @@ class Smoother:
         left = covariance - np.moveaxis(explained[..., self._lanes], 0, 2)
         root = square_root(left, np.einsum("iitd->itd", covariance))
         return stretch.mean[:, :, self._lanes] + np.einsum("ijtd,tjd->tid", root, z)
-
-
-def _applied(matrix: Array, vector: Array) -> Array:
-    return np.einsum("ijn,jn->in", matrix, vector)
 
 
 STATE_PARTICLES = 64

@@ -124,8 +124,9 @@ def look(sampler: Sampler, searches: Searches, rng: np.random.Generator) -> Look
     """
     try:
         return _looked(sampler, searches, rng)
-    except Exception:
-        _log.info("no look at sample %d", sampler.sample, exc_info=True)
+    except Exception as error:
+        _log.warning("no look for lost modes at sample %d: %s", sampler.sample, error)
+        _log.debug("it ended so", exc_info=True)
         return Look()
 
 
@@ -222,7 +223,7 @@ def _lacks(sampler: Sampler, near: MixtureStart, drawn: Tempering) -> bool:
     found, errors = _shares(near, theta, log_weights)
     held, own = _shares(near, sampler.system.theta, sampler.system.log_weights)
     # Draws about some modes have a larger share there than particles that hold others too.
-    held = held * max(1.0, np.exp(-more))
+    held = held * np.exp(np.clip(-more, 0.0, 700.0))
     return bool((found - held > LOST + ERRORS * np.hypot(errors, own))[:-1].any())
 
 

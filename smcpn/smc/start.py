@@ -205,9 +205,10 @@ class Modes(Stored):
         """Return these with the modes of another search that are none of them."""
         away = squared_distances(other.means, self.means, self.factors).min(axis=0)
         new = np.flatnonzero(away > SAME_MODE)
-        evidences = np.concatenate(
-            [one.log_evidence + np.log(one.shares)[k] for one, k in ((self, ...), (other, new))]
-        )
+        with np.errstate(divide="ignore"):  # A mode may have no share of the mass.
+            evidences = np.concatenate(
+                [one.log_evidence + np.log(one.shares)[k] for one, k in ((self, ...), (other, new))]
+            )
         arrays = "means", "factors", "informations", "pulls"
         both = {
             name: np.concatenate([getattr(self, name), getattr(other, name)[new[: len(of)]]])

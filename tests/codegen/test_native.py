@@ -142,7 +142,7 @@ def test_the_environment_says_what_is_compiled_for(monkeypatch):
 
 @pytest.mark.skipif(not Target.host().triple.startswith("x86_64"), reason="of x86 only")
 def test_what_is_written_depends_on_the_target_and_not_on_this_processor(monkeypatch):
-    """Sums over weights run in vectors, so that their width is part of their bytes."""
+    """Sums over weights run in vectors, whose width is that of the target."""
     with compiling_for("portable"):
         here = native.compiled(write_weigh)
     wide = Target.host()._replace(features=f"{Target.portable().features},+avx512f")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from smcpn import EKF0
 from smcpn.codegen import stream_step
+from smcpn.codegen import weights as weights_module
 from smcpn.codegen.kernel import KernelArgumentError
 from smcpn.codegen.stream_step import Update, weigh
 from smcpn.likelihood.growing import growing_likelihood
@@ -49,6 +50,16 @@ def test_equal_weights_are_exact(n):
     # A row does not depend on those it comes with.
     rows = np.random.default_rng(n).normal(size=(3, n))
     np.testing.assert_array_equal(weigh(rows)[0][1:], weigh(rows[1:])[0])
+
+
+@pytest.mark.parametrize("width", [2, 8])
+def test_sums_are_the_same_for_vectors_of_any_width(monkeypatch, width):
+    rows = np.random.default_rng(width).normal(scale=3.0, size=(1, 1003))
+    here, wanted = weigh(rows), plainly_weighed(rows[0])[1:]
+    np.testing.assert_allclose(np.array(here)[:, 0], wanted, rtol=1e-14)
+    monkeypatch.setattr(weights_module, "doubles", lambda: width)
+    monkeypatch.setattr(stream_step, "_weigh", stream_step._weigh.__wrapped__)
+    np.testing.assert_array_equal(weigh(rows), here)
 
 
 @pytest.fixture(scope="module")

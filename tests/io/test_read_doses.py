@@ -3,14 +3,19 @@
 import logging
 from threading import Event
 
+import h5py
 import numpy as np
 import pytest
+from scipy.io import savemat
 
+import smcpn
 from smcpn import Dose, InputError, read_doses, read_record
 from smcpn.io import Channels
 from smcpn.io.doses import doses_left_out
 from smcpn.io.parse import LineParser
 from smcpn.io.sources import Lines
+from smcpn.io.unmeasured import without_twins
+from smcpn.model.units_and_times import MeasuredSamples
 from tests.io.small_stream import Pieces
 
 NONMEM = """ID,TIME,EVID,AMT,CMT,RATE,ADDL,II,DV
@@ -135,6 +140,8 @@ USUAL = """TIME,AMT,EVID,mdv,DV
 4,.,.,.,0
 """
 """Of these three lines are samples: that of a dose, another one and a missing value have DV = 0."""
+COLUMNS = np.genfromtxt(USUAL.splitlines(), delimiter=",", names=True)
+MEASURED = [0.5, 3.0, np.nan, np.nan, 0.0]
 
 
 def test_lines_of_doses_and_missing_values_are_not_measured(tmp_path, caplog):
@@ -142,12 +149,57 @@ def test_lines_of_doses_and_missing_values_are_not_measured(tmp_path, caplog):
     path.write_text(USUAL)
     with caplog.at_level(logging.WARNING):
         record = read_record(path, outputs="DV", time="TIME")
-    assert caplog.messages == ["data.csv: outputs of 3 lines are missing: EVID or mdv is not 0"]
+    told = "outputs of 3 samples are missing, where EVID or mdv is not 0"
+    assert caplog.messages == [f"data.csv: {told}"]
     np.testing.assert_array_equal(record.t, [0.0, 1.0, 2.0, 3.0, 4.0])
-    np.testing.assert_array_equal(record.y[:, 0], [0.5, 3.0, np.nan, np.nan, 0.0])
+    np.testing.assert_array_equal(record.y[:, 0], MEASURED)
     path.write_text(USUAL.replace("0,.,0,0,0.5\n", ""))
     record = read_record(path, outputs=["DV", "EVID"], time="TIME")
     np.testing.assert_array_equal(record.y[:, 0], [np.nan, 3.0, 0.0, np.nan, 0.0])
+
+
+def _saved(folder, suffix):
+    """The table in a file of a suffix, under names beside each other; and the prefix of these."""
+    path, columns = folder / f"data{suffix}", {name: COLUMNS[name] for name in COLUMNS.dtype.names}
+    if suffix == ".npz":
+        np.savez(path, **columns)
+    elif suffix == ".mat":
+        savemat(path, {"rig": columns})
+    else:
+        with h5py.File(path, "w") as file:
+            for name, values in columns.items():
+                file[f"rig/{name}"] = values
+    return path, "" if suffix == ".npz" else "rig."
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".mat", ".h5"])
+def test_variables_of_files_flag_what_was_not_measured(tmp_path, caplog, suffix):
+    path, place = _saved(tmp_path, suffix)
+    record = read_record(path, outputs=f"{place}DV", time=f"{place}TIME")
+    flags = f"{place}EVID or {place}mdv"
+    told = f"data{suffix}: outputs of 3 samples are missing, where {flags} is not 0"
+    assert [one for one in caplog.messages if "missing" in one] == [told]
+    np.testing.assert_array_equal(record.t, [0.0, 1.0, 2.0, 3.0, 4.0])
+    np.testing.assert_array_equal(record.y[:, 0], MEASURED)
+
+
+@pytest.mark.parametrize("experiment", [None, "ID"])
+def test_columns_of_dataframes_flag_what_was_not_measured(experiment):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(COLUMNS).assign(ID=1)
+    found = smcpn.Record.from_dataframe(frame, outputs="DV", time="TIME", experiment=experiment)
+    record = found if experiment is None else found[0]
+    np.testing.assert_array_equal(record.t, [0.0, 1.0, 2.0, 3.0, 4.0])
+    np.testing.assert_array_equal(record.y[:, 0], MEASURED)
+    measured = smcpn.Record.from_dataframe(frame[1:], outputs=["DV", "EVID"], time="TIME")
+    np.testing.assert_array_equal(measured.y[:, 0], [0.5, 3.0, 0.0, np.nan, 0.0])
+
+
+def test_two_doses_at_a_time_without_a_sample_leave_one_row():
+    rows = np.array([0, 1, 2, 3, 4])
+    t, y = np.array([0.0, 0.0, 1.0, 1.0, 2.0]), np.array([[np.nan, np.nan, np.nan, 3.0, 2.0]]).T
+    samples = MeasuredSamples(t, np.empty((5, 0)), y)
+    assert without_twins(samples, rows).tolist() == [0, 3, 4]
 
 
 def test_lines_of_a_stream_that_are_not_measured_have_no_output():
@@ -156,7 +208,7 @@ def test_lines_of_a_stream_that_are_not_measured_have_no_output():
     y = [float(one.y[0]) for one in samples if hasattr(one, "y")]
     np.testing.assert_array_equal(y, [np.nan, 0.5, 3.0, np.nan, np.nan, 0.0])
     told = [one.message for one in samples if hasattr(one, "message")]
-    assert "outputs of lines where EVID or mdv is not 0 are missing" in told
+    assert "outputs of samples are missing, where EVID or mdv is not 0" in told
     named = LineParser(Channels((), ("DV", "mdv")))
     samples = list(Lines(Pieces(USUAL.encode()), named).items(Event()))
     first = next(one for one in samples if hasattr(one, "y"))

@@ -205,3 +205,36 @@ def test_lines_of_doses_with_a_value_of_0_are_not_measured(tmp_path):
     more = following_record(path, LIMITED)
     assert more.doses == (Dose(8.0, "c", 4.0, fraction="F"),)
     np.testing.assert_array_equal(more.y[:, 0], [2.5, np.nan, 1.1])
+
+
+NOT_MEASURED = """t,c,AMT,EVID,mdv
+0,0,100,1,1
+0,0.5,.,0,0
+1,3,.,0,0
+2,0,.,2,.
+3,0,.,0,1
+4,0,.,.,.
+4,9,.,.,.
+"""
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_line_of_a_dose_does_not_take_the_place_of_the_sample_of_its_time(as_json):
+    text = NOT_MEASURED
+    if as_json:
+        names, *rows = (line.split(",") for line in text.split())
+        values = [[None if one == "." else float(one) for one in row] for row in rows]
+        text = "".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in values)
+    record = smcpn.Record(t=[0.0, 1.0, 3.0], y=np.ones(3))
+    prior = {"k": stats.lognorm(0.3, scale=0.4)}
+    problem = smcpn.Problem(cleared, record, observe="c", noise=0.2, prior=prior)
+    live, events = smcpn.Online(problem, solver=smcpn.RK4(4), particles=50, seed=1), []
+    source = Lines(Pieces(text.encode()), LineParser(Channels.of(problem)))
+    list(Stream(live, source, events.append))
+    state = live.snapshot()
+    np.testing.assert_array_equal(state.t, [0.0, 1.0, 2.0, 3.0, 4.0])
+    np.testing.assert_array_equal(state.y[:, 0], [0.5, 3.0, np.nan, np.nan, 0.0])
+    told = "outputs of samples are missing, where EVID or mdv is not 0"
+    assert [one.message for one in events].count(told) == 1
+    kinds = {one.kind for one in events}
+    assert kinds == {"format", "doses", "end", "duplicate"} - ({"doses"} if as_json else set())

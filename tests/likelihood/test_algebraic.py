@@ -176,6 +176,19 @@ def folding_problem(start=0.5) -> smcpn.Problem:
     )  # fmt: skip
 
 
+def test_variables_that_vanish_are_solved():
+    @smcpn.ode(algebraic=["z"])
+    def discharge(x, z, *, k):
+        return -k * z, np.log(1.0 + z) - x
+
+    start = {"x": 1e-9, "z": 0.0}
+    found = smcpn.simulate(
+        discharge, Record(t=[0.0, 1.0, 2.0]), {"k": 1.0}, observe=["x", "z"], initial=start
+    )
+    exact = 1e-9 * np.exp(-np.arange(3.0))
+    np.testing.assert_allclose(found, np.column_stack([exact, exact]), rtol=1e-4)
+
+
 def test_where_the_equations_get_singular_there_is_no_likelihood():
     found = smcpn.LogLikelihood(folding_problem())(np.array([[0.5], [2.0], [0.8]]))
     assert np.isfinite(found).tolist() == [True, False, True]

@@ -25,6 +25,7 @@ from smcpn.likelihood.registry import (
 )
 
 PRIOR = {"m": 1.0, "c": stats.lognorm(0.5), "k": 2.0, "k3": 0.5}
+LAG = stats.uniform(0.0, 0.3)
 SOLVERS = {
     "marginal": EKF0(2, 2), "classical": RK4(2), "filtering": EKF1(2, 2, diffusion=1.0),
     "dalton": EKF1(2, 2, diffusion=1.0), "fenrir": EKF1(2, 2, diffusion=1.0),
@@ -34,20 +35,21 @@ SOLVERS = {
 RNG = np.random.default_rng(0)
 
 
-@smcpn.ode(
-    events=[smcpn.event(when=lambda x: x - 0.3, then=lambda v: {"v": -0.8 * v}, direction="rising")]
-)
+WALL = [smcpn.event(when=lambda x: x - 0.3, then=lambda v: {"v": -0.8 * v}, direction="rising")]
+
+
+@smcpn.ode(events=WALL)
 def stopped(x, v, u, *, m, c, k, k3):
     """A Duffing oscillator that hits a wall."""
     return v, (u - c * v - k * x - k3 * x**3) / m
 
 
-@smcpn.ode(algebraic=["force"])
-def sprung(x, v, force, u, *, m, c, k, k3):
+def with_force(x, v, force, u, *, m, c, k, k3):
     """A Duffing oscillator whose force is a variable."""
     return v, (u - force) / m, force - c * v - k * x - k3 * x**3
 
 
+sprung = smcpn.ode(algebraic=["force"])(with_force)
 COLUMNS = {
     "held or linear": {"hold": "foh"},
     "band-limited": {"hold": "bandlimited"},
@@ -55,8 +57,11 @@ COLUMNS = {
     "uneven": {"t": np.cumsum(RNG.uniform(0.05, 0.2, 40)), "dt": None},
     "dead time": {"delay": {"u": 0.23}},
     "late, doses": {"delay": {"u": 0.23}, "doses": [smcpn.Dose(0.73, "v", 0.1)]},
+    "band-limited, doses": {"hold": "bandlimited", "doses": [smcpn.Dose(0.73, "v", 0.1)]},
+    "function, lag": {"u": np.sin, "doses": [smcpn.Dose(0.73, "v", 0.1, lag="lag")]},
     "late, events": {"delay": {"u": 0.23}, "ode": stopped},
     "late, algebraic": {"delay": {"u": 0.23}, "ode": sprung},
+    "events, algebraic": {"ode": smcpn.ode(algebraic=["force"], events=WALL)(with_force)},
     "AR1": {"noise": AR1(0.1, 0.5)},
     "density": {"noise": smcpn.StudentT(0.1, 4.0)},
     "count": {"ode": duffing.accumulating("x")},
@@ -106,7 +111,8 @@ def test_a_cell_is_as_the_table_says(cell):
     solver = SOLVERS[likelihood]
 
     def traced():
-        problem = smcpn.Problem(ode, record, observe="x", prior=PRIOR, **options)
+        prior = PRIOR | {"lag": LAG} if column == "function, lag" else PRIOR
+        problem = smcpn.Problem(ode, record, observe="x", prior=prior, **options)
         kind, (one,) = suitable_likelihood(problem, solver, likelihood), problem.records
         recursion = kind.traced(problem, solver, Grid.of([one], problem.model.delay))
         program = weighing_program(recursion)

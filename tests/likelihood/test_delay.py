@@ -10,6 +10,7 @@ from scipy.linalg import expm
 import smcpn
 from smcpn import EKF0, RK4, InputError
 from smcpn.checkpoint.fingerprint import data_fingerprint, model_fingerprint
+from smcpn.checkpoint.problem import StoredRecord
 from smcpn.likelihood import inputs as kernel_inputs
 from smcpn.likelihood import lanes
 from smcpn.likelihood.gradient import LogLikelihood
@@ -198,6 +199,28 @@ def test_a_cut_record_knows_the_inputs_before_it():
     periodic = smcpn.Record(u=inputs(), dt=DT, periodic=True)
     around = RecordSamples(periodic).columns(-70, 1)
     np.testing.assert_array_equal(around[-N - 1 : -1, 1:2], periodic.u)
+
+
+@smcpn.ode
+def relaxation(x, u, *, k):
+    return k * (u - x)
+
+
+def test_a_cut_record_knows_when_the_inputs_before_it_were():
+    """Held inputs at irregular times, whose response is an exponential from each arrival on."""
+    t = np.cumsum(np.random.default_rng(0).uniform(0.05, 0.3, 14))
+    whole, tau, k = smcpn.Record(u=inputs(14), t=t, hold="zoh"), 0.37, 2.0
+    cut = StoredRecord.of(whole[2:][3:]).restored()
+    edges = np.unique([*cut.t, *t + tau])
+    x, exact = 0.0, [0.0]
+    for a, b in pairwise(edges[(edges >= cut.t[0]) & (edges <= cut.t[-1])]):
+        u = whole.u[np.searchsorted(t + tau, (a + b) / 2) - 1, 0]
+        x = u + (x - u) * np.exp(-k * (b - a))
+        exact += [x] if b in cut.t else []
+    found = smcpn.simulate(
+        relaxation, cut, {"k": k}, observe="x", initial=[0.0], delay={"u": tau}, steps=40
+    )
+    np.testing.assert_allclose(found[:, 0], exact, atol=1e-9)
 
 
 def test_inputs_before_are_known_far_enough_and_a_part_of_the_data():

@@ -456,7 +456,7 @@ def test_doses_beside_a_delayed_input():
 
 def test_predictions_with_a_filter_of_the_users():
     """Whole samples, against the moved input; one window of the whole record is a free run."""
-    assumed, found = smcpn.StateFilter(0.1, (0.1, 0.2), (0.3, 0.1)), []
+    assumed, found = smcpn.StateFilter((0.1, 0.2), (0.1, 0.2), (0.3, 0.1)), []
     dose = smcpn.Dose(0.73, "x", 0.5)
     for u, delay in ((U, 2 * DT), (np.concatenate([np.full(2, U[0]), U[: N - 2]]), 0.0)):
         one = record(u=u, y=np.random.default_rng(1).normal(size=(N, 2)), doses=[dose])

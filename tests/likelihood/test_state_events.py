@@ -89,6 +89,65 @@ def test_gradient_has_the_jump_of_the_sensitivities():
         assert slope == pytest.approx(((8 * near - far) / 12e-4)[0], rel=1e-6)
 
 
+@smcpn.ode(
+    algebraic=["i"],
+    events=[
+        smcpn.event(
+            when=lambda i, *, least: i - least, then=lambda: {"on": 0.0}, direction="falling"
+        ),
+        smcpn.event(when=lambda v: v - 0.2, then=lambda: {"on": 1.0}, direction="falling"),
+    ],
+)
+def relay(v, i, on, *, r, least):
+    """A capacitor that a varistor charges until the current is too small."""
+    return i - 0.5 * v, 2.0 * on - v - r * i - 0.1 * i**3, 0.0
+
+
+def relayed(r, least, times=TIMES):
+    """The relay with the current solved, restarted by hand at each event: v, i, on."""
+
+    def real(v, on):
+        """Root of 0.1 i^3 + r i = 2 on - v."""
+        p, q = 10.0 * r, 10.0 * (v - 2.0 * on)
+        return -2.0 * np.sqrt(p / 3) * np.sinh(np.arcsinh(1.5 * q / p * np.sqrt(3 / p)) / 3)
+
+    begin, v, on, out = 0.0, 0.0, 1.0, np.empty((len(times), 3))
+    while begin < times[-1]:
+        end = (lambda t, s: real(s[0], 1.0) - least) if on else (lambda t, s: s[0] - 0.2)
+        end.terminal, end.direction = True, -1
+        found = solve_ivp(
+            lambda t, s, on=on: [real(s[0], on) - 0.5 * s[0]], (begin, times[-1]), [v], events=end,
+            rtol=1e-12, atol=1e-13, dense_output=True, method="DOP853",
+        )  # fmt: skip
+        within = (times >= begin) & (times <= found.t[-1])
+        path = found.sol(times[within])[0]
+        out[within] = [[one, real(one, on), on] for one in path]
+        begin, v, on = found.t[-1], found.y[0, -1], 1.0 - on
+    return out
+
+
+def test_algebraic_variables_jump_with_the_states_and_call_events():
+    exact = relayed(1.0, 0.7)
+    assert len(np.unique(exact[:, 2])) == 2
+    found = path(1.0, 0.7, ode=relay, observe=("v", "i", "on"), initial=(0.0, 0.5, 1.0))
+    assert np.abs(found - exact).max() < 1e-6
+
+
+@pytest.mark.nightly
+def test_gradients_have_the_jumps_of_algebraic_variables():
+    values = np.array([[1.0, 0.7]])
+    y = relayed(1.0, 0.7)[:, 1] + 0.1 * np.random.default_rng(0).normal(size=len(TIMES))
+    given = problem(relay, observe="i", initial=(0.0, 0.5, 1.0), y=y, r=1.0, least=0.7)
+    function = smcpn.LogLikelihood(given, solver=Rosenbrock(LEAST_TOLERANCE), threads=1)
+    value, gradient = function.value_and_gradient(values)
+    score = lambda *at: stats.norm.logpdf(y, relayed(*at)[:, 1], 0.1).sum()  # noqa: E731
+    assert value[0] == pytest.approx(score(1.0, 0.7), abs=1e-7)
+    for k, slope in enumerate(gradient[0]):
+        h = 1e-4 * np.eye(2)[k]
+        near, far = (score(*(values[0] + s * h)) - score(*(values[0] - s * h)) for s in (1, 2))
+        assert slope == pytest.approx((8 * near - far) / 12e-4, rel=1e-6)
+
+
 def test_lanes_have_events_of_their_own():
     likelihood = build_likelihood(problem(), Rosenbrock(1e-8), 1)
     values = np.random.default_rng(0).uniform([0.0, 0.5], [0.5, 0.9], size=(21, 2))

@@ -86,3 +86,55 @@ def test_what_does_not_count_is_refused():
         growth.accumulating("deaths")
     with pytest.raises(InputError, match="enters cases, which is set back"):
         problem([Dose(1.0, "cases", 3.0)])
+
+
+def log_cases(i, cases):
+    return np.log(cases)
+
+
+@pytest.mark.parametrize(
+    ("observe", "noise"),
+    [(log_cases, smcpn.Poisson()), ("cases", smcpn.NegativeBinomial(3.0)), (log_cases, 0.1)],
+)
+def test_a_count_at_the_first_sample_is_refused(observe, noise):
+    y = np.round(counts()) + 1.0
+    given = {"observe": observe, "noise": noise, "prior": {"rate": stats.lognorm(0.5)}}
+    records = [smcpn.Record(t=TIMES, y=np.append(first, y[1:])) for first in (np.nan, 1.0)]
+    with pytest.raises(InputError, match=r"first sample.* NaN.* initial="):
+        smcpn.Problem(COUNTING, records, initial={"i": 10.0}, **given)
+    for record, initial in zip(records, ({"i": 10.0}, {"i": 10.0, "cases": 1.0}), strict=True):
+        one = smcpn.Problem(COUNTING, record, initial=initial, **given)
+        assert np.isfinite(smcpn.LogLikelihood(one)([[RATE]]))
+
+
+def test_what_counts_at_rest_is_linearised_at_a_given_state():
+    @smcpn.ode
+    def tank(level, passed, flow, *, k):
+        return flow - k * level, k * level
+
+    counting, values = tank.accumulating("passed"), {"k": 0.5}
+    with pytest.raises(InputError, match=r"what an accumulator counts .* give state="):
+        smcpn.linearise(counting, values, observe="passed", input=1.0)
+    linear = smcpn.linearise(counting, values, observe="passed", input=1.0, state=[2.0, 0.0])
+    np.testing.assert_allclose(linear.A, [[-0.5, 0.0], [0.5, 0.0]])
+
+
+def log_cases_later(i, cases, t):
+    return np.log(cases + (t < 0.5))
+
+
+@pytest.mark.parametrize("name", ["classical", "marginal", "filtering", "kalman"])
+def test_an_output_may_be_infinite_where_nothing_was_measured(name):
+    """Values and gradients are those of an output that is finite there."""
+    solver = smcpn.RK4(4) if name in ("classical", "kalman") else smcpn.EKF0(steps=4)
+    disturbed = {"process_noise": {"i": 0.1}} if name == "kalman" else {}
+    record = smcpn.Record(t=TIMES, y=np.append(np.nan, np.log(counts()[1:])))
+    found = []
+    for observe in (log_cases, log_cases_later):
+        options = {"observe": observe, "noise": 0.3, "prior": {"rate": stats.lognorm(0.5)}}
+        one = smcpn.Problem(COUNTING, record, initial={"i": 10.0}, **options, **disturbed)
+        likelihood = smcpn.LogLikelihood(one, name, solver)
+        value, gradient = likelihood.value_and_gradient([[RATE]])
+        found.append([value[0], gradient[0, 0]])
+    assert np.isfinite(found[0]).all()
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-12)

@@ -1,11 +1,14 @@
 """Doses against the superposition of their responses, of linear compartments."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
 import smcpn
 from smcpn import Dose, InputError
+from smcpn.checkpoint.problem import StoredRecord
 from tests.executors import UnreliableExecutor
 
 KA, KE, LAG, F = 1.2, 0.3, 0.4, 0.7
@@ -109,12 +112,22 @@ def test_gradients_are_those_of_differences_by_lag_and_fraction_too():
     np.testing.assert_allclose(gradient[0], (ends[0] - ends[1]) / 2e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("hold", ["foh", "zoh"])
-def test_an_input_goes_on_between_samples_beside_a_dose_with_a_lag(hold):
-    t, u = np.array([0.0, 1.0, 2.5, 3.0]), np.array([0.0, 1.0, -1.0, 2.0])
+INPUTS = {
+    "foh": {"t": np.array([0.0, 1.0, 2.5, 3.0])},
+    "zoh": {"t": np.array([0.0, 1.0, 2.5, 3.0]), "hold": "zoh"},
+    "bandlimited": {"dt": 0.25, "hold": "bandlimited"},
+    "periods": {"dt": 0.25, "hold": "bandlimited", "periodic": True},
+    "periodic": {"dt": 0.25, "periodic": True},
+    "function": {"t": np.linspace(0.0, 3.0, 7), "u": lambda t: np.sin(4.0 * t)},
+}
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_an_input_goes_on_between_samples_beside_a_dose_with_a_lag(kind):
+    u = np.array([0.0, 1.0, -1.0, 2.0]) if "t" in INPUTS[kind] else np.cos(np.arange(12.0))
     doses = [Dose(0.7, "x", 2.0, lag="lag"), Dose(0.8, "x", 1.0, duration=0.5)]
-    plain = smcpn.Record(t=t, u=u, hold=hold)
-    dosed = smcpn.Record(t=t, u=u, hold=hold, doses=doses)
+    plain = smcpn.Record(**{"u": u, **INPUTS[kind]})
+    dosed, t = smcpn.Record(**{"u": u, **INPUTS[kind]}, doses=doses), plain.t
 
     def run(one, **more):
         return smcpn.simulate(driven, one, {"k": 0.5, **more}, observe="x", steps=64)[:, 0]
@@ -125,6 +138,42 @@ def test_an_input_goes_on_between_samples_beside_a_dose_with_a_lag(hold):
         after = np.maximum(t - 1.3, 0.0)
         response += (1 - np.exp(-0.5 * inside)) / 0.5 / 0.5 * np.exp(-0.5 * after)
         np.testing.assert_allclose(run(dosed, lag=lag) - run(plain), response, atol=1e-8)
+        whole, (dose, _) = run(dosed, lag=lag), doses
+        known = smcpn.Record(**{"u": u, **INPUTS[kind]}, doses=[replace(dose, lag=lag), doses[1]])
+        np.testing.assert_allclose(run(known), whole, atol=1e-9)
+
+
+@pytest.mark.parametrize("solver", [smcpn.RK4(32), smcpn.Rosenbrock(1e-10)])
+def test_a_band_limited_input_beside_doses_is_that_of_the_whole_record(solver):
+    """Its Fourier series is a cosine here, whose response is known."""
+    n, at, k, lag = 12, 0.9, 0.5, 0.17
+    t, w = 0.25 * np.arange(n), 2.0 * np.pi / (0.25 * n)
+    response = (k * np.cos(w * t) + w * np.sin(w * t) - k * np.exp(-k * t)) / (k**2 + w**2)
+    response += 2.0 * np.exp(-k * (t - at - lag)) * (t > at + lag)
+    given = smcpn.Record(
+        u=np.cos(w * t), y=response, dt=0.25, hold="bandlimited", periodic=True,
+        doses=[Dose(at, "x", 2.0, lag="lag")],
+    )  # fmt: skip
+    prior = {"k": stats.norm(k, 1.0), "lag": stats.uniform(0.0, 0.5)}
+    posed = smcpn.Problem(driven, given, observe="x", noise=1e-3, prior=prior)
+    found = smcpn.LogLikelihood(posed, solver=solver)(np.array([[k, lag]]))[0]
+    assert found == pytest.approx(n * stats.norm.logpdf(0.0, 0.0, 1e-3), abs=1e-6)
+    read = StoredRecord.of(posed.records[0]).restored()
+    np.testing.assert_array_equal(read.u, posed.records[0].u)
+    between = np.linspace(0.0, t[-1], 50)
+    assert read.u_function is not None
+    np.testing.assert_array_equal(read.u_function(between), posed.records[0].u_function(between))
+    with pytest.raises(InputError, match="a stream with doses takes no band-limited input"):
+        smcpn.Online(posed)
+
+
+def test_a_part_of_a_record_on_a_grid_has_the_samples_of_the_whole():
+    """Times of a part begin anew, and are those of the whole but for rounding."""
+    whole = smcpn.Record(u=np.ones(14), dt=0.2, hold="zoh", doses=[Dose(1.03, "x", 1.0)])
+    found = smcpn.simulate(driven, whole[5:], {"k": 0.5}, observe="x", steps=32)[:, 0]
+    s = 0.2 * np.arange(9)
+    exact = 2.0 * (1.0 - np.exp(-0.5 * s)) + np.exp(-0.5 * (s - 0.03)) * (s > 0.03)
+    np.testing.assert_allclose(found, exact, atol=1e-9)
 
 
 def test_a_sample_is_taken_before_the_dose_of_its_time():
@@ -197,6 +246,8 @@ def test_a_run_that_is_resumed_or_shared_has_the_same_bytes(tmp_path):
         ({"time": 1.0, "state": "gut", "amount": 1.0, "lag": "when"}, "lag of a dose is 'when'"),
         ({"time": 1.0, "state": "gut", "amount": 1.0, "lag": "ka"}, "reaches from 0 to inf"),
         ({"time": 1.0, "state": "gut"}, "a dose is"),
+        ({"time": 1.0, "state": "gut", "amount": 1.0, "fraction": "50%"}, "fraction is '50%'"),
+        ({"time": 1.0, "state": "gut", "amount": 1e300, "duration": 1e-10}, "beyond all numbers"),
     ],
 )
 def test_what_is_no_dose_is_refused_in_a_sentence(dose, sentence):

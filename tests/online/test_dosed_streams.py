@@ -92,3 +92,35 @@ def test_a_dose_that_comes_too_late_is_refused_and_the_sample_not_taken_in():
             stream.update(0.0, 1.0, 3.0, doses=[dose])
         assert stream.t == 2.0
     assert stream.update(0.0, 1.0, 3.0).status == "assimilated"
+    assert stream.update(0.0, 1.0, 3.0, doses=[DOSES[0]]).status == "duplicate"
+    with pytest.raises(InputError, match="samples have come to 3"):
+        stream.update(0.0, 1.0, 3.0, doses=[Dose(2.5, "central", 1.0)])
+    later = Dose(3.5, "central", 1.0)
+    assert stream.update(0.0, 1.0, 3.0, doses=[later]).status == "duplicate"
+    assert later in stream.doses
+
+
+def test_a_window_has_the_doses_that_a_parameter_of_its_first_states_comes_before():
+    """The places of lag and fraction among the parameters move where those of the start go."""
+    times = np.arange(0.0, 12.0, 0.5)
+    doses = [Dose(a, "gut", 10.0, fraction="F") for a in np.arange(0.5, 12.0, 2.0)]
+    plan, start = smcpn.Record(t=times, u=np.zeros(24), doses=doses), {"gut": 0.0, "central": 2.0}
+    truth = {"ka": 1.0, "ke": 0.3, "F": 0.7}
+    y, gut = smcpn.simulate(
+        compartments, plan, truth, observe=["central", "gut"], initial=start
+    ).T  # fmt: skip
+    prior = {
+        "c0": stats.uniform(1.5, 1.0), "ka": stats.lognorm(0.05), "ke": PRIOR["ke"],
+        "F": stats.uniform(0.6, 0.2),
+    }  # fmt: skip
+    posed = smcpn.Problem(
+        compartments, plan.with_outputs(y), observe="central", noise=0.05, prior=prior,
+        initial={"gut": 0.0, "central": "c0"},
+    )  # fmt: skip
+    stream = smcpn.Online(posed, solver=smcpn.RK4(4), particles=100, seed=1, forget=3.0)
+    last = -np.inf
+    for k, t in enumerate(times):
+        given = [one for one in doses if last < one.time <= t]
+        summary, last = stream.update(0.0, y[k], t, doses=given), t
+    assert "c0" not in summary.mean
+    assert abs(summary.state_mean["gut"] - gut[-1]) < 0.1 * gut[-1]

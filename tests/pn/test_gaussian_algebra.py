@@ -8,12 +8,16 @@ import pytest
 
 from smcpn.pn.gaussian import (
     Gaussian,
+    determinant,
     downdate,
     factorised,
     moved,
     predicted,
+    smoothed,
     smoothing_gain,
     square_root,
+    squared_mahalanobis,
+    whitened,
 )
 
 N = 3
@@ -38,6 +42,16 @@ def known():
 def test_a_covariance_is_its_factors(known):
     P, factor = known
     np.testing.assert_allclose(dense(factor), P, rtol=1e-12)
+
+
+def test_a_density_is_of_distance_and_determinant(known):
+    P, factor = known
+    v = RNG.normal(size=N)
+    distance = float(squared_mahalanobis(factor, ca.vertsplit(ca.SX(v))))
+    np.testing.assert_allclose(distance, v @ np.linalg.solve(P, v), rtol=1e-12)
+    np.testing.assert_allclose(float(determinant(factor)), np.linalg.det(P), rtol=1e-12)
+    white = np.array(ca.DM(whitened(factor, ca.SX(ca.DM(P)))))
+    np.testing.assert_allclose(white.T @ white, P, rtol=1e-12)
 
 
 def test_a_prediction_adds_noise_to_what_is_moved(known):
@@ -88,3 +102,20 @@ def test_many_are_smoothed_at_once_singular_ones_too():
         np.testing.assert_allclose(explained[..., k], expected @ cross[k].T, atol=1e-9)
     root = square_root(np.moveaxis(P, 0, 2), np.einsum("kii->ik", P))
     np.testing.assert_allclose(np.einsum("ijk,ljk->ilk", root, root), np.moveaxis(P, 0, 2))
+
+
+def test_moments_given_the_state_that_follows_are_those_of_regression():
+    P, Q, left = covariance(2), covariance(2), covariance(2)
+    F, m, known = RNG.normal(size=(2, N, N)), RNG.normal(size=(2, N)), RNG.normal(size=(2, N))
+    cross = P @ F.swapaxes(1, 2)
+    ahead = F @ cross + Q
+    last = [np.moveaxis(part, 0, -1) for part in (m, P, known, left, ahead, cross)]
+    expected = np.moveaxis(np.einsum("kij,kj->ki", F, m), 0, -1)
+    gain, _ = smoothing_gain(last[4], last[5])
+    mean, found = smoothed((last[0], last[1]), (expected, last[4]), (last[2], last[3]), gain)
+    for k in range(2):
+        G = cross[k] @ np.linalg.inv(ahead[k])
+        np.testing.assert_allclose(mean[:, k], m[k] + G @ (known[k] - F[k] @ m[k]), rtol=1e-10)
+        # What is left of x given x+, and what is not known of x+.
+        wanted = P[k] - G @ ahead[k] @ G.T + G @ left[k] @ G.T
+        np.testing.assert_allclose(found[..., k], wanted, rtol=1e-9, atol=1e-11)

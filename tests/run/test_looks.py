@@ -169,9 +169,9 @@ def test_a_bulk_that_particles_from_the_prior_lose_is_kept_by_the_start():
 
     The answer is an importance sample by nothing of this package.
     """
-    found = smcpn.identify(short_records.problem(254), seed=254, progress=False)
+    found = smcpn.identify(short_records.BOLUS_SHORT.problem(254), seed=254, progress=False)
     assert found.method.fallback == ""
-    answer = short_records.answer(254)
+    answer = short_records.BOLUS_SHORT.answer(254)
     error = np.hypot(found.log_evidence_se, answer.log_evidence_se)
     assert abs(found.log_evidence - answer.log_evidence) < 4 * error
     for name, mean in answer.mean.items():

@@ -145,10 +145,10 @@ def _plain_prediction(y, force, start, horizon):
     return np.array(predicted)
 
 
-def _windows(problem, horizon):
+def _windows(problem, horizon, steps=2):
     record = problem.records[0]
     begins, start = window_begins(record, horizon), np.zeros((1, 2))
-    return WindowFilter(problem, problem.model, record, begins, 2, FILTER, start)
+    return WindowFilter(problem, problem.model, record, begins, steps, FILTER, start)
 
 
 @pytest.mark.parametrize("horizon", [1, 50])
@@ -161,6 +161,14 @@ def test_prediction_is_the_plain_filter(horizon):
     force = problem.records[0].u[:, 0]
     plain = _plain_prediction(y, force, start, horizon)
     np.testing.assert_allclose(_outputs(simulator)[:, 0], plain, rtol=0, atol=1e-11)
+
+
+def test_the_error_of_the_steps_is_the_difference_to_steps_half_as_long():
+    problem = _problem(_measured())
+    coarse, fine = (_windows(problem, 50, steps) for steps in (2, 4))
+    change = _outputs(fine) - _outputs(coarse)
+    np.testing.assert_array_equal(coarse.halving_change(THETA), change)
+    assert np.abs(change).max() > 0.0
 
 
 def test_a_window_does_not_see_what_comes_after_its_start():

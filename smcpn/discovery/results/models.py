@@ -121,7 +121,7 @@ class ShrunkPosterior:
     level : ndarray, (K,)
         Of the widest equal-tailed credible interval of each coefficient without zero.
     shrinkage : ndarray, (K,)
-        Share of the prior variance that is left given the data, see `ShrunkSampler`.
+        Share of the prior variance that is left given the data, see `CoefficientPopulations`.
     log_evidence, log_evidence_se : float
     ess : float
         Effective sample size, where copies count once.

@@ -20,7 +20,7 @@ from smcpn.discovery.results.models import DiscoveredModel, ShrunkPosterior
 from smcpn.discovery.search.linearisation import LibraryRate
 from smcpn.discovery.search.search import SearchResult
 from smcpn.discovery.shrinkage.priors import Shrinkage
-from smcpn.discovery.shrinkage.sampler import Point, ShrinkageRun, ShrunkSampler
+from smcpn.discovery.shrinkage.sampler import CoefficientPopulations, Point, ShrinkageRun
 from smcpn.model.record import Record
 
 Array = NDArray[np.float64]
@@ -147,7 +147,7 @@ class ShrinkagePosterior:
         initial = found.path[samples]
         initial[first] = best.initial
         self._system, self._n_outputs = system, len(outputs)
-        self._first, self._replicates = first, replicates
+        self._first = first
         self.run = ShrinkageRun(
             parts,
             system,
@@ -163,9 +163,7 @@ class ShrinkagePosterior:
 
     def result(self) -> ShrunkPosterior:
         """Return the posterior, at the end of the run."""
-        return _reported(
-            self.run.result(), self._system, self._n_outputs, self._first, self._replicates
-        )
+        return _reported(self.run.result(), self._system, self._n_outputs, self._first)
 
 
 def _state_deviations(
@@ -194,16 +192,15 @@ def excluding_level(values: Array, weights: Array) -> Array:
 
 
 def _reported(
-    found: ShrunkSampler,
+    found: CoefficientPopulations,
     system: CandidateSystem,
     n_outputs: int,
     first: NDArray[np.int64],
-    replicates: int,
 ) -> ShrunkPosterior:
     k, n = len(system.coefficients), len(system.candidates.states)
     values, weights = found.values[:, :k], found.weights
     noise = found.values[:, k : k + n_outputs]
-    scales = found.values.shape[1] - found.n_scales
+    scales = found.values.shape[1] - found.prior.n_scales
     initial = found.values[:, k + n_outputs : scales].reshape(len(weights), -1, n)[:, first]
     mean = weights @ values
     off = values - mean
@@ -222,7 +219,7 @@ def _reported(
         initial=initial,
         noise=noise,
         weights=weights,
-        replicate=np.repeat(np.arange(replicates), len(weights) // replicates),
+        replicate=found.replicate,
         model=model,
         level=excluding_level(values, weights),
         shrinkage=found.shrinkage,

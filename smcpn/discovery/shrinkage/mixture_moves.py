@@ -96,8 +96,8 @@ class LinearGibbs:
     def shrunk(self, rng: np.random.Generator, theta: Array) -> Array:
         """Share of the prior variance that is left given the data, (N, P).
 
-        It is `ShrunkSampler.shrinkage` of each coefficient, given the variances of the mixture,
-        which are drawn.
+        It is `CoefficientPopulations.shrinkage` of each coefficient, given the variances of the
+        mixture, which are drawn.
         """
         coefficients, others, log_scales = self.prior.split(theta)
         p, q = coefficients.shape[1], len(self.normals.rate)

@@ -8,7 +8,8 @@ carried over from there to the likelihood of the trajectories.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Annotated, Any
 
 import casadi as ca
@@ -31,7 +32,7 @@ from smcpn.model.record import Record
 from smcpn.process.status import tell
 from smcpn.smc.distributed.workers import Workers, distributed, evaluated_by
 from smcpn.smc.particles import normalise
-from smcpn.smc.replicates import combine, diagnose
+from smcpn.smc.replicates import Populations, combine, diagnose
 from smcpn.smc.sampler import Progress, Settings
 from smcpn.smc.state import RandomState, SamplerState
 from smcpn.smc.tempering import Tempering
@@ -115,29 +116,20 @@ class Point:
 
 
 @dataclass(frozen=True)
-class ShrunkSampler:
-    """Posterior of a system's coefficients, as weighted particles.
+class CoefficientPopulations(Populations):
+    """Weighted particles of a system's coefficients.
 
     Attributes
     ----------
-    n_scales : int
-        Number of global scales of the prior, the last columns of ``values``.
-    names : tuple of str, (d,)
-        K coefficients, noise of q outputs, initial states unless they are known, and the global
-        scales of the prior.
-    values : ndarray, (N, d)
-    weights : ndarray, (N,)
-        They sum to one.
+    prior : JointPrior
+        Of K coefficients, noise of q outputs, initial states unless they are known, and its global
+        scales, in the order of the columns of ``values``.
     shrinkage : ndarray, (K,)
         Posterior mean of kappa_j = var(theta_j | y, v) / v_j, where v are the variances of the
         mixture: 0 where the data decide, 1 where the prior does. K less their sum is the effective
         number of coefficients.
-    log_evidence, log_evidence_se : float
-    ess : float
-        Effective sample size, copies counted once.
     solver : Solver
     likelihood : str
-    warnings : tuple of str
 
     References
     ----------
@@ -145,17 +137,20 @@ class ShrunkSampler:
     other shrinkage priors. Electronic Journal of Statistics 11 (eq. 3.6, for orthogonal columns).
     """
 
-    n_scales: int
-    names: tuple[str, ...] = field(repr=False)
-    values: Array = field(repr=False)
-    weights: Array = field(repr=False)
+    prior: JointPrior
     shrinkage: Array
-    log_evidence: float
-    log_evidence_se: float
-    ess: float
     solver: Solver
     likelihood: str
-    warnings: tuple[str, ...]
+
+    @cached_property
+    def values(self) -> Array:
+        """Parameter values of the particles, (N, d)."""
+        return self.prior.natural(self.theta)
+
+    @cached_property
+    def weights(self) -> Array:
+        """Normalised weights, (N,)."""
+        return normalise(self.log_weights)
 
 
 def _known(likelihood: str) -> str:
@@ -346,7 +341,7 @@ class ShrinkageRun:
             tuple(sampler.snapshot() for sampler in self.samplers),
         )  # fmt: skip
 
-    def result(self) -> ShrunkSampler:
+    def result(self) -> CoefficientPopulations:
         """Return the populations as one, at the end."""
         assert self._gibbs is not None
         assert self._solver is not None
@@ -354,19 +349,13 @@ class ShrinkageRun:
         found = combine(self.samplers)
         # The way of the linear model from the prior is long and cheap, whatever the data.
         bridges = [diagnose(sampler.rejuvenations).get("bridge") for sampler in self.samplers]
-        weights = normalise(found.log_weights)
-        return ShrunkSampler(
-            n_scales=self._prior.n_scales,
-            names=self._prior.names,
-            values=self._prior.natural(found.theta),
-            weights=weights,
-            shrinkage=weights @ self._gibbs.shrunk(self._first, found.theta),
-            log_evidence=found.log_evidence,
-            log_evidence_se=found.log_evidence_se,
-            ess=found.ess,
+        warnings = tuple(one for one in found.warnings if one not in bridges)
+        return CoefficientPopulations(
+            **vars(replace(found, warnings=warnings)),
+            prior=self._prior,
+            shrinkage=normalise(found.log_weights) @ self._gibbs.shrunk(self._first, found.theta),
             solver=self._solver,
             likelihood=self._likelihood,
-            warnings=tuple(one for one in found.warnings if one not in bridges),
         )
 
 

@@ -60,7 +60,7 @@ from smcpn.likelihood.coloured import correlation, faded
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.transition import Transition
 from smcpn.model.signal import Signal
-from smcpn.pn.gaussian import factorised, moved, moved_factor, substituted
+from smcpn.pn.gaussian import determinant, factorised, moved, moved_factor, whitened
 
 Array = NDArray[np.float64]
 
@@ -107,14 +107,11 @@ class LookAhead:
         spread = self.information @ factor
         precision = factorised(ca.SX.eye(k) + factor.T @ spread)
         right = ca.horzcat(spread.T, factor.T @ self.slope, ca.SX.eye(k))
-        rows = zip(substituted(precision.rows, ca.vertsplit(right)), precision.pivots, strict=True)
-        whitened = ca.vertcat(*[row / ca.sqrt(pivot) for row, pivot in rows])
-        half, pull, inverse = whitened[:, :n], whitened[:, n], whitened[:, n + 1 :]
+        white = whitened(precision, right)
+        half, pull, inverse = white[:, :n], white[:, n], white[:, n + 1 :]
         gain = inverse.T @ half
         kept = ca.SX.eye(factor.shape[0]) - factor @ gain
-        volume = ca.SX(1.0)
-        for pivot in precision.pivots:
-            volume *= pivot
+        volume = determinant(precision)
         return Twist(
             mean=inverse.T @ pull,
             gain=gain,

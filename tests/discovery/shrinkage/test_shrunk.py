@@ -38,7 +38,7 @@ def run(prior, particles=200, **options):
 def test_intervals_hold_the_truth(prior):
     found = run(prior)
     names = ("x'[1]", "x'[x]", "x'[x^2]", "noise of x", "x(0)", *prior.scales)
-    assert found.names == names
+    assert found.prior.names == names
     mean = found.weights @ found.values
     sd = np.sqrt(found.weights @ (found.values - mean) ** 2)
     assert (np.abs(mean[:5] - [*TRUE, 0.02, 2.0]) < 3.0 * sd[:5]).all()
@@ -81,7 +81,7 @@ def test_pairs_of_samples_need_no_initial_states():
         ShrinkageRun, records, system, ["x"], LaplacePrior(units="physical"), start, np.ones(3),
         noise_prior=(1.0, 1e-3), solver=smcpn.RK4(steps=5), particles=200,
     )  # fmt: skip
-    assert found.names == ("x'[1]", "x'[x]", "x'[x^2]", "noise of x")
+    assert found.prior.names == ("x'[1]", "x'[x]", "x'[x^2]", "noise of x")
     mean = found.weights @ found.values
     assert mean[1] == pytest.approx(-0.8, abs=0.3)
 
