@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from benchmarks.executors import each
-from benchmarks.rows import Row, at_least, at_most, between, reached, told
+from benchmarks.rows import Row, at_least, at_most, between, reached, told, unjudged
 from benchmarks.study import command, study
 from benchmarks.targets import CurvedModes, LogisticRegression
 from smcpn.cases import load_case
@@ -132,7 +132,7 @@ def overhead(runs: int) -> Iterator[Row]:
     """Time per sample outside the kernel: assimilating alone, and with all rejuvenations."""
     problem = load_case("silverbox").problem
     row = at_most("assimilating, us", _outside_kernel(_without_information(problem), runs), 20)
-    yield reached(row, 30) if runs < 7 else row
+    yield unjudged(row, "by the clock, beside other work") if runs < 7 else row
     whole, note = _outside_kernel(problem, runs), f"{problem.n_samples} samples"
     yield Row("with rejuvenations, us", whole, note=note)
 

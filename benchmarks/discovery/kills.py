@@ -18,7 +18,7 @@ from benchmarks.rows import Row
 from benchmarks.study import study
 from smcpn.smc.distributed import workers
 
-KILLS, QUICK_KILLS = 30, 3
+KILLS, QUICK_KILLS = 30, 2
 PRIORS: dict[str, dict[str, Any]] = {
     "spike-and-slab": {},
     "laplace": {"prior": "laplace", "particles": 100, "replicates": 2},

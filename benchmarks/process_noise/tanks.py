@@ -33,18 +33,16 @@ STRUCTURES = {
 """Parameters that are given, from the textbook's model to that of the case."""
 
 
-@study("tanks")
-def tanks(quick: bool) -> Iterator[Row]:
+@study("tanks", full=1000, quick=None)
+def tanks(particles: int) -> Iterator[Row]:
     """Identify with and without process noise; score the test record of the benchmark."""
     data = cascaded_tanks()
-    # Noise in both tanks takes minutes.
-    models = ("disturbed",) if quick else ("deterministic", "disturbed", "disturbed-both")
-    for name in models:
+    for name in ("deterministic", "disturbed", "disturbed-both"):
         case = cascaded_tanks_case(model=name)
         posterior = smcpn.identify(
             case.problem,
             solver=case.solver(),
-            particles=150 if quick else 1000,
+            particles=particles,
             seed=1,
             progress=False,
         )

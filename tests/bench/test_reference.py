@@ -69,6 +69,7 @@ def test_an_importance_sample_has_both_modes():
     assert found.log_evidence == pytest.approx(np.log(shares.sum()), abs=0.03)
 
 
+@pytest.mark.nightly
 def test_emcee_agrees(line):
     pytest.importorskip("emcee")
     _, mean, sd = exact()

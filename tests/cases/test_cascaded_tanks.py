@@ -131,6 +131,7 @@ def test_models_differ_by_their_process_noise(model, noise):
 
 @needs_file
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_disturbed_it_predicts_the_next_sample_and_still_runs_freely():
     case = load_case("cascaded-tanks")
     approximation = smcpn.laplace(case.problem, solver=smcpn.RK4(2), starts=4, seed=1)

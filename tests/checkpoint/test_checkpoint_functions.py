@@ -142,6 +142,7 @@ def test_functions_round_trip(function):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")
+@pytest.mark.nightly
 def test_run_comes_back_with_its_function(tmp_path):
     @smcpn.ode(sizes={"x": 2})
     def model(x, *, friction=FRICTION):

@@ -206,6 +206,7 @@ def posteriors():
 
 
 @pytest.mark.numerics
+@pytest.mark.nightly
 def test_a_restored_problem_is_identified_alike(posteriors):
     given, restored = posteriors
     for name in ("theta", "log_weights", "log_likelihood", "ess_path", "log_evidence_path"):

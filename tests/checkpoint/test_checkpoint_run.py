@@ -49,10 +49,14 @@ CASES = {
     "auto": {"method": "ibis", "solver": smcpn.EKF0(order=2, steps="auto")},
     "waste-free": {"method": "ibis", "moves": smcpn.WasteFree()},
 }
+LONG = ("replicates", "auto", "waste-free")
 
 
 @pytest.mark.numerics
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [one if one not in LONG else pytest.param(one, marks=pytest.mark.nightly) for one in CASES],
+)
 def test_resumed_at_any_part_the_bytes_are_the_same(case, tmp_path, monkeypatch):
     changes, parts, ends = CASES[case], 1, []
     expected = fingerprint(run(**changes))

@@ -88,6 +88,7 @@ SILVERBOX = ["identify", "silverbox", "--json", "--particles", "300"]
 
 
 @pytest.mark.numerics
+@pytest.mark.nightly
 def test_silverbox_beats_the_paper_by_a_factor_of_three(silverbox_file):
     offsets, linear = (
         json.loads(CliRunner().invoke(app, [*SILVERBOX, *options]).stdout)["scores"]["arrow"]

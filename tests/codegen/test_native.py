@@ -80,6 +80,7 @@ def test_a_search_and_a_run_compile_few_kernels(folder):
     assert compilations(lambda: smcpn.Online(problem, particles=50, seed=1)) <= 1
 
 
+@pytest.mark.nightly
 def test_the_bytes_are_those_of_the_object_file(tmp_path):
     """A process that compiles, and one that finds what is compiled."""
     script = (

@@ -218,6 +218,7 @@ def test_result_is_a_posterior(posterior):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_report_of_chains(posterior, tmp_path):
     text = posterior.report(tmp_path / "report.html").read_text()
     assert text.count("R-hat") == 2  # among the figures, and how it was computed

@@ -80,6 +80,7 @@ def test_a_line_for_every_sample(whole):
     assert last["quantiles"]["k"][0] < last["mean"]["k"] < last["quantiles"]["k"][2]
 
 
+@pytest.mark.nightly
 def test_noise_on_standard_input_and_a_writer_that_dies_change_nothing(folder, whole):
     process = smcpn(folder)
     assert process.stdin is not None
@@ -143,12 +144,14 @@ def wait_until(reached: Callable[[], bool], process: subprocess.Popen[bytes]) ->
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_stopped_and_resumed_it_ends_in_the_same_posterior(folder, whole, tmp_path, number, code):
     resumed = stopped_and_resumed(folder, tmp_path / "out.jsonl", number, code)
     assert resumed == whole
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_reader_that_has_seen_enough_ends_it_quietly(folder):
     process = smcpn(folder, "--from", "log.csv")
     assert process.stdout is not None

@@ -53,6 +53,7 @@ def test_other_records_give_what_their_own_would(log_likelihood: LogLikelihood) 
     assert other.problem.records[0] is not log_likelihood.problem.records[0]
 
 
+@pytest.mark.nightly
 def test_another_grid_is_refused(log_likelihood: LogLikelihood) -> None:
     with pytest.raises(smcpn.InputError, match="other times"):
         log_likelihood.with_records([record(1, first=1.0)])

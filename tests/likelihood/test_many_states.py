@@ -69,6 +69,7 @@ def test_many_states_of_order_3_are_the_dense_filter(n):
     assert function(VALUES) == pytest.approx(dense(problem, solver), abs=1e-8)
 
 
+@pytest.mark.nightly
 def test_adaptive_steps_by_loops_are_those_without(monkeypatch):
     problem, solver = cascade(3), AdaptiveEKF1(2, tolerance=1e-5)
     plain = LogLikelihood(problem, solver=solver)

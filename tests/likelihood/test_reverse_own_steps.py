@@ -68,6 +68,7 @@ CASES = {
     "covariances": (test_rosenbrock.chain_problem, [1e3, 0.7], AdaptiveEKF1(2, tolerance=1e-4)),
 }  # fmt: skip
 LOOPED = ("inputs jump, algebraic", "events")
+LONG = (*LOOPED, "covariances")
 
 
 def both(problem: smcpn.Problem, values: Any, solver: Any) -> None:
@@ -89,19 +90,24 @@ def assert_same(found: np.ndarray, gradient: np.ndarray, points: np.ndarray) -> 
     assert (np.abs((found - gradient) * points) <= 1e-12 * np.abs(gradient * points) + floor).all()
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [one if one not in LONG else pytest.param(one, marks=pytest.mark.nightly) for one in CASES],
+)
 def test_reverse_and_forward_mode_agree(case):
     problem, *others = CASES[case]
     both(problem(), *others)
 
 
 @pytest.mark.parametrize("case", LOOPED)
+@pytest.mark.nightly
 def test_they_agree_where_stages_run_over_memory(case, monkeypatch):
     monkeypatch.setattr(rosenbrock, "MOST_STATES", 1)
     problem, *others = CASES[case]
     both(problem(), *others)
 
 
+@pytest.mark.nightly
 def test_a_linear_system_of_many_parameters_has_the_exact_gradient():
     function = LogLikelihood(ladder_problem(), solver=Rosenbrock(1e-9))
     assert function.reverses

@@ -392,7 +392,11 @@ def test_a_stiff_model_is_simulated_by_its_own_steps():
 
 @pytest.mark.parametrize("hold", ["zoh", "foh"])
 @pytest.mark.parametrize(
-    ("solver", "cells"), [(Rosenbrock(1e-7), 8), (smcpn.AdaptiveEKF1(2, tolerance=1e-7), 5)]
+    ("solver", "cells"),
+    [
+        (Rosenbrock(1e-7), 8),
+        pytest.param(smcpn.AdaptiveEKF1(2, tolerance=1e-7), 5, marks=pytest.mark.nightly),
+    ],
 )
 def test_states_at_rest_that_an_input_moves_later_are_found(solver, cells, hold):
     @smcpn.ode(sizes={"v": cells})

@@ -186,6 +186,7 @@ def test_runge_kutta_steps_find_events_to_their_order():
     )
 
 
+@pytest.mark.nightly
 def test_runge_kutta_runs_streams_and_resumed_runs_know_the_events(tmp_path):
     y = by_scipy(0.2, 0.8)[:, 0] + 0.1 * np.random.default_rng(0).normal(size=len(TIMES))
     given, options = problem(y=y), {"solver": RK4(4), "particles": 60, "seed": 0}
@@ -247,7 +248,9 @@ def demanded(ka, k, limit, lag, F, times):
     return np.array([found[t] for t in times.tolist()]), count
 
 
-@pytest.mark.parametrize("solver", [RK4(64), Rosenbrock(1e-10)])
+@pytest.mark.parametrize(
+    "solver", [pytest.param(RK4(64), marks=pytest.mark.nightly), Rosenbrock(1e-10)]
+)
 def test_doses_and_events_go_together_with_gradients(solver):
     times, values = np.linspace(0.0, 10.0, 21), np.array([1.2, 0.4, 0.5, 0.37, 0.6])
     exact, count = demanded(*values, times)
@@ -309,6 +312,7 @@ def test_zero_at_the_start_is_no_crossing_and_no_event_happens_twice():
     assert counts[:, 0].tolist() == [0, 1, 1, 1, 1]
 
 
+@pytest.mark.nightly
 def test_an_event_and_an_input_that_jump_call_others():
     @smcpn.ode(
         events=[

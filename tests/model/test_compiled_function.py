@@ -70,7 +70,9 @@ def test_the_classical_likelihood_is_that_of_the_traced_equation(compiled, value
     np.testing.assert_allclose(by[1](values), by[0](values), rtol=1e-12)
 
 
-@pytest.mark.parametrize("solver", [smcpn.EKF0(steps=2), smcpn.EKF1(steps=2)])
+@pytest.mark.parametrize(
+    "solver", [smcpn.EKF0(steps=2), pytest.param(smcpn.EKF1(steps=2), marks=pytest.mark.nightly)]
+)
 def test_a_probabilistic_one_differs_by_that_of_its_derivatives(compiled, values, solver):
     by = [smcpn.LogLikelihood(a_problem(ode), solver=solver) for ode in (traced, compiled)]
     np.testing.assert_allclose(by[1](values), by[0](values), rtol=1e-6)

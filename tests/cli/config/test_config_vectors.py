@@ -118,6 +118,7 @@ def test_what_is_refused_names_the_key(folder, old, new, message):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.nightly
 def test_command_identifies(folder, monkeypatch, capsys):
     words = "smcpn identify config.toml --particles 40 --method tempering --checkpoint run.h5"
     monkeypatch.setattr("sys.argv", [*words.split(), "--steps", "1", "--quiet"])

@@ -271,6 +271,7 @@ def _rectifier(v, d, u, *, r, load):
 
 @compiles
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_algebraic_equations_are_solved_in_the_program(tmp_path):
     t, u = 1e-3 * np.arange(12), 2.0 * np.sin(np.arange(12))
     record = smcpn.Record(t=t, u=u, y=np.zeros((12, 2)), hold="zoh")

@@ -141,6 +141,7 @@ def test_linearises_about_a_maximum(maximum, found):
     assert "linear in its 10 weights" in found.summary()
 
 
+@pytest.mark.nightly
 def test_identify_samples_the_linearised_problem(found, tmp_path, monkeypatch):
     problem, file = problem_of(), tmp_path / "run.h5"
     options = {"solver": RK4, "particles": 200, "seed": 1, "progress": False}
