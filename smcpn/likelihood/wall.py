@@ -40,6 +40,8 @@ AGAIN = 4
 moves of a parameter a single one is more than `MISSING`."""
 FAR = 10.0
 """Nats that a move must lose to be judged again."""
+REFUSED = 2.0
+"""Nats that a near move must lose to count as refused, where moves by two solvers are compared."""
 MISSING = 0.05
 """Share of the moves that finer steps must accept: as much shifts the evidence by about what
 ``steps="auto"`` leaves."""
@@ -147,9 +149,7 @@ def wall_of(
     thorough = thorough or following is None
     levels = list(_finer(problem, solver, LIKELIHOODS[likelihood].divides))
     for n in (POINTS if thorough else FEWER, AGAIN * POINTS):
-        positions = (np.arange(n) + 0.5) / n * weights.sum()
-        chosen = np.searchsorted(np.cumsum(weights), positions)
-        points = theta[np.minimum(chosen, len(theta) - 1)]
+        points = _even(theta, weights, n)
         found = Moves(problem, points, log_likelihood(solver), thorough)
         near, wide = np.split(np.flatnonzero(found.refused), [found.refused[:n].sum()])
         if levels and len(near):
@@ -162,6 +162,37 @@ def wall_of(
         solver, following, _bound(problem, found.inside, found.beyond),
         _example(problem.names, found.inside, found.beyond), _remedy(problem, solver),
     )  # fmt: skip
+
+
+def share_cut_off(
+    problem: Problem,
+    solver: Solver,
+    likelihood: str,
+    theta: Array,
+    weights: Array,
+    log_likelihood: LogLikelihoodBy,
+) -> float:
+    """Return the share of near moves that steps refuse and finer ones accept.
+
+    Where the error of the steps grows along a tail, no particle is there to show it: they end
+    where it begins. Arguments are those of `wall_of`.
+    """
+    finer = next(_finer(problem, solver, LIKELIHOODS[likelihood].divides), None)
+    if finer is None:
+        return 0.0
+    points = _even(theta, weights, AGAIN * POINTS)
+    own, other = (
+        Moves(problem, points, log_likelihood(one), False).lost for one in (solver, finer)
+    )
+    gained = np.exp(-np.maximum(other, 0.0)) - np.exp(-np.maximum(own, 0.0))
+    return float(np.where(own > REFUSED, np.maximum(gained, 0.0), 0.0).mean())
+
+
+def _even(theta: Array, weights: Array, n: int) -> Array:
+    """Evenly chosen points of a posterior, (n, d)."""
+    positions = (np.arange(n) + 0.5) / n * weights.sum()
+    chosen = np.searchsorted(np.cumsum(weights), positions)
+    return theta[np.minimum(chosen, len(theta) - 1)]
 
 
 class Moves:

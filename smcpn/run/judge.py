@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smcpn.codegen.clock import counted_apart
 from smcpn.errors import InputError
@@ -14,8 +15,14 @@ from smcpn.likelihood.contract import is_estimated
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.registry import LIKELIHOODS, build_estimate
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT, DiscretisationShift, shift_of_particles
-from smcpn.likelihood.solver_choice import finer_solver, stiff_beyond_wall
-from smcpn.likelihood.wall import Wall, wall_of
+from smcpn.likelihood.solver_choice import (
+    LogLikelihoodBy,
+    finer_solver,
+    solver_beyond_wall,
+    stiff_beyond_wall,
+)
+from smcpn.likelihood.wall import share_cut_off, wall_of
+from smcpn.model.problem import Problem
 from smcpn.run.departure import Departure, departure, shift_by_filters
 from smcpn.run.run import Begin, CarryOver, Outcome, Run, Step
 from smcpn.smc.estimation import spread_out
@@ -25,12 +32,17 @@ from smcpn.smc.sampler import Sampler
 from smcpn.smc.settings import Method
 from smcpn.solver import Solver
 
+Array = NDArray[np.float64]
+
 _log = logging.getLogger(__name__)
 
 JUDGES = 200
 """Particles by which they are judged, or twenty for each parameter where that is more."""
 FAR = 4.0
 """Shift, in posterior sd, from which it costs less to begin again than to carry particles over."""
+TAIL = 0.004
+"""Share of moves from the posterior that finer steps alone accept, from which the tail of a
+parameter may be cut off: where it was a hundredth, a standard deviation was .8 of the right one."""
 CUT_OFF = 0.01
 """Share of the last proposals that diverge, from which coarse steps may have cut off a part of the
 posterior, which particles that are carried over would not reach."""
@@ -50,9 +62,13 @@ def judge(run: Run) -> Step:
     carried = run.likelihoods.first is not None and len(approximate) < len(everyone)
     outcome = judged(run)
     shift = outcome.shift
-    if shift is not None and automatic and shift.size > AUTOMATIC_SHIFT and not carried:
-        return _refined(run, shift.finer, shift, everyone)
-    wall = _wall(run)
+    moves = _for_moves(run)
+    if shift is not None and automatic and not carried:
+        if moves is not None and share_cut_off(*moves) > TAIL:
+            return Begin(solver_beyond_wall(run.problem, run.solver) or shift.finer)
+        if shift.size > AUTOMATIC_SHIFT:
+            return _refined(run, shift.finer, shift, everyone)
+    wall = None if moves is None else wall_of(*moves)
     if wall is not None and run.settings.solver_open:
         choice = stiff_beyond_wall(run.problem, run.solver, wall.finer)
         if choice is not None:
@@ -171,21 +187,16 @@ def _shift_by_filters(run: Run, finer: Solver) -> DiscretisationShift:
         )
 
 
-def _wall(run: Run) -> Wall | None:
-    """Wall of the solver at which the posterior ends; None where there is none."""
+def _for_moves(run: Run) -> tuple[Problem, Solver, str, Array, Array, LogLikelihoodBy] | None:
+    """Arguments of the tests by moves from the posterior; None without an exact likelihood."""
     name = _comparable(run)
     if name is None:
         return None
     shares = normalise(np.array([sampler.log_evidence for sampler in run.samplers]))
     systems = [sampler.system for sampler in run.samplers]
-    return wall_of(
-        run.problem,
-        run.solver,
-        name,
-        np.concatenate([one.theta for one in systems]),
-        np.concatenate([s * one.weights for s, one in zip(shares, systems, strict=True)]),
-        run.likelihoods.by(name),
-    )
+    theta = np.concatenate([one.theta for one in systems])
+    weights = np.concatenate([s * one.weights for s, one in zip(shares, systems, strict=True)])
+    return run.problem, run.solver, name, theta, weights, run.likelihoods.by(name)
 
 
 def _departure(run: Run) -> Departure | None:
