@@ -42,7 +42,7 @@ from smcpn.results.maximum import StartResult
 from smcpn.results.nuts import ChainStatistics
 
 SEED = 17
-CALLS, QUICK_CALLS = 10_000, 300
+CALLS, QUICK_CALLS = 10_000, 150
 MOST_MISSED = 10
 """Of these calls, in proportion of fewer."""
 HOSTILE_SHARES = (0.7, 0.2, 0.1)

@@ -25,7 +25,7 @@ from benchmarks.rows import Row, at_most
 from benchmarks.study import study
 from smcpn.errors import LONGEST
 
-LINES, QUICK_LINES = 100, 25
+LINES, QUICK_LINES = 100, 12
 REFUSED = (2,)
 NUMBERS = (
     "", " ", "-1", "0", "1.5", "nan", "inf", "1e400", "9" * 400, "9" * 5000, "0x10", "ten", "1,5",

@@ -22,7 +22,7 @@ from benchmarks.attack.child import ended
 from benchmarks.rows import Row, at_most
 from benchmarks.study import study
 
-MUTATIONS, QUICK_MUTATIONS = 300, 60
+MUTATIONS, QUICK_MUTATIONS = 300, 30
 WRONG = (
     "2026-01-01", "2026-01-01T00:00:00Z", "07:00:00", "{nothing = {}}", "[[[]]]", "[{}]",
     "{a = {b = {c = 1}}}",

@@ -40,7 +40,7 @@ from smcpn.run.resume import load, resume
 from tests.checkpoint.closures import closure_problem
 from tests.models import oscillator_problem, oscillator_record
 
-MUTATIONS, QUICK_MUTATIONS = 10_000, 100
+MUTATIONS, QUICK_MUTATIONS = 10_000, 50
 PARTICLES = 30
 """So few that all of them are verified."""
 MOST_READ = 1_000_000

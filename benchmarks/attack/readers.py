@@ -35,7 +35,7 @@ from smcpn.io.parse import LineParser
 from smcpn.io.sources import File
 from tests.models import oscillator_problem, oscillator_record
 
-VARIATIONS, QUICK_VARIATIONS = 500, 40
+VARIATIONS, QUICK_VARIATIONS = 500, 20
 SECONDS = 2.0
 """Of processor time that one may take."""
 BATCH = 20
