@@ -433,7 +433,8 @@ def _promising(
 ) -> list[SearchEnd]:
     """Search from many starts, (S, d), and on from the highest ends of these only."""
     found = climb(density, starts, stages, min(iterations, GLANCE))
-    least = np.nanquantile([one.log_density for one in found], 1.0 - PROMISING)
+    reached = [one.log_density for one in found]
+    least = np.nanquantile(reached, 1.0 - PROMISING, method="lower")
     return _gone_on(climb, density, stages, iterations - GLANCE, found, float(least))
 
 
