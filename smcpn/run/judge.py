@@ -42,7 +42,8 @@ FAR = 4.0
 """Shift, in posterior sd, from which it costs less to begin again than to carry particles over."""
 TAIL = 0.004
 """Share of moves from the posterior that finer steps alone accept, from which the tail of a
-parameter may be cut off: where it was a hundredth, a standard deviation was .8 of the right one."""
+parameter may be cut off: where it was a hundredth, a standard deviation was .8 of the right one. A
+shift by `AUTOMATIC_SHIFT` explains as much again."""
 CUT_OFF = 0.01
 """Share of the last proposals that diverge, from which coarse steps may have cut off a part of the
 posterior, which particles that are carried over would not reach."""
@@ -64,7 +65,8 @@ def judge(run: Run) -> Step:
     shift = outcome.shift
     moves = _for_moves(run)
     if shift is not None and automatic and not carried:
-        if moves is not None and share_cut_off(*moves) > TAIL:
+        explained = TAIL * (1.0 + shift.size / AUTOMATIC_SHIFT)
+        if moves is not None and share_cut_off(*moves) > explained:
             return Begin(solver_beyond_wall(run.problem, run.solver) or shift.finer)
         if shift.size > AUTOMATIC_SHIFT:
             return _refined(run, shift.finer, shift, everyone)
