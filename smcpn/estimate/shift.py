@@ -23,7 +23,7 @@ from smcpn.likelihood.solver_choice import (
     finer_solver,
     takes_few_steps,
 )
-from smcpn.likelihood.wall import FAR, POINTS, Wall, wall_of
+from smcpn.likelihood.wall import FAR, POINTS, PosteriorPoints, Wall, wall_of
 from smcpn.model.learned_scales import learned_scales
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import Maximum
@@ -127,15 +127,9 @@ def _wall(maximum: Maximum, root: Array, given: bool, by: LogLikelihoodBy) -> Wa
     theta = maximum.theta + normal @ root.T
     lost = maximum.log_density - LogDensity(by(maximum.solver), maximum.target).value(theta)
     likely = lost <= FAR + 0.5 * np.square(normal).sum(axis=1)
-    return wall_of(
-        maximum.problem,
-        maximum.solver,
-        maximum.likelihood,
-        theta,
-        likely.astype(float),
-        by,
-        thorough=given,
-    )
+    problem, solver, name = maximum.problem, maximum.solver, maximum.likelihood
+    points = PosteriorPoints(problem, solver, name, theta, likely.astype(float), by)
+    return wall_of(points, thorough=given)
 
 
 def following(maximum: Maximum) -> Solver | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +41,8 @@ AGAIN = 4
 moves of a parameter a single one is more than `MISSING`."""
 FAR = 10.0
 """Nats that a move must lose to be judged again."""
-REFUSED = 2.0
-"""Nats that a near move must lose to count as refused, where moves by two solvers are compared."""
+COMPARED, REFUSED = 512, 2.0
+"""Near moves by which two solvers are compared, and nats that one must lose to count as refused."""
 MISSING = 0.05
 """Share of the moves that finer steps must accept: as much shifts the evidence by about what
 ``steps="auto"`` leaves."""
@@ -120,37 +121,52 @@ class Wall:
         )
 
 
-def wall_of(
-    problem: Problem,
-    solver: Solver,
-    likelihood: str,
-    theta: Array,
-    weights: Array,
-    log_likelihood: LogLikelihoodBy,
-    thorough: bool = True,
-) -> Wall | None:
-    """Return the wall at which a posterior ends; None where the solver puts up none.
+class PosteriorPoints(NamedTuple):
+    """Points of a posterior, and the log-likelihood by which moves from them are judged.
 
-    Parameters
+    Attributes
     ----------
+    problem : Problem
     solver : Solver
         The one of the posterior.
     likelihood : str
         Its name.
     theta, weights : ndarray, (n, d) and (n,)
-        Of the posterior, in unconstrained coordinates; `POINTS` of them are taken, and where these
-        find a wall `AGAIN` times as many.
+        In unconstrained coordinates.
     log_likelihood : callable
         By this solver, and by the same with other steps.
+    """
+
+    problem: Problem
+    solver: Solver
+    likelihood: str
+    theta: Array
+    weights: Array
+    log_likelihood: LogLikelihoodBy
+
+    def even(self, n: int) -> Array:
+        """Return evenly chosen ones, (n, d)."""
+        positions = (np.arange(n) + 0.5) / n * self.weights.sum()
+        chosen = np.searchsorted(np.cumsum(self.weights), positions)
+        return self.theta[np.minimum(chosen, len(self.theta) - 1)]
+
+
+def wall_of(points: PosteriorPoints, thorough: bool = True) -> Wall | None:
+    """Return the wall at which a posterior ends; None where the solver puts up none.
+
+    Parameters
+    ----------
+    points : PosteriorPoints
+        `POINTS` of them are taken, and where these find a wall `AGAIN` times as many.
     thorough : bool
         Whether wide moves are made, too; without finer steps to go on with they always are.
     """
+    problem, solver, log_likelihood = points.problem, points.solver, points.log_likelihood
     following = solver_beyond_wall(problem, solver)
     thorough = thorough or following is None
-    levels = list(_finer(problem, solver, LIKELIHOODS[likelihood].divides))
+    levels = list(_finer(problem, solver, LIKELIHOODS[points.likelihood].divides))
     for n in (POINTS if thorough else FEWER, AGAIN * POINTS):
-        points = _even(theta, weights, n)
-        found = Moves(problem, points, log_likelihood(solver), thorough)
+        found = Moves(problem, points.even(n), log_likelihood(solver), thorough)
         near, wide = np.split(np.flatnonzero(found.refused), [found.refused[:n].sum()])
         if levels and len(near):
             found.judge(log_likelihood(levels[0]), near)
@@ -164,35 +180,18 @@ def wall_of(
     )  # fmt: skip
 
 
-def share_cut_off(
-    problem: Problem,
-    solver: Solver,
-    likelihood: str,
-    theta: Array,
-    weights: Array,
-    log_likelihood: LogLikelihoodBy,
-) -> float:
-    """Return the share of near moves that steps refuse and finer ones accept.
+def share_cut_off(points: PosteriorPoints, finer: Solver) -> float:
+    """Return the share of near moves that the solver refuses and a finer one accepts.
 
-    Where the error of the steps grows along a tail, no particle is there to show it: they end
-    where it begins. Arguments are those of `wall_of`.
+    Where the solver's error grows along a tail, no particle is there to show it: they end where
+    it begins.
     """
-    finer = next(_finer(problem, solver, LIKELIHOODS[likelihood].divides), None)
-    if finer is None:
-        return 0.0
-    points = _even(theta, weights, AGAIN * POINTS)
-    own, other = (
-        Moves(problem, points, log_likelihood(one), False).lost for one in (solver, finer)
-    )
-    gained = np.exp(-np.maximum(other, 0.0)) - np.exp(-np.maximum(own, 0.0))
-    return float(np.where(own > REFUSED, np.maximum(gained, 0.0), 0.0).mean())
-
-
-def _even(theta: Array, weights: Array, n: int) -> Array:
-    """Evenly chosen points of a posterior, (n, d)."""
-    positions = (np.arange(n) + 0.5) / n * weights.sum()
-    chosen = np.searchsorted(np.cumsum(weights), positions)
-    return theta[np.minimum(chosen, len(theta) - 1)]
+    theta = points.even(min(COMPARED, max(POINTS, len(points.theta) // 2)))
+    found = Moves(points.problem, theta, points.log_likelihood(points.solver), False)
+    refused = np.flatnonzero(found.lost > REFUSED)
+    gained = found.accepted_by(points.log_likelihood(finer), refused)
+    gained -= np.exp(-found.lost[refused])
+    return float(np.maximum(gained, 0.0).sum()) / len(theta)
 
 
 class Moves:
@@ -220,8 +219,8 @@ class Moves:
         at_points = np.nan_to_num(log_likelihood(self.inside), nan=-np.inf)
         # A draw from the prior is accepted by the likelihood alone.
         with np.errstate(all="ignore"):
-            change = self.prior.log_density(near) - self.prior.log_density(theta)
-        base = np.concatenate([at_points - change, at_points])
+            self._change = self.prior.log_density(near) - self.prior.log_density(theta)
+        base = np.concatenate([at_points - self._change, at_points])
         self._base = base[: len(self.values)]
         self.lost = self._loss(log_likelihood, np.arange(len(self.values)))
         self.refused = np.isfinite(self._base) & (self.lost > FAR)
@@ -241,6 +240,16 @@ class Moves:
         loss = self._loss(log_likelihood, some)
         self.accepted[some] = np.maximum(self.accepted[some], np.exp(-np.maximum(loss, 0.0)))
         return loss
+
+    def accepted_by(
+        self, log_likelihood: Callable[[Array], Array], some: NDArray[np.int64]
+    ) -> Array:
+        """Probabilities with which near moves are accepted by another solver at both ends."""
+        ends = np.concatenate([self.inside[some], self.values[some]])
+        with np.errstate(all="ignore"):
+            begin, end = np.split(log_likelihood(ends), 2)
+            gain = end + self._change[some] - begin
+        return np.exp(np.minimum(np.where(np.isnan(gain), -np.inf, gain), 0.0))
 
     def pass_wall(self) -> bool:
         """True if enough of the near moves are accepted, or of the wide ones of a parameter."""

@@ -261,7 +261,7 @@ class Model:
         return self._in_graphs([self.rhs, self.outputs, *self.initial, *self._events])
 
     def outlasts_start(self) -> NDArray[np.bool_]:
-        """Which parameters, (d,), more depends on than the states at the first sample."""
+        """Return which parameters, (d,), act on more than the states at the first sample."""
         return self._in_graphs([*self._behind_start, *self._events])
 
     def _in_graphs(self, graphs: Sequence[ca.SX]) -> NDArray[np.bool_]:

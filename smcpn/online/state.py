@@ -17,7 +17,7 @@ from smcpn.likelihood.history import History
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.likelihood.shift import DiscretisationShift, shift_of_particles
 from smcpn.likelihood.solver_choice import finer_solver
-from smcpn.likelihood.wall import wall_of
+from smcpn.likelihood.wall import PosteriorPoints, wall_of
 from smcpn.model.measured import outputs_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
@@ -372,7 +372,8 @@ def _warnings_of_wall(
         return lambda values: compiled.evaluate(values, compiled.n_samples)[1]
 
     system = sampler.system
-    wall = wall_of(problem, solver, likelihood, system.theta, system.weights, by)
+    points = PosteriorPoints(problem, solver, likelihood, system.theta, system.weights, by)
+    wall = wall_of(points)
     return () if wall is None else wall.warnings
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from smcpn.codegen.clock import counted_apart
 from smcpn.errors import InputError
@@ -15,14 +14,8 @@ from smcpn.likelihood.contract import is_estimated
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.registry import LIKELIHOODS, build_estimate
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT, DiscretisationShift, shift_of_particles
-from smcpn.likelihood.solver_choice import (
-    LogLikelihoodBy,
-    finer_solver,
-    solver_beyond_wall,
-    stiff_beyond_wall,
-)
-from smcpn.likelihood.wall import share_cut_off, wall_of
-from smcpn.model.problem import Problem
+from smcpn.likelihood.solver_choice import finer_solver, solver_beyond_wall, stiff_beyond_wall
+from smcpn.likelihood.wall import PosteriorPoints, share_cut_off, wall_of
 from smcpn.run.departure import Departure, departure, shift_by_filters
 from smcpn.run.run import Begin, CarryOver, Outcome, Run, Step
 from smcpn.smc.estimation import spread_out
@@ -32,18 +25,16 @@ from smcpn.smc.sampler import Sampler
 from smcpn.smc.settings import Method
 from smcpn.solver import Solver
 
-Array = NDArray[np.float64]
-
 _log = logging.getLogger(__name__)
 
 JUDGES = 200
 """Particles by which they are judged, or twenty for each parameter where that is more."""
 FAR = 4.0
 """Shift, in posterior sd, from which it costs less to begin again than to carry particles over."""
-TAIL = 0.004
+TAIL, EXPLAINED = 0.0015, 0.1
 """Share of moves from the posterior that finer steps alone accept, from which the tail of a
-parameter may be cut off: where it was a hundredth, a standard deviation was .8 of the right one. A
-shift by `AUTOMATIC_SHIFT` explains as much again."""
+parameter was cut off: where it was .002 to .015, a standard deviation was .8 of the right one, and
+in right runs it is .0005 at most. A shift from so many posterior sd on explains such moves."""
 CUT_OFF = 0.01
 """Share of the last proposals that diverge, from which coarse steps may have cut off a part of the
 posterior, which particles that are carried over would not reach."""
@@ -63,14 +54,14 @@ def judge(run: Run) -> Step:
     carried = run.likelihoods.first is not None and len(approximate) < len(everyone)
     outcome = judged(run)
     shift = outcome.shift
-    moves = _for_moves(run)
+    points = _points(run)
     if shift is not None and automatic and not carried:
-        explained = TAIL * (1.0 + shift.size / AUTOMATIC_SHIFT)
-        if moves is not None and share_cut_off(*moves) > explained:
+        compared = None if shift.size > EXPLAINED else points
+        if compared is not None and share_cut_off(compared, shift.finer) > TAIL:
             return Begin(solver_beyond_wall(run.problem, run.solver) or shift.finer)
         if shift.size > AUTOMATIC_SHIFT:
             return _refined(run, shift.finer, shift, everyone)
-    wall = None if moves is None else wall_of(*moves)
+    wall = None if points is None else wall_of(points)
     if wall is not None and run.settings.solver_open:
         choice = stiff_beyond_wall(run.problem, run.solver, wall.finer)
         if choice is not None:
@@ -189,8 +180,8 @@ def _shift_by_filters(run: Run, finer: Solver) -> DiscretisationShift:
         )
 
 
-def _for_moves(run: Run) -> tuple[Problem, Solver, str, Array, Array, LogLikelihoodBy] | None:
-    """Arguments of the tests by moves from the posterior; None without an exact likelihood."""
+def _points(run: Run) -> PosteriorPoints | None:
+    """Particles of all populations for tests by moves; None without an exact likelihood."""
     name = _comparable(run)
     if name is None:
         return None
@@ -198,7 +189,8 @@ def _for_moves(run: Run) -> tuple[Problem, Solver, str, Array, Array, LogLikelih
     systems = [sampler.system for sampler in run.samplers]
     theta = np.concatenate([one.theta for one in systems])
     weights = np.concatenate([s * one.weights for s, one in zip(shares, systems, strict=True)])
-    return run.problem, run.solver, name, theta, weights, run.likelihoods.by(name)
+    by = run.likelihoods.by(name)
+    return PosteriorPoints(run.problem, run.solver, name, theta, weights, by)
 
 
 def _departure(run: Run) -> Departure | None:

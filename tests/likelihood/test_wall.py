@@ -11,7 +11,7 @@ from scipy import stats
 import smcpn
 from smcpn import RK4
 from smcpn.likelihood.solver_choice import prior_draws
-from smcpn.likelihood.wall import AGAIN, POINTS, Wall, wall_of
+from smcpn.likelihood.wall import AGAIN, POINTS, PosteriorPoints, Wall, wall_of
 from smcpn.solver import Solver
 
 COARSE = RK4(steps=4)
@@ -38,7 +38,7 @@ def wall_where(fails: Callable[[np.ndarray], np.ndarray]) -> Wall | None:
     theta = PROBLEM.prior.sample(np.random.default_rng(0), 1000)
     theta = theta[~fails(PROBLEM.prior.natural(theta))]
     equal = np.full(len(theta), 1.0 / len(theta))
-    return wall_of(PROBLEM, COARSE, "classical", theta, equal, by)
+    return wall_of(PosteriorPoints(PROBLEM, COARSE, "classical", theta, equal, by))
 
 
 def test_a_wall_is_named_by_the_parameter_that_it_bounds():
