@@ -233,7 +233,7 @@ class ExpressionTable(Stored):
         return all(np.array_equal(values, others[name]) for name, values in mine.items())
 
     def with_numbers_free(self) -> tuple[ExpressionTable, NDArray[np.float64]]:
-        """Return the table with its constants, but powers, as one more argument, and their values."""
+        """Return it with its constants, but powers, as one more argument, and their values."""
         powers = self.operands[np.isin(self.operation, [b"pow", b"constpow"]), 1]
         free = np.flatnonzero(self.operation == CONSTANT.encode())
         free = free[~np.isin(free, powers)]
