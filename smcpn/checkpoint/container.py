@@ -68,14 +68,8 @@ class CheckpointWarning(UserWarning):
 def image(kind: str, fill: Callable[[h5py.File], None], onto: bytes = b"") -> bytes:
     """Return the bytes of a file.
 
-    Parameters
-    ----------
-    kind : str
-        One of `KINDS`.
-    fill : callable
-        Writes groups, arrays and texts of fixed length, which `smcpn.io.hdf5_subset` can read.
-    onto : bytes
-        Another image to add to, which is not changed: what many versions have in common.
+    ``fill`` writes groups, arrays and texts of fixed length, which `smcpn.io.hdf5_subset` can read.
+    ``onto`` is another image to add to, which is not changed: what many versions have in common.
     """
     with _in_memory(onto) as file:
         file.attrs["format"], file.attrs["format_version"] = np.bytes_(kind), FORMAT_VERSION

@@ -230,15 +230,8 @@ def header_image(header: FileHeader, kind: str = RUN) -> bytes:
 def run_image(state: RunState, status: Status, header: bytes, prior: Prior) -> bytes:
     """Return the bytes of a run's checkpoint.
 
-    Parameters
-    ----------
-    state : RunState
-    status : str
-        See `Version`.
-    header : bytes
-        See `header_image`.
-    prior : Prior
-        Maps theta to values, for other readers.
+    The status is that of a `Version`, the header of `header_image`; the prior maps theta to values,
+    for other readers.
     """
     parts = {"version": Version(status, now()), "run": state}
     return encoded(RUN, parts, header, natural_values(prior, state.samplers))
@@ -304,12 +297,7 @@ def own_records(
 ) -> set[Path]:
     """Return the files of records that both versions of a checkpoint name, if it made the names.
 
-    Parameters
-    ----------
-    checkpoint : Path
-    kind : str
-    parse : callable
-        Makes an object with a header of a file of this kind.
+    ``parse`` makes an object with a header of a file of this kind.
     """
     found: set[Path] = set()
     for one in (checkpoint, previous_of(checkpoint)):
@@ -354,18 +342,10 @@ class CheckpointWriter(Generic[State]):
     The run hands over references to arrays that nobody changes, so it waits for nothing. A write
     that fails is reported once; the run goes on, and later snapshots are tried again.
 
-    Parameters
-    ----------
-    path : Path
-    image : callable
-        Makes the bytes of the file of a state and a `Status`.
-    end : str
-        Words for all that a run has before it: ``"of 100"`` samples.
-    every : float
-        Most seconds between two snapshots; with 0 every part of the run is written.
-    retired : set of Path
-        Files of records that the versions on disk name and this run does not. They are removed
-        when both versions are of this run.
+    ``image`` makes the bytes of the file of a state and a `Status`; ``end`` are words for all that
+    a run has before it, ``"of 100"`` samples; ``every`` are the most seconds between two snapshots,
+    with 0 every part of the run is written. ``retired`` are files of records that the versions on
+    disk name and this run does not; they are removed when both versions are of this run.
     """
 
     def __init__(

@@ -115,19 +115,9 @@ def compared(
 ) -> Comparison:
     """Fit every case and compare what is found.
 
-    Parameters
-    ----------
-    systems : sequence of str
-        What the user called them, for those of the same name.
-    cases : sequence of Case
-    starts : int or None
-        Searches from draws of the prior, of each; None for those of `smcpn.maximise`.
-    seed : int, optional
-
-    Raises
-    ------
-    InputError
-        If they are not of the same measurements.
+    ``systems`` are what the user called them, for those of the same name; ``starts`` are searches
+    from draws of the prior, of each; None for those of `smcpn.maximise`. Cases that are not of the
+    same measurements are refused.
     """
     same = Counter(case.name for case in cases)
     names = [

@@ -91,12 +91,7 @@ def _types(annotation: Any) -> list[Any]:
 def parameters_of(module: str, name: str) -> Mapping[str, Parameter]:
     """Return the parameters of a function, of a class or of its constructor, by name.
 
-    Parameters
-    ----------
-    module : str
-        Inside of the package, as ``"run.identify"``.
-    name : str
-        Of the function or class.
+    The module is one inside of the package, as ``"run.identify"``.
     """
     path = Path(smcpn.__file__).parent.joinpath(*module.split(".")).with_suffix(".py")
     tree = ast.parse(path.read_text("utf-8"))

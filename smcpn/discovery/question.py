@@ -112,15 +112,7 @@ def question_of(
 ) -> Question:
     """Return the question that the arguments of `discover` ask.
 
-    Parameters
-    ----------
-    drawing : mapping of str to object
-        Those of trajectories of draws, as far as they are given.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the argument, its value and the remedy.
+    ``drawing`` are those of trajectories of draws, as far as they are given.
     """
     _check_method(method)
     shrinks = _shrinkage(prior)

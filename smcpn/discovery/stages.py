@@ -92,13 +92,7 @@ class DiscoveryState(Stored):
 class DiscoveryRun:
     """A discovery, computed part by part; between parts a `snapshot` has all that it goes on from.
 
-    Parameters
-    ----------
-    question : Question
-    threads : int, optional
-    workers : Workers, optional
-    state : DiscoveryState, optional
-        A `snapshot` to go on from; the same bytes come of it.
+    From a ``state`` that is a `snapshot` the same bytes come.
     """
 
     def __init__(

@@ -76,17 +76,8 @@ DOUBLED = 2
 def given_starts(density: LogDensity, starts: Starts, rng: np.random.Generator) -> Array:
     """Return the starts in unconstrained coordinates, (S, d).
 
-    Parameters
-    ----------
-    density : LogDensity
-    starts : int, mapping or array
-        A number of draws from the prior; values by name, one or (S,) each, the rest at the prior
-        median; values (S, d) or (d,).
-
-    Raises
-    ------
-    InputError
-        If a value is outside the support of its prior, or shapes or names do not fit.
+    Starts are a number of draws from the prior; values by name, one or (S,) each, the rest at the
+    prior median; or values (S, d) or (d,). One outside the support of its prior is refused.
     """
     prior = density.prior
     if isinstance(starts, Mapping):
@@ -382,14 +373,8 @@ def _searched(
 ) -> tuple[LogDensity, list[SearchEnd]]:
     """Search, and again by finer steps where these make or unmake a mode, twice at most.
 
-    Parameters
-    ----------
-    ends : callable
-        From a log density to the ends of the searches that climb it.
-    at : callable
-        The log density by other solvers.
-    refine : bool
-        Whether steps may be doubled.
+    ``ends`` searches with a log density, ``at`` has that by other solvers, and ``refine`` allows
+    steps to be doubled.
     """
     found = ends(density)
     for _ in range(DOUBLED if refine else 0):
@@ -516,10 +501,7 @@ def _finer_for_unfinished(maximum: Maximum, doubled: int) -> Solver | None:
     Steps that are enough at the maximum may be what keeps a higher search from its end: it creeps
     along where the solution by such steps diverges. They are doubled twice at most for it.
 
-    Parameters
-    ----------
-    doubled : int
-        How often that was so.
+    ``doubled`` is how often that was so.
     """
     if doubled < DOUBLED and _unfinished(maximum) is not None:
         return finer_solver(maximum.problem, maximum.solver)

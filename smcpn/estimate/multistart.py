@@ -170,13 +170,7 @@ def _hilltops(
 ) -> NDArray[np.intp]:
     """Return candidates that are more likely than those nearest to them, the highest first.
 
-    Parameters
-    ----------
-    candidates, values : ndarray, (n, d) and (n,)
-    order : ndarray, (n,)
-        Of the candidates, the most likely first.
-    most : int
-        Of these places.
+    ``order`` has the candidates, (n, d), the most likely first, and ``most`` of its places count.
     """
     points = candidates / density.scale
     tree, near = KDTree(points), max(NEIGHBOURS, len(values) // NEAR)
@@ -211,11 +205,6 @@ def searched_in_rounds(
     these, each further one as many as were before. They end when every height that matters was
     found twice, or slopes of the outputs led to the highest, or after `MOST` searches; of a record
     or a model that is expensive, before they would cost more than a run.
-
-    Parameters
-    ----------
-    matched : MatchedStarts
-        Starts that match slopes of the outputs.
     """
     hills = likely_hills(density, rng)
     if search == LIFTED:
@@ -536,10 +525,8 @@ def explained(density: LogDensity, theta: Array, shares: tuple[float, float] = U
 
     Only Gaussian white noise tells: its log density is one of the mean square.
 
-    Parameters
-    ----------
-    shares : tuple of float
-        Least and most of the outputs' variance that the residuals may have, in the mean.
+    ``shares`` are the least and most of the outputs' variance that the residuals may have, in the
+    mean.
     """
     over = _over_allowed(density, theta, shares)
     return over is not None and over <= 1.0
@@ -624,13 +611,8 @@ def least_solver(
 ) -> Solver:
     """Return the fewest steps, from ``coarse`` on, by which all modes are as high as they are.
 
-    Parameters
-    ----------
-    density : LogDensity
-        The one that was searched, by as many steps or more.
-    coarse : Solver
-    at : callable
-        The log density by other solvers.
+    ``density`` is the one that was searched, by as many steps or more; ``at`` has it by other
+    solvers.
     """
     converged = [one for one in found if one.success]
     ends, _ = distinct_ends(density, converged or found)

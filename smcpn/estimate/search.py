@@ -139,21 +139,9 @@ class Search(ABC):
     ) -> list[SearchEnd]:
         """Search from every start, and return where each ended and why, in their order.
 
-        Parameters
-        ----------
-        density : LogDensity
-        starts : ndarray, (S, d)
-            Unconstrained coordinates.
-        stages : sequence of sequence of int
-            Columns that are free in each stage, which goes on from the best point of the one
-            before, whatever ended that one; the last stage has all.
-        iterations : int
-            Most of a stage.
-
-        Returns
-        -------
-        list of SearchEnd
-            A failure is a value as well. An end does not depend on the other starts.
+        Each of ``stages`` has the columns that are free in it, and goes on from the best point of
+        the one before, whatever ended that one; the last has all. ``iterations`` are the most of a
+        stage. A failure is an end as well, and an end does not depend on the other starts, (S, d).
         """
 
 

@@ -157,20 +157,9 @@ def first_path(
 ) -> Start:
     """Return smoothed states, hidden ones from the equations that are known.
 
-    Parameters
-    ----------
-    observe : ndarray, (q, n)
-        Outputs are ``observe @ x``.
-    variances : ndarray, (q,)
-        Of the noise.
-    equations : Equations
-    relative : bool
-        Whether records and variances are of the logarithms of the outputs.
-
-    Raises
-    ------
-    InputError
-        If a state is neither seen nor told by a known equation.
+    Outputs are ``observe @ x``, (q, n), with noise of ``variances``, (q,); ``relative`` says that
+    records and variances are of the logarithms of the outputs. A state that is neither seen nor
+    told by a known equation is refused.
     """
     pseudo = np.linalg.pinv(observe)
     seen = np.isclose(np.diag(pseudo @ observe), 1.0)

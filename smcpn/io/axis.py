@@ -85,28 +85,11 @@ class AxisState(Stored):
 class TimeAxis:
     """The sampling times of a stream.
 
-    Parameters
-    ----------
-    record : Record
-        With ``dt`` the samples lie on a grid. Otherwise times are taken as they are, and
-        ``record.interval`` is the usual distance.
-    fills : bool
-        Whether missing samples are put in where times are no grid.
-
-    Attributes
-    ----------
-    interval, start : float
-        Of the record.
-    regular : bool
-        Whether the record's interval is the same throughout.
-    grid : bool
-        Whether times are rounded to it.
-    given : float
-        Time of the last sample as it was given; -inf before the first.
-    last : float
-        Time of the last sample on the axis; -inf before the first.
-    epoch : datetime or None
-        Date of time zero, where samples come with dates.
+    With ``dt`` of the record the samples lie on a grid (``grid``: times are rounded to it).
+    Otherwise times are taken as they are, the interval is the usual distance, and with ``fills``
+    missing samples are put in. ``regular`` says that the record's interval is the same throughout;
+    ``given`` and ``last`` are the time of the last sample as it was given and on the axis, -inf
+    before the first; ``epoch`` is the date of time zero, where samples come with dates.
     """
 
     def __init__(self, record: Record, fills: bool = True) -> None:
@@ -260,18 +243,8 @@ class Arrival(NamedTuple):
 class Arrivals:
     """Checks the samples of a stream and places them on its time axis.
 
-    Parameters
-    ----------
-    problem : Problem
-        Its first record defines the sampling and the hold.
-
-    Attributes
-    ----------
-    axis : TimeAxis
-    last_input : sequence of float, (n,)
-        From which the inputs of missing samples are held, or interpolated.
-    doses : tuple of Dose
-        Given so far.
+    The first record of the problem defines the sampling and the hold. From ``last_input``, (n,),
+    the inputs of missing samples are held, or interpolated; ``doses`` are those given so far.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -477,15 +450,7 @@ class Arrivals:
     ) -> list[float]:
         """Outputs of a sample as a row has them, checked, see `smcpn.model.measured.measured_rows`.
 
-        Parameters
-        ----------
-        y, y_sd, y_lower, y_upper
-            As of `Online.update`.
-
-        Raises
-        ------
-        InputError
-            If they are no numbers, or none that go together.
+        The arguments are those of `Online.update`.
         """
         outputs, beside = self._outputs(y), (y_sd, y_lower, y_upper)
         # Most samples have nothing else, and this is the path of every update.

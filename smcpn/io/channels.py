@@ -122,15 +122,8 @@ class Column:
     def conversion(self, noted: str = "") -> Convert | None:
         """Return the function that converts to the unit of the model; None where it is that.
 
-        Parameters
-        ----------
-        noted : str
-            Unit that a header states.
-
-        Raises
-        ------
-        InputError
-            If it contradicts the configuration, or is none that can be converted.
+        ``noted`` is the unit that a header states; one that contradicts the configuration, or
+        cannot be converted, is refused.
         """
         if self.unit and noted and time_unit(noted) != time_unit(self.unit):
             raise InputError(
@@ -261,10 +254,7 @@ class Channels:
 
         And the time, where a configuration names its column and no number takes its place.
 
-        Parameters
-        ----------
-        whole : bool
-            It must have every output that a configuration names a column for.
+        With ``whole`` it must have every output that a configuration names a column for.
         """
         kinds = {kind for kind, _ in slots}
         alone = "dose" in kinds and not kinds & {"u", "y", *BESIDE} and not whole
@@ -306,21 +296,10 @@ class Channels:
     ) -> Sample:
         """Return the sample of these numbers, checked; an output that is not there is missing.
 
-        Parameters
-        ----------
-        moment : Moment, optional
-            Date in place of a time.
-        doses : sequence of mapping
-            Fields of those that the line states.
-        time : callable
-            Converts times in these fields to the unit of the model.
-        flagged : bool
-            Whether the line says that nothing was measured: its outputs do not count.
-
-        Raises
-        ------
-        BadLineError
-            For an unknown input, an infinite number, a time, a limit or a dose that is none.
+        ``moment`` is a date in place of a time, ``doses`` have the fields of those that the line
+        states, whose times ``time`` converts to the unit of the model, and ``flagged`` says that
+        nothing was measured: outputs do not count. An unknown input, an infinite number, a time, a
+        limit or a dose that is none raises `BadLineError`.
         """
         if flagged:
             values = {slot: one for slot, one in values.items() if slot[0] not in ("y", *BESIDE)}

@@ -53,15 +53,7 @@ def records_of(
 class Columns:
     """Columns of a dataframe as arrays of floats, by name.
 
-    Parameters
-    ----------
-    df : dataframe or xarray.Dataset
-        A dataset has one dimension, whose coordinate is a column.
-
-    Raises
-    ------
-    InputError
-        If it is no dataframe, or narwhals is not installed.
+    A dataset of xarray has one dimension, whose coordinate is a column.
     """
 
     def __init__(self, df: Any) -> None:

@@ -76,11 +76,7 @@ Report = Callable[[Event], None]
 class EventLog:
     """Write events, one line each.
 
-    Parameters
-    ----------
-    file : text file
-    as_json : bool
-        JSON objects with the wall-clock time in ``at``, or sentences.
+    They are JSON objects with the wall-clock time in ``at``, or sentences.
     """
 
     def __init__(self, file: TextIO, as_json: bool) -> None:

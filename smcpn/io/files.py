@@ -209,12 +209,8 @@ def _check(
 ) -> None:
     """Refuse what no record can have, with its line.
 
-    Parameters
-    ----------
-    samples : ndarray of int
-        Numbers of the samples in the file.
-    place : callable
-        The line or the place of a sample, for the message.
+    ``samples`` are the numbers of the samples in the file, and ``place`` the line or the place of
+    one, for the message.
     """
     of = f" of experiment '{columns.label}'" if columns.label else ""
     if len(samples) < 2:

@@ -28,12 +28,7 @@ KNOWN_FILTERS = frozenset(
 
 
 class Measurements(Mapping[str, Any]):
-    """The groups and arrays of a file of measurements by name, each checked before it is read.
-
-    Parameters
-    ----------
-    group : h5py.Group
-    """
+    """The groups and arrays of a file of measurements by name, each checked before it is read."""
 
     def __init__(self, group: Any, left: Left | None = None) -> None:
         self._group, self._left = group, Left() if left is None else left

@@ -88,13 +88,8 @@ def state_fields(
 ) -> dict[str, Any]:
     """Return the fields of the line of a sample.
 
-    Parameters
-    ----------
-    t : float
-        Time of the sample in seconds.
-    state : smcpn.online.State
-    probabilities : tuple of float
-        Of the quantiles; none where empty.
+    ``t`` is the time of the sample in seconds; there are no quantiles where ``probabilities`` are
+    empty.
     """
     fields = {"t": t, "n": state.sample, "mean": state.mean, "sd": state.sd}
     fields |= {"state_mean": state.state_mean, "state_sd": state.state_sd}

@@ -78,12 +78,8 @@ class Clock:
     number times the sampling interval; else that of the sample before and one interval. In the last
     case a bad line keeps its place in time.
 
-    Parameters
-    ----------
-    axis : TimeAxis
-        Its record's first sample has the sequence number zero.
-    first : float, optional
-        Time of the first sample that states none; that of the record's first by default.
+    The first sample of the axis's record has the sequence number zero; ``first`` is the time of the
+    first sample that states none, by default that of the record's first.
     """
 
     def __init__(self, axis: TimeAxis, first: float | None = None) -> None:
@@ -411,14 +407,8 @@ def _samples(count: int) -> str:
 class Checkpoints:
     """Writes the checkpoint of a stream at intervals of time.
 
-    Parameters
-    ----------
-    path : str, optional
-        File to write; None writes nothing.
-    every : float
-        Seconds between two of them.
-    report : callable
-        Called with every `Event`.
+    Without a path nothing is written; ``every`` are the seconds between two of them, and ``report``
+    is called with every `Event`.
     """
 
     def __init__(self, path: str | None, every: float, report: Report) -> None:

@@ -89,22 +89,10 @@ class TextTable:
     ) -> TextTable:
         """Find out how a file is written.
 
-        Parameters
-        ----------
-        path : Path
-        known : collection of str
-            Columns that are asked for: the line that names most of them is the header.
-        header : sequence of str, optional
-            Names of the columns, where no line of the file names them.
-        delimiter, decimal : str, optional
-            As they are, instead of guessed.
-        labels : collection of str
-            Columns that hold no numbers: dates, or names of experiments.
-
-        Raises
-        ------
-        InputError
-            If the file cannot be read, is empty, or can be read in two ways.
+        The line that names most of the columns asked for, ``known``, is the header, where
+        ``header`` has no names; ``delimiter`` and ``decimal`` take the place of a guess; ``labels``
+        are columns that hold no numbers: dates, or names of experiments. A file that is empty, or
+        can be read in two ways, is refused.
         """
         encoding, lines = _beginning(path)
         if not any(not line.comment for line in lines):
@@ -373,14 +361,7 @@ Parser = Callable[[Sequence[str]], Any]
 
 
 class _Clock:
-    """Reads times, which are all numbers, or all dates of one kind.
-
-    Parameters
-    ----------
-    table : TextTable
-    column : str or None
-        Of the times.
-    """
+    """Reads times, which are all numbers, or all dates of one kind."""
 
     def __init__(self, table: TextTable, column: str | None) -> None:
         self._table, self._column = table, column

@@ -172,15 +172,8 @@ def watching(
     On a terminal the view is drawn on standard error by a thread of its own. Elsewhere a line is
     written every ten seconds and at the end.
 
-    Parameters
-    ----------
-    wanted : bool
-    report : callable
-        Where events go otherwise.
-    printed : bool
-        ``report`` writes to standard error: the view then prints the events in its place.
-    t_unit : str
-        Unit of time of the problem.
+    ``report`` is where events go otherwise; if it is ``printed`` to standard error, the view prints
+    the events in its place. ``t_unit`` is the problem's unit of time.
     """
     if not wanted:
         yield None, report

@@ -46,11 +46,6 @@ class ChangeTest:
     is right, e is standard normal and independent, and the mean number of samples between false
     alarms is at least ``samples_between``, whatever the ratio of the variances.
 
-    Parameters
-    ----------
-    samples_between : float
-        Of false alarms, on average at least.
-
     References
     ----------
     Lorden, G. (1971). Procedures for reacting to a change in distribution. Annals of

@@ -58,12 +58,8 @@ class Assimilating(Protocol):
 class ReweightedParticles:
     """A particle system, whose weights and states are those that an update left.
 
-    Parameters
-    ----------
-    base : ParticleSystem
-        Its parameters and all that does not change from sample to sample.
-    population : Population or EstimatedPopulation, optional
-        Of later samples than ``base``.
+    The base has parameters and all that does not change from sample to sample; the population may
+    be of later samples.
     """
 
     __slots__ = ("base", "population")

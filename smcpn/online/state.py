@@ -313,12 +313,8 @@ def predicted(
 ) -> Prediction:
     """Predict the outputs after the first ``sample`` samples.
 
-    Parameters
-    ----------
-    keys, values, weights, state : ndarray, (N, B), (N, d), (N,), (k, N)
-        Population at the last of them.
-    t, u : ndarray, (m,), (m, n)
-        Times and inputs to come.
+    Keys (N, B), values (N, d), weights (N,) and state (k, N) are the population at the last of
+    them; ``t`` (m,) and ``u`` (m, n) the times and inputs to come.
     """
     parts, alive, q = [], weights > 0, likelihood.n_outputs
     for emitted in likelihood.moments_ahead(values, state, sample, t, u, BLOCK, keys):
@@ -335,10 +331,7 @@ def stream_posterior(
 ) -> Posterior:
     """Return the posterior of the population of a window that has caught up.
 
-    Parameters
-    ----------
-    problem : Problem
-        Its first record is the template of the stream's.
+    The first record of the problem is the template of the stream's.
     """
     record = stream_record(problem, window.stream.history, window.stream.n_samples)
     observed = problem.with_records([record])

@@ -286,14 +286,9 @@ Population = StreamIbis | Interim
 class Tracker:
     """A population that tracks the posterior of a growing likelihood.
 
-    Parameters
-    ----------
-    likelihood : StreamLikelihood or StreamEstimate
-    sampler : StreamIbis or callable
-        A function makes it in a thread, where it also catches up with the samples that are known
-        already; see `ready`.
-    observe : callable
-        Called with the population after every sample that an update assimilates.
+    The sampler may be a function that makes it in a thread, where it also catches up with the
+    samples that are known already; see `ready`. ``observe`` is called with the population after
+    every sample that an update assimilates.
     """
 
     sampler: StreamIbis

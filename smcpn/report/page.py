@@ -55,10 +55,7 @@ class Picture:
 class Gallery:
     """The figures of a page: each is drawn for the page, and written to a folder if one is named.
 
-    Parameters
-    ----------
-    folder : Path, optional
-        Receives every figure as SVG and PDF, ``01-parameters.svg`` and so on.
+    The folder receives every figure as SVG and PDF, ``01-parameters.svg`` and so on.
     """
 
     def __init__(self, folder: Path | None = None) -> None:

@@ -167,16 +167,8 @@ def gaussian_check(
     A Gaussian that is too narrow has no draws where it is wrong, so that their weights look well:
     these draws reach beyond. None in so many dimensions that too few of the draws count.
 
-    Parameters
-    ----------
-    function : LogLikelihood
-    mode : Mode
-        Its Gaussian is not one given scales.
-    modes : sequence of Mode
-        All that are known.
-    gaussian : tuple of mapping
-        Mean and standard deviation of each value, were the posterior the Gaussian.
-    seed : int
+    ``mode`` is one whose Gaussian is not given scales, ``modes`` are all that are known, and
+    ``gaussian`` has mean and standard deviation of each value, were the posterior the Gaussian.
     """
     check = _check_by(function, mode, modes, gaussian, DRAWS, seed)
     if check is None or not check.is_doubted:

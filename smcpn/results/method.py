@@ -42,13 +42,7 @@ def heights(ends: Sequence[float]) -> list[tuple[float, int]]:
 def where_ended(searches: int, ends: Sequence[float], density: str = "log posterior") -> str:
     """Say how many of the searches ended at which height, and how many did not converge.
 
-    Parameters
-    ----------
-    searches : int
-    ends : sequence of float
-        Heights of those that converged.
-    density : str
-        What they climbed.
+    ``ends`` are the heights of those that converged, of a ``density`` that they climbed.
     """
     told = heights(ends)
     parts = [f"{count} at {height:.6g}" for height, count in told[:TOLD]]

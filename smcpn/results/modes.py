@@ -46,12 +46,8 @@ class PosteriorMode:
 def posterior_modes(theta: Array, values: Array, weights: Array) -> tuple[PosteriorMode, ...]:
     """Return the modes of weighted particles, the heaviest first; one where no valley parts them.
 
-    Parameters
-    ----------
-    theta, values : ndarray, (N, d)
-        Unconstrained coordinates, in which valleys are looked for, and values.
-    weights : ndarray, (N,)
-        Their sum is one.
+    ``theta`` are unconstrained coordinates, in which valleys are looked for, ``values`` are
+    natural, both (N, d); the sum of ``weights`` is one.
     """
     found: list[PosteriorMode] = []
     for part in _parted(theta, weights):

@@ -193,11 +193,7 @@ def _misses(score: Score, tests: int) -> bool:
 def score_table(scores: Mapping[str, Score], published: Mapping[str, Any]) -> Table:
     """Return the scores of tests as a table; below each what others have published.
 
-    Parameters
-    ----------
-    scores : mapping of str to Score
-    published : mapping of str to object
-        By test, with ``rmse_min``, ``rmse_mean`` and ``rmse_max``.
+    ``published`` has ``rmse_min``, ``rmse_mean`` and ``rmse_max`` by test.
     """
     errors = [Column(name, ".3g", missing="not measured") for name in ("min", "mean", "max")]
     columns = [

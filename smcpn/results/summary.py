@@ -156,19 +156,9 @@ def parameter_rows(
 ) -> list[ParameterRow]:
     """Make the parameter table of a distribution.
 
-    Parameters
-    ----------
-    prior : Prior
-    mean, sd : mapping of str to float
-        Of the values.
-    interval : mapping of str to (float, float)
-        Central 95 %.
-    correlation : ndarray, (d, d)
-        Of the unconstrained coordinates; nan where one does not vary.
-    bounds : mapping of str to float, optional
-        See `bounds_reached`.
-    by_mode : collection of str
-        Parameters that have another value in each of several modes.
+    ``interval`` has the central 95 % of each value, ``correlation`` that of the unconstrained
+    coordinates, nan where one does not vary, ``bounds`` is of `bounds_reached`, and ``by_mode``
+    names parameters that have another value in each of several modes.
     """
     names = prior.names
     prior_sd, prior_low, _, _, prior_high = prior.spread

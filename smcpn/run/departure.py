@@ -80,12 +80,8 @@ def shift_by_filters(
 ) -> DiscretisationShift:
     """Measure what finer steps shift, by filters with either at draws from the posterior.
 
-    Parameters
-    ----------
-    solvers, likelihoods : tuple
-        As they are, and finer.
-    theta, values : ndarray, (m, d)
-        Draws of the same weight, in unconstrained coordinates and in natural ones.
+    ``solvers`` and ``likelihoods`` are as they are, and finer; ``theta`` and ``values``, (m, d),
+    are draws of the same weight, in unconstrained coordinates and in natural ones.
     """
     found = [estimates(one, values, rng) for one in likelihoods]
     change, noise = found[1].values - found[0].values, sum(one.variance for one in found)
@@ -141,12 +137,8 @@ def departure(
 ) -> Departure:
     """Compare the log-likelihoods of a population with those that filters estimate.
 
-    Parameters
-    ----------
-    natural : callable
-        Values of unconstrained coordinates.
-    likelihood, estimated : str
-        Names of both.
+    ``natural`` makes values of unconstrained coordinates; ``likelihood`` and ``estimated`` are the
+    names of both.
     """
     some = system.take(spread_out(system, max(WITNESSES, 4 * len(names))))
     found = estimates(estimate, natural(some.theta), rng)

@@ -224,14 +224,7 @@ def discovered(
 ) -> Discovery:
     """Advance a discovery to its end and return what it found.
 
-    Parameters
-    ----------
-    begin : callable
-        Makes the run.
-    progress
-        As of `discover`.
-    kept : CheckpointWriter or InMemory
-        Receives a snapshot after every part.
+    ``begin`` makes the run, and ``kept`` receives a snapshot after every part.
     """
     report = progress if callable(progress) else None
     with status(False if report else cast(bool | None, progress)), kept, one_blas_thread():

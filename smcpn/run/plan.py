@@ -123,10 +123,8 @@ def planned(
 
     What goes wrong in a search is no error: the run then begins at the prior.
 
-    Parameters
-    ----------
-    choice : SolverChoice, optional
-        In place of the solver of the settings, where particles have called for another one.
+    ``choice`` takes the place of the solver of the settings, where particles have called for
+    another one.
     """
     settings = settings.taking(choice)
     begun, reason = CLOCK.theta_steps, why_not_searched(problem, settings)

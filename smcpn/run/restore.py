@@ -49,15 +49,8 @@ from smcpn.smc.verification import is_consistent
 def locked(path: Path) -> Generator[None]:
     """Lock a checkpoint for this process, and turn SIGTERM into an orderly exit.
 
-    Parameters
-    ----------
-    path : Path
-        Absolute.
-
-    Raises
-    ------
-    InputError
-        If the folder does not exist, or another process holds the lock.
+    The path is absolute. A folder that does not exist, and a lock that another process holds, are
+    refused.
     """
     if path.is_dir():
         raise InputError(f"checkpoint {path} is a folder: give the name of a file")
@@ -74,18 +67,8 @@ MOST_UNSEEN = 1_000_000
 def goes_on(path: Path, existing: str, records: Callable[[], set[Path]]) -> bool:
     """True if there is a checkpoint to go on from; one that is to be overwritten is removed.
 
-    Parameters
-    ----------
-    path : Path
-    existing : str
-        One of `smcpn.smc.settings.EXISTING`.
-    records : callable
-        Returns the files of records of the checkpoint that is there.
-
-    Raises
-    ------
-    InputError
-        If there is one and ``existing`` is ``"raise"``.
+    ``existing`` is one of `smcpn.smc.settings.EXISTING`; ``records`` returns the files of records
+    of the checkpoint that is there.
     """
     if existing == "overwrite":
         retired = records()
@@ -322,10 +305,7 @@ def _header(path: Path, problem: Problem, settings: RunSettings, created: str) -
 def written_records(path: Path, fingerprint: str, records: Sequence[Record]) -> tuple[Path, str]:
     """Write the file of records of a checkpoint; return its path, and why it could not be written.
 
-    Parameters
-    ----------
-    fingerprint : str
-        Of the data.
+    The fingerprint is that of the data.
     """
     data_file, reason = records_path(path, fingerprint), ""
     try:
@@ -403,10 +383,7 @@ def forget(run: Interrupted) -> None:
 class InMemory(Generic[State]):
     """Holds the newest snapshot of a run, and keeps it after an interrupt: one of this process.
 
-    Parameters
-    ----------
-    interrupted : callable
-        Makes of a state what is kept.
+    ``interrupted`` makes of a state what is kept.
     """
 
     warnings: tuple[str, ...] = ()

@@ -158,12 +158,7 @@ def with_prior_share(
 ) -> PriorMixture:
     """Replace every twentieth particle by a draw from the prior.
 
-    Parameters
-    ----------
-    system : ParticleSystem
-        A posterior.
-    log_likelihood : callable
-        Of parameters in unconstrained coordinates.
+    The system is a posterior; ``log_likelihood`` is of parameters in unconstrained coordinates.
     """
     n = len(system)
     places = np.arange(rng.integers(min(PRIOR_PLACES, n)), n, PRIOR_PLACES)

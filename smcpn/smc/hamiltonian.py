@@ -167,14 +167,9 @@ class Tuning:
     ) -> None:
         """Learn from trajectories.
 
-        Parameters
-        ----------
-        accepted : ndarray, (n,)
-            Probability of acceptance.
-        renewed : ndarray, (k, n)
-            Expected squared jump of k functions of the particles over twice their variance.
-        steps, number : ndarray, (n,)
-            Length and number of the leapfrog steps.
+        ``accepted``, (n,), are probabilities of acceptance, ``renewed``, (k, n), expected squared
+        jumps of k functions of the particles over twice their variance, and ``steps`` and
+        ``number``, (n,), length and number of the leapfrog steps.
         """
         self._moves += 1
         gain = (float(accepted.mean()) - self.acceptance) / np.sqrt(self._moves)

@@ -55,11 +55,7 @@ class Searches(Protocol):
     def __call__(self, samples: int, points: Array) -> MixtureStart | None:
         """Return a mixture about the modes given so many samples; None where there is none.
 
-        Parameters
-        ----------
-        samples : int
-        points : ndarray, (S, d)
-            Unconstrained coordinates to search from.
+        ``points``, (S, d), are unconstrained coordinates to search from.
         """
         ...
 
@@ -97,11 +93,7 @@ def take_back_lost(sampler: Sampler, searches: Searches) -> None:
     What goes wrong on the way is no error: the particles then stay as they are. So do those that
     have not moved yet.
 
-    Parameters
-    ----------
-    sampler : Sampler
-        Between two samples, with an exact likelihood.
-    searches : Searches
+    The sampler is one between two samples, with an exact likelihood.
     """
     if not sampler.rejuvenations:
         return
@@ -114,13 +106,8 @@ def look(sampler: Sampler, searches: Searches, rng: np.random.Generator) -> Look
 
     What goes wrong on the way is no error: the particles then stay as they are.
 
-    Parameters
-    ----------
-    sampler : Sampler
-        Between two samples, with an exact likelihood. It is not changed.
-    searches : Searches
-    rng : numpy.random.Generator
-        Of the draws about the modes.
+    The sampler is one between two samples, with an exact likelihood; it is not changed. ``rng`` is
+    for the draws about the modes.
     """
     try:
         return _looked(sampler, searches, rng)

@@ -354,14 +354,8 @@ def predicted_acceptance(
     Z = 1 / E[q'(x) / pi(x)] for a proposal q' whose mass lies where the particles are; the share
     of q' beyond them is the share by which the prediction is too high.
 
-    Parameters
-    ----------
-    proposal : Density
-        The one in question.
-    fitted : Density
-        One that is known to cover the target and little else.
-    system : ParticleSystem
-        Equally weighted.
+    ``proposal`` is the one in question, ``fitted`` one that is known to cover the target and little
+    else, and the particles are equally weighted.
     """
     density = target.log_density(system)
     ratio = proposal.log_density(system.theta) - density

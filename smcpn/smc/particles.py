@@ -476,22 +476,10 @@ def next_exponent(
     The weights are W x p(y_t | y_<t, theta)^(exponent - previous): so one informative sample is
     assimilated in parts, with a rejuvenation after each, and never leaves a single particle.
 
-    Parameters
-    ----------
-    log_weights, log_increment : ndarray, (N,)
-    exponent : float
-        The one before.
-    threshold : float
-        Effective sample size to keep.
-
-    Returns
-    -------
-    exponent : float
-        1 if the rest can be assimilated at once; otherwise found by bisection on the ESS of the
-        *cumulative* weights. It may stay where it is when leaving out the diverged particles
-        already takes the ESS below the threshold.
-    log_weights : ndarray, (N,)
-        The weights at that exponent.
+    ``threshold`` is the effective sample size to keep. Returned are the exponent and the weights
+    there. It is 1 if the rest can be assimilated at once, and otherwise found by bisection on the
+    ESS of the *cumulative* weights. It may stay where it is when leaving out the diverged particles
+    already takes the ESS below the threshold.
 
     References
     ----------
@@ -532,19 +520,9 @@ def foreseen_exponent(
     too low. With steps h_k that left a share s_k effective, and log s ~ -h^2, the next one is
     h_k (log share / log s_k)^(1/2), extrapolated along the last few.
 
-    Parameters
-    ----------
-    log_weights, log_increment : ndarray, (N,)
-    path : sequence of (float, float)
-        Exponents so far, the last one in force, with the share of particles that each left
-        effective.
-    share : float
-        The one to be left.
-
-    Returns
-    -------
-    tuple, or None
-        None where the path is too short, or too few of these particles would be left.
+    ``path`` has the exponents so far, the last one in force, with the share of particles that each
+    left effective; ``share`` is the one to be left. None where the path is too short, or too few of
+    these particles would be left.
     """
     if len(path) < FORESEEN_FROM:
         return None

@@ -374,12 +374,8 @@ class CrossFitted:
     ) -> Self:
         """Fit to weighted particles, (N, d) and (N,).
 
-        Parameters
-        ----------
-        fold : ndarray of int, (N,)
-            Of these particles, ascending.
-        moved : ndarray of int, (M,)
-            Of the particles to be moved.
+        ``fold`` has the numbers of these particles, ascending, ``moved``, (M,), those of the
+        particles to be moved.
         """
         densities = []
         for number in range(int(fold[-1]) + 1):

@@ -235,12 +235,8 @@ class Rounds:
     def keep_all(self, kernel: Kernel, count: int, particles: int, starts: bool = False) -> None:
         """Make ``count`` moves, and take all states of all chains as the population (waste-free).
 
-        Parameters
-        ----------
-        particles : int
-            Size of the population: the last states are left out where there are more.
-        starts : bool
-            Whether the states before the first move belong to it.
+        The last states are left out where there are more than ``particles``; with ``starts`` the
+        states before the first move belong to the population.
         """
         begin = [self.system] if starts else []
         visited = [*begin, *self.every(kernel, count)]
@@ -340,10 +336,7 @@ def growth(before: ParticleSystem, after: ParticleSystem, ess: float) -> float:
 
     Where moves have widened a population its weights told the evidence of a part of the target.
 
-    Parameters
-    ----------
-    ess : float
-        Effective particles before.
+    ``ess`` are the effective particles before.
     """
     ratio = float(np.max(_spread(after) / _spread(before)))
     return float(np.log(ratio)) if ratio > 1.0 + GROWN / np.sqrt(2.0 * ess) else 0.0
@@ -423,17 +416,8 @@ def unmoved_share(log_ratio: Array, moves: int) -> float:
     E_target (1 - a(theta))^moves, estimated from the proposals themselves, which see the target
     beyond the particles: both expectations become sums over them, weighted by w and equally.
 
-    Parameters
-    ----------
-    log_ratio : ndarray, (n,)
-        log target - log proposal density of n independent proposals; -inf where excluded.
-    moves : int
-        Moves of each particle.
-
-    Returns
-    -------
-    float
-        1 where every proposal is excluded.
+    ``log_ratio``, (n,), is log target - log proposal density of n independent proposals, -inf where
+    excluded. The share is 1 where every proposal is excluded.
 
     References
     ----------
@@ -458,10 +442,8 @@ def efficiency_of_chains(correlations: Array) -> float:
     several functions the mean of the inverse counts, so that means of all of them have together the
     variance that so many independent draws would give.
 
-    Parameters
-    ----------
-    correlations : ndarray, (k,)
-        Of k functions between begin and end of a move; negative ones count as none.
+    ``correlations`` are those of k functions between begin and end of a move; negative ones count
+    as none.
     """
     left = np.clip(correlations, 0.0, 1.0)
     with np.errstate(divide="ignore"):
@@ -474,12 +456,7 @@ def efficiency_of_independent(log_ratio: Array, most: int) -> float:
     Moves are made until a tenth is expected not to have moved, or to the most. Where `MUCH_UNMOVED`
     or more would be left even so it is 0: copies then multiply faster than moves part them.
 
-    Parameters
-    ----------
-    log_ratio : ndarray, (n,)
-        As of `unmoved_share`.
-    most : int
-        Moves of a particle at most.
+    ``log_ratio`` is as of `unmoved_share`, and ``most`` the moves of a particle at most.
     """
     for moves in range(1, most + 1):
         unmoved = unmoved_share(log_ratio, moves)

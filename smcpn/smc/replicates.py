@@ -168,10 +168,7 @@ class SamplerWarning(UserWarning):
 def diagnose(rejuvenations: Records) -> dict[str, str]:
     """Return a warning, one sentence, for each kind of symptom of an unreliable run.
 
-    Parameters
-    ----------
-    rejuvenations : sequence of Rejuvenation
-        Of one population, in order.
+    The records are those of one population, in order.
     """
     if not rejuvenations:
         return {}

@@ -390,14 +390,8 @@ def share_beyond(
     less evidence than there is about the modes it has lost its way, and what it found counts for
     nothing: a whole population from the prior would not be better off.
 
-    Parameters
-    ----------
-    start : MixtureStart
-        Wide enough for its components to cover the posterior about their modes.
-    likelihood : Likelihood
-    settings : Settings
-        Of the population that begins at the start.
-    rng : numpy.random.Generator
+    The start is wide enough for its components to cover the posterior about their modes; the
+    settings are those of the population that begins there.
 
     References
     ----------

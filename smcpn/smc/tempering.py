@@ -332,17 +332,8 @@ def at_power(
     They give where to begin: a t mixture fitted to them, wider by one over the root of the power.
     From there tempering leads to the target, exactly.
 
-    Parameters
-    ----------
-    theta : ndarray, (N, d)
-        Unconstrained coordinates.
-    log_weights : ndarray, (N,)
-
-    Returns
-    -------
-    Populations
-        As many particles; ``log_likelihood`` is that of the likelihood itself, ``log_evidence``
-        that of its power.
+    ``theta``, (N, d), are unconstrained coordinates. As many particles are returned, with the
+    ``log_likelihood`` of the likelihood itself, and the ``log_evidence`` of its power.
     """
     fitted = StudentMixture.fit(theta, normalise(log_weights))
     start = replace(fitted, factors=fitted.factors / np.sqrt(power))

@@ -50,10 +50,7 @@ class _Token(NamedTuple):
 def key_lines(text: str) -> Mapping[KeyPath, int]:
     """Return the line, from 1, of every table, key and array entry.
 
-    Parameters
-    ----------
-    text : str
-        TOML that `tomllib` has read: nothing is checked again.
+    The text is TOML that `tomllib` has read: nothing is checked again.
     """
     scanner = _Scanner(text)
     scanner.scan()
@@ -298,16 +295,8 @@ class Section:
     def refuse_others(self, known: Iterable[str], homes: Mapping[str, str] | None = None) -> None:
         """Refuse a key that is none of the known ones.
 
-        Parameters
-        ----------
-        known : iterable of str
-        homes : mapping of str to str, optional
-            Where keys belong that are known elsewhere.
-
-        Raises
-        ------
-        ConfigurationError
-            Naming the nearest known one.
+        The error names the nearest known one, or, of ``homes``, where a key belongs that is known
+        elsewhere.
         """
         known = tuple(known)
         for key in self.table:

@@ -48,13 +48,7 @@ def run_file(path: Path) -> ModuleType:
 
 @contextmanager
 def blaming_user_code(folder: Path) -> Generator[None]:
-    """Report what fails inside in one sentence, with the line of the user's file it comes from.
-
-    Parameters
-    ----------
-    folder : Path
-        Where the user's files are.
-    """
+    """Report what fails inside in one sentence, with the line of the user's file it comes from."""
     try:
         yield
     except Terminated:
@@ -95,22 +89,8 @@ def user_place(error: BaseException, folder: Path) -> str | None:
 def only(module: ModuleType, kind: type[T], name: str | None, default: str, written: str) -> T:
     """Return an object of a module: the one named, the one of the usual name, or the only one.
 
-    Parameters
-    ----------
-    module : ModuleType
-    kind : type
-        What it must be.
-    name : str or None
-        As the user named it.
-    default : str
-        The usual name.
-    written : str
-        How a user writes such an object, for the message.
-
-    Raises
-    ------
-    InputError
-        If there is none, or several without a name.
+    ``written`` says how a user writes such an object, for the message where there is none, or
+    several without a name.
     """
     path = Path(str(module.__file__)).name
     # What is imported from elsewhere under two names is one object.

@@ -265,12 +265,8 @@ class Candidates(Stored):
         With z = x / s a monomial is that of z, and a function is that of s z, so that a state of
         1e60 in its degree 6 does not overflow. Names stay those of the physical variables.
 
-        Parameters
-        ----------
-        states : ndarray, (n,)
-            s, such as the root mean square of each state.
-        inputs : ndarray, (m,), optional
-            Of the inputs; one by default.
+        ``states``, (n,), are s, such as the root mean square of each state, and ``inputs``, (m,),
+        that of the inputs, one by default.
         """
         n, m = len(self.states), len(self.inputs)
         given = np.concatenate([states, np.ones(m) if inputs is None else inputs]).astype(float)
@@ -341,17 +337,8 @@ def _first_multiples(
 ) -> tuple[list[int], dict[int, int]]:
     """Find the terms that are no multiple of a monomial, or of a term before them.
 
-    Returns
-    -------
-    kept : list of int
-        Their numbers.
-    stands_for : dict of int to int
-        From the number of every term to the place in ``kept`` of the one that it is a multiple of.
-
-    Raises
-    ------
-    InputError
-        If a term is zero, or not finite, wherever it is tried.
+    Returned are their numbers, and from the number of every term to the place in these of the one
+    that it is a multiple of. A term that is zero, or not finite, wherever it is tried is refused.
     """
     values = _at_random_points(function)
     for term, row in zip(terms, values, strict=True):

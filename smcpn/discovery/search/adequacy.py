@@ -245,17 +245,8 @@ class OmittedFunction(NamedTuple):
 def omitted_function(steps: PathRegression, point: Point, scale: Array) -> OmittedFunction | None:
     """Return the function that the data are most for at a point; None where none can be told.
 
-    Parameters
-    ----------
-    steps : PathRegression
-    point : Point
-    scale : ndarray, (n,)
-        Units of its states.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError, ValueError
-        If the path is not determined, or not finite.
+    ``scale``, (n,), are units of the states. A path that is not determined, or not finite, raises
+    `LinAlgError` or `ValueError`.
     """
     functions = list(_functions(point.path, scale))
     free = np.flatnonzero(~steps.paths.rate.known)
@@ -313,14 +304,8 @@ def _told(rates: Array, library: int) -> NDArray[np.bool_]:
 class OneFunctionMore(BetaBinomial):
     """Prior of supports of a library and of one function that it lacks, or none.
 
-    Parameters
-    ----------
-    library : BetaBinomial
-        Of the d terms of the library.
-    size : int
-        d.
-    functions : ndarray of int, (e,)
-        Number of the function of each column behind those of the library.
+    ``library`` is the prior of its ``size`` terms, and ``functions``, (e,), has the number of the
+    function of each column behind them.
     """
 
     def __init__(self, library: BetaBinomial, size: int, functions: NDArray[np.int64]) -> None:

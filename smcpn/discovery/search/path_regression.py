@@ -101,29 +101,13 @@ class LinearPoint:
 class PathRegression:
     """Steps of path and coefficients.
 
-    Parameters
-    ----------
-    paths : LibraryPaths
-    start : Start
-    variances, least : ndarray, (q,)
-        Of the noise, at first and at least.
-    basis : ndarray, (d, d)
-        Triangular: from coefficients to orthonormal coordinates of the rate along the first path
-        (`orthonormal`).
-    groups : ndarray of int, (d,)
-        Of the prior of the support.
-    slabs : sequence of float
-    signs : ndarray of int, (d,)
-        1 or -1 where a coefficient has a sign, else 0.
-    told : bool
-        Whether the noise is known, and not learned.
-
-    Attributes
-    ----------
-    share : float
-        Model error that a homotopy ends with, as a share of the noise.
-    independent : float
-        Share of the data that is independent, by which log-likelihoods are multiplied.
+    ``variances`` and ``least``, (q,), are of the noise, at first and at least; ``basis``, (d, d),
+    triangular, leads from coefficients to orthonormal coordinates of the rate along the first path
+    (`orthonormal`); ``groups``, (d,), are those of the prior of the support; ``signs``, (d,), 1 or
+    -1 where a coefficient has a sign, else 0; and with ``told`` the noise is known, and not
+    learned. ``share`` is the model error that a homotopy ends with, as a share of the noise, and
+    ``independent`` the share of the data that is independent, by which log-likelihoods are
+    multiplied.
     """
 
     def __init__(
@@ -282,19 +266,9 @@ class PathRegression:
     ) -> SpikeAndSlab:
         """Regression at a point on all coefficients and on those of rates that are added.
 
-        Parameters
-        ----------
-        point : Point
-        added : ndarray, (T, n, e)
-        basis : ndarray, (d + e, d + e)
-            Triangular, as that of the coefficients.
-        prior : BetaBinomial
-            Of supports of d + e columns.
-
-        Raises
-        ------
-        numpy.linalg.LinAlgError, ValueError
-            If the path is not determined, or not finite.
+        ``added`` is (T, n, e), ``basis``, (d + e, d + e), triangular as that of the coefficients,
+        and ``prior`` that of supports of d + e columns. A path that is not determined, or not
+        finite, raises `LinAlgError` or `ValueError`.
         """
         linear = _with_rates(self._linear(point), self.paths, added)
         more, result = np.zeros(added.shape[2], dtype=np.int64), copy(self)

@@ -183,38 +183,17 @@ class Search:
 
     Between parts a `snapshot` has all that it goes on from.
 
-    Parameters
-    ----------
-    records : sequence of Record
-        Outputs, NaN where missing.
-    system : CandidateSystem
-        Parameters of its known part have their defaults; its diffusion is not read.
-    observe : ndarray, (q, n), optional
-        Outputs are ``observe @ x`` and noise; the states if not given.
-    noise : ndarray, (q,), optional
-        Standard deviation of the noise of each output, up to one common factor; learned if not
-        given.
-    relative : bool
-        Whether noise multiplies: outputs are ``(observe @ x) exp(e)``, and ``noise`` is of e.
-    slabs : sequence of float
-        Widths of the slab, in units of rms(dx/dt) / rms(term), that scores are averaged over.
-    seed : int
-        Of the MCMC over supports.
-    state : SearchState, optional
-        A `snapshot` to go on from; the same bytes come of it.
-    workers : Workers, optional
-        Who lead supports to their maxima.
+    Outputs of ``records``, NaN where missing, are ``observe @ x``, (q, n), and noise; the states if
+    not given. Parameters of the known part of ``system`` have their defaults; its diffusion is not
+    read. ``noise``, (q,), has the standard deviation of each output, up to one common factor, and
+    is learned if not given; with ``relative`` it multiplies: outputs are ``(observe @ x) exp(e)``,
+    and ``noise`` is of e. Scores are averaged over ``slabs``, widths in units of rms(dx/dt) /
+    rms(term). ``seed`` is that of the MCMC over supports, and ``workers`` lead supports to their
+    maxima. From a ``state`` that is a `snapshot` the same bytes come; it is replaced in every part,
+    only the random generator goes on in place.
 
-    Attributes
-    ----------
-    state : SearchState
-        Replaced in every part; only the random generator goes on in place.
-
-    Raises
-    ------
-    InputError
-        If a hidden state is not told by a known equation, a parameter of the known part has no
-        default, or no trajectory of these terms comes near the data.
+    A hidden state that is told by no known equation, and terms of which no trajectory comes near
+    the data, are refused.
     """
 
     @np.errstate(over="ignore", invalid="ignore")

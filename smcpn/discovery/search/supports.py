@@ -59,10 +59,7 @@ MOST_PAIRED = 100
 class BetaBinomial:
     """Prior of supports.
 
-    Parameters
-    ----------
-    degrees : ndarray of int, (d,)
-        Of each column.
+    ``degrees``, (d,), are those of each column.
     """
 
     def __init__(self, degrees: NDArray[np.int64]) -> None:
@@ -184,25 +181,11 @@ class _Flips(NamedTuple):
 class SpikeAndSlab:
     """The regression, and its supports as far as they were visited.
 
-    Parameters
-    ----------
-    residual : ndarray, (m,)
-        r.
-    columns : ndarray, (m, d)
-        S, derivatives by the coordinates.
-    centre : ndarray, (d,)
-        u0.
-    count : float
-        Independent numbers in the data.
-    prior : BetaBinomial
-        Of the support.
-    slabs : sequence of float
-    least : float
-        Added to every SSR: squares of the noise that is there at least.
-    signs : ndarray of int, (d,), optional
-        1 or -1 where a coefficient has a sign, else 0.
-    basis : ndarray, (d, d), optional
-        W; the identity if not given.
+    ``residual`` is r, (m,), ``columns`` S, (m, d), derivatives by the coordinates, ``centre`` u0,
+    (d,), and ``basis`` W, (d, d), the identity if not given. ``count`` are the independent numbers
+    in the data, ``prior`` that of the support, ``least`` is added to every SSR, squares of the
+    noise that is there at least, and ``signs``, (d,), are 1 or -1 where a coefficient has a sign,
+    else 0.
     """
 
     def __init__(

@@ -270,12 +270,8 @@ def drawn_normals(precision: Array, pull: Array, noise: Array) -> Array:
     All N factorisations run at once, by rows of N numbers: for tens of coordinates that takes less
     than half of the time of one after the other.
 
-    Parameters
-    ----------
-    precision : ndarray, (l, l, N)
-        M, of which the lower triangle is read; the factor takes its place.
-    pull, noise : ndarray, (l, N)
-        b, and z of standard normals.
+    ``precision`` is M, (l, l, N), of which the lower triangle is read; the factor takes its place.
+    ``pull`` and ``noise``, (l, N), are b, and z of standard normals.
     """
     size, result = len(precision), pull.copy()
     for j in range(size):

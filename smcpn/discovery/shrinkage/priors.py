@@ -247,13 +247,8 @@ class JointPrior(Prior):
 
     Where one wants a distribution of a single coefficient or scale, a Cauchy density stands for it.
 
-    Parameters
-    ----------
-    shrinkage : Shrinkage
-    units : mapping of str to float
-        Coefficients by name, and the unit of each in which the prior has it.
-    others : mapping of str to Distribution
-        Priors of the other parameters, independent of all.
+    ``units`` has the coefficients by name, and the unit of each in which the prior has it;
+    ``others`` the priors of the other parameters, independent of all.
     """
 
     def __init__(

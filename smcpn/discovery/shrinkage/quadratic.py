@@ -57,19 +57,10 @@ class QuadraticLikelihood(Likelihood, Stored):
     ) -> QuadraticLikelihood:
         """Linearise a model.
 
-        Parameters
-        ----------
-        log_likelihood : LogLikelihood
-            Gaussian; an error of its solver counts as it does at the noise given.
-        first : int
-        centre : ndarray, (l,)
-        noise, counts : ndarray, (q,)
-            Standard deviations, and measured numbers of each output.
-
-        Raises
-        ------
-        FloatingPointError
-            If the solution diverges at the centre.
+        ``log_likelihood`` is Gaussian; an error of its solver counts as it does at the noise given.
+        ``centre`` is (l,), ``noise`` and ``counts``, (q,), the standard deviations, and measured
+        numbers of each output. It raises `FloatingPointError` if the solution diverges at the
+        centre.
         """
         q, all_but_noise = len(noise), _locations(first, len(noise), len(centre))
         # The noise of all outputs but one is so large that they tell nothing.

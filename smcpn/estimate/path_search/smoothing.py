@@ -73,18 +73,9 @@ class Regression(NamedTuple):
 def smoothed(linear: Linear, error: Array) -> Regression:
     """Most likely path for every dtheta.
 
-    Parameters
-    ----------
-    linear : Linear
-    error : ndarray, (T, n)
-        Variances of the model error, the diagonal of Q, for every sample; zero is none.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If the path is not determined.
-    ValueError
-        If a number is not finite.
+    ``error``, (T, n), are the variances of the model error, the diagonal of Q, for every sample;
+    zero is none. A path that is not determined raises `LinAlgError`, a number that is not finite
+    `ValueError`.
     """
     samples, n, d = linear.b.shape
     by_h = linear.h.swapaxes(1, 2) * linear.weight[:, None, :]

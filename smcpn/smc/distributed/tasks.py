@@ -83,12 +83,7 @@ class Answer:
     def answers(self, batch: Batch, form: Form) -> bool:
         """True if it is an answer to a task: results of this form, or a word on why there is none.
 
-        Parameters
-        ----------
-        batch : Batch
-            The particles of the task.
-        form : Form
-            As the driver finds it; empty where that would take as long as the task.
+        The form is as the driver finds it; empty where that would take as long as the task.
         """
         work = (self.seconds, self.theta_steps, self.elapsed)
         texts = (self.worker, self.refused, *self.lacking)
