@@ -42,10 +42,7 @@ class StoredSystem(Stored):
     def restored(self, constraints: tuple[str, ...]) -> CandidateSystem:
         """Return the system under constraints.
 
-        Raises
-        ------
-        InputError
-            If the parts do not fit each other.
+        Raises `InputError` if the parts do not fit each other.
         """
         self._require_whole()
         free = Freedom.of(self.candidates, constraints, self.known)
@@ -107,12 +104,10 @@ class DiscoveryHeader(FileHeader):
 
     Attributes
     ----------
-    settings : DiscoverySettings
     observe : ndarray, (q, n)
         Outputs are ``observe @ x`` and noise.
     coefficients : int
         Free coefficients of the system, K.
-    system : StoredSystem
     """
 
     settings: DiscoverySettings

@@ -32,8 +32,6 @@ class FilterState(Stored):
     ----------
     solver : Solver
         In force.
-    state_particles : int
-    axis : AxisState
     random_state : RandomState
         Of the generator, when the state was saved.
     theta, log_weights : ndarray, (N, d), (N,)
@@ -46,7 +44,6 @@ class FilterState(Stored):
         The last input.
     doses : ndarray, (D, 5)
         As of `smcpn.checkpoint.stream_state.StreamState`.
-    sample : int
     log_evidence : float
     """
 
@@ -67,10 +64,7 @@ class FilterState(Stored):
 def write_nested(path: Path, problem: Problem, state: FilterState) -> None:
     """Write the file of a filter under its lock.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be written, or the problem cannot be stored.
+    Raises `InputError` if the file cannot be written, or the problem cannot be stored.
     """
     parts = {
         "problem": StoredProblem.of(problem),

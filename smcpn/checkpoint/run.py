@@ -69,14 +69,8 @@ def records_path(checkpoint: Path, fingerprint: str) -> Path:
 def write_records(path: Path, records: Sequence[Record]) -> None:
     """Write the records of a run unless the file holds them already.
 
-    Raises
-    ------
-    NotStorableError
-        If the input of a record is a function.
-    InputError
-        If a file of this name is none of records.
-    OSError
-        If the file cannot be written.
+    Raises `NotStorableError` if the input of a record is a function. Raises `InputError` if a file
+    of this name is none of records. Raises `OSError` if the file cannot be written.
     """
     content = encoded(RECORDS, numbered(map(StoredRecord.of, records), "records"))
     if kind_of(path) not in (None, "", RECORDS):
@@ -153,7 +147,6 @@ class FileHeader(Stored):
     ----------
     not_stored : str
         The reason, where something cannot be stored: the run is then resumed from its script.
-    model_fingerprint, data_fingerprint : str
     n_samples : int
         Samples of the records.
     data_file : str

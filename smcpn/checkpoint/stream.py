@@ -38,7 +38,6 @@ class StoredStream:
         With the solver in force.
     options : dict
         Budget, window and memory, as `Online` checked them.
-    state : StreamState
     """
 
     problem: Problem
@@ -73,10 +72,7 @@ class Header(Stored):
 def write_stream(path: Path, stream: StoredStream, prior: Prior) -> None:
     """Write the checkpoint of a stream, whose population has this prior, under its lock.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be written, or settings or problem cannot be stored.
+    Raises `InputError` if the file cannot be written, or settings or problem cannot be stored.
     """
     if stream.settings.not_storable:
         raise InputError(f"{path} cannot be written: {stream.settings.not_storable}")

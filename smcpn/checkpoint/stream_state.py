@@ -42,7 +42,6 @@ class StreamState(Stored):
     ----------
     axis : AxisState
         Where it is on its time axis.
-    change : ChangeState
     observed : int
         Samples that the test for changes has seen.
     begin : int
@@ -65,7 +64,6 @@ class StreamState(Stored):
         Mean and deviation of the states at the first sample; (2, 0) for the first window.
     noted, states : ndarray, (m,), (m, n), or None
         Samples at which means of the states are kept, and these; None where nothing is forgotten.
-    population : SamplerState
     doses : ndarray, (D, 5)
         Given so far: time, amount, duration, lag (0 where a parameter is) and number of the route.
     """

@@ -135,10 +135,7 @@ def compared(
 def written(found: Comparison, path: Path) -> Path:
     """Write the page that compares the models, on the tests, or where there is none on the data.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
+    Raises `InputError` if the file cannot be written.
     """
     from smcpn.report.comparison import over_records, write_comparison
 

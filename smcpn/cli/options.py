@@ -195,10 +195,7 @@ NOTHING_KEPT = "smcpn: interrupted, nothing is kept: --checkpoint FILE keeps a r
 def check_written(report: Path | None, picture: Path | None = None) -> None:
     """Refuse files that cannot be written before any work is done for them.
 
-    Raises
-    ------
-    InputError
-        If a folder does not exist, or the ending is not that of such a file.
+    Raises `InputError` if a folder does not exist, or the ending is not that of such a file.
     """
     if report is not None:
         from smcpn.report.page import check_destination

@@ -51,10 +51,8 @@ class Source:
     def records(self, path: Path) -> list[Record]:
         """Read the experiments of a file.
 
-        Raises
-        ------
-        InputError
-            If it cannot be read, a column is missing, there is no time axis, or there are doses.
+        Raises `InputError` if it cannot be read, a column is missing, there is no time axis, or
+        there are doses.
         """
         if self.time is not None and self.dt is not None:
             raise InputError("--time and --dt are given: give one of both", argument="dt")

@@ -32,7 +32,6 @@ class Parameter:
 
     Attributes
     ----------
-    name : str
     annotation : Any
         Its type; `str` where only its function knows it.
     default : Any
@@ -65,10 +64,7 @@ class Parameter:
     def read(self, value: Any) -> Any:
         """Return a value as its function takes it.
 
-        Raises
-        ------
-        InputError
-            If it is out of range, or no word that is known.
+        Raises `InputError` if it is out of range, or no word that is known.
         """
         if self.words:
             return one_of(self.name, value, self.words)

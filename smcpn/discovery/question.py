@@ -40,17 +40,12 @@ class DiscoverySettings(Stored):
 
     Attributes
     ----------
-    method : str
     prior : LaplacePrior, HorseshoePrior or None
         None for spike and slab, and in a file for a prior of one's own.
     noise : str or tuple of float
         "unknown", "relative", or the standard deviation of each output.
     slabs : tuple of float
     constraints : tuple of str
-    solver : Solver or None
-    likelihood : str or None
-    particles, replicates : int or None
-    seed : int
     """
 
     method: str
@@ -77,10 +72,8 @@ class Question:
     Attributes
     ----------
     records : tuple of Record
-    system : CandidateSystem
     observe : ndarray, (q, n)
         Outputs are ``observe @ x`` and noise.
-    settings : DiscoverySettings
     """
 
     records: tuple[Record, ...]

@@ -62,7 +62,6 @@ class DiscoveryState(Stored):
 
     Attributes
     ----------
-    search : SearchState
     shrinkage : ShrinkageState or None
         None before there is a linear model, and with spike and slab.
     """

@@ -386,10 +386,7 @@ def _linear_about(
 def _uninterrupted(maximum: Maximum) -> Maximum:
     """Return a maximum whose search was not interrupted.
 
-    Raises
-    ------
-    KeyboardInterrupt
-        If it was.
+    Raises `KeyboardInterrupt` if it was.
     """
     if maximum.reason == INTERRUPTED:
         raise KeyboardInterrupt("the search was interrupted: smcpn.maximise keeps where it was")

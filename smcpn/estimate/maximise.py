@@ -99,10 +99,7 @@ def given_starts(density: LogDensity, starts: Starts, rng: np.random.Generator) 
 def free_stages(names: tuple[str, ...], stages: Sequence[Sequence[str]] | None) -> list[list[int]]:
     """Return the free columns of each stage; the last one has all.
 
-    Raises
-    ------
-    InputError
-        For what is no sequence of sequences of parameter names.
+    Raises `InputError` for what is no sequence of sequences of parameter names.
     """
     chosen: list[list[int]] = []
     if not isinstance(stages, (list, tuple, type(None))):
@@ -417,10 +414,7 @@ def _searched_by(density: LogDensity, matched: MatchedStarts) -> tuple[Solver, s
 def _interrupted(density: LogDensity, method: str, maximum: Maximum | None) -> Maximum:
     """The highest point so far of a search that the user has interrupted, as a failure.
 
-    Raises
-    ------
-    KeyboardInterrupt
-        If there is none yet.
+    Raises `KeyboardInterrupt` if there is none yet.
     """
     if maximum is None:
         if not np.isfinite(density.highest):

@@ -98,10 +98,7 @@ BEYOND_NOISE = 0.1, np.inf
 def check_search(search: str) -> None:
     """Refuse what is no kind of search.
 
-    Raises
-    ------
-    InputError
-        Naming those there are.
+    Raises `InputError` naming those there are.
     """
     if not isinstance(search, str) or search not in KINDS:
         raise InputError(f"search is {shown(search)}: choose one of {', '.join(KINDS)}")
@@ -319,11 +316,8 @@ def searched(
 
     Of two ends of a start the higher one is returned, one that converged before one that did not.
 
-    Raises
-    ------
-    InputError
-        If inputs are delayed, or there are events or algebraic equations, and only lifted paths are
-        wanted.
+    Raises `InputError` if inputs are delayed, or there are events or algebraic equations, and only
+    lifted paths are wanted.
     """
     if search == SHOOTING:
         return climb(density, starts, stages, iterations)

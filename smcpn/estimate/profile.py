@@ -70,7 +70,6 @@ class Profile:
 
     Attributes
     ----------
-    name : str
     values : ndarray, (K,)
         Of the parameter, ascending.
     drop : ndarray, (K,)

@@ -68,7 +68,6 @@ class SearchEnd:
     ----------
     theta : ndarray, (d,)
     log_density : float
-    reason : str
     evaluations : int
         Of the log density with its gradient, or of its Hessian.
     path : ndarray, (K + 1, d)
@@ -108,10 +107,6 @@ class Search(ABC):
     A subclass that gives a ``name`` is a ``method`` of `smcpn.maximise` from then on. Its starts
     may come from anywhere: from the prior, from a user, or from another search that knows no
     likelihood but finds points that are worth a search.
-
-    Attributes
-    ----------
-    name : str
     """
 
     name: ClassVar[str]
@@ -148,10 +143,7 @@ class Search(ABC):
 def check_method(method: str) -> None:
     """Refuse what is the name of no search.
 
-    Raises
-    ------
-    InputError
-        Naming those there are.
+    Raises `InputError` naming those there are.
     """
     if not isinstance(method, str) or method not in (AUTOMATIC, *SEARCHES):
         raise InputError(
@@ -162,10 +154,7 @@ def check_method(method: str) -> None:
 def chosen_search(method: str, function: LogLikelihood) -> Search:
     """Return the search of a name; of "auto", the first that suits the likelihood.
 
-    Raises
-    ------
-    InputError
-        If it does not suit the likelihood.
+    Raises `InputError` if it does not suit the likelihood.
     """
     suitable = {name: kind for name, kind in SEARCHES.items() if kind.suits(function)}
     if method == AUTOMATIC:

@@ -36,10 +36,7 @@ NEWTON_STEPS = 8
 def noise_variances(records: Sequence[Record]) -> Array:
     """Variance of the noise of each output, (q,), by `difference_variances`.
 
-    Raises
-    ------
-    InputError
-        If an output has too few samples.
+    Raises `InputError` if an output has too few samples.
     """
     counts = np.isfinite(np.concatenate([record.y for record in records])).sum(axis=0)
     for j in np.flatnonzero(counts <= WINDOW).tolist():
@@ -65,10 +62,7 @@ def difference_variances(records: Sequence[Record]) -> Array:
 def logarithms(records: Sequence[Record]) -> list[Record]:
     """Return the records with the logarithms of their outputs.
 
-    Raises
-    ------
-    InputError
-        If an output is not positive.
+    Raises `InputError` if an output is not positive.
     """
     for record in records:
         if np.any(record.y <= 0.0):

@@ -138,10 +138,7 @@ class TimeAxis:
     def place(self, t: float | None) -> list[float]:
         """Add a new sample; return the times of the missing ones before it, and its own.
 
-        Raises
-        ------
-        InputError
-            If a time is needed and not given, or the gap is too long.
+        Raises `InputError` if a time is needed and not given, or the gap is too long.
         """
         if t is None:
             t = self._next_time()
@@ -164,10 +161,7 @@ class TimeAxis:
     def coming(self, m: int, t: Any) -> Array:
         """Return the times of the next m samples, (m,), which do not become part of the axis.
 
-        Raises
-        ------
-        InputError
-            If times are needed, or are not m rising ones after the last sample.
+        Raises `InputError` if times are needed, or are not m rising ones after the last sample.
         """
         if t is None:
             self._next_time()
@@ -265,10 +259,7 @@ class Arrivals:
     def take(self, u: Any, outputs: Sequence[float], t: float | None, doses: Any = ()) -> Arrival:
         """Check a sample and place it; ``outputs`` are of `measured`.
 
-        Raises
-        ------
-        InputError
-            As of `Online.update`.
+        Raises `InputError` as of `Online.update`.
         """
         inputs = self._inputs(u)
         if t is not None:
@@ -318,10 +309,7 @@ class Arrivals:
     def give(self, doses: Any) -> None:
         """Take doses that were given since the last sample or are still to come.
 
-        Raises
-        ------
-        InputError
-            As of `Online.give`.
+        Raises `InputError` as of `Online.give`.
         """
         self._enter(as_doses(doses, "stream"), self.axis.last)
 
@@ -411,10 +399,7 @@ class Arrivals:
 
         Where doses arrive there are others between them; the last result is True for those asked.
 
-        Raises
-        ------
-        InputError
-            As of `Online.predict`.
+        Raises `InputError` as of `Online.predict`.
         """
         size, given = self._given, self._record.u_function is None
         if size and given:

@@ -87,10 +87,7 @@ class Columns:
     ) -> tuple[MeasuredSamples, list[tuple[str, NDArray[np.int_]]]]:
         """Return samples, and the label and the rows of each experiment among them.
 
-        Raises
-        ------
-        InputError
-            If a column is not there, or does not hold numbers, times or labels.
+        Raises `InputError` if a column is not there, or does not hold numbers, times or labels.
         """
         u, y = self._matrix(wanted.inputs, "inputs"), self._matrix(wanted.measured, "outputs")
         t, units = None, dict(self._units)

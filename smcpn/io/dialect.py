@@ -41,7 +41,6 @@ class Dialect:
 
     Attributes
     ----------
-    delimiter, decimal, encoding : str
     names : tuple of str
         Of the columns, without their units; empty where no line names them.
     units : dict of str to str

@@ -41,7 +41,6 @@ class Layout:
 
     Attributes
     ----------
-    time : str or None
     inputs, outputs : tuple of str
     header : tuple of str or None
         Names of the columns of a text file that has no line of names.
@@ -85,13 +84,9 @@ class Columns(MeasuredSamples):
 def read_columns(path: Path, layout: Layout) -> list[Columns]:
     """Read the experiments of a file by the reader of its suffix.
 
-    Raises
-    ------
-    InputError
-        If there is no such file, it is not what its suffix says, times do not increase, an input
-        is missing, or an output is infinite: the line or the sample is named.
-    ColumnError
-        If a column is missing.
+    Raises `InputError` if there is no such file, it is not what its suffix says, times do not
+    increase, an input is missing, or an output is infinite: the line or the sample is named. Raises
+    `ColumnError` if a column is missing.
     """
     reader = READERS.get(path.suffix.lower())
     if reader is None:
@@ -342,10 +337,7 @@ _PROCESS = ReadingProcess("smcpn.io.files")
 def read_apart(path: Path, layout: Layout) -> list[Columns]:
     """Read a file in a process of its own, of which a damaged file crashes nothing else.
 
-    Raises
-    ------
-    InputError
-        As the reader, and if the process is lost.
+    Raises `InputError` as the reader, and if the process is lost.
     """
     request = {"path": str(path), "layout": asdict(layout)}
     try:

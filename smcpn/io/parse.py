@@ -55,7 +55,6 @@ class Form:
 
     Attributes
     ----------
-    delimiter : str
     names : tuple of str
         Of the columns; empty where no line names them.
     layout : tuple
@@ -75,10 +74,7 @@ class Form:
     def fields(self, text: str) -> list[str]:
         """Return the fields of a line.
 
-        Raises
-        ------
-        BadLineError
-            If it has other columns.
+        Raises `BadLineError` if it has other columns.
         """
         fields = split_line(text, self.delimiter)
         # Without names an empty field at the end is the one that is missing.
@@ -402,7 +398,6 @@ class Line:
     ----------
     number : int
         From 1, over the whole life of the source.
-    text : bytes
     too_long : bool
         Only its beginning is here.
     cut : bool
@@ -468,12 +463,8 @@ class JsonLines:
     def parse(self, number: int, text: str) -> Sample:
         """Return the sample of a line.
 
-        Raises
-        ------
-        BadLineError
-            For anything that is no sample.
-        InputError
-            If the first line with a name that a configuration gives lacks another one.
+        Raises `BadLineError` for anything that is no sample. Raises `InputError` if the first line
+        with a name that a configuration gives lacks another one.
         """
         try:
             content = json.loads(text)
@@ -576,7 +567,6 @@ class StreamFormat:
 
     Attributes
     ----------
-    channels : Channels
     columns : list of str, optional
         Names of the columns of CSV, instead of a line of names.
     delimiter, decimal : str, optional

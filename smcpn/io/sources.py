@@ -83,7 +83,6 @@ class Source(Protocol):
         For messages.
     replays : bool
         It begins with its first sample whenever it is opened.
-    position : Position
     """
 
     @property
@@ -216,7 +215,6 @@ class Reader:
 
     Parameters
     ----------
-    source : Source
     ahead : int
         Most items that wait.
     """
@@ -287,14 +285,7 @@ POLL_SECONDS = 0.1
 class File:
     """A file or a named pipe, from its beginning to its end.
 
-    Parameters
-    ----------
-    path : path
-
-    Raises
-    ------
-    InputError
-        If there is none.
+    Raises `InputError` if there is none.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -317,15 +308,12 @@ class FollowedFile:
     A file cut short is read again from its beginning; one that is replaced is read to its end,
     then the new one. Both are reported.
 
+    Raises `InputError` if it exists and is no regular file.
+
     Parameters
     ----------
     path : path
         It need not exist yet.
-
-    Raises
-    ------
-    InputError
-        If it exists and is no regular file.
     """
 
     replays = True

@@ -90,11 +90,8 @@ class Clock:
     def time_of(self, sample: Sample) -> float:
         """Return the time of a sample.
 
-        Raises
-        ------
-        InputError
-            If it states none and the sampling interval is not known, or a date where those before
-            have numbers, or the other way.
+        Raises `InputError` if it states none and the sampling interval is not known, or a date
+        where those before have numbers, or the other way.
         """
         if sample.moment is not None:
             return self._set(self._since_first(sample, sample.moment), sample)
@@ -439,11 +436,6 @@ class Run:
 
     Attributes
     ----------
-    live : Online
-    samples : Stream
-    sink : JsonSink
-    checkpoints : Checkpoints
-    stop : Stop
     report : callable
         Called with every `Event`.
     observers : sequence of Observer

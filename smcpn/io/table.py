@@ -66,8 +66,6 @@ class TextTable:
 
     Attributes
     ----------
-    path : Path
-    dialect : Dialect
     stated : bool
         Whether the decimal mark was stated, and not guessed.
     """
@@ -151,11 +149,8 @@ class TextTable:
     ) -> dict[str, Any]:
         """Return columns by name, (T,): numbers, times or dates, and labels as texts.
 
-        Raises
-        ------
-        InputError
-            If a line has other columns, or a field is no number: the line is named. If numbers
-            can be read in two ways, or samples without times have empty lines between them.
+        Raises `InputError` if a line has other columns, or a field is no number: the line is named.
+        If numbers can be read in two ways, or samples without times have empty lines between them.
         """
         parsers: dict[str, Parser] = dict.fromkeys(numbers, self.numbers)
         clock, marks, gaps = _Clock(self, time), Marks(self.dialect.decimal), _Gaps(self)
@@ -182,10 +177,7 @@ class TextTable:
 
         Decimals have points.
 
-        Raises
-        ------
-        InputError
-            If a line has other columns; it is named.
+        Raises `InputError` if a line has other columns; it is named.
         """
         for first, lines in self._chunks():
             for number, line in enumerate(lines, start=first):
@@ -331,10 +323,7 @@ class TextTable:
     def numbers(self, column: Sequence[str]) -> Array:
         """Numbers of a column.
 
-        Raises
-        ------
-        ValueError
-            If one is none.
+        Raises `ValueError` if one is none.
         """
         joined = "\n".join(column)
         if self.dialect.decimal == ",":
@@ -399,11 +388,8 @@ class _Clock:
     def joined(self, parts: list[Any]) -> Any:
         """Return a column of its pieces.
 
-        Raises
-        ------
-        InputError
-            If some times are numbers and others dates, or only some name a zone: nobody knows the
-            time between.
+        Raises `InputError` if some times are numbers and others dates, or only some name a zone:
+        nobody knows the time between.
         """
         if len(self._kinds) > 1:
             kinds = " and ".join(f"{kind} ({shown(text)})" for kind, text in self._kinds.items())
@@ -439,10 +425,7 @@ class _Gaps:
     def see(self, first: int, lines: Sequence[str]) -> None:
         """Take note of lines.
 
-        Raises
-        ------
-        InputError
-            If a sample of several columns follows an empty line.
+        Raises `InputError` if a sample of several columns follows an empty line.
         """
         for number, line in enumerate(lines, start=first):
             if not line or line.isspace():
@@ -464,10 +447,8 @@ class _Gaps:
     def kept(self) -> int | None:
         """Index behind the last sample, negative, None where no empty lines are at the end.
 
-        Raises
-        ------
-        InputError
-            If there are empty lines between all samples, as programs write that end lines twice.
+        Raises `InputError` if there are empty lines between all samples, as programs write that end
+        lines twice.
         """
         if 1 < self._filled == self._between + 1:
             raise InputError(

@@ -35,7 +35,6 @@ class Watch:
     ----------
     t_unit : str
         Unit of time.
-    samples : int
     t : float
         Time of the last sample.
     state : OnlineState, optional

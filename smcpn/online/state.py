@@ -51,10 +51,8 @@ class Shared:
 
     Attributes
     ----------
-    window : Window
     names, state_names : tuple of str
         Of the parameters and of the states of the model.
-    approximate : str
     budget : float
         Seconds, infinite where there is none.
     """
@@ -109,10 +107,7 @@ class WithMoments(ABC):
     def quantile(self, name: str, q: float | list[float]) -> Array:
         """Weighted quantile(s) of a parameter.
 
-        Raises
-        ------
-        InputError
-            If there is no such parameter.
+        Raises `InputError` if there is no such parameter.
         """
         names, values, weights = self._of_parameters()
         if name not in names:

@@ -57,7 +57,6 @@ class Window:
     ----------
     begin : int
         Number of its first sample in the stream.
-    tracker : Tracker
     prior : Prior
         Of the population.
     start : ndarray, (2, n)

@@ -93,7 +93,6 @@ class Stop:
     ----------
     signal : int, optional
         The signal that set it.
-    requested : bool
     at_once : bool
         Nothing more is to be kept: the next signal ends the process, whatever it is doing.
     """

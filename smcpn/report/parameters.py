@@ -252,10 +252,7 @@ def _most_correlated(names: list[str], posterior: WeightedDraws) -> list[str]:
 def plain_names(posterior: WeightedDraws) -> list[str]:
     """Names of the parameters that do not belong to unknown functions.
 
-    Raises
-    ------
-    InputError
-        If all do.
+    Raises `InputError` if all do.
     """
     names = [name for name in posterior.names if name not in posterior.problem.ode.priors]
     if not names:
@@ -267,10 +264,7 @@ def plain_names(posterior: WeightedDraws) -> list[str]:
 def check_truth(posterior: WeightedDraws, truth: Mapping[str, Any] | None) -> dict[str, float]:
     """Return the true values known, by scalar.
 
-    Raises
-    ------
-    InputError
-        If one belongs to no parameter.
+    Raises `InputError` if one belongs to no parameter.
     """
     fixed = posterior.problem.fixed
     given = by_scalar(truth or {}, posterior.problem.ode, "truth")

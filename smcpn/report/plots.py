@@ -74,7 +74,6 @@ class Plot:
         NaN is drawn as a gap.
     panels : sequence of Panel
         Above each other; they zoom together.
-    caption : str
     picture : Picture, optional
         What is shown without a script, and printed.
     mark : tuple of (str, float, float), optional

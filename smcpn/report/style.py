@@ -314,10 +314,7 @@ def save_picture(figure: Figure, path: Path) -> None:
 def check_picture(path: Path) -> None:
     """Refuse a picture that cannot be written, before any work is done for it.
 
-    Raises
-    ------
-    InputError
-        If its suffix names no format, or its folder does not exist.
+    Raises `InputError` if its suffix names no format, or its folder does not exist.
     """
     file_path("picture", path)
     formats = FigureCanvasBase.get_supported_filetypes()

@@ -99,10 +99,7 @@ FAR = 5.0
 def simulation_figure(simulation: Simulation, output: int | None = None) -> Figure:
     """Measured and simulated outputs, or one of them and closer where the error is largest.
 
-    Raises
-    ------
-    InputError
-        If there is no such output.
+    Raises `InputError` if there is no such output.
     """
     outputs = simulation.mean.shape[1]
     if output is None and outputs > 1:

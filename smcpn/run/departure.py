@@ -44,7 +44,6 @@ class Estimates:
     ----------
     variance : float
         Of each of them, of one theta.
-    state_particles : int
     """
 
     values: Array

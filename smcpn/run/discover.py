@@ -262,10 +262,8 @@ class InterruptedDiscovery:
 def _stored(path: Path, question: Question, existing: str) -> StoredDiscovery | None:
     """Return the checkpoint that a discovery goes on from; None where it begins.
 
-    Raises
-    ------
-    InputError
-        If the file is of another question, or exists and ``existing`` is ``"raise"``.
+    Raises `InputError` if the file is of another question, or exists and ``existing`` is
+    ``"raise"``.
     """
     if not goes_on(path, existing, lambda: own_records(path, DISCOVERY, discovery_in)):
         return None
@@ -360,11 +358,8 @@ def _header(path: Path, question: Question, created: str) -> DiscoveryHeader:
 def stored_question(stored: StoredDiscovery, path: Path) -> Question:
     """Return the question of a checkpoint, of plain data and its file of records.
 
-    Raises
-    ------
-    InputError
-        If a part could not be stored, the records are absent or others, or the file asks for more
-        particles than it has evidence of.
+    Raises `InputError` if a part could not be stored, the records are absent or others, or the file
+    asks for more particles than it has evidence of.
     """
     header = stored.header
     if header.not_stored:

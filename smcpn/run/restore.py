@@ -90,10 +90,7 @@ def checkpoint_of(
 ) -> StoredRun | None:
     """Return the checkpoint that a run goes on from; None where it begins.
 
-    Raises
-    ------
-    InputError
-        If the file is of another run, or exists and ``existing`` is ``"raise"``.
+    Raises `InputError` if the file is of another run, or exists and ``existing`` is ``"raise"``.
     """
     if not goes_on(path, existing, lambda: own_records(path)):
         return None
@@ -106,10 +103,7 @@ def checkpoint_of(
 def stored_settings(header: Header, path: Path) -> RunSettings:
     """Return the settings of a checkpoint that holds the whole run.
 
-    Raises
-    ------
-    InputError
-        If a part of the run could not be stored.
+    Raises `InputError` if a part of the run could not be stored.
     """
     if header.not_stored or header.problem is None:
         raise InputError(
@@ -122,10 +116,7 @@ def stored_settings(header: Header, path: Path) -> RunSettings:
 def stored_problem(header: Header, path: Path) -> Problem:
     """Return the problem of a checkpoint, of plain data and its file of records.
 
-    Raises
-    ------
-    InputError
-        If a part could not be stored, or the records are absent or others.
+    Raises `InputError` if a part could not be stored, or the records are absent or others.
     """
     stored_settings(header, path)
     records = read_records(path.with_name(header.data_file))
@@ -207,10 +198,7 @@ def restored(
 ) -> Run:
     """Return the run of a checkpoint, verified, over the same or longer records.
 
-    Raises
-    ------
-    InputError
-        If some of its particles have another likelihood here.
+    Raises `InputError` if some of its particles have another likelihood here.
     """
     compare_processors(stored.header, path)
     longer = problem.n_samples > stored.header.n_samples
@@ -362,10 +350,7 @@ _last: list[Interrupted] = []
 def last_interrupted() -> Interrupted:
     """Return what was interrupted last in this process.
 
-    Raises
-    ------
-    InputError
-        If there is nothing.
+    Raises `InputError` if there is nothing.
     """
     if not _last:
         raise InputError(

@@ -87,7 +87,6 @@ class CarryOver:
 
     Attributes
     ----------
-    solver : Solver
     numbers : tuple of int
         Of the populations.
     to_estimate : bool
@@ -105,7 +104,6 @@ class Outcome:
 
     Attributes
     ----------
-    populations : Populations
     shift : DiscretisationShift or None
         None where a finer solver cannot be had.
     wall : Wall or None
@@ -194,7 +192,6 @@ class Run:
         All that the run goes on from but for the populations; replaced as it goes on.
     samplers : list of Sampler
         Finished ones first; the last one may be at work.
-    likelihoods : Likelihoods
     likelihood : Likelihood
         The one that populations have first by the solver in force.
     outcome : Outcome or None
@@ -403,10 +400,7 @@ class Run:
     def _likelihoods_of(self, state: RunState) -> Iterator[tuple[SamplerState, Both]]:
         """Yield populations with their likelihood, and that to which each is carried over.
 
-        Raises
-        ------
-        InputError
-            If a likelihood is an estimate and the other is none.
+        Raises `InputError` if a likelihood is an estimate and the other is none.
         """
         first, fixed = self.likelihoods.first, self.settings.state_particles
         for solver, one in zip(state.solvers, state.samplers, strict=True):

@@ -64,7 +64,6 @@ class Drawn:
 
     Attributes
     ----------
-    density : Density
     theta : ndarray, (n, d)
     log_ratio : ndarray, (n,)
         log target - log density; -inf where excluded.

@@ -68,10 +68,7 @@ class Metric:
         Particles at which the gradient is not finite are left out. Where there are fewer than
         `ENOUGH` for each dimension, both covariances are shrunk towards their diagonals.
 
-        Raises
-        ------
-        InputError
-            If fewer than two are left.
+        Raises `InputError` if fewer than two are left.
         """
         known = np.isfinite(gradient).all(axis=1) & (weights > 0)
         if np.count_nonzero(known) < 2:
@@ -239,7 +236,6 @@ class ProposedEnds:
         The ends, evaluated; the beginning where a trajectory has become infinite.
     density : ndarray, (n,)
         Their log density, -inf there.
-    end : Phase
     log_ratio : ndarray, (n,)
         Log of the Metropolis ratio.
     """

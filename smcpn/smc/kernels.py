@@ -32,7 +32,6 @@ class Move:
 
     Attributes
     ----------
-    system : ParticleSystem
     accepted : int
         Particles that moved.
     diverged : int

@@ -308,10 +308,7 @@ class Target:
     def gradient(self, theta: Array) -> Array:
         """Gradient of the log density at (n, d), (n, d); not finite where a solution diverged.
 
-        Raises
-        ------
-        InputError
-            Where the target has none.
+        Raises `InputError` where the target has none.
         """
         raise InputError(
             "moves follow a gradient, which there is of the likelihood of a whole record only: "
@@ -422,10 +419,7 @@ class RefinementTarget(Target):
 def derivatives(likelihood: Likelihood) -> Derivatives:
     """Return a likelihood with its gradient, which it has to have.
 
-    Raises
-    ------
-    InputError
-        If it has none.
+    Raises `InputError` if it has none.
     """
     if likelihood.derivatives is None:
         raise InputError(

@@ -172,10 +172,7 @@ def chains_of(system: ParticleSystem, record: Rejuvenation | None) -> NDArray[np
 def number_of_chains(length: int, particles: int) -> int:
     """Chains whose states, ``length`` of each, make up a population (waste-free).
 
-    Raises
-    ------
-    InputError
-        If it were less than two.
+    Raises `InputError` if it were less than two.
     """
     if length > particles // 2:
         raise InputError(

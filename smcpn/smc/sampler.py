@@ -65,7 +65,6 @@ class Settings:
         Rejuvenate when the effective sample size falls below this share of N.
     block : int
         Most samples evaluated in one call. Results do not depend on it.
-    moves : MoveStrategy
     resample : callable
         One of `smcpn.smc.resampling`.
     start : Start, optional

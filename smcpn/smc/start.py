@@ -110,6 +110,8 @@ def shares_of(modes: Sequence[Mode]) -> Array:
 class Modes(Stored):
     """Modes of a density, with the share and the spread of each, in unconstrained coordinates.
 
+    Raises `InputError` if the arrays do not fit each other.
+
     Attributes
     ----------
     shares : ndarray, (K,)
@@ -132,11 +134,6 @@ class Modes(Stored):
     doubt : str
         Why a higher mode may have been missed, or why no end has a Gaussian about it; empty where
         nothing says so.
-
-    Raises
-    ------
-    InputError
-        If the arrays do not fit each other.
     """
 
     shares: Annotated[Array, Unchecked()]
@@ -242,8 +239,6 @@ class MixtureStart:
 
     Attributes
     ----------
-    prior : Prior
-    modes : Modes
     columns : ScaledColumns or None
         What the prior learns scales of, where ``modes`` were found given these.
     width : float
@@ -415,7 +410,6 @@ class Spread:
 
     Attributes
     ----------
-    mode : int
     ratio : float
         Of the standard deviations, corrected for the number of particles towards one.
     direction : ndarray, (d,)

@@ -32,7 +32,6 @@ class Trace(Stored):
     ----------
     length : int
         Samples seen.
-    stride : int
     kept : ndarray, (n, 2)
         Effective sample size before a rejuvenation, and log p(y_0, ..., y_t), of the samples
         first, first + stride, first + 2 stride, ...

@@ -198,10 +198,7 @@ class DiffusionTempering(Sampler):
     the likelihood, the first target is reached by exponents, as `Tempering` does; where none makes
     it flatter, the path is that of `Tempering`.
 
-    Raises
-    ------
-    InputError
-        If the likelihood has no diffusion to raise.
+    Raises `InputError` if the likelihood has no diffusion to raise.
     """
 
     def proceed(self, last: int) -> None:
@@ -229,10 +226,7 @@ class DiffusionTempering(Sampler):
     def _at(self, factor: float) -> Likelihood:
         """The likelihood at another diffusion.
 
-        Raises
-        ------
-        InputError
-            If it has none.
+        Raises `InputError` if it has none.
         """
         if not hasattr(self.likelihood, "at_diffusion"):
             raise InputError(

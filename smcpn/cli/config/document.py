@@ -204,10 +204,7 @@ class Document:
     def read(cls, path: Path) -> Document:
         """Read a file.
 
-        Raises
-        ------
-        InputError
-            If it cannot be read, or is no TOML: the line is named.
+        Raises `InputError` if it cannot be read, or is no TOML: the line is named.
         """
         try:
             text = _content(path)
@@ -234,10 +231,7 @@ class Document:
     def beside(self, name: str) -> Path:
         """Resolve a path in the file: it is relative to the folder of the file.
 
-        Raises
-        ------
-        InputError
-            If no file can have this name.
+        Raises `InputError` if no file can have this name.
         """
         with suppress(RuntimeError):
             path = self.path.parent / Path(name).expanduser()
@@ -263,7 +257,6 @@ class Section:
 
     Attributes
     ----------
-    document : Document
     path : KeyPath
         Of the table.
     table : mapping
@@ -309,10 +302,7 @@ class Section:
     def read(self, key: str, parse: Callable[[str, Any], T], default: T | None = None) -> T:
         """Return a value as ``parse(key, value)`` makes it.
 
-        Raises
-        ------
-        ConfigurationError
-            If it refuses the value, or there is neither value nor default.
+        Raises `ConfigurationError` if it refuses the value, or there is neither value nor default.
         """
         if key in self.table:
             with self.blame(key):

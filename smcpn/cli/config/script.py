@@ -24,10 +24,7 @@ T = TypeVar("T")
 def run_file(path: Path) -> ModuleType:
     """Run a file as an import would, with its folder on the search path.
 
-    Raises
-    ------
-    InputError
-        If there is none, or it fails: the file and the line are named.
+    Raises `InputError` if there is none, or it fails: the file and the line are named.
     """
     if not path.is_file():
         raise InputError(f"'{path}' is no file: correct its name")
@@ -124,10 +121,7 @@ def is_script(text: str) -> bool:
 def scripted_case(text: str) -> Case:
     """Run a Python file and take the `smcpn.Problem` in it; its own records are the tests.
 
-    Raises
-    ------
-    InputError
-        If the file fails, or has none of that name.
+    Raises `InputError` if the file fails, or has none of that name.
     """
     from smcpn.cases import Case
     from smcpn.model.problem import Problem

@@ -44,10 +44,7 @@ class Factor:
     def graph(self, symbols: Mapping[str, ca.SX]) -> ca.SX:
         """Trace it over symbols of the variables.
 
-        Raises
-        ------
-        InputError
-            If the function cannot be traced, or does not return one expression.
+        Raises `InputError` if the function cannot be traced, or does not return one expression.
         """
         values = [symbols[name] for name in self.arguments]
         if self.function is None:
@@ -130,10 +127,7 @@ class Variables:
     def chosen(self, names: Sequence[str] | None) -> tuple[str, ...]:
         """Return the variables that a library is restricted to; all where it is not.
 
-        Raises
-        ------
-        InputError
-            If a name is none of a variable.
+        Raises `InputError` if a name is none of a variable.
         """
         if names is None:
             return self.names
@@ -193,11 +187,8 @@ class Candidates(Stored):
 
         A term that is a multiple of a monomial, or of a term before it, is left out.
 
-        Raises
-        ------
-        InputError
-            If there are none or more than `MOST_TERMS`, one is zero or not finite everywhere, or
-            two different functions have one name.
+        Raises `InputError` if there are none or more than `MOST_TERMS`, one is zero or not finite
+        everywhere, or two different functions have one name.
         """
         found = {
             equations: [one.ordered(variables.timed) for one in own]

@@ -70,11 +70,8 @@ class Freedom:
     def of(cls, candidates: Candidates, constraints: Sequence[str], known: KnownPart) -> Freedom:
         """Solve constraints for as many coefficients as they determine.
 
-        Raises
-        ------
-        InputError
-            If one cannot be read, names a coefficient that is not there, contradicts others or
-            the known part, or gives a sign to a sum of several.
+        Raises `InputError` if one cannot be read, names a coefficient that is not there,
+        contradicts others or the known part, or gives a sign to a sum of several.
         """
         if isinstance(constraints, str) or not all(isinstance(one, str) for one in constraints):
             raise InputError(

@@ -49,10 +49,8 @@ class KnownPart(Stored):
     def of(cls, known: Known | None, states: Sequence[str], inputs: Sequence[str]) -> KnownPart:
         """Read what a user knows.
 
-        Raises
-        ------
-        InputError
-            If it names what is no state or input of the system, or cannot be traced.
+        Raises `InputError` if it names what is no state or input of the system, or cannot be
+        traced.
         """
         if isinstance(known, ODE):
             remedy = dict.fromkeys(PARTS, "give known without them")
@@ -141,10 +139,7 @@ class KnownPart(Stored):
     def check_conserved(self, weights: Mapping[int, float], states: Sequence[str]) -> None:
         """Refuse to conserve a weighted sum of states that the known part changes.
 
-        Raises
-        ------
-        InputError
-            If the weighted sum of its derivatives is not zero.
+        Raises `InputError` if the weighted sum of its derivatives is not zero.
         """
         rng = np.random.default_rng(19)
         points = [rng.uniform(0.1, 2.0, size=(self.rhs.size1_in(k), 20)) for k in range(4)]

@@ -159,6 +159,8 @@ class CandidateSystem:
         Its parameters are those of the known part, then the free coefficients of the support. With
         all of them a support is a mask: the coefficients of absent terms are 0.
 
+        Raises `InputError` if the support does not have K entries, or a value is for no parameter.
+
         Parameters
         ----------
         support : sequence of bool, (K,), optional
@@ -167,11 +169,6 @@ class CandidateSystem:
             Defaults of parameters by name.
         name : str
             Of the equation.
-
-        Raises
-        ------
-        InputError
-            If the support does not have K entries, or a value is for no parameter.
         """
         active = np.ones(len(self.coefficients), bool) if support is None else np.asarray(support)
         if active.shape != (len(self.coefficients),) or active.dtype != bool:

@@ -125,8 +125,6 @@ class ShrunkPosterior:
     log_evidence, log_evidence_se : float
     ess : float
         Effective sample size, where copies count once.
-    solver : Solver
-    likelihood : str
     warnings : tuple of str
     """
 

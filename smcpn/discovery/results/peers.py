@@ -56,10 +56,7 @@ def pysindy_table(found: WeightedModels) -> PeerTable:
     Each equation is regressed on the terms it may have, less what is known of it; a constraint
     between coefficients is not kept.
 
-    Raises
-    ------
-    InputError
-        If pysindy is not installed, or a state is not measured.
+    Raises `InputError` if pysindy is not installed, or a state is not measured.
     """
     try:
         import pysindy

@@ -109,10 +109,7 @@ def adequacy(odds: float) -> float:
 def lack_of_fit(steps: PathRegression, point: Point) -> LackOfFit | None:
     """Return what the data ask for most beside the equations at a point; None where it is not told.
 
-    Raises
-    ------
-    numpy.linalg.LinAlgError, ValueError
-        If the path is not determined, or not finite.
+    Raises `LinAlgError` or `ValueError` if the path is not determined, or not finite.
     """
     tests = list(_tests(steps, point))
     if not tests:
@@ -224,7 +221,6 @@ class OmittedFunction(NamedTuple):
 
     Attributes
     ----------
-    function : Function
     equations : tuple of int
         Numbers of the states in whose equations it is.
     log_odds : float

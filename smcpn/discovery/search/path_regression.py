@@ -80,7 +80,6 @@ class LinearPoint:
 
     Attributes
     ----------
-    point : Point
     path : ndarray, (T, n, 1 + d)
         Most likely change of the path, affine in that of the coordinates of the coefficients.
     regression : SpikeAndSlab
@@ -192,10 +191,7 @@ class PathRegression:
     def linearised(self, point: Point, share: float) -> LinearPoint:
         """Linearise at a point, with a model error of this share of the noise.
 
-        Raises
-        ------
-        numpy.linalg.LinAlgError, ValueError
-            If the path is not determined, or not finite.
+        Raises `LinAlgError` or `ValueError` if the path is not determined, or not finite.
         """
         return self._regression(self._linear(point), point, self._error(point, share))
 
@@ -250,10 +246,7 @@ class PathRegression:
         By the k coefficients of the support, and by those of rates (T, n, e) that are added, as
         trapezoids between samples.
 
-        Raises
-        ------
-        numpy.linalg.LinAlgError, ValueError
-            If the path is not determined, or not finite.
+        Raises `LinAlgError` or `ValueError` if the path is not determined, or not finite.
         """
         columns = np.flatnonzero(point.support)
         part = self.restricted(columns)

@@ -237,10 +237,7 @@ class Search:
     def proceed(self) -> None:
         """Compute the next part.
 
-        Raises
-        ------
-        InputError
-            If no trajectory of these terms comes near the data.
+        Raises `InputError` if no trajectory of these terms comes near the data.
         """
         part: dict[Stage, Callable[[], None]] = {
             "larger": self._with_larger_error,

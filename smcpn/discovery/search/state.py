@@ -33,7 +33,6 @@ class Landing(Stored):
         Log evidence of the best support there.
     share : float
         The model error, as a share of the noise.
-    point : Point
     """
 
     evidence: float
@@ -47,8 +46,6 @@ class SupportMaximum(Stored):
 
     Attributes
     ----------
-    point : Point
-    errors : ErrorModel
     covariance : ndarray, (k, k)
         Of the k coefficients of the support.
     log_evidence : float
@@ -75,8 +72,6 @@ class Selection(Stored):
 
     Attributes
     ----------
-    point : Point
-    errors : ErrorModel
     chosen : ndarray of bool, (m, K)
         Supports that are led to their own maxima.
     others : ndarray of bool, (o, K)
@@ -114,7 +109,6 @@ class SearchState(Stored):
 
     Attributes
     ----------
-    stage : str
     random_state : RandomState
         Of the generator, when `Search.snapshot` returned the state.
     point : Point
@@ -131,7 +125,6 @@ class SearchState(Stored):
         Model errors of the homotopy so far.
     rounds : int
         Selections so far whose supports have all been led to their maxima.
-    selection : Selection or None
     maxima : tuple of SupportMaximum or None
         Of the first supports of the selection; None where one has no maximum.
     counted : CountedModels or None

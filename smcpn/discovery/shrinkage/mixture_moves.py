@@ -62,8 +62,6 @@ class LinearGibbs:
     ----------
     prior : JointPrior
         Of P coefficients, q standard deviations of the noise, m initial states.
-    linear : QuadraticLikelihood
-    normals : Normals
     """
 
     prior: JointPrior
@@ -201,7 +199,6 @@ class MixtureMoves(MoveStrategy):
 
     Attributes
     ----------
-    gibbs : LinearGibbs
     sweeps, proposing : int
         Of a rejuvenation of the linearised model, and of a proposal.
     most : int

@@ -38,7 +38,6 @@ class Shrinkage(Stored, ABC):
 
     Attributes
     ----------
-    name : str
     scales : tuple of str
         Names of the h global scales that are not integrated out.
     units : {"scaled", "physical"}

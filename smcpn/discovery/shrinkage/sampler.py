@@ -119,8 +119,6 @@ class CoefficientPopulations(Populations):
         Posterior mean of kappa_j = var(theta_j | y, v) / v_j, where v are the variances of the
         mixture: 0 where the data decide, 1 where the prior does. K less their sum is the effective
         number of coefficients.
-    solver : Solver
-    likelihood : str
 
     References
     ----------
@@ -154,8 +152,6 @@ class ShrinkageState(Stored):
 
     Attributes
     ----------
-    solver : Solver
-    likelihood : str
     linear : QuadraticLikelihood
         Linearised about the posterior mean.
     random_state : RandomState
@@ -374,10 +370,7 @@ def _centred(
 ) -> LinearGibbs:
     """Linearise about the posterior mean, as long as the trajectory there does not diverge.
 
-    Raises
-    ------
-    InputError
-        If it does at the start.
+    Raises `InputError` if it does at the start.
     """
     k, noise = len(start.coefficients), start.noise
     places = np.arange(k, k + len(noise))

@@ -107,10 +107,7 @@ class ModelSource:
     def of(cls, problem: Problem, values: Array, steps: int | str) -> ModelSource:
         """Make it of a problem at parameters (d,), as its first record has it.
 
-        Raises
-        ------
-        InputError
-            If the steps are neither a number nor "auto", or the solution diverges.
+        Raises `InputError` if the steps are neither a number nor "auto", or the solution diverges.
         """
         check_parts(problem.model.parts, "C source or FMU", {"algebraic", "delay"}, INSTEAD)
         if problem.ode.compiled is not None:
@@ -253,10 +250,8 @@ class ModelSource:
 def write_c(source: ModelSource, folder: Path) -> list[Path]:
     """Write the files of a model into a folder, which is made where there is none.
 
-    Raises
-    ------
-    InputError
-        If one cannot be written, or there is one of this name that smcpn did not write.
+    Raises `InputError` if one cannot be written, or there is one of this name that smcpn did not
+    write.
     """
     contents = {name: text.encode() for name, text in source.texts().items()}
     write_outputs(folder, contents, lambda content: content.startswith(BEGIN.encode()))

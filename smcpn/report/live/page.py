@@ -57,10 +57,7 @@ class Address:
     def of(cls, text: str) -> Address:
         """Read ``port``, ``host:port`` or ``[address]:port``.
 
-        Raises
-        ------
-        InputError
-            If it is none of these.
+        Raises `InputError` if it is none of these.
         """
         host, _, port = text.rpartition(":")
         host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"

@@ -117,8 +117,6 @@ class Task:
 
     Attributes
     ----------
-    likelihood : Message
-    batch : Batch
     parts : mapping of str to bytes
         Those that another worker lacked.
     witness : Witness, optional
