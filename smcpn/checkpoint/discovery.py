@@ -102,12 +102,8 @@ def system_fingerprint(system: CandidateSystem) -> str:
 class DiscoveryHeader(FileHeader):
     """The part of a discovery's checkpoint that stays the same while it goes on.
 
-    Attributes
-    ----------
-    observe : ndarray, (q, n)
-        Outputs are ``observe @ x`` and noise.
-    coefficients : int
-        Free coefficients of the system, K.
+    observe: (q, n), outputs are ``observe @ x`` and noise.
+    coefficients: Free coefficients of the system, K.
     """
 
     settings: DiscoverySettings

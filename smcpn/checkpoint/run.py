@@ -143,17 +143,11 @@ _DATA_FILE = rf"^[^/\\\x00-\x1f]+\.data-[0-9a-f]{{{DIGITS}}}\.h5$"
 class FileHeader(Stored):
     """The part of a checkpoint that stays the same while a run or a discovery goes on.
 
-    Attributes
-    ----------
-    not_stored : str
-        The reason, where something cannot be stored: the run is then resumed from its script.
-    n_samples : int
-        Samples of the records.
-    data_file : str
-        Name of the file in the same folder that holds the records.
-    created : str
-        Date and time, UTC.
-    versions : dict of str to str
+    not_stored: The reason, where something cannot be stored: the run is then resumed from its
+        script.
+    n_samples: Samples of the records.
+    data_file: Name of the file in the same folder that holds the records.
+    created: Date and time, UTC.
     """
 
     not_stored: Line
@@ -174,14 +168,9 @@ class FileHeader(Stored):
 class Header(FileHeader):
     """The part of a run's checkpoint that stays the same while the run goes on.
 
-    Attributes
-    ----------
-    names : tuple of str
-        Of the unknown parameters.
-    settings : RunSettings
-        See `RunSettings.storable`.
-    problem : StoredProblem or None
-        None where it cannot be stored.
+    names: Of the unknown parameters.
+    settings: See `RunSettings.storable`.
+    problem: None where it cannot be stored.
     """
 
     names: Names

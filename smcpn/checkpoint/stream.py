@@ -30,14 +30,9 @@ from smcpn.values.stored import Stored, Whole
 class StoredStream:
     """The state of an `Online` at one time.
 
-    Attributes
-    ----------
-    problem : Problem
-        Its first record defines how the stream is sampled.
-    settings : RunSettings
-        With the solver in force.
-    options : dict
-        Budget, window and memory, as `Online` checked them.
+    problem: Its first record defines how the stream is sampled.
+    settings: With the solver in force.
+    options: Budget, window and memory, as `Online` checked them.
     """
 
     problem: Problem

@@ -30,16 +30,10 @@ _MARKS = re.compile(r"``?|~?smcpn\.(?=\w+`)")
 class Parameter:
     """An option of a function.
 
-    Attributes
-    ----------
-    annotation : Any
-        Its type; `str` where only its function knows it.
-    default : Any
-        None where it is no literal.
-    words : tuple of str
-        Where it is one of several.
-    help : str
-        A sentence without its full stop.
+    annotation: Its type; `str` where only its function knows it.
+    default: None where it is no literal.
+    words: Where it is one of several.
+    help: A sentence without its full stop.
     """
 
     name: str

@@ -38,14 +38,8 @@ SPIKE_AND_SLAB = "spike-and-slab"
 class DiscoverySettings(Stored):
     """Options of a discovery, checked.
 
-    Attributes
-    ----------
-    prior : LaplacePrior, HorseshoePrior or None
-        None for spike and slab, and in a file for a prior of one's own.
-    noise : str or tuple of float
-        "unknown", "relative", or the standard deviation of each output.
-    slabs : tuple of float
-    constraints : tuple of str
+    prior: None for spike and slab, and in a file for a prior of one's own.
+    noise: "unknown", "relative", or the standard deviation of each output.
     """
 
     method: str
@@ -69,11 +63,7 @@ class DiscoverySettings(Stored):
 class Question:
     """The question of a discovery: records, what may stand in their equations, and options.
 
-    Attributes
-    ----------
-    records : tuple of Record
-    observe : ndarray, (q, n)
-        Outputs are ``observe @ x`` and noise.
+    observe: (q, n), outputs are ``observe @ x`` and noise.
     """
 
     records: tuple[Record, ...]

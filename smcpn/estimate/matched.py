@@ -61,16 +61,11 @@ LEAST = 1e-6
 class MatchedStarts(NamedTuple):
     """Starts whose equations have the slopes of the smoothed outputs.
 
-    Attributes
-    ----------
-    starts : ndarray, (S, d)
-        Unconstrained coordinates, the best first.
-    alone : bool
-        Whether only parameters with these slopes can explain the samples. It is False where the
+    starts: (S, d), unconstrained coordinates, the best first.
+    alone: Whether only parameters with these slopes can explain the samples. It is False where the
         prior allows the states to turn by half a period or more between two samples: such a motion
         may lead through the same samples with other slopes.
-    turning : float
-        Share of the prior by which they turn so.
+    turning: Share of the prior by which they turn so.
     """
 
     starts: Array

@@ -36,12 +36,8 @@ EDGE = "at the edge of the support of "
 class Region:
     """Coordinates of a search: theta over a scale, so that the first step has length one.
 
-    Attributes
-    ----------
-    names : tuple of str
-    scale : ndarray, (d,)
-    bounds : ndarray, (d, 2)
-        Of theta.
+    scale: (d,)
+    bounds: (d, 2), of theta.
     """
 
     names: tuple[str, ...]
@@ -64,17 +60,11 @@ class Region:
 class SearchEnd:
     """End of a search, its reason, and the path to it.
 
-    Attributes
-    ----------
-    theta : ndarray, (d,)
-    log_density : float
-    evaluations : int
-        Of the log density with its gradient, or of its Hessian.
-    path : ndarray, (K + 1, d)
-        theta at the start and after each iteration.
-    path_log_density : ndarray, (K + 1,)
-    lifted : bool
-        Whether a path that may leave the model led there.
+    theta: (d,)
+    evaluations: Of the log density with its gradient, or of its Hessian.
+    path: (K + 1, d), theta at the start and after each iteration.
+    path_log_density: (K + 1,)
+    lifted: Whether a path that may leave the model led there.
     """
 
     theta: Array

@@ -129,12 +129,8 @@ class Equations(NamedTuple):
 class Start(NamedTuple):
     """A first path of T samples, of all records one after the other.
 
-    Attributes
-    ----------
-    path, rate : ndarray, (T, n)
-        States and their time derivatives.
-    deviation : ndarray, (n,)
-        Standard deviation of what the noise is in the units of each state.
+    path, rate: (T, n), states and their time derivatives.
+    deviation: (n,), standard deviation of what the noise is in the units of each state.
     """
 
     path: Array

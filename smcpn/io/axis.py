@@ -63,16 +63,10 @@ def _date(text: str) -> str:
 class AxisState(Stored):
     """Place of a stream on its time axis.
 
-    Attributes
-    ----------
-    start : float
-        Time of its first sample.
-    count : int
-        Samples so far.
-    given, last : float
-        See `TimeAxis`.
-    epoch : str or None
-        Date of time zero, where samples come with dates.
+    start: Time of its first sample.
+    count: Samples so far.
+    given, last: See `TimeAxis`.
+    epoch: Date of time zero, where samples come with dates.
     """
 
     start: Number
@@ -219,14 +213,9 @@ class TimeAxis:
 class Arrival(NamedTuple):
     """A sample placed on the time axis, with the missing samples before it.
 
-    Attributes
-    ----------
-    status : str
-        ``"new"``, ``"late"`` or ``"duplicate"``.
-    sample : sequence of float
-        Time, inputs and outputs, NaN where missing; empty unless it is new.
-    gap : ndarray, (m, 1 + n + q)
-        The same of the samples that were put in before it.
+    status: ``"new"``, ``"late"`` or ``"duplicate"``.
+    sample: Time, inputs and outputs, NaN where missing; empty unless it is new.
+    gap: (m, 1 + n + q), the same of the samples that were put in before it.
     """
 
     status: str

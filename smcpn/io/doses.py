@@ -330,12 +330,8 @@ def _word(text: str) -> float | str:
 class LineDose:
     """A dose that a line of a stream states.
 
-    Attributes
-    ----------
-    dose : Dose
-        Its time is that since the time of the line, unless it has one of its own.
-    timed : bool
-        Whether it has.
+    dose: Its time is that since the time of the line, unless it has one of its own.
+    timed: Whether it has.
     """
 
     dose: Dose
@@ -350,14 +346,9 @@ class LineDose:
 class LineDoses:
     """Reads doses in lines of a stream, of the kinds that a problem's records have.
 
-    Attributes
-    ----------
-    dosing : Dosing
-        Of the problem.
-    usual : mapping of str to dict
-        Fraction and lag of the doses into a state, where the records have one of each.
-    compartments : tuple of str
-        States that lines call 1, 2, ...
+    dosing: Of the problem.
+    usual: Fraction and lag of the doses into a state, where the records have one of each.
+    compartments: States that lines call 1, 2, ...
     """
 
     dosing: Dosing

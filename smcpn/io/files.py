@@ -39,16 +39,10 @@ class ColumnError(InputError):
 class Layout:
     """Which columns are wanted, and how a text file is written.
 
-    Attributes
-    ----------
-    inputs, outputs : tuple of str
-    header : tuple of str or None
-        Names of the columns of a text file that has no line of names.
-    delimiter, decimal : str or None
-        Of a text file; None is guessed.
-    experiment : str or None
-        Column that tells experiments apart; or the struct array, cell or group of a MAT or HDF5
-        file that has one experiment in each of its members, which hold the columns.
+    header: Names of the columns of a text file that has no line of names.
+    delimiter, decimal: Of a text file; None is guessed.
+    experiment: Column that tells experiments apart; or the struct array, cell or group of a MAT or
+        HDF5 file that has one experiment in each of its members, which hold the columns.
     """
 
     time: str | None
@@ -69,12 +63,8 @@ class Layout:
 class Columns(MeasuredSamples):
     """The columns of an experiment, as measured.
 
-    Attributes
-    ----------
-    label : str
-        Of the experiment, where a file has several.
-    told : str
-        A sentence on outputs that the file says are missing.
+    label: Of the experiment, where a file has several.
+    told: A sentence on outputs that the file says are missing.
     """
 
     label: str = ""

@@ -49,13 +49,7 @@ class NotPlainError(ValueError):
 class Group:
     """Content of a group of an HDF5 file.
 
-    Attributes
-    ----------
-    attributes : dict
-        Numbers, texts and arrays.
-    arrays : dict of str to Array
-    texts : dict of str to str
-    groups : dict of str to Group
+    attributes: Numbers, texts and arrays.
     """
 
     attributes: dict[str, Any] = field(default_factory=dict[str, Any])

@@ -31,12 +31,8 @@ from smcpn.io.parse import Line, LineParser, LineSplitter
 class Position:
     """The last time and number that a source has read, for a server that is willing to resume.
 
-    Attributes
-    ----------
-    t : float, optional
-        Largest time read.
-    number : int, optional
-        Largest sequence number read.
+    t: Largest time read.
+    number: Largest sequence number read.
     """
 
     t: float | None = None
@@ -62,10 +58,7 @@ class Receipt:
 class Break:
     """The bytes that follow do not continue those before.
 
-    Attributes
-    ----------
-    lossy : bool
-        Lines may be missing, or come again.
+    lossy: Lines may be missing, or come again.
     """
 
     lossy: bool
@@ -77,12 +70,8 @@ Item = Sample | Event | Receipt
 class Source(Protocol):
     """A sequence of samples, events and receipts in the order they came.
 
-    Attributes
-    ----------
-    name : str
-        For messages.
-    replays : bool
-        It begins with its first sample whenever it is opened.
+    name: For messages.
+    replays: It begins with its first sample whenever it is opened.
     """
 
     @property

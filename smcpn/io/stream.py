@@ -434,15 +434,9 @@ class Checkpoints:
 class Run:
     """A stream with its output, checkpoints and view: what ``smcpn stream`` runs.
 
-    Attributes
-    ----------
-    report : callable
-        Called with every `Event`.
-    observers : sequence of Observer
-    limit : int, optional
-        Samples after which it ends.
-    probabilities : tuple of float
-        Quantiles in the output.
+    report: Called with every `Event`.
+    limit: Samples after which it ends.
+    probabilities: Quantiles in the output.
     """
 
     live: Any

@@ -64,10 +64,7 @@ TEXTS = (".csv", ".txt", ".tsv", ".dat")
 class TextTable:
     """The columns of a text file.
 
-    Attributes
-    ----------
-    stated : bool
-        Whether the decimal mark was stated, and not guessed.
+    stated: Whether the decimal mark was stated, and not guessed.
     """
 
     path: Path

@@ -31,22 +31,13 @@ _BARS = "▁▂▃▄▅▆▇█"
 class Watch:
     """The figures that the view shows, written by the identifying thread.
 
-    Attributes
-    ----------
-    t_unit : str
-        Unit of time.
-    t : float
-        Time of the last sample.
-    state : OnlineState, optional
-        After the last sample.
-    waiting : int
-        Items read ahead.
-    latencies : deque of float
-        Seconds, of the last `RECENT` samples.
-    events : dict of str to int
-        Events of each kind.
-    sentences : deque of str
-        Events to be printed above the view.
+    t_unit: Unit of time.
+    t: Time of the last sample.
+    state: After the last sample.
+    waiting: Items read ahead.
+    latencies: Seconds, of the last `RECENT` samples.
+    events: Events of each kind.
+    sentences: Events to be printed above the view.
     """
 
     t_unit: str = "s"

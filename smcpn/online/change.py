@@ -21,14 +21,9 @@ _GAIN, _LOSS = 0.5 * (1.0 - 1.0 / VARIANCE_RATIO), 0.5 * log(VARIANCE_RATIO)
 class Alarm:
     """A change that the innovations make evident.
 
-    Attributes
-    ----------
-    sample, t : int, float
-        Sample and time of the alarm.
-    since_sample, since : int, float
-        The most likely sample of the change, and its time.
-    score : float
-        Log likelihood ratio of a change against none.
+    sample, t: Sample and time of the alarm.
+    since_sample, since: The most likely sample of the change, and its time.
+    score: Log likelihood ratio of a change against none.
     """
 
     sample: int

@@ -90,12 +90,9 @@ class ReweightedParticles:
 class HiddenStates(NamedTuple):
     """States of the model at a sample, given it and those before, for every particle.
 
-    Attributes
-    ----------
-    mean : ndarray, (n, N)
-    variance : ndarray, (n, N), or (0, N) without process noise
-    weights : ndarray, (N,)
-        Normalised.
+    mean: (n, N)
+    variance: (n, N), or (0, N)
+    weights: (N,), normalised.
     """
 
     mean: Array

@@ -49,12 +49,8 @@ BLOCK = 256
 class Shared:
     """Names and settings that all states of a window of a stream share.
 
-    Attributes
-    ----------
-    names, state_names : tuple of str
-        Of the parameters and of the states of the model.
-    budget : float
-        Seconds, infinite where there is none.
+    names, state_names: Of the parameters and of the states of the model.
+    budget: Seconds, infinite where there is none.
     """
 
     window: Window
@@ -126,24 +122,15 @@ class State(WithMoments):
     Summaries are computed when they are asked for, from arrays that nobody changes: a state may
     be kept and read later.
 
-    Attributes
-    ----------
-    sample : int
-        Samples that count so far.
-    t : float
-        Time of the last of them, s.
-    ess : float
-        Effective sample size.
-    latency : float
-        Seconds that the update took.
-    lag : int
-        Samples that the rejuvenation under way has still to catch up with; 0 without one.
-    alarm : Alarm or None
-        A change of the system that this sample made evident.
-    status : str
-        ``"assimilated"``, or why the sample was not: ``"late"``, ``"duplicate"``, ``"waiting"``.
-    missing : int
-        Samples that were put in for a gap before this one.
+    sample: Samples that count so far.
+    t: Time of the last of them, s.
+    ess: Effective sample size.
+    latency: Seconds that the update took.
+    lag: Samples that the rejuvenation under way has still to catch up with; 0 without one.
+    alarm: A change of the system that this sample made evident.
+    status: ``"assimilated"``, or why the sample was not: ``"late"``, ``"duplicate"``,
+        ``"waiting"``.
+    missing: Samples that were put in for a gap before this one.
     """
 
     sample: int
@@ -265,12 +252,9 @@ class State(WithMoments):
 class Prediction:
     """Predicted outputs of samples to come.
 
-    Attributes
-    ----------
-    t : ndarray, (m,)
-    mean : ndarray, (m, q)
-    sd : ndarray, (m, q)
-        Of a measurement: parameters, solver and noise together.
+    t: (m,)
+    mean: (m, q)
+    sd: (m, q), of a measurement: parameters, solver and noise together.
     """
 
     t: Array

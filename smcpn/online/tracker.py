@@ -57,10 +57,7 @@ MARGIN = 2e-4
 class BlockTarget(Target):
     """prior x p(y_<sample | theta) x p(y_sample, ..., y_end-1 | theta)^exponent.
 
-    Attributes
-    ----------
-    end : int
-        The samples from `sample` to before this one are assimilated together.
+    end: The samples from `sample` to before this one are assimilated together.
     """
 
     likelihood: AnyLikelihood

@@ -54,19 +54,13 @@ NOTABLE = 0.5
 class GaussianCheck:
     """Draws about a mode, weighted to the posterior and to the Gaussian there.
 
-    Attributes
-    ----------
-    draws : int
-    ess : float
-        Effective draws for the posterior.
-    gaussian_ess : float
-        Effective draws, were the posterior the Gaussian.
-    mean, gaussian_mean, sd, gaussian_sd : dict of float
-        Mean and standard deviation of each value, by the draws and of the Gaussian. Those by the
-        draws are the Gaussian's, moved by the difference of two estimates by the same draws and
-        scaled by their ratio, whose errors cancel where the posterior is a Gaussian.
-    low, high : dict of float
-        Ends of the central 95 % of each value, by the draws, moved likewise.
+    ess: Effective draws for the posterior.
+    gaussian_ess: Effective draws, were the posterior the Gaussian.
+    mean, gaussian_mean, sd, gaussian_sd: Mean and standard deviation of each value, by the draws
+        and of the Gaussian. Those by the draws are the Gaussian's, moved by the difference of two
+        estimates by the same draws and scaled by their ratio, whose errors cancel where the
+        posterior is a Gaussian.
+    low, high: Ends of the central 95 % of each value, by the draws, moved likewise.
     """
 
     draws: int

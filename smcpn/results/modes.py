@@ -30,12 +30,8 @@ APART = 3.0
 class PosteriorMode:
     """One of several modes of a posterior.
 
-    Attributes
-    ----------
-    weight : float
-        Its share of the posterior.
-    mean, sd : ndarray, (d,)
-        Of the values of the parameters in it.
+    weight: Its share of the posterior.
+    mean, sd: (d,), of the values of the parameters in it.
     """
 
     weight: float

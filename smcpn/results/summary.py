@@ -33,21 +33,13 @@ FEW_WARNINGS = 3
 class ParameterRow:
     """One line of the parameter table.
 
-    Attributes
-    ----------
-    name, prior : str
-    prior_sd, mean, sd, low, high : float
-        Moments, and the central 95 % of the posterior.
-    prior_low, prior_high : float
-        The least and the greatest of 4096 draws from the prior.
-    bound : float
-        Bound of the prior at which the posterior ends; nan where it ends at none.
-    by_mode : bool
-        Whether the posterior has several modes, and this parameter another value in each.
-    neighbour : str
-        The parameter it is most correlated with, in the sampler's coordinates; "" for a single one.
-    correlation : float
-        That correlation.
+    prior_sd, mean, sd, low, high: Moments, and the central 95 % of the posterior.
+    prior_low, prior_high: The least and the greatest of 4096 draws from the prior.
+    bound: Bound of the prior at which the posterior ends; nan where it ends at none.
+    by_mode: Whether the posterior has several modes, and this parameter another value in each.
+    neighbour: The parameter it is most correlated with, in the sampler's coordinates; "" for a
+        single one.
+    correlation: That correlation.
     """
 
     name: str

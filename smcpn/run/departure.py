@@ -40,10 +40,7 @@ ERRORS = 3.0
 class Estimates:
     """Log-likelihoods (m,) as filters estimate them, without the bias of a logarithm.
 
-    Attributes
-    ----------
-    variance : float
-        Of each of them, of one theta.
+    variance: Of each of them, of one theta.
     """
 
     values: Array
@@ -92,12 +89,8 @@ def shift_by_filters(
 class Departure:
     """Distance that a posterior would move under the likelihood that filters estimate.
 
-    Attributes
-    ----------
-    shift : DiscretisationShift
-        Of log-evidence and means.
-    error : float
-        Standard error of the shift of the log-evidence.
+    shift: Of log-evidence and means.
+    error: Standard error of the shift of the log-evidence.
     """
 
     likelihood: str

@@ -72,10 +72,7 @@ class Begin:
 class Exchange:
     """The step of a run whose population goes on with another solver, reweighted where it is.
 
-    Attributes
-    ----------
-    plan : Plan
-        With the solver.
+    plan: With the solver.
     """
 
     plan: Plan
@@ -85,12 +82,8 @@ class Exchange:
 class CarryOver:
     """The step of a run that puts a solver in force, and carries populations over to it.
 
-    Attributes
-    ----------
-    numbers : tuple of int
-        Of the populations.
-    to_estimate : bool
-        Whether it is to the estimated likelihood by this solver.
+    numbers: Of the populations.
+    to_estimate: Whether it is to the estimated likelihood by this solver.
     """
 
     solver: Solver
@@ -102,15 +95,10 @@ class CarryOver:
 class Outcome:
     """The end of a run, or what it would be at this moment.
 
-    Attributes
-    ----------
-    shift : DiscretisationShift or None
-        None where a finer solver cannot be had.
-    wall : Wall or None
-        Of the solver, at which the posterior ends.
-    departure : Departure or None
-        From the likelihood that only particle filters estimate; None where there is none that the
-        likelihood approximates.
+    shift: None where a finer solver cannot be had.
+    wall: Of the solver, at which the posterior ends.
+    departure: From the likelihood that only particle filters estimate; None where there is none
+        that the likelihood approximates.
     """
 
     populations: Populations

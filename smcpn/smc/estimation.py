@@ -138,12 +138,8 @@ def exchanged(
 class PriorMixture:
     """A population that is a mixture of a posterior and the prior.
 
-    Attributes
-    ----------
-    system : ParticleSystem
-        With weights of mean one.
-    share : float
-        Of the prior.
+    system: With weights of mean one.
+    share: Of the prior.
     """
 
     system: ParticleSystem

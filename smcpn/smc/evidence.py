@@ -38,12 +38,8 @@ DISAGREEMENT = 3.0
 class EvidenceEstimate(Stored):
     """An estimate of the evidence.
 
-    Attributes
-    ----------
-    log : float
-        Its logarithm.
-    variance : float
-        Relative variance of the evidence, that is, variance of the logarithm.
+    log: Its logarithm.
+    variance: Relative variance of the evidence, that is, variance of the logarithm.
     """
 
     log: Annotated[float, number(-np.inf, missing=True)] = float("nan")
@@ -62,11 +58,8 @@ class Density(Protocol):
 class Drawn:
     """Independent draws from one density.
 
-    Attributes
-    ----------
-    theta : ndarray, (n, d)
-    log_ratio : ndarray, (n,)
-        log target - log density; -inf where excluded.
+    theta: (n, d)
+    log_ratio: (n,), log target - log density; -inf where excluded.
     """
 
     density: Density

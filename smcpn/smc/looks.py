@@ -64,12 +64,8 @@ class Searches(Protocol):
 class Look:
     """Findings of a look.
 
-    Attributes
-    ----------
-    anew : Tempering or None
-        The population that holds what was lost; None where nothing was, or it cannot be had.
-    missed : float
-        Log posterior of the highest mode where something was lost and cannot be had; else nan.
+    anew: The population that holds what was lost; None where nothing was, or it cannot be had.
+    missed: Log posterior of the highest mode where something was lost and cannot be had; else nan.
     """
 
     anew: Tempering | None = None

@@ -107,27 +107,19 @@ def accumulated(log_weights: Array, increments: Array) -> Array:
 class ParticleSystem(Stored):
     """N weighted parameter vectors with all that depends on them.
 
-    Attributes
-    ----------
-    theta : ndarray, (N, d)
-        Parameters in unconstrained coordinates.
-    log_weights : ndarray, (N,)
-        Unnormalised log importance weights.
-    log_prior : ndarray, (N,)
-        Log prior density of theta, log-Jacobian included; on a path that begins at another
-        density, that one's until the end.
-    log_likelihood : ndarray, (N,)
-        Of the samples that are assimilated whole.
-    log_increment : ndarray, (N,)
-        log p(y_t | y_<t, theta) of the sample that is being assimilated in parts; 0 otherwise.
-    state : ndarray, (k, N)
-        Solver state at the last of these samples.
-    ancestor : ndarray, (N,)
-        Index of the ancestor at the start of the run.
-    lineage : ndarray, (N,)
-        Index of the ancestor when the evidence was last estimated independently of the ancestry.
-    keys : ndarray of uint64, (N, B)
-        Of the random numbers with which the likelihood is estimated; B = 0 where it is exact.
+    theta: (N, d), parameters in unconstrained coordinates.
+    log_weights: (N,), unnormalised log importance weights.
+    log_prior: (N,), log prior density of theta, log-Jacobian included; on a path that begins at
+        another density, that one's until the end.
+    log_likelihood: (N,), of the samples that are assimilated whole.
+    log_increment: (N,), log p(y_t | y_<t, theta) of the sample that is being assimilated in parts;
+        0 otherwise.
+    state: (k, N), solver state at the last of these samples.
+    ancestor: (N,), index of the ancestor at the start of the run.
+    lineage: (N,), index of the ancestor when the evidence was last estimated independently of the
+        ancestry.
+    keys: (N, B), of the random numbers with which the likelihood is estimated; B = 0 where it is
+        exact.
     """
 
     theta: Annotated[Array, finite("N", "d")]
@@ -253,12 +245,8 @@ class Target:
     (theta, u) times that of the keys, which are independent and uniform. At exponent 1 its marginal
     over theta is the exact posterior, for the mean of the estimate over u is p(y | theta).
 
-    Attributes
-    ----------
-    sample : int
-        Number t of samples assimilated whole.
-    exponent : float
-        Power of the likelihood increment of sample t, 0 to 1.
+    sample: Number t of samples assimilated whole.
+    exponent: Power of the likelihood increment of sample t, 0 to 1.
     """
 
     prior: Prior
@@ -324,10 +312,7 @@ class RecordTarget(Target):
     From the prior that is prior x p(y | theta)^exponent. From another start the ratio of the
     normalisers at exponents 1 and 0 is the evidence all the same, for start is normalised.
 
-    Attributes
-    ----------
-    start : Start, optional
-        The density at exponent 0; the prior, where there is none.
+    start: The density at exponent 0; the prior, where there is none.
     """
 
     start: Start | None = None
@@ -369,12 +354,8 @@ class RefinementTarget(Target):
     Both are of the samples that are assimilated, p(y_<t | theta). A particle is excluded where
     either of them is zero: with a floor above zero the coarser one excludes none.
 
-    Attributes
-    ----------
-    finer : Likelihood
-        L_m; ``likelihood`` is L_n.
-    log_floor : float
-        Logarithm of the constant that is added to L_n; of zero, by default.
+    finer: L_m; ``likelihood`` is L_n.
+    log_floor: Logarithm of the constant that is added to L_n; of zero, by default.
     """
 
     likelihood: Likelihood

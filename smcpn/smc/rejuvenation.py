@@ -75,60 +75,36 @@ class MoveSettings:
 class Rejuvenation(Stored):
     """Record of one rejuvenation: sizes, moves, acceptance, evidence.
 
-    Attributes
-    ----------
-    sample : int
-        The sample that made it necessary; 0 where the whole record is tempered.
-    exponent : float
-        How much of that sample, or of the record, counted.
-    ess : float
-        Effective sample size before.
-    acceptance : float
-        Share of proposals accepted in the last round of the kernel that was used last.
-    moves : int
-        Moves per particle.
-    evaluations : int
-        Parameter vectors evaluated.
-    seconds : float
-        Wall time.
-    ess_after : float
-        Effective number of particles after, equal ones counted once: N^2 / sum of squared copies.
-    proposal : str
-        The kernel used last: ``"gaussian"``, ``"mixture"`` or ``"random walk"``.
-    accepted : int
-        Proposals accepted, by all kernels that were used.
-    increments : int
-        Likelihood increments, one a sample, of all evaluations and gradients together.
-    diverged : int
-        Proposals whose solution was NaN or infinite.
-    log_pair_ratio : float
-        What the resampling contributes to the standard error of the log-evidence.
-    evidence : EvidenceEstimate
-        From the proposals of independent moves alone; of infinite variance without any.
-    ancestors : int
-        Distinct ancestors at the start of the run that still have descendants.
-    lineages : int
-        The same since the evidence was last estimated independently of the ancestry.
-    unmoved : float
-        Share of the target that is expected not to have moved, see `smcpn.smc.rejuvenation`.
-    state_particles : int
-        Of each filter of an estimated likelihood; 0 for an exact one.
-    gradients : int
-        Parameter vectors at which the gradient was evaluated, besides.
-    step, time : float
-        Length of the leapfrog steps and time of the trajectories that were learned, in the
+    sample: The sample that made it necessary; 0 where the whole record is tempered.
+    exponent: How much of that sample, or of the record, counted.
+    ess: Effective sample size before.
+    acceptance: Share of proposals accepted in the last round of the kernel that was used last.
+    moves: Moves per particle.
+    evaluations: Parameter vectors evaluated.
+    seconds: Wall time.
+    ess_after: Effective number of particles after, equal ones counted once: N^2 / sum of squared
+        copies.
+    proposal: The kernel used last: ``"gaussian"``, ``"mixture"`` or ``"random walk"``.
+    accepted: Proposals accepted, by all kernels that were used.
+    increments: Likelihood increments, one a sample, of all evaluations and gradients together.
+    diverged: Proposals whose solution was NaN or infinite.
+    log_pair_ratio: What the resampling contributes to the standard error of the log-evidence.
+    evidence: From the proposals of independent moves alone; of infinite variance without any.
+    ancestors: Distinct ancestors at the start of the run that still have descendants.
+    lineages: The same since the evidence was last estimated independently of the ancestry.
+    unmoved: Share of the target that is expected not to have moved, see `smcpn.smc.rejuvenation`.
+    state_particles: Of each filter of an estimated likelihood; 0 for an exact one.
+    gradients: Parameter vectors at which the gradient was evaluated, besides.
+    step, time: Length of the leapfrog steps and time of the trajectories that were learned, in the
         coordinates of the metric; 0 for moves without.
-    chains : int
-        Chains whose states are the population, one state of each after the other, where the lineage
-        of a particle is the chain of the population before that its own began in; 0 elsewhere.
-    start_correlation : float
-        Mean over the states of a chain of the correlation of the log-likelihood with that at its
-        start.
-    efficiency : float
-        Effective draws that moves along the gradient made for each evaluation, a gradient counted
-        as the evaluations that it costs, when they were last used; NaN before.
-    missed : float
-        Log posterior of a mode that searches found afterwards, that the particles lack and that
+    chains: Chains whose states are the population, one state of each after the other, where the
+        lineage of a particle is the chain of the population before that its own began in; 0
+        elsewhere.
+    start_correlation: Mean over the states of a chain of the correlation of the log-likelihood with
+        that at its start.
+    efficiency: Effective draws that moves along the gradient made for each evaluation, a gradient
+        counted as the evaluations that it costs, when they were last used; NaN before.
+    missed: Log posterior of a mode that searches found afterwards, that the particles lack and that
         could not be given back to them; NaN without.
     """
 
@@ -361,16 +337,10 @@ class Cost:
     Evaluations are N T + the sum over rejuvenations of K N t. Rejuvenations come at about
     geometric times, so a whole run costs some 20 N T; in a stream the next one grows with t.
 
-    Attributes
-    ----------
-    advanced : int
-        Computed once each, as the record went by.
-    reevaluated : int
-        Computed again by rejuvenations.
-    next_rejuvenation : int
-        What a rejuvenation now would add, with as many moves as the last one.
-    next_seconds : float
-        And how long it would take, at the speed of the last one; nan before the first.
+    advanced: Computed once each, as the record went by.
+    reevaluated: Computed again by rejuvenations.
+    next_rejuvenation: What a rejuvenation now would add, with as many moves as the last one.
+    next_seconds: And how long it would take, at the speed of the last one; nan before the first.
     """
 
     advanced: int

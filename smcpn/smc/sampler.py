@@ -57,20 +57,13 @@ _log = logging.getLogger(__name__)
 class Settings:
     """Settings of a sampler.
 
-    Attributes
-    ----------
-    particles : int
-        Number of particles N.
-    ess : float
-        Rejuvenate when the effective sample size falls below this share of N.
-    block : int
-        Most samples evaluated in one call. Results do not depend on it.
-    resample : callable
-        One of `smcpn.smc.resampling`.
-    start : Start, optional
-        A density near the posterior to begin at, in place of the prior; `Tempering` can.
-    state_particles : int, optional
-        Of each filter that estimates a likelihood; by default 32, doubled until they are enough.
+    particles: Number of particles N.
+    ess: Rejuvenate when the effective sample size falls below this share of N.
+    block: Most samples evaluated in one call. Results do not depend on it.
+    resample: One of `smcpn.smc.resampling`.
+    start: A density near the posterior to begin at, in place of the prior; `Tempering` can.
+    state_particles: Of each filter that estimates a likelihood; by default 32, doubled until they
+        are enough.
     """
 
     particles: int = 1000

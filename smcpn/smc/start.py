@@ -71,17 +71,11 @@ SCOUTING_MOVES = 10
 class Mode:
     """A mode of a posterior, and the Gaussian about it.
 
-    Attributes
-    ----------
-    theta : ndarray, (d,)
-        Unconstrained coordinates.
-    covariance : ndarray, (d, d)
-        Inverse of minus the Hessian of the log density there.
-    log_evidence : float
-        Log of the integral of that Gaussian, scaled to the height of the density.
-    given_scales : ScaledGaussian or None
-        Where scales of the prior are learned, the Gaussian given them; theta and covariance are
-        mean and covariance over the scales then.
+    theta: (d,), unconstrained coordinates.
+    covariance: (d, d), inverse of minus the Hessian of the log density there.
+    log_evidence: Log of the integral of that Gaussian, scaled to the height of the density.
+    given_scales: Where scales of the prior are learned, the Gaussian given them; theta and
+        covariance are mean and covariance over the scales then.
     """
 
     theta: Array
@@ -112,28 +106,19 @@ class Modes(Stored):
 
     Raises `InputError` if the arrays do not fit each other.
 
-    Attributes
-    ----------
-    shares : ndarray, (K,)
-        They sum to one.
-    means : ndarray, (K, d)
-    factors : ndarray, (K, d, d)
-        Lower Cholesky factors of the covariances.
-    searches : int
-        Searches that found them.
-    log_evidence : float
-        Of the Gaussians at all of them together; without any, the least that the highest end may
-        hold; -inf without an end.
-    informations : ndarray, (K, m, m)
-        Where the prior learns scales, of the m parameters that are none: matrix A of each
-        `GivenScales`, and ``means`` and ``factors`` are moments over the scales. Else empty.
-    pulls : ndarray, (K, m)
-        Their vectors b.
-    ends : ndarray, (E,)
-        Log posterior of the ends of the searches that converged, the highest first.
-    doubt : str
-        Why a higher mode may have been missed, or why no end has a Gaussian about it; empty where
-        nothing says so.
+    shares: (K,), they sum to one.
+    means: (K, d)
+    factors: (K, d, d), lower Cholesky factors of the covariances.
+    searches: Searches that found them.
+    log_evidence: Of the Gaussians at all of them together; without any, the least that the highest
+        end may hold; -inf without an end.
+    informations: (K, m, m), where the prior learns scales, of the m parameters that are none:
+        matrix A of each `GivenScales`, and ``means`` and ``factors`` are moments over the scales.
+        Else empty.
+    pulls: (K, m), their vectors b.
+    ends: (E,), log posterior of the ends of the searches that converged, the highest first.
+    doubt: Why a higher mode may have been missed, or why no end has a Gaussian about it; empty
+        where nothing says so.
     """
 
     shares: Annotated[Array, Unchecked()]
@@ -237,12 +222,8 @@ class Modes(Stored):
 class MixtureStart:
     """A mixture of a near and a wide multivariate t at each mode, and the prior.
 
-    Attributes
-    ----------
-    columns : ScaledColumns or None
-        What the prior learns scales of, where ``modes`` were found given these.
-    width : float
-        Factor on the standard deviations of the components.
+    columns: What the prior learns scales of, where ``modes`` were found given these.
+    width: Factor on the standard deviations of the components.
 
     References
     ----------
@@ -408,14 +389,9 @@ def share_beyond(
 class Spread:
     """Spread of particles about a mode along one direction, relative to that of the start.
 
-    Attributes
-    ----------
-    ratio : float
-        Of the standard deviations, corrected for the number of particles towards one.
-    direction : ndarray, (d,)
-        In standard deviations of each coordinate about the mode.
-    measured : float
-        The ratio without that correction.
+    ratio: Of the standard deviations, corrected for the number of particles towards one.
+    direction: (d,), in standard deviations of each coordinate about the mode.
+    measured: The ratio without that correction.
     """
 
     mode: int

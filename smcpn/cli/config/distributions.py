@@ -24,11 +24,7 @@ FAMILY, COORDINATE = "dist", "coordinate"
 class Form:
     """A prior given by its median and spread, mean and sd, or bounds.
 
-    Attributes
-    ----------
-    arguments : tuple of str
-    make : callable
-        Makes the distribution of them.
+    make: Makes the distribution of them.
     """
 
     arguments: tuple[str, ...]

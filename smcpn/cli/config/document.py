@@ -186,14 +186,9 @@ def configuration_path(text: str) -> Path:
 class Document:
     """A TOML file.
 
-    Attributes
-    ----------
-    path : Path
-        As the user named it.
-    tables : mapping
-        Its content.
-    lines : mapping of KeyPath to int
-        Where each key is.
+    path: As the user named it.
+    tables: Its content.
+    lines: Where each key is.
     """
 
     path: Path
@@ -255,12 +250,8 @@ class Document:
 class Section:
     """A table of a configuration.
 
-    Attributes
-    ----------
-    path : KeyPath
-        Of the table.
-    table : mapping
-        Its content.
+    path: Of the table.
+    table: Its content.
     """
 
     document: Document

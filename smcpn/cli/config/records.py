@@ -54,18 +54,11 @@ _SLICE = re.compile(r"\s*(\d{0,18})\s*:\s*(\d{0,18})\s*")
 class Channel:
     """An input or an output of the model, and the column it is in.
 
-    Attributes
-    ----------
-    name : str
-        An input of the model, or what an output measures.
-    section : Section
-        Where it is described.
-    unit : str
-        Of the column, where the configuration states it.
-    to : str
-        Unit to convert it to; none where "".
-    beside : tuple of (str, str)
-        Which of y_sd, y_lower and y_upper there are of an output, and their columns.
+    name: An input of the model, or what an output measures.
+    section: Where it is described.
+    unit: Of the column, where the configuration states it.
+    to: Unit to convert it to; none where "".
+    beside: Which of y_sd, y_lower and y_upper there are of an output, and their columns.
     """
 
     name: str
@@ -154,12 +147,8 @@ class Channels:
 class Reader:
     """Reads the entries of [data].
 
-    Attributes
-    ----------
-    data : Section
-        Keys that hold for all files.
-    hold : str or None
-        In place of what the configuration says.
+    data: Keys that hold for all files.
+    hold: In place of what the configuration says.
     """
 
     data: Section

@@ -24,16 +24,10 @@ from smcpn.values.stored import Names, Stored, Whole, counts, finite, truths
 class Factor:
     """A state, an input or the time, or a function of these; equal to one of the same name.
 
-    Attributes
-    ----------
-    name : str
-        ``"x"``, ``"sin(2 x)"``.
-    arguments : tuple of str
-        The variable, or the arguments of the function.
-    function : callable, optional
-        None for the variable itself.
-    degree : int
-        What it adds to the degree of a term.
+    name: ``"x"``, ``"sin(2 x)"``.
+    arguments: The variable, or the arguments of the function.
+    function: None for the variable itself.
+    degree: What it adds to the degree of a term.
     """
 
     name: str
@@ -153,21 +147,12 @@ SAME = 1e-9
 class Candidates(Stored):
     """Terms that the equations of a system may have, p of them for n states.
 
-    Attributes
-    ----------
-    names : tuple of str
-        As they are written: ``"1"``, ``"x"``, ``"x y"``, ``"x^2"``, ``"sin(x)"``, ``"u"``.
-    degrees : tuple of int
-        Total degree of each; a function counts as one factor, the k-th harmonic as k.
-    allowed : ndarray of bool, (n, p)
-        Whether the equation of a state may have the term.
-    states, inputs : tuple of str
-    scale : ndarray, (n + m,)
-        Units in which the states and inputs of `graph` are given, one unless `scaled`.
-    powers : ndarray of int, (p, n + m)
-        Powers of the states and inputs themselves in each term.
-    terms : casadi.Function
-        Of scaled states and inputs, time, and both scales.
+    names: As they are written: ``"1"``, ``"x"``, ``"x y"``, ``"x^2"``, ``"sin(x)"``, ``"u"``.
+    degrees: Total degree of each; a function counts as one factor, the k-th harmonic as k.
+    allowed: (n, p), whether the equation of a state may have the term.
+    scale: (n + m,), units in which the states and inputs of `graph` are given, one unless `scaled`.
+    powers: (p, n + m), powers of the states and inputs themselves in each term.
+    terms: Of scaled states and inputs, time, and both scales.
     """
 
     names: Names
@@ -354,12 +339,9 @@ def _first_multiples(
 class _Samples:
     """Logarithms and signs of terms (p, N) at points.
 
-    Attributes
-    ----------
-    kind : ndarray, (p, N)
-        1 where a value compares; 0, 2 and 3 where it is zero, not a number, and infinite.
-    contrast : ndarray, (p,)
-        Logarithm of the ratio of the values at two points: equal for multiples, and for few others.
+    kind: (p, N), 1 where a value compares; 0, 2 and 3 where it is zero, not a number, and infinite.
+    contrast: (p,), logarithm of the ratio of the values at two points: equal for multiples, and for
+        few others.
     """
 
     log: NDArray[np.float64]

@@ -26,17 +26,10 @@ Known = ODE | Mapping[str, Any]
 class KnownPart(Stored):
     """The known part f0 of x' = f0(x, u, t, parameters) + unknown terms.
 
-    Attributes
-    ----------
-    rhs : casadi.Function
-        f0 (n, 1) of states, inputs, time and parameters; zero where nothing is known.
-    parameters : tuple of str
-    defaults : mapping of str to float
-        As of an `ODE`.
-    complete : ndarray of bool, (n,)
-        Equations that are known to have no other terms.
-    diffusion : casadi.Function or None
-        As of an `ODE`.
+    rhs: f0 (n, 1) of states, inputs, time and parameters; zero where nothing is known.
+    defaults: As of an `ODE`.
+    complete: (n,), equations that are known to have no other terms.
+    diffusion: As of an `ODE`.
     """
 
     rhs: Annotated[ca.Function, AsTable("rhs")]

@@ -145,10 +145,8 @@ class Fourier(Library):
 class Functions(Library):
     """Functions of one variable applied to each, and functions of several by their names.
 
-    Attributes
-    ----------
-    functions : tuple of (str, callable, tuple of str or None)
-        Name, function, and the names of its arguments where they say which variables are meant.
+    functions: Name, function, and the names of its arguments where they say which variables are
+        meant.
     """
 
     functions: tuple[tuple[str, Callable[..., Any], tuple[str, ...] | None], ...]

@@ -27,14 +27,9 @@ class CandidateSystem:
     A coefficient is called ``"x'[x y]"``. Linear constraints leave K of the allowed ones free,
     theta = basis phi + offset, so that a support is a choice among these.
 
-    Attributes
-    ----------
-    candidates : Candidates
-        The terms f_j, and in which equations each may be.
-    known : KnownPart
-        f0, with parameters of its own.
-    freedom : Freedom
-        Names, signs and ``basis`` of the free coefficients phi.
+    candidates: The terms f_j, and in which equations each may be.
+    known: f0, with parameters of its own.
+    freedom: Names, signs and ``basis`` of the free coefficients phi.
     """
 
     candidates: Candidates

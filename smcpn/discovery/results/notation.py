@@ -82,14 +82,9 @@ def _rounded(number: Decimal, last: int) -> Decimal:
 class WrittenTerm:
     """A term of an equation.
 
-    Attributes
-    ----------
-    name : str
-        ``"1"`` for a constant.
-    mean, sd : float
-        Of its coefficient.
-    inclusion : float
-        Probability that the equation has it.
+    name: ``"1"`` for a constant.
+    mean, sd: Of its coefficient.
+    inclusion: Probability that the equation has it.
     """
 
     name: str

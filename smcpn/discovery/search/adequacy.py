@@ -71,14 +71,9 @@ LEAST_FREE = 20
 class LackOfFit(NamedTuple):
     """The equation and the functions of which the data ask most.
 
-    Attributes
-    ----------
-    equation : int
-        Number of the state.
-    functions : {"time", "states", "signs"}
-        Of what they are.
-    p : float
-        Probability of as much with equations that are right, of all tests together.
+    equation: Number of the state.
+    functions: {"time", "states", "signs"}, of what they are.
+    p: Probability of as much with equations that are right, of all tests together.
     """
 
     equation: int
@@ -195,14 +190,9 @@ COUNTED = 400
 class Function(NamedTuple):
     """A function of scaled states x.
 
-    Attributes
-    ----------
-    name : str
-        With ``{0}`` and ``{1}`` for the names of its states, and ``{2}`` for s.
-    states : tuple of int
-    half : float
-        s, in the unit of the state; 0 where there is none.
-    values : ndarray, (T,)
+    name: With ``{0}`` and ``{1}`` for the names of its states, and ``{2}`` for s.
+    half: s, in the unit of the state; 0 where there is none.
+    values: (T,)
     """
 
     name: str
@@ -219,12 +209,8 @@ class Function(NamedTuple):
 class OmittedFunction(NamedTuple):
     """The function, of those that the library does not have, that the data are most for.
 
-    Attributes
-    ----------
-    equations : tuple of int
-        Numbers of the states in whose equations it is.
-    log_odds : float
-        Of all these functions to the library, after the data.
+    equations: Numbers of the states in whose equations it is.
+    log_odds: Of all these functions to the library, after the data.
     """
 
     function: Function

@@ -53,18 +53,11 @@ class Point(Stored):
 class ErrorModel(Stored):
     """Sizes of the errors that a path regression reckons with, as far as they are learned.
 
-    Attributes
-    ----------
-    variances : ndarray, (q,)
-        Of the noise.
-    deviation : ndarray, (n,)
-        Standard deviation of what the noise is in the units of each state.
-    share : float
-        Model error that a homotopy ends with, as a share of the noise.
-    independent : float
-        Share of the data that is independent.
-    told : bool
-        Whether the noise is known, and not learned.
+    variances: (q,), of the noise.
+    deviation: (n,), standard deviation of what the noise is in the units of each state.
+    share: Model error that a homotopy ends with, as a share of the noise.
+    independent: Share of the data that is independent.
+    told: Whether the noise is known, and not learned.
     """
 
     variances: Annotated[Array, finite("q", least=0.0)]
@@ -78,16 +71,11 @@ class ErrorModel(Stored):
 class LinearPoint:
     """A point with the regression of what the linear model leaves there.
 
-    Attributes
-    ----------
-    path : ndarray, (T, n, 1 + d)
-        Most likely change of the path, affine in that of the coordinates of the coefficients.
-    regression : SpikeAndSlab
-        Coefficients in units of their slab.
-    error : ndarray, (T, n)
-        Variances of the model error.
-    log_determinant : float
-        Of the covariance of the outputs given the coefficients, in units of the noise.
+    path: (T, n, 1 + d), most likely change of the path, affine in that of the coordinates of the
+        coefficients.
+    regression: Coefficients in units of their slab.
+    error: (T, n), variances of the model error.
+    log_determinant: Of the covariance of the outputs given the coefficients, in units of the noise.
     """
 
     point: Point

@@ -111,21 +111,14 @@ _NONE = (
 class FoundModel:
     """A support with its coefficients, of the K free ones of a system.
 
-    Attributes
-    ----------
-    support : ndarray of bool, (K,)
-    coefficients : ndarray, (K,)
-        Posterior means; zero outside the support.
-    covariance : ndarray, (k, k)
-        Of the coefficients in the support.
-    initial : ndarray, (R, n)
-        Most likely state at the first sample of each record.
-    log_evidence : float
-        By Laplace's method at the model's own maximum, but for a constant that all models share.
-    log_prior : float
-        Log probability of the support before the data.
-    probability : float
-        Among all supports that are counted.
+    support: (K,)
+    coefficients: (K,), posterior means; zero outside the support.
+    covariance: (k, k), of the coefficients in the support.
+    initial: (R, n), most likely state at the first sample of each record.
+    log_evidence: By Laplace's method at the model's own maximum, but for a constant that all models
+        share.
+    log_prior: Log probability of the support before the data.
+    probability: Among all supports that are counted.
     """
 
     support: Support
@@ -148,24 +141,15 @@ class FoundModel:
 class SearchResult:
     """The most probable models of a system with K free coefficients, noise and fitted path.
 
-    Attributes
-    ----------
-    models : tuple of FoundModel
-        The most probable first.
-    inclusion : ndarray, (K,)
-        Probability that a coefficient is not zero, over all supports that are counted.
-    noise : ndarray, (q,)
-        Standard deviation of the noise of each output.
-    path : ndarray, (T, n)
-        Of the best model, all records one after the other.
-    slab : ndarray, (K,)
-        Unit of the slab of each coefficient: rms(dx/dt) / rms(term) on the smoothed path.
-    error : float
-        Standard deviation of the model error of a sample, as a share of the noise.
-    lack : LackOfFit or None
-        What the data ask for most beside the best model, where that can be told.
-    omitted : OmittedFunction or None
-        The function that the library does not have and the data are most for, where there is one.
+    models: The most probable first.
+    inclusion: (K,), probability that a coefficient is not zero, over all supports that are counted.
+    noise: (q,), standard deviation of the noise of each output.
+    path: (T, n), of the best model, all records one after the other.
+    slab: (K,), unit of the slab of each coefficient: rms(dx/dt) / rms(term) on the smoothed path.
+    error: Standard deviation of the model error of a sample, as a share of the noise.
+    lack: What the data ask for most beside the best model, where that can be told.
+    omitted: The function that the library does not have and the data are most for, where there is
+        one.
     """
 
     models: tuple[FoundModel, ...]
@@ -434,26 +418,15 @@ def _loosened(
 class _Problem:
     """Records and a rate of states in units of their rms, with the path to begin from.
 
-    Attributes
-    ----------
-    scale : ndarray, (n,)
-        Units of the states.
-    observe : ndarray, (q, n)
-        Of scaled states.
-    start : Start
-        Scaled.
-    variances : ndarray, (q,)
-        Of the noise of the outputs.
-    groups : ndarray of int, (K,)
-        Degree of the term of each free coefficient.
-    signs : ndarray of int, (K,)
-        1 or -1 where it has a sign, else 0.
-    told : bool
-        Whether the noise is known.
-    relative : bool
-        Whether it multiplies.
-    least : ndarray, (q,)
-        Its least variances.
+    scale: (n,), units of the states.
+    observe: (q, n), of scaled states.
+    start: Scaled.
+    variances: (q,), of the noise of the outputs.
+    groups: (K,), degree of the term of each free coefficient.
+    signs: (K,), 1 or -1 where it has a sign, else 0.
+    told: Whether the noise is known.
+    relative: Whether it multiplies.
+    least: (q,), its least variances.
     """
 
     records: Sequence[Record]

@@ -99,16 +99,10 @@ class BetaBinomial:
 class Neighbourhood(NamedTuple):
     """A support with its score, and those of all supports that differ in one column.
 
-    Attributes
-    ----------
-    evidence : float
-        Log evidence, but for a constant.
-    score : float
-        The same plus the log prior probability of the support.
-    flips : ndarray, (d,)
-        Score with this column added or deleted, minus the score.
-    theta : ndarray, (d,)
-        Posterior mean of the coefficients.
+    evidence: Log evidence, but for a constant.
+    score: The same plus the log prior probability of the support.
+    flips: (d,), score with this column added or deleted, minus the score.
+    theta: (d,), posterior mean of the coefficients.
     """
 
     evidence: float
@@ -120,23 +114,14 @@ class Neighbourhood(NamedTuple):
 class _Fit(NamedTuple):
     """Least squares on a support with each of C slabs.
 
-    Attributes
-    ----------
-    q : ndarray, (d, k)
-        Orthonormal coordinates of the support.
-    gram_q : ndarray, (d, k)
-        S'S Q.
-    to_theta : ndarray, (k, k)
-        R^-1.
-    theta : ndarray, (C, k)
-    inverse : ndarray, (C, k, k)
-        Of Q'S'S Q + 1 / c^2.
-    pull : ndarray, (C, d)
-        Half of the gradient of the sum of squares by all coordinates.
-    least : ndarray, (C,)
-        SSR.
-    log_volume : ndarray, (C,)
-        log|I + c^2 Q'S'S Q|.
+    q: (d, k), orthonormal coordinates of the support.
+    gram_q: (d, k), S'S Q.
+    to_theta: (k, k), R^-1.
+    theta: (C, k)
+    inverse: (C, k, k), of Q'S'S Q + 1 / c^2.
+    pull: (C, d), half of the gradient of the sum of squares by all coordinates.
+    least: (C,), SSR.
+    log_volume: (C,), log|I + c^2 Q'S'S Q|.
     """
 
     q: Array
@@ -157,18 +142,11 @@ class _Fit(NamedTuple):
 class _Flips(NamedTuple):
     """Gain of each of d columns if added to a support, with each of C slabs.
 
-    Attributes
-    ----------
-    inside : ndarray, (k, d)
-        Coordinates of a column within the support.
-    size : ndarray, (d,)
-        Length of the rest.
-    cross : ndarray, (k, d)
-        Of S'S, between the support and the rest of the column, of unit length.
-    pivot : ndarray, (C, d)
-        Square that the support leaves of that, in S'S + 1 / c^2.
-    pull : ndarray, (C, d)
-        Half of the gradient of the sum of squares along it.
+    inside: (k, d), coordinates of a column within the support.
+    size: (d,), length of the rest.
+    cross: (k, d), of S'S, between the support and the rest of the column, of unit length.
+    pivot: (C, d), square that the support leaves of that, in S'S + 1 / c^2.
+    pull: (C, d), half of the gradient of the sum of squares along it.
     """
 
     inside: Array

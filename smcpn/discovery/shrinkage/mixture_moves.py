@@ -38,11 +38,8 @@ has too little mass are left by no independent proposal."""
 class Normals:
     """Normal priors of the initial states, and gamma priors of the precisions of the noise.
 
-    Attributes
-    ----------
-    mean, sd : ndarray, (m,)
-    shape, rate : ndarray, (q,)
-        Of 1 / sigma^2 of each output.
+    mean, sd: (m,)
+    shape, rate: (q,), of 1 / sigma^2 of each output.
     """
 
     mean: Array
@@ -58,10 +55,7 @@ class LinearGibbs:
     A sweep draws the variances; given these noise, global scales, coefficients with initial states,
     scales and noise: a palindrome of reversible steps.
 
-    Attributes
-    ----------
-    prior : JointPrior
-        Of P coefficients, q standard deviations of the noise, m initial states.
+    prior: Of P coefficients, q standard deviations of the noise, m initial states.
     """
 
     prior: JointPrior
@@ -197,12 +191,8 @@ class SurrogateKernel:
 class MixtureMoves(MoveStrategy):
     """Gibbs sweeps where the target is the linearised model; where it is not, they propose.
 
-    Attributes
-    ----------
-    sweeps, proposing : int
-        Of a rejuvenation of the linearised model, and of a proposal.
-    most : int
-        Proposals of a rejuvenation at most.
+    sweeps, proposing: Of a rejuvenation of the linearised model, and of a proposal.
+    most: Proposals of a rejuvenation at most.
     """
 
     gibbs: LinearGibbs

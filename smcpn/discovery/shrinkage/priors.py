@@ -36,12 +36,9 @@ SHRINKAGE: dict[str, type[Shrinkage]] = {}
 class Shrinkage(Stored, ABC):
     """A prior of coefficients, (N, P), with global scales (N, h) of their own, as logarithms.
 
-    Attributes
-    ----------
-    scales : tuple of str
-        Names of the h global scales that are not integrated out.
-    units : {"scaled", "physical"}
-        Whether coefficients are in units of rms(dx_i/dt) / rms(term), or as they stand.
+    scales: Names of the h global scales that are not integrated out.
+    units: {"scaled", "physical"}, whether coefficients are in units of rms(dx_i/dt) / rms(term), or
+        as they stand.
     """
 
     name: ClassVar[str]

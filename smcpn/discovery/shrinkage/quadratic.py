@@ -30,17 +30,12 @@ class QuadraticLikelihood(Likelihood, Stored):
 
     It is a `Likelihood` of parameters theta and, from the P-th on, sigma; others are not read.
 
-    Attributes
-    ----------
-    first : int
-        Place P of the first noise.
-    centre : ndarray, (l,)
-        Of the location parameters theta.
-    counts : ndarray, (q,)
-    squares : ndarray, (q,)
-        Sum of squared residuals at the centre.
-    slopes : ndarray, (q, l)
-    curvatures : ndarray, (q, l, l)
+    first: Place P of the first noise.
+    centre: (l,), of the location parameters theta.
+    counts: (q,)
+    squares: (q,), sum of squared residuals at the centre.
+    slopes: (q, l)
+    curvatures: (q, l, l)
     """
 
     first: Whole

@@ -92,13 +92,9 @@ CHAINS, SWEEPS = 64, 100
 class Point:
     """End of a search: coefficients, initial states and noise.
 
-    Attributes
-    ----------
-    coefficients : ndarray, (K,)
-    initial : ndarray, (R, n)
-        States at the first sample of each record.
-    noise : ndarray, (q,)
-        Standard deviation of each output.
+    coefficients: (K,)
+    initial: (R, n), states at the first sample of each record.
+    noise: (q,), standard deviation of each output.
     """
 
     coefficients: Array
@@ -110,15 +106,11 @@ class Point:
 class CoefficientPopulations(Populations):
     """Weighted particles of a system's coefficients.
 
-    Attributes
-    ----------
-    prior : JointPrior
-        Of K coefficients, noise of q outputs, initial states unless they are known, and its global
-        scales, in the order of the columns of ``values``.
-    shrinkage : ndarray, (K,)
-        Posterior mean of kappa_j = var(theta_j | y, v) / v_j, where v are the variances of the
-        mixture: 0 where the data decide, 1 where the prior does. K less their sum is the effective
-        number of coefficients.
+    prior: Of K coefficients, noise of q outputs, initial states unless they are known, and its
+        global scales, in the order of the columns of ``values``.
+    shrinkage: (K,), posterior mean of kappa_j = var(theta_j | y, v) / v_j, where v are the
+        variances of the mixture: 0 where the data decide, 1 where the prior does. K less their sum
+        is the effective number of coefficients.
 
     References
     ----------
@@ -150,14 +142,9 @@ def _known(likelihood: str) -> str:
 class ShrinkageState(Stored):
     """The state of a `ShrinkageRun` between two parts.
 
-    Attributes
-    ----------
-    linear : QuadraticLikelihood
-        Linearised about the posterior mean.
-    random_state : RandomState
-        Of the generator that is not one of a population.
-    populations : tuple of SamplerState
-        Finished ones first.
+    linear: Linearised about the posterior mean.
+    random_state: Of the generator that is not one of a population.
+    populations: Finished ones first.
     """
 
     solver: Solver

@@ -58,12 +58,8 @@ STATISTICS: dict[str, tuple[str, Any]] = {
 class Chains:
     """Draws of C chains and what the sampler did for them.
 
-    Attributes
-    ----------
-    theta : ndarray, (C, D, d)
-        Unconstrained coordinates.
-    interrupted : bool
-        Whether there are fewer than were asked for.
+    theta: (C, D, d), unconstrained coordinates.
+    interrupted: Whether there are fewer than were asked for.
     """
 
     theta: Array
@@ -136,10 +132,7 @@ def sampled(
 class NativeChains(Batchable):
     """Chains on a log density in machine code, each of which is a run of its own.
 
-    Attributes
-    ----------
-    threads : int
-        Chains that run at the same time.
+    threads: Chains that run at the same time.
     """
 
     density: NativeDensity
@@ -371,13 +364,9 @@ class Coordinates:
     So the metric of a sampler that begins with the identity, and adapts a diagonal one, begins as
     that of the Gaussian about the mode, its correlations included.
 
-    Attributes
-    ----------
-    centre : ndarray, (d,)
-    factor : ndarray, (d, d)
-        Lower triangular.
-    modes : Modes
-        Modes that the chains start about.
+    centre: (d,)
+    factor: (d, d), lower triangular.
+    modes: Modes that the chains start about.
     """
 
     centre: Array

@@ -81,15 +81,11 @@ LEARNED_BELOW = 1e-2
 class Searches:
     """Points of S searches.
 
-    Attributes
-    ----------
-    theta : ndarray, (S, d)
-    path : ndarray, (S, T, n)
-    variances : ndarray, (S, q)
-        Of the noise.
-    cost : ndarray, (S,)
-    of_start : ndarray of int, (S0,)
-        The search that each of the starts has become.
+    theta: (S, d)
+    path: (S, T, n)
+    variances: (S, q), of the noise.
+    cost: (S,)
+    of_start: (S0,), the search that each of the starts has become.
     """
 
     theta: Array

@@ -103,11 +103,8 @@ def _stacked(columns: Sequence[Array], shape: tuple[int, ...]) -> Array:
 class Flow(NamedTuple):
     """Ends of the sampling intervals, with their derivatives.
 
-    Attributes
-    ----------
-    end : ndarray, (S, K, n)
-    slopes : ndarray, (S, K, n, n + d)
-        By the state at the beginning, and by the parameter values.
+    end: (S, K, n)
+    slopes: (S, K, n, n + d), by the state at the beginning, and by the parameter values.
     """
 
     end: Array

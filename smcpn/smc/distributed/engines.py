@@ -36,10 +36,7 @@ ENGINES: dict[str, type[Engine]] = {}
 class Engine(ABC):
     """An executor, and what its library calls things.
 
-    Attributes
-    ----------
-    name : str
-        By which it is opened, before a colon; empty where it cannot be.
+    name: By which it is opened, before a colon; empty where it cannot be.
     """
 
     library: ClassVar[str]
