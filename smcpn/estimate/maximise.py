@@ -21,14 +21,12 @@ from smcpn.estimate.matched import MatchedStarts, matched_starts
 from smcpn.estimate.multistart import (
     AGREEING,
     DensityBy,
+    MultiStart,
     check_search,
     explained,
     finest_affordable,
     least_solver,
     left_unexplained,
-    searched,
-    searched_in_rounds,
-    searched_on,
     unresolved,
     without_artefacts,
 )
@@ -321,9 +319,13 @@ def _maximum_by(
         maximum: Maximum | None = None
 
         def ends(density: LogDensity) -> list[SearchEnd]:
-            if points is None:
-                return searched_in_rounds(climb, density, plan, iterations, search, rng, matched)
-            return searched(climb, density, points, plan, iterations, search)
+            searches = MultiStart(climb, density, plan, iterations, search)
+            return (
+                searches.in_rounds(rng, matched) if points is None else searches.from_starts(points)
+            )
+
+        def on_from(found: list[SearchEnd]) -> list[SearchEnd]:
+            return MultiStart(climb, density, plan[-1:], iterations, search).on_from(found)
 
         try:
             density, found = _searched(density, ends, at, refine)
@@ -332,7 +334,7 @@ def _maximum_by(
                 least = least_solver(density, found, function.solver, at)
                 if least != density.log_likelihood.solver:
                     density = at(least)
-                    found = searched_on(climb, density, plan[-1:], iterations, search, found)
+                    found = on_from(found)
             maximum = judged(highest_end(density, climb.name, found), not automatic, by)
             doubled = 0
             while automatic:
@@ -341,7 +343,7 @@ def _maximum_by(
                     break
                 density = at(solver)
                 # From where they were: more steps change a maximum that is nearly right.
-                found = searched_on(climb, density, plan[-1:], iterations, search, found)
+                found = on_from(found)
                 maximum = judged(highest_end(density, climb.name, found), not automatic, by)
         except KeyboardInterrupt:
             maximum = _interrupted(density, climb.name, maximum)
