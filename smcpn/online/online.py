@@ -244,9 +244,7 @@ class Online:
         )
         searches = SearchesOfFirstSamples(
             lambda: LogLikelihood(problem, self.settings.likelihood, self.solver, threads),
-            lambda n: (
-                [stream_record(problem, history, n, self.doses)] if history.in_memory else []
-            ),
+            lambda n: [stream_record(problem, history, n, self.doses)] if history.in_memory else [],
         )
         if self.budget is not None:
             searches.prepare()
