@@ -106,12 +106,8 @@ class Sampler(ABC):
     It goes in parts: a block of samples, or one exponent of the next one with its rejuvenation.
     Between parts a `snapshot` has all that it goes on from.
 
-    Attributes
-    ----------
-    state : SamplerState
-        Replaced in every part; only the random generator goes on in place.
-    finer : Likelihood or None
-        The one that the population is carried over to, between `refine` and the end of that.
+    state: Replaced in every part; only the random generator goes on in place.
+    finer: The one that the population is carried over to, between `refine` and the end of that.
     """
 
     takes_start: ClassVar[bool] = False
@@ -504,8 +500,9 @@ class Sampler(ABC):
         )
         self._change(system=system, rejuvenations=(*self.rejuvenations, record))
         _log.info(
-            "rejuvenation %d at sample %d: acceptance %.2f, moves %d",
-            len(self.rejuvenations), self.sample, record.acceptance, record.moves,
+            "rejuvenation %d at sample %d, exponent %.2g: acceptance %.2f, moves %d",
+            len(self.rejuvenations), record.sample, record.exponent, record.acceptance,
+            record.moves,
         )  # fmt: skip
         grown = 0.0 if record.chains else growth(before, self.system, record.ess)
         self._change(
@@ -577,8 +574,9 @@ class Sampler(ABC):
         if not alive.any():
             begin = "prior" if self.settings.start is None else "start"
             when = "for every particle" if self.rejuvenations else f"at every draw from the {begin}"
+            place = f" at sample {self.sample}" if self.sample else ""
             raise InputError(
-                f"the model's solution is NaN or infinite {when} at sample {self.sample}: "
+                f"the model's solution is NaN or infinite {when}{place}: "
                 "check the model and units, that of time as well (t_unit of the record), "
                 "narrow the prior, raise steps, or, where the model is stiff, take solver='auto' "
                 "or smcpn.Rosenbrock()"
