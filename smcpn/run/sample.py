@@ -93,8 +93,10 @@ def _refused_start(run: Run, sampler: Method) -> Begin | None:
 
     That is at the modes widened, or, where these miss a part of it, at the prior; so it is
     where the weights were too heavy to tell the error of the evidence, and moves could not
-    either. Moves that follow the gradient carry particles along the path from where they begin,
-    and in many dimensions no start has weights of which the largest do not matter.
+    either. Starts with learned lengths are kept for all but that: moves do not find back from
+    modes that are wider. Moves that follow the gradient carry particles along the path from
+    where they begin, and in many dimensions no start has weights of which the largest do not
+    matter.
     """
     pareto_k = sampler.state.pareto_k
     if run.settings.follows_gradient and np.isfinite(pareto_k):
@@ -135,8 +137,8 @@ def _covers_posterior(run: Run) -> bool:
 def _few_effective(run: Run, sampler: Method, share: float) -> bool:
     """True if less than a share of the draws of a start count for the posterior.
 
-    These are then wider in a tail than the start, and of a thousand draws few or none are there:
-    k, which their weights tell, is low because they are missing.
+    In some tail it is wider then than the start, and of a thousand draws few or none are there: k,
+    which the weights of the others tell, is low.
     """
     if run.start is None or sampler.sample or sampler.state.exponent != 0.0:
         return False
