@@ -37,7 +37,7 @@ TEMPERED = 15
 epidemics, oscillators and populations of 21 to 200 samples, where its moves are accepted."""
 BEYOND = 0.01
 """Share of particles from the prior that may end beyond the modes of a start."""
-EFFECTIVE, OF_SCALES = 0.3, 0.5
+EFFECTIVE, OF_SCALES = 0.25, 0.5
 """Share of the draws of a start that must be effective at the posterior; of one with learned
 scales. They are .7 where that is Gaussian, in few and in twenty dimensions."""
 
