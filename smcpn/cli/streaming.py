@@ -27,7 +27,7 @@ from smcpn.io.events import Event, EventLog, Report
 from smcpn.io.parse import StreamFormat
 from smcpn.io.sink import PROBABILITIES, JsonSink
 from smcpn.io.sources import Source
-from smcpn.io.stream import Checkpoints, Observer, Run, Stream
+from smcpn.io.stream import Checkpoints, Observer, Stream, StreamRun
 from smcpn.io.watch import watching
 from smcpn.model.problem import Problem
 from smcpn.online import Online
@@ -47,10 +47,7 @@ samples at 610 Hz."""
 def streamed(case: Case, options: StreamOptions, taken: Mapping[str, Any]) -> int:
     """Identify while the samples come, and return the exit code.
 
-    Raises
-    ------
-    InputError
-        For a source or a checkpoint that cannot be used.
+    Raises `InputError` for a source or a checkpoint that cannot be used.
     """
     own, of_source = ONLINE.among(taken), SOURCE.among(taken)
     others = {k: v for k, v in taken.items() if k not in own and k not in of_source}
@@ -128,7 +125,7 @@ def _run(
     stop: Stop,
     report: Report,
     observers: Sequence[Observer],
-) -> Run:
+) -> StreamRun:
     checkpoints = Checkpoints(options.checkpoint, options.checkpoint_every, report)
     samples = Stream(
         live,
@@ -137,7 +134,7 @@ def _run(
         stop=stop,
         idle=lambda: checkpoints.save_if_due(live),
     )
-    return Run(
+    return StreamRun(
         live=live,
         samples=samples,
         sink=JsonSink(None if options.to == STANDARD else options.to, live.t),

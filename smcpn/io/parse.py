@@ -53,17 +53,10 @@ LONGEST_NAMES = 1 << 14
 class Form:
     """Form of lines of columns, once it is known.
 
-    Attributes
-    ----------
-    delimiter : str
-    names : tuple of str
-        Of the columns; empty where no line names them.
-    layout : tuple
-        What is in each column, None for what is passed over.
-    conversions : mapping
-        To the units of the model.
-    flags : tuple of str
-        Columns that say where nothing was measured.
+    names: Of the columns; empty where no line names them.
+    layout: What is in each column, None for what is passed over.
+    conversions: To the units of the model.
+    flags: Columns that say where nothing was measured.
     """
 
     delimiter: str
@@ -75,10 +68,7 @@ class Form:
     def fields(self, text: str) -> list[str]:
         """Return the fields of a line.
 
-        Raises
-        ------
-        BadLineError
-            If it has other columns.
+        Raises `BadLineError` if it has other columns.
         """
         fields = split_line(text, self.delimiter)
         # Without names an empty field at the end is the one that is missing.
@@ -98,26 +88,17 @@ class CsvLines:
     passed over. Where no line names them the columns are the inputs and then the outputs in the
     problem's order, with the time before them where there is one column more.
 
-    Parameters
-    ----------
-    channels : Channels
-    columns : sequence of str, optional
-        Names instead of a header.
-    delimiter, decimal : str, optional
-        Separator of columns, and decimal mark of numbers, instead of a guess.
+    columns: Names instead of a header.
+    delimiter, decimal: Separator of columns, and decimal mark of numbers, instead of a guess.
 
     Raises
     ------
     InputError
         If ``columns`` lacks an input.
 
-    Attributes
-    ----------
-    told : list of tuple
-        Kinds and messages of events: how lines are written, where it was guessed, and units that
+    told: Kinds and messages of events: how lines are written, where it was guessed, and units that
         the problem does not know.
-    believes : bool
-        Whether a line of words may name the columns.
+    believes: Whether a line of words may name the columns.
     """
 
     def __init__(
@@ -143,12 +124,8 @@ class CsvLines:
     def parse(self, number: int, text: str) -> Sample | None:
         """Return the sample of a line, or None for one that may name the columns.
 
-        Raises
-        ------
-        BadLineError
-            For anything else.
-        InputError
-            If the line that names the columns lacks an input.
+        Raises `BadLineError` for anything else. Raises `InputError` if the line that names the
+        columns lacks an input.
         """
         line = TextLine(number, text, comment=False)
         if self._is_words(text):
@@ -398,15 +375,9 @@ def _apart(fields: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
 class Line:
     """One line without its end.
 
-    Attributes
-    ----------
-    number : int
-        From 1, over the whole life of the source.
-    text : bytes
-    too_long : bool
-        Only its beginning is here.
-    cut : bool
-        Its source ended, or its connection was lost, before a newline came.
+    number: From 1, over the whole life of the source.
+    too_long: Only its beginning is here.
+    cut: Its source ended, or its connection was lost, before a newline came.
     """
 
     number: int
@@ -468,12 +439,8 @@ class JsonLines:
     def parse(self, number: int, text: str) -> Sample:
         """Return the sample of a line.
 
-        Raises
-        ------
-        BadLineError
-            For anything that is no sample.
-        InputError
-            If the first line with a name that a configuration gives lacks another one.
+        Raises `BadLineError` for anything that is no sample. Raises `InputError` if the first line
+        with a name that a configuration gives lacks another one.
         """
         try:
             content = json.loads(text)
@@ -574,15 +541,10 @@ FORMATS = ("csv", "json")
 class StreamFormat:
     """Configuration of the form of a stream's lines.
 
-    Attributes
-    ----------
-    channels : Channels
-    columns : list of str, optional
-        Names of the columns of CSV, instead of a line of names.
-    delimiter, decimal : str, optional
-        Separator of columns of CSV, and decimal mark of its numbers; guessed if left out.
-    compartments : tuple of str
-        States that doses call 1, 2, ...
+    columns: Names of the columns of CSV, instead of a line of names.
+    delimiter, decimal: Separator of columns of CSV, and decimal mark of its numbers; guessed if
+        left out.
+    compartments: States that doses call 1, 2, ...
     """
 
     channels: Channels
@@ -598,19 +560,12 @@ class LineParser:
     Without ``format`` a line that begins with a brace is JSON, any other one CSV. Empty lines and
     comments (``#``) hold nothing.
 
-    Parameters
-    ----------
-    channels : Channels
-    format : {"csv", "json"}, optional
-    columns : sequence of str, optional
-        Names of the columns of CSV, instead of a header.
-    delimiter, decimal : str, optional
-        Separator of columns of CSV, and decimal mark of its numbers; guessed if left out.
+    format: {"csv", "json"}, optional
+    columns: Names of the columns of CSV, instead of a header.
+    delimiter, decimal: Separator of columns of CSV, and decimal mark of its numbers; guessed if
+        left out.
 
-    Raises
-    ------
-    InputError
-        For an unknown format, or columns that lack an input.
+    Raises `InputError` for an unknown format, or columns that lack an input.
     """
 
     def __init__(
@@ -637,12 +592,8 @@ class LineParser:
     def parse(self, line: Line) -> Sample | None:
         """Return the sample of a line, or None where it holds none.
 
-        Raises
-        ------
-        BadLineError
-            For a line that is no sample.
-        InputError
-            For a CSV header that lacks an input.
+        Raises `BadLineError` for a line that is no sample. Raises `InputError` for a CSV header
+        that lacks an input.
         """
         if line.too_long:
             raise BadLineError(f"longer than {LONGEST} bytes")

@@ -35,7 +35,7 @@ from typing_extensions import override
 
 from smcpn.checkpoint.nested import FilterState, read_nested, write_nested
 from smcpn.errors import InputError, whole_number
-from smcpn.io.axis import Arrivals, TimeAxis
+from smcpn.io.axis import SampleArrivals, TimeAxis
 from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.likelihood import STATE_PARTICLES, Particle
 from smcpn.likelihood.particle.stream import stream_estimate
@@ -61,28 +61,16 @@ FEWEST = 10
 class NestedState(WithMoments):
     """Posterior moments of parameters and states after a sample of a `NestedFilter`, approximate.
 
-    Attributes
-    ----------
-    sample : int
-        Samples so far.
-    t : float
-        Time of the last of them, s.
-    ess : float
-        Effective number of parameter vectors.
-    latency : float
-        Seconds that the update took.
-    status : str
-        As of `smcpn.online.State`.
-    missing : int
-        Samples that were put in for a gap before this one.
-    names, state_names : tuple of str
-        Of the parameters and of the states.
-    values : ndarray, (N, d)
-        Parameter vectors.
-    weights : ndarray, (N,)
-        Normalised.
-    log_evidence : float
-        Estimate of log p(y) of the samples so far.
+    sample: Samples so far.
+    t: Time of the last of them, s.
+    ess: Effective number of parameter vectors.
+    latency: Seconds that the update took.
+    status: As of `smcpn.online.State`.
+    missing: Samples that were put in for a gap before this one.
+    names, state_names: Of the parameters and of the states.
+    values: (N, d), parameter vectors.
+    weights: (N,), normalised.
+    log_evidence: Estimate of log p(y) of the samples so far.
     """
 
     sample: int
@@ -209,7 +197,7 @@ class NestedFilter:
         none = History(problem.records[0].n_inputs, problem.model.measured)
         filters = stream_estimate(problem, solver, none, threads, likelihood=Particle.name)
         self._filters = filters.with_state_particles(state_particles)
-        self._arrivals = Arrivals(problem)
+        self._arrivals = SampleArrivals(problem)
 
     def update(
         self,

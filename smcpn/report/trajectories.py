@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -47,16 +48,8 @@ def record_figure(
 ) -> Figure:
     """Inputs and outputs of a record, below each other.
 
-    Parameters
-    ----------
-    record : Record
-    inputs, outputs : sequence of str
-        Their names, where these are known.
-
-    Returns
-    -------
-    Figure
-        An axes for each of the first `MOST` inputs and of the first `MOST` outputs.
+    There is an axes for each of the first `MOST` inputs and of the first `MOST` outputs; their
+    names are given where known.
     """
     inputs = inputs or [f"input {j}" for j in range(record.n_inputs)]
     outputs = outputs or [f"output {j}" for j in range(record.n_outputs)]
@@ -107,10 +100,7 @@ FAR = 5.0
 def simulation_figure(simulation: Simulation, output: int | None = None) -> Figure:
     """Measured and simulated outputs, or one of them and closer where the error is largest.
 
-    Raises
-    ------
-    InputError
-        If there is no such output.
+    Raises `InputError` if there is no such output.
     """
     outputs = simulation.mean.shape[1]
     if output is None and outputs > 1:
@@ -179,10 +169,7 @@ def _output_figure(simulation: Simulation, output: int) -> Figure:
 def outputs_figure(simulation: Simulation) -> Figure:
     """Every measured and simulated output with the 95 % predictive band, the error below each.
 
-    Returns
-    -------
-    Figure
-        Two axes for each of the first `MOST_OUTPUTS` outputs; one where nothing was measured.
+    There are two axes for each of the first `MOST_OUTPUTS` outputs; one where nothing was measured.
     """
     record, names, learned = simulation.record, simulation.names_of_outputs, simulation.learned
     mean, upper, fit = simulation.mean, simulation.upper, simulation.fit
@@ -222,16 +209,8 @@ def outputs_figure(simulation: Simulation) -> Figure:
 def prior_figure(prediction: PriorPrediction, output: int | None) -> Figure:
     """Measured outputs in the 95 % band of what a prior predicts, with some of its paths.
 
-    Returns
-    -------
-    Figure
-        An axes for each of the first `MOST_OUTPUTS` outputs, or for the one that is named, and
-        beside it one of the measured range where the band goes far beyond.
-
-    Raises
-    ------
-    InputError
-        If there is no such output.
+    There is an axes for each of the first `MOST_OUTPUTS` outputs, or for the one that is named, and
+    beside it one of the measured range where the band goes far beyond.
     """
     record, names, band = prediction.record, prediction.names_of_outputs, prediction.band
     last = len(names) - 1
@@ -363,13 +342,7 @@ def solution_figure(solution: Solution) -> Figure:
 
 @styled
 def states_figure(states: States) -> Figure:
-    """Smoothed mean and 95 % band of every state, the filtered mean, and what was measured.
-
-    Returns
-    -------
-    Figure
-        One axes per state.
-    """
+    """Smoothed mean and 95 % band of every state, the filtered mean, and what was measured."""
     count = len(states.names)
     drawing = figure(1.0 + 1.5 * count)
     panels = drawing.subplots(count, 1, sharex=True, squeeze=False)[:, 0]
@@ -377,29 +350,34 @@ def states_figure(states: States) -> Figure:
         _plot_state(axes, states, i)
     panels[0].set_title(f"{plain(states.record.name)}: states given all samples")
     panels[-1].set_xlabel(over_time(states.record))
-    found: dict[str, Any] = {}
-    for axes in panels:
-        handles, labels = axes.get_legend_handles_labels()
-        found |= dict(zip(labels, handles, strict=True))
-    drawing.legend(
-        list(found.values()), list(found), loc="outside lower left", ncols=columns(len(found))
-    )
+    found = labelled(panels)
+    drawing.legend(found.values(), found, loc="outside lower left", ncols=columns(len(found)))
     drawing.align_ylabels(list(panels))
     return drawing
 
 
+def labelled(panels: Iterable[Axes]) -> dict[str, Artist]:
+    """Return what a legend names of several axes, each name once."""
+    return {
+        label: handle
+        for axes in panels
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+
+
+def plot_state_measured(axes: Axes, t: Array, y: Array, size: float) -> None:
+    """Draw measurements of a state, as marks of a size where they are few."""
+    style: dict[str, Any] = {"lw": 2.0}
+    if len(t) <= MARKED_STATES:
+        style = {"ls": "", "marker": "o", "ms": size, "mew": 0}
+    axes.plot(*envelope(t, y), color=MIDDLE, label="measured", **style)
+
+
 def _plot_state(axes: Axes, states: States, i: int) -> None:
     t, output = states.record.t, states.measured[i]
-    axes.fill_between(
-        *band_envelope(t, states.lower[:, i], states.upper[:, i]),
-        color=LIGHT, lw=0, label="95 % band",
-    )  # fmt: skip
+    _plot_band(axes, t, states.lower[:, i], states.upper[:, i])
     if output is not None and states.record.n_outputs:
-        style: dict[str, Any] = {"lw": 2.0}
-        if len(t) <= MARKED_STATES:
-            style = {"ls": "", "marker": "o", "ms": 3.0, "mew": 0}
-        y = states.record.y[:, output]
-        axes.plot(*envelope(t, y), color=MIDDLE, label="measured", **style)
+        plot_state_measured(axes, t, states.record.y[:, output], 3.0)
     for path in states.draws[:DRAWN_PATHS]:
         axes.plot(*envelope(t, path[:, i]), color=MIDDLE, lw=0.4, alpha=0.6, label="draws")
     filtered = states.filtered_mean[:, i]

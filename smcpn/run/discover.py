@@ -57,6 +57,7 @@ from smcpn.run.restore import (
     compare_processors,
     goes_on,
     locked,
+    require_same,
     written_records,
 )
 from smcpn.smc.distributed.engines import checked_executor
@@ -224,14 +225,7 @@ def discovered(
 ) -> Discovery:
     """Advance a discovery to its end and return what it found.
 
-    Parameters
-    ----------
-    begin : callable
-        Makes the run.
-    progress
-        As of `discover`.
-    kept : CheckpointWriter or InMemory
-        Receives a snapshot after every part.
+    ``begin`` makes the run, and ``kept`` receives a snapshot after every part.
     """
     report = progress if callable(progress) else None
     with status(False if report else cast(bool | None, progress)), kept, one_blas_thread():
@@ -269,10 +263,8 @@ class InterruptedDiscovery:
 def _stored(path: Path, question: Question, existing: str) -> StoredDiscovery | None:
     """Return the checkpoint that a discovery goes on from; None where it begins.
 
-    Raises
-    ------
-    InputError
-        If the file is of another question, or exists and ``existing`` is ``"raise"``.
+    Raises `InputError` if the file is of another question, or exists and ``existing`` is
+    ``"raise"``.
     """
     if not goes_on(path, existing, lambda: own_records(path, DISCOVERY, discovery_in)):
         return None
@@ -290,15 +282,7 @@ def _require_same_question(header: DiscoveryHeader, question: Question, path: Pa
     fingerprint = data_fingerprint(question.records, _samples(question))
     if header.data_fingerprint != fingerprint or header.n_samples != _samples(question):
         raise InputError(f"{path} belongs to other data: {anew}")
-    before, wanted = plain(header.settings), plain(_storable(question.settings))
-    for name, value in wanted.items():
-        if before[name] != value:
-            was, asked = ("the default" if one is None else one for one in (before[name], value))
-            raise InputError(
-                f"{path} was started with {name} = {was}, not {asked}: use the same, another file, "
-                "or existing='overwrite' to begin anew",
-                argument=name,
-            )
+    require_same(plain(header.settings), plain(_storable(question.settings)), path)
 
 
 def _samples(question: Question) -> int:
@@ -367,11 +351,8 @@ def _header(path: Path, question: Question, created: str) -> DiscoveryHeader:
 def stored_question(stored: StoredDiscovery, path: Path) -> Question:
     """Return the question of a checkpoint, of plain data and its file of records.
 
-    Raises
-    ------
-    InputError
-        If a part could not be stored, the records are absent or others, or the file asks for more
-        particles than it has evidence of.
+    Raises `InputError` if a part could not be stored, the records are absent or others, or the file
+    asks for more particles than it has evidence of.
     """
     header = stored.header
     if header.not_stored:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, Protocol, Self
+from typing import Any, Generic, Protocol, Self
 
 from smcpn.checkpoint.codec import plain
 from smcpn.checkpoint.container import CheckpointWarning, begun, lock, remove
@@ -49,15 +49,8 @@ from smcpn.smc.verification import is_consistent
 def locked(path: Path) -> Generator[None]:
     """Lock a checkpoint for this process, and turn SIGTERM into an orderly exit.
 
-    Parameters
-    ----------
-    path : Path
-        Absolute.
-
-    Raises
-    ------
-    InputError
-        If the folder does not exist, or another process holds the lock.
+    The path is absolute. A folder that does not exist, and a lock that another process holds, are
+    refused.
     """
     if path.is_dir():
         raise InputError(f"checkpoint {path} is a folder: give the name of a file")
@@ -74,18 +67,8 @@ MOST_UNSEEN = 1_000_000
 def goes_on(path: Path, existing: str, records: Callable[[], set[Path]]) -> bool:
     """True if there is a checkpoint to go on from; one that is to be overwritten is removed.
 
-    Parameters
-    ----------
-    path : Path
-    existing : str
-        One of `smcpn.smc.settings.EXISTING`.
-    records : callable
-        Returns the files of records of the checkpoint that is there.
-
-    Raises
-    ------
-    InputError
-        If there is one and ``existing`` is ``"raise"``.
+    ``existing`` is one of `smcpn.smc.settings.EXISTING`; ``records`` returns the files of records
+    of the checkpoint that is there.
     """
     if existing == "overwrite":
         retired = records()
@@ -107,10 +90,7 @@ def checkpoint_of(
 ) -> StoredRun | None:
     """Return the checkpoint that a run goes on from; None where it begins.
 
-    Raises
-    ------
-    InputError
-        If the file is of another run, or exists and ``existing`` is ``"raise"``.
+    Raises `InputError` if the file is of another run, or exists and ``existing`` is ``"raise"``.
     """
     if not goes_on(path, existing, lambda: own_records(path)):
         return None
@@ -123,10 +103,7 @@ def checkpoint_of(
 def stored_settings(header: Header, path: Path) -> RunSettings:
     """Return the settings of a checkpoint that holds the whole run.
 
-    Raises
-    ------
-    InputError
-        If a part of the run could not be stored.
+    Raises `InputError` if a part of the run could not be stored.
     """
     if header.not_stored or header.problem is None:
         raise InputError(
@@ -139,10 +116,7 @@ def stored_settings(header: Header, path: Path) -> RunSettings:
 def stored_problem(header: Header, path: Path) -> Problem:
     """Return the problem of a checkpoint, of plain data and its file of records.
 
-    Raises
-    ------
-    InputError
-        If a part could not be stored, or the records are absent or others.
+    Raises `InputError` if a part could not be stored, or the records are absent or others.
     """
     stored_settings(header, path)
     records = read_records(path.with_name(header.data_file))
@@ -180,11 +154,16 @@ def _require_same_settings(stored: RunSettings, wanted: RunSettings, path: Path)
     before = plain(stored)
     if stored.solver_open and not wanted.solver_open:
         before["solver"] = None
-    for name, value in plain(wanted).items():
-        free = name in ("block", "entropy", "solver_reason", "solver_open") or (
-            name == "seed" and value is None
-        )
-        if not free and before[name] != value:
+    free = {"block", "entropy", "solver_reason", "solver_open"}
+    require_same(before, plain(wanted), path, free if wanted.seed is not None else free | {"seed"})
+
+
+def require_same(
+    before: Mapping[str, Any], wanted: Mapping[str, Any], path: Path, free: Collection[str] = ()
+) -> None:
+    """Refuse settings that are not those of a checkpoint, in the first one that differs."""
+    for name, value in wanted.items():
+        if name not in free and before[name] != value:
             was, asked = ("the default" if one is None else one for one in (before[name], value))
             raise InputError(
                 f"{path} was started with {name} = {was}, not {asked}: use the same, "
@@ -224,10 +203,7 @@ def restored(
 ) -> Run:
     """Return the run of a checkpoint, verified, over the same or longer records.
 
-    Raises
-    ------
-    InputError
-        If some of its particles have another likelihood here.
+    Raises `InputError` if some of its particles have another likelihood here.
     """
     compare_processors(stored.header, path)
     longer = problem.n_samples > stored.header.n_samples
@@ -322,10 +298,7 @@ def _header(path: Path, problem: Problem, settings: RunSettings, created: str) -
 def written_records(path: Path, fingerprint: str, records: Sequence[Record]) -> tuple[Path, str]:
     """Write the file of records of a checkpoint; return its path, and why it could not be written.
 
-    Parameters
-    ----------
-    fingerprint : str
-        Of the data.
+    The fingerprint is that of the data.
     """
     data_file, reason = records_path(path, fingerprint), ""
     try:
@@ -382,10 +355,7 @@ _last: list[Interrupted] = []
 def last_interrupted() -> Interrupted:
     """Return what was interrupted last in this process.
 
-    Raises
-    ------
-    InputError
-        If there is nothing.
+    Raises `InputError` if there is nothing.
     """
     if not _last:
         raise InputError(
@@ -403,10 +373,7 @@ def forget(run: Interrupted) -> None:
 class InMemory(Generic[State]):
     """Holds the newest snapshot of a run, and keeps it after an interrupt: one of this process.
 
-    Parameters
-    ----------
-    interrupted : callable
-        Makes of a state what is kept.
+    ``interrupted`` makes of a state what is kept.
     """
 
     warnings: tuple[str, ...] = ()

@@ -23,7 +23,7 @@ from smcpn.run.plan import planned
 from smcpn.run.posterior import posterior_of
 from smcpn.run.progress import progress_line
 from smcpn.run.restore import InMemory
-from smcpn.run.run import Begin, CarryOver, Exchange, Outcome, Run, Step
+from smcpn.run.run import Begin, CarryOver, ExchangeSolver, Outcome, Run, Step
 from smcpn.run.sample import sample
 from smcpn.smc.replicates import SamplerWarning
 from smcpn.smc.sampler import Progress
@@ -74,7 +74,7 @@ def advance(run: Run) -> None:
     step = _next_step(run)
     if isinstance(step, Begin):
         run.begin(step)
-    elif isinstance(step, Exchange):
+    elif isinstance(step, ExchangeSolver):
         run.exchange(step.plan)
     elif isinstance(step, CarryOver):
         begin_to_carry_over(run, step)
@@ -107,14 +107,8 @@ def identified(
 ) -> Posterior:
     """Advance a run to its end and return its posterior.
 
-    Parameters
-    ----------
-    begin : callable
-        Makes the run; what it compiles is counted.
-    progress
-        As of `identify`.
-    kept : CheckpointWriter or InMemory
-        Receives a snapshot after every part.
+    ``begin`` makes the run; what it compiles is counted. ``kept`` receives a snapshot after every
+    part.
     """
     began, before = time.perf_counter(), replace(CLOCK)
     with progress_line(progress) as report, kept, one_blas_thread():

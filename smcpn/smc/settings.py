@@ -161,10 +161,7 @@ class Options(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_typ
 class Settings(Options, frozen=True):
     """Options of an identification; what is None is chosen when the problem is known.
 
-    Raises
-    ------
-    InputError
-        For an option that is not known or out of range, in one sentence.
+    Raises `InputError` for an option that is not known or out of range, in one sentence.
     """
 
     max_moves: Count
@@ -203,10 +200,7 @@ class Settings(Options, frozen=True):
     def resolved(self, problem: Problem) -> RunSettings:
         """Return the settings with every option that was None chosen.
 
-        Raises
-        ------
-        InputError
-            If solver and likelihood do not go together.
+        Raises `InputError` if solver and likelihood do not go together.
         """
         if self.method == AUTO and isinstance(self.start, Modes):
             raise InputError(
@@ -276,20 +270,12 @@ class PartialSettings(Settings, frozen=True):
 class RunSettings(Options, frozen=True):
     """Settings of a run, with nothing left open.
 
-    Attributes
-    ----------
-    solver : Solver
-        Its steps may be ``"auto"``.
-    likelihood, method : str
-        The method may be ``"auto"``, and the start as well.
-    moves : MoveStrategy or None
-        None in a file that cannot hold them.
-    solver_reason : str
-        Why this solver was chosen; empty where it was given.
-    solver_open : bool
-        Whether another one may be chosen where the particles are.
-    entropy : int
-        What the random generators are made from: the seed, where there is one.
+    solver: Its steps may be ``"auto"``.
+    likelihood, method: The method may be ``"auto"``, and the start as well.
+    moves: None in a file that cannot hold them.
+    solver_reason: Why this solver was chosen; empty where it was given.
+    solver_open: Whether another one may be chosen where the particles are.
+    entropy: What the random generators are made from: the seed, where there is one.
     """
 
     solver: Annotated[Solver, _made_by(_solver)]
@@ -355,10 +341,7 @@ class RunSettings(Options, frozen=True):
 def solver_with(solver: Solver, **settings: Any) -> Solver:
     """Return a solver with other settings.
 
-    Raises
-    ------
-    InputError
-        For a setting that it does not have, or a value out of range.
+    Raises `InputError` for a setting that it does not have, or a value out of range.
     """
     refuse_other_settings(solver, settings)
     return replace(solver, **settings)
