@@ -309,11 +309,6 @@ class SampleArrivals:
             if not more:
                 return
             raise InputError(NO_DOSES, argument="doses")
-        if self._record.u_function is not None:
-            raise InputError(
-                "a stream with doses has an input that is a function of time: give its samples",
-                argument="doses",
-            )
         self._dosing.check_kinds(more, "stream")
         for dose in more:
             if dose.time < since:
@@ -359,7 +354,8 @@ class SampleArrivals:
             # It ends no interval: what it has of the next one does not count.
             t, u = np.append(t[1:], t[-1] + self._record.interval), u[[1, 1]]
         one = Record(
-            t=t, u=u if n else None, hold=self._record.hold, doses=self.doses, name="stream",
+            t=t, u=self._record.u_function or (u if n else None), hold=self._record.hold,
+            doses=self.doses, name="stream",
             u_before=np.empty((0, n)),
         )  # fmt: skip
         made = self._dosing.prepared(one)
