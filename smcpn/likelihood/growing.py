@@ -55,17 +55,13 @@ def stream_grid(problem: Problem) -> Grid:
     Raises
     ------
     InputError
-        For delayed inputs at irregular times: how many arrive in an interval is not known before.
+        For delayed inputs at irregular times of which too many may arrive in an interval.
     """
     template, delay = problem.records[0], problem.model.delay
-    if delay is not None and not template.uniform:
-        raise InputError(
-            f"{template.name}: delay in a stream needs samples at equal intervals, of which it is "
-            "known how many inputs arrive between two: give the record dt, and outputs as NaN "
-            "where they are missing",
-            argument="delay",
-        )
-    return Grid.of([template], delay)
+    grid = Grid.of([template], delay)
+    if delay is None or (template.uniform and not delay.lagged):
+        return grid
+    return replace(grid, delays=delay.spans_between(template))
 
 
 def growing_likelihood(
