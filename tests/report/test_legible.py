@@ -70,7 +70,7 @@ def check_ticks(axis) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize("narrow", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_the_pictures_of_a_posterior(posterior, narrow):
     with narrow_column() if narrow else nullcontext():
         record = posterior.problem.records[0]
