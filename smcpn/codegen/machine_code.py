@@ -107,11 +107,6 @@ class Block:
         Written to slots of the work array, after everything is read.
     results : tuple of Operand
         Returned as numbers.
-
-    Raises
-    ------
-    InputError
-        If an operation has no compiled counterpart.
     """
 
     arguments: tuple[Value, ...] = ()

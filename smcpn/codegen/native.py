@@ -187,13 +187,7 @@ def code(
 
 
 def received(name: str, target: Target, content: bytes) -> Code:
-    """Return code that another process compiled.
-
-    Raises
-    ------
-    InputError
-        If this processor lacks features that the code uses.
-    """
+    """Return code that another process compiled."""
     with _LOCK:
         if name not in _LOADED:
             missing = target.missing(Target.host())

@@ -175,11 +175,6 @@ def check_consistent(problem: Problem, values: Array) -> None:
     ----------
     values : ndarray, (N, d)
         Parameters, drawn from the prior.
-
-    Raises
-    ------
-    InputError
-        With the reason at the values that the iteration begins with.
     """
     if not problem.model.algebraic:
         return

@@ -182,11 +182,6 @@ class Conditioned(Recursion):
     grid : Grid
     share, start_order
         See `ConditionedSymbols.of`.
-
-    Raises
-    ------
-    InputError
-        If it cannot use the solver's diffusion, or compares covariances that are too large.
     """
 
     coloured_noise = True
@@ -258,12 +253,6 @@ class Conditioned(Recursion):
 
         A filter that sees the data has no use for the first-order form: where v is x', one process
         for both has no second residual to leave an error.
-
-        Raises
-        ------
-        InputError
-            If it needs a diffusion which the problem does not learn. One that does not take the
-            problem's noise is refused for that, by `suitable_likelihood`.
         """
         needed = cls.known_diffusion and cls.takes_noise(problem.model)
         if problem.diffusion is None and needed:

@@ -50,13 +50,7 @@ def samples_ahead(template: Record, lookahead: int | None) -> int:
 
 
 def stream_grid(problem: Problem) -> Grid:
-    """Grid of the samples of a stream, which are as those of the problem's first record.
-
-    Raises
-    ------
-    InputError
-        For delayed inputs at irregular times: how many arrive in an interval is not known before.
-    """
+    """Grid of the samples of a stream, which are as those of the problem's first record."""
     template, delay = problem.records[0], problem.model.delay
     if delay is not None and not template.uniform:
         raise InputError(
@@ -86,12 +80,6 @@ def growing_likelihood(
         Samples known beyond one before it counts; by default what the hold needs.
     likelihood : str, optional
         As of `build_likelihood`.
-
-    Raises
-    ------
-    InputError
-        As `build_likelihood`, where the steps are still to be chosen, for an estimate, and where
-        intervals should take steps in proportion to their lengths.
     """
     number_of_steps(solver)
     if solver.interval is not None:

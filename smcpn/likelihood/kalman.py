@@ -125,11 +125,6 @@ class Kalman(Recursion):
         Symbols of the states' mean and that of the coloured noise of c outputs.
     predicted : Gaussian
         States and noise at a sample, given those before; over the symbols of the lane's state.
-
-    Raises
-    ------
-    InputError
-        For a solver whose settings it cannot use, and for too many states that are coupled.
     """
 
     name = "kalman"

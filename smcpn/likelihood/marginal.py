@@ -71,11 +71,6 @@ class Marginal(Recursion):
 
     Diffusion has the unit that it takes with the mean step as unit of time; a step of another
     length h scales variances by (h / mean)^(2 order + 1).
-
-    Raises
-    ------
-    InputError
-        For a form, diffusion or order that it cannot use.
     """
 
     name = "marginal"

@@ -273,13 +273,7 @@ class Recursion(ABC):
     def build(
         cls, problem: Problem, solver: Solver, threads: int | None = None, **options: Any
     ) -> LaneLikelihood:
-        """Compile it for a problem's records; ``options`` are those of the subclass.
-
-        Raises
-        ------
-        InputError
-            If it cannot use the solver as it is set, or its steps are still to be chosen.
-        """
+        """Compile it for a problem's records; ``options`` are those of the subclass."""
         number_of_steps(solver)
         if solver.interval is not None and not cls.divides:
             raise InputError(
@@ -316,12 +310,6 @@ def build_likelihood(
     ----------
     likelihood : str, optional
         One of `LIKELIHOODS`; by default the one of the solver.
-
-    Raises
-    ------
-    InputError
-        If there is no such likelihood, it does not go with the solver or the problem, or it is an
-        estimate.
     """
     kind = suitable_likelihood(problem, solver, likelihood)
     require_exact(kind.name)
@@ -351,13 +339,7 @@ def require_exact(likelihood: str) -> None:
 def suitable_likelihood(
     problem: Problem, solver: Solver, likelihood: str | None = None
 ) -> type[Recursion]:
-    """Return the likelihood of a name, or the default, checked against the problem.
-
-    Raises
-    ------
-    InputError
-        As `build_likelihood`.
-    """
+    """Return the likelihood of a name, or the default, checked against the problem."""
     name, model = likelihood_name(problem, solver, likelihood), problem.model
     if not LIKELIHOODS[name].takes_noise(model):
         argument = "noise"
@@ -390,11 +372,6 @@ def likelihood_name(problem: Problem, solver: Solver, likelihood: str | None = N
     """Name of the likelihood to use, checked against the solver.
 
     By default it is the solver's own or, of a problem with process noise, the first that takes it.
-
-    Raises
-    ------
-    InputError
-        As `build_likelihood`, and for what is no solver.
     """
     check_solver(solver)
     if likelihood is None:
@@ -433,26 +410,14 @@ def with_process_noise() -> list[str]:
 
 
 def number_of_steps(solver: Solver) -> int:
-    """Steps per sampling interval of a solver.
-
-    Raises
-    ------
-    InputError
-        Where they are still to be chosen.
-    """
+    """Steps per sampling interval of a solver."""
     if solver.steps == "auto":
         raise InputError("steps 'auto' is still to be chosen: use smcpn.identify, or give a number")
     return int(solver.steps)
 
 
 def check_likelihood(likelihood: str) -> None:
-    """Raise `InputError` for a name that is no likelihood.
-
-    Raises
-    ------
-    InputError
-        Naming those there are.
-    """
+    """Raise `InputError` for a name that is no likelihood."""
     if not isinstance(likelihood, str) or likelihood not in LIKELIHOODS:
         raise InputError(
             f"likelihood is {shown(likelihood)}: choose one of {', '.join(LIKELIHOODS)}"

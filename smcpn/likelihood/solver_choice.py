@@ -307,12 +307,6 @@ def choose_solver(
     A solver that is given is taken. For None and ``"auto"`` it is `EKF0`, or `Rosenbrock` where the
     problem, or a part of its prior, is stiff, or there are events or algebraic equations; where a
     likelihood is named, or there is process noise, it is the solver that goes with it.
-
-    Raises
-    ------
-    InputError
-        For what is no solver, a solver and a likelihood that do not go together, algebraic
-        equations that have no solution, and as `default_solver`.
     """
     values, is_open = pilot_values(problem), False
     check_consistent(problem, values)
@@ -343,13 +337,7 @@ def leaves_open(solver: Solver | str | None, likelihood: Any = None) -> bool:
 
 
 def solver_named(name: str, problem: Problem, likelihood: str | None) -> Solver:
-    """Return a solver by its name with its own settings, or for ``"auto"`` the one that suits.
-
-    Raises
-    ------
-    InputError
-        For an unknown name.
-    """
+    """Return a solver by its name with its own settings, or for ``"auto"`` the one that suits."""
     if one_of("solver", name, (*SOLVERS, "auto")) == "auto":
         return choose_solver(problem, None, likelihood).solver
     return cast(Any, SOLVERS[name])()
@@ -360,11 +348,6 @@ def default_solver(problem: Problem, likelihood: str | None) -> Solver:
 
     With process noise, events or algebraic equations it is that of the first likelihood that takes
     them, with noise of another density that of the classical one.
-
-    Raises
-    ------
-    InputError
-        For a likelihood that needs a diffusion which neither solver nor problem gives.
     """
     if likelihood is None:
         fitting = with_process_noise() if problem.model.process_noise is not None else []
@@ -665,13 +648,7 @@ def sufficient_steps(
     share: float = SOLVER_SHARE,
     least: int = 1,
 ) -> Solver:
-    """Double the steps per sample until the solver's share is small.
-
-    Raises
-    ------
-    InputError
-        If even the largest number of steps is not enough.
-    """
+    """Double the steps per sample until the solver's share is small."""
     found = predictions(problem, solver, enumerate(problem.records), likelihood)
     steps = least
     while affordable(problem, steps):

@@ -29,12 +29,6 @@ def arranged_equations(
         Its name.
     x, returned : casadi.SX, (n, 1)
         Symbols of the states, and derivatives or residuals in their places.
-
-    Raises
-    ------
-    InputError
-        If a variable is no state, all are algebraic, or the equations cannot determine them,
-        whatever the values.
     """
     for name in algebraic:
         one_of("algebraic", name, states)

@@ -145,14 +145,7 @@ class CompiledFunction:
         function(x, u, float(t[0]), p, out)
 
     def check(self) -> None:
-        """Try it at some points.
-
-        Raises
-        ------
-        InputError
-            If it cannot be compiled for these arguments, raises at all points, reads or writes
-            beyond an argument there, or leaves a derivative unwritten.
-        """
+        """Try it at some points."""
         import numba
 
         njit: Any = numba.njit
@@ -183,13 +176,7 @@ class CompiledFunction:
             ) from errors[0]
 
     def check_chain(self, state: int, rate: int) -> None:
-        """Try whether the derivative of a state is another state.
-
-        Raises
-        ------
-        InputError
-            If it is something else at some point.
-        """
+        """Try whether the derivative of a state is another state."""
         points = np.random.default_rng(0).normal(size=(self.n_arguments, PROBES))
         if not np.array_equal(self(points)[state], points[rate]):
             raise InputError(
@@ -253,13 +240,7 @@ def _over_lanes(f: Any, a: int, b: int, c: int) -> Callable[..., None]:
 
 
 def compiled_function(operation: str) -> CompiledFunction:
-    """Function of an operation.
-
-    Raises
-    ------
-    InputError
-        If this process does not know it.
-    """
+    """Function of an operation."""
     if operation not in KNOWN:
         raise InputError(
             f"the model calls a compiled function ({operation.removeprefix(CALL)}) that is not "

@@ -67,11 +67,6 @@ class Delay:
         free : mapping of str to distribution
             Parameters that theta begins with, in its order.
         fixed : mapping of str to float
-
-        Raises
-        ------
-        InputError
-            For what is no mapping, names no input or parameter, or has no finite bounds.
         """
         if given is None or (isinstance(given, Mapping) and not given):
             return None
@@ -115,15 +110,7 @@ class Delay:
         }
 
     def spans(self, records: Sequence[Record]) -> tuple[Span, ...]:
-        """Samples that arrive about an interval, of each delayed input.
-
-        Raises
-        ------
-        InputError
-            If a dead time is longer than `LONGEST` intervals, a prior spans too many samples, too
-            many arrive in one interval, or no dead time that it allows is within what a cut record
-            knows of the input before it.
-        """
+        """Samples that arrive about an interval, of each delayed input."""
         for record in records:
             _check_record(record, max(lower for lower, _ in self.bounds))
         lengths, unit = [record.interval for record in records], records[0].t_unit

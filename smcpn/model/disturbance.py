@@ -64,13 +64,7 @@ class Disturbance:
 
     @classmethod
     def of(cls, given: Any, ode: ODE) -> Disturbance | None:
-        """Read the argument ``process_noise`` of a model; None where there is none.
-
-        Raises
-        ------
-        InputError
-            For what is no mapping, names no state, or has a value out of bounds.
-        """
+        """Read the argument ``process_noise`` of a model; None where there is none."""
         if given is None:
             return None
         if ode.diffusion is not None:
@@ -93,13 +87,7 @@ class Disturbance:
         return cls(deviations, correlations)
 
     def check(self, free: Mapping[str, Distribution], fixed: Mapping[str, float]) -> None:
-        """Refuse parameters that it cannot have, by their numbers or priors.
-
-        Raises
-        ------
-        InputError
-            With the bounds that a parameter may have.
-        """
+        """Refuse parameters that it cannot have, by their numbers or priors."""
         for state, name in self.deviations.items():
             lower, _, what = _bounds(name, free, fixed)
             if lower < 0.0 or (name in fixed and lower == 0.0):

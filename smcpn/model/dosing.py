@@ -175,13 +175,7 @@ class Dosing:
         free: Mapping[str, Distribution],
         fixed: Mapping[str, float],
     ) -> Dosing | None:
-        """Read the doses of records; None where they have none.
-
-        Raises
-        ------
-        InputError
-            If a dose is outside its record, names no state or parameter, or a lag has no bounds.
-        """
+        """Read the doses of records; None where they have none."""
         keys = dict.fromkeys(route_of(dose) for record in records for dose in record.doses)
         if not keys:
             return None
@@ -201,13 +195,7 @@ class Dosing:
         fixed: Mapping[str, float],
         degree: int,
     ) -> Dosing:
-        """Make it of the states, fractions, lags and slots of routes, as a file has them.
-
-        Raises
-        ------
-        InputError
-            If they do not fit the model.
-        """
+        """Make it of the states, fractions, lags and slots of routes, as a file has them."""
         made = [replace(_route(key, ode, free, fixed), slots=n) for *key, n in routes]
         return cls(tuple(made), len(ode.inputs), degree)
 
@@ -252,12 +240,7 @@ class Dosing:
     # Records
 
     def check(self, record: Record) -> None:
-        """Refuse a record whose doses, or whose input between samples, are not for these graphs.
-
-        Raises
-        ------
-        InputError
-        """
+        """Refuse a record whose doses, or whose input between samples, are not for these graphs."""
         self.check_kinds(record.doses, record.name)
         if not record.doses:
             return
@@ -269,12 +252,7 @@ class Dosing:
             )
 
     def check_kinds(self, doses: Sequence[Dose], where: str) -> None:
-        """Refuse doses of another state, fraction or lag than the problem is posed for.
-
-        Raises
-        ------
-        InputError
-        """
+        """Refuse doses of another state, fraction or lag than the problem is posed for."""
         known = [one.key for one in self.routes]
         for dose in doses:
             if route_of(dose) not in known:
@@ -287,11 +265,6 @@ class Dosing:
 
     def prepared(self, record: Record) -> Record:
         """Return a record with samples where doses arrive, and the numbers of intervals behind u.
-
-        Raises
-        ------
-        InputError
-            As `check`, and if more may arrive in an interval than the graphs have places for.
         """
         if record.held:
             return record

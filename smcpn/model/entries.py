@@ -78,12 +78,6 @@ def by_scalar(given: Mapping[Any, Any], ode: ODE, argument: str) -> dict[Any, An
         Keys that are no names of the model are left as they are.
     argument : str
         Which it is, for messages.
-
-    Raises
-    ------
-    InputError
-        For a key that is no text, a wrong number of values, or an entry that the vector or function
-        does not have.
     """
     wholes = ode.wholes
     found: dict[Any, Any] = {}

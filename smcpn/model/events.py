@@ -108,13 +108,7 @@ class Events:
 
     @classmethod
     def of_column(cls, column: ca.SX | None, n_states: int) -> Events | None:
-        """Events of a column; None of none.
-
-        Raises
-        ------
-        InputError
-            If a direction is none.
-        """
+        """Events of a column; None of none."""
         if column is None:
             return None
         signs = column[1 :: event_rows(n_states)]
@@ -176,13 +170,7 @@ def check_events(events: object) -> None:
 
 
 def event_column(events: Sequence[Event], known: FunctionArguments, states: Sequence[str]) -> ca.SX:
-    """Trace events over the symbols of a model of these states, see `Events.column`.
-
-    Raises
-    ------
-    InputError
-        As `check_events`, or if what its functions take or return does not fit the model.
-    """
+    """Trace events over the symbols of a model of these states, see `Events.column`."""
     check_events(events)
     first, again = (
         ca.vertcat(*(entry for one in events for entry in _rows(one, known, states)))

@@ -172,12 +172,6 @@ class ExpressionTable(Stored):
         Value of the constants; 0 elsewhere.
     input_shapes, output_shapes : ndarray of int, (k, 2)
         Rows and columns of every argument and result, which are dense and stored by column.
-
-    Raises
-    ------
-    InputError
-        If it is not the table of a function: a name is not known, an operand does not come
-        before, an index or a shape does not fit, a constant is NaN, or it has too many rows.
     """
 
     operation: Annotated[NDArray[np.bytes_], Unchecked()]
@@ -201,13 +195,7 @@ class ExpressionTable(Stored):
 
     @classmethod
     def of(cls, function: ca.Function) -> ExpressionTable:
-        """Make the table of a function of SX.
-
-        Raises
-        ------
-        InputError
-            If it has a sparse argument or result, or an operation without a name here.
-        """
+        """Make the table of a function of SX."""
         dense = [function.sparsity_in(k).is_dense() for k in range(function.n_in())]
         dense += [function.sparsity_out(k).is_dense() for k in range(function.n_out())]
         if not all(dense):

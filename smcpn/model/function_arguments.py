@@ -55,12 +55,6 @@ class FunctionArguments:
         ----------
         what, argument : str
             How messages call the function, and the argument of a problem that holds it.
-
-        Raises
-        ------
-        InputError
-            If it takes what the model has not, or returns no scalars, or something else when it is
-            called again.
         """
         first, again = (
             scalars(self.returned(function, what, argument), function_name(function))
@@ -72,13 +66,7 @@ class FunctionArguments:
         return first
 
     def returned(self, function: Callable[..., Any], what: str, argument: str) -> Any:
-        """Value that a function returns for the symbols that it names.
-
-        Raises
-        ------
-        InputError
-            If it takes what the model has not, or cannot be traced.
-        """
+        """Value that a function returns for the symbols that it names."""
         positional, keyword = argument_names(function)
         for name in positional:
             if name not in self.named:

@@ -135,13 +135,7 @@ class AR1:
 
 
 def as_gaussian(value: Any) -> Normal | AR1 | None:
-    """The Gaussian noise that an entry of ``noise`` is or names; None for any other density.
-
-    Raises
-    ------
-    InputError
-        For what is no noise.
-    """
+    """The Gaussian noise that an entry of ``noise`` is or names; None for any other density."""
     if as_density(value) is not None:
         return None
     if isinstance(value, (Normal, AR1)):

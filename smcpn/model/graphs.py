@@ -303,13 +303,7 @@ class Model:
         accumulators: Sequence[int] = (),
         algebraic: tuple[int, ...] = (),
     ) -> Model:
-        """Make the graphs again, over new symbols.
-
-        Raises
-        ------
-        InputError
-            If the table is not that of a model with so many constants.
-        """
+        """Make the graphs again, over new symbols."""
         if not _describes_model(table, len(constant_values)):
             raise InputError("the expression table is not that of a model: it is damaged")
         (x, u, t, gap, theta, constants, y, output), results = table.graphs()
@@ -742,12 +736,7 @@ def make_model(
 
 
 def _check_algebraic(model: Model, ode: ODE, names: list[str]) -> None:
-    """Refuse parameters that are nothing but the start of an algebraic variable.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse parameters that are nothing but the start of an algebraic variable."""
     if not model.algebraic:
         return
     of_states = ca.diag(model.mass)

@@ -69,13 +69,7 @@ class Symbols:
         return self.parameter(value) if isinstance(value, str) else self.constant(value, label)
 
     def formula(self, function: Callable[..., Any]) -> ca.SX:
-        """Graph of a function of the output, of what is known by name, and of parameters.
-
-        Raises
-        ------
-        InputError
-            If it takes something else, or does not return one value.
-        """
+        """Graph of a function of the output, of what is known by name, and of parameters."""
         name, (positional, _) = function_name(function), argument_names(function)
         for one in positional[1:]:
             if one not in self.known:

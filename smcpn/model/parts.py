@@ -53,10 +53,6 @@ def check_parts(
         Remedy for a part; by default to leave it out.
     argument : str, optional
         The argument at fault; by default that which gives the part.
-
-    Raises
-    ------
-    InputError
     """
     for part in (name for name in PARTS if name in parts - takes):
         remedy = (instead or {}).get(part, "leave it out")
@@ -67,12 +63,7 @@ def check_parts(
 
 
 def check_pairs(parts: AbstractSet[str], name: str) -> None:
-    """Refuse two parts that do not go together in the model of a name.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse two parts that do not go together in the model of a name."""
     for (first, second), remedy in APART.items():
         if {first, second} <= parts:
             raise InputError(

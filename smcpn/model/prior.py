@@ -115,13 +115,7 @@ class Scaling:
 
     @classmethod
     def of_prior(cls, scales: Mapping[str, str | float], maps: Mapping[str, Coordinate]) -> Self:
-        """Return the columns of scales, by the names of all parameters and their coordinates.
-
-        Raises
-        ------
-        InputError
-            If a scale is not positive, is scaled itself, or multiplies what has bounds.
-        """
+        """Return the columns of scales, by the names of all parameters and their coordinates."""
         names, known = list(maps), [1.0] * len(scales)
         for k, (name, scale) in enumerate(scales.items()):
             argument = f"scales.{name}"

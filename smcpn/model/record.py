@@ -654,13 +654,7 @@ class InFile(NamedTuple):
         return cls(path, root.offset + place, array.shape, os.stat(path).st_mtime_ns)
 
     def read(self) -> Array:
-        """Map the part of the file.
-
-        Raises
-        ------
-        InputError
-            If the file is not there, or another one.
-        """
+        """Map the part of the file."""
         try:
             if os.stat(self.path).st_mtime_ns == self.modified:
                 return np.asarray(np.memmap(self.path, float, "r", self.offset, self.shape))
@@ -673,13 +667,7 @@ class InFile(NamedTuple):
 
 
 def as_records(records: Record | Sequence[Record]) -> tuple[Record, ...]:
-    """Accept one record or several.
-
-    Raises
-    ------
-    InputError
-        If there is none, or they differ in the number of inputs or outputs or the unit of time.
-    """
+    """Accept one record or several."""
     single = isinstance(records, np.ndarray) and records.ndim == 0
     if single or not isinstance(records, (Record, Iterable)):
         raise InputError(f"records is {shown(records)}: give an smcpn.Record or a list of them")
@@ -709,12 +697,7 @@ def beside(record: Record, name: str) -> Array:
 
 
 def check_values_alone(record: Record, who: str) -> None:
-    """Refuse a record of which ``who`` would pass over doses, deviations or limits.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse a record of which ``who`` would pass over doses, deviations or limits."""
     known = {name: getattr(record, name) for name in ("doses", *BESIDE)}
     more = [name for name, one in known.items() if one is not None and len(one)]
     if more:

@@ -94,13 +94,7 @@ class RecordColumns:
         to: Mapping[str, str] | None,
         beside: Mapping[str, Names],
     ) -> RecordColumns:
-        """Check arguments.
-
-        Raises
-        ------
-        InputError
-            If there is no time axis or no column, or a column is named twice.
-        """
+        """Check arguments."""
         if (time is None) == (dt is None):
             raise InputError(
                 "give either time, a column (an index of pandas becomes one by df.reset_index()), "
@@ -141,13 +135,7 @@ class RecordColumns:
         return self.t_unit is not None or self.time in self.to
 
     def record(self, source: str, name: str, measured: MeasuredSamples) -> Record:
-        """Return the record of columns of a source, and tell rows that are missing.
-
-        Raises
-        ------
-        InputError
-            Naming source and column, where a unit is not known or does not convert.
-        """
+        """Return the record of columns of a source, and tell rows that are missing."""
         if self.time is None:
             axis: dict[str, Any] = {"dt": self.dt, "t_unit": self.t_unit or "s"}
         else:
@@ -250,13 +238,7 @@ def naming(source: str, column: str) -> Generator[None]:
 
 
 def converted(values: Array, unit: str, to: str) -> Array:
-    """Convert values from a unit to another, ``"degC"`` to ``"K"`` with its offset.
-
-    Raises
-    ------
-    InputError
-        If a unit is not known, or they measure different things.
-    """
+    """Convert values from a unit to another, ``"degC"`` to ``"K"`` with its offset."""
     return np.asarray(units.conversion(unit, to)(values), dtype=float)
 
 
@@ -271,11 +253,6 @@ def stated_unit(given: str | None, noted: str, what: str) -> str:
         Of the argument ``t_unit``, and of the data.
     what : str
         The data, for the message.
-
-    Raises
-    ------
-    InputError
-        If the two contradict each other.
     """
     if noted == DATED:
         return "s"
@@ -338,11 +315,6 @@ def time_axis(t: Array, unit: str, to: str | None) -> dict[str, Any]:
     to : str or None
         That of the model, to which they are converted; without it they stay, but parts of a
         second become seconds.
-
-    Raises
-    ------
-    InputError
-        If the unit does not convert.
     """
     unit, wanted = units.time_unit(unit), units.time_unit(to or units.model_time(unit))
     if wanted != unit:

@@ -58,13 +58,7 @@ class CompiledField:
 
     @classmethod
     def of(cls, symbols: Sequence[ca.SX], outputs: ca.SX) -> CompiledField:
-        """Compile ``outputs``, a graph over the symbols (x, u, t, parameters); row by row.
-
-        Raises
-        ------
-        InputError
-            If the graph holds an operation that has no compiled counterpart.
-        """
+        """Compile ``outputs``, a graph over the symbols (x, u, t, parameters); row by row."""
         block = _block(symbols, outputs)
         engine = loaded(f"vector field\n{block}", lambda module: _write(module, block))
         return cls(engine.get_function_address("evaluate"), engine)

@@ -117,11 +117,6 @@ class Layout:
             Outputs that are measured: one that sees several processes couples them.
         coloured : sequence of int
             Those of them whose noise is carried beside the states.
-
-        Raises
-        ------
-        InputError
-            If the order is less than the longest chain of states.
         """
         processes = _processes(x, rhs, solver)
         owner = {state: k for k, process in enumerate(processes) for state in process.states}
@@ -146,11 +141,6 @@ class Layout:
     @classmethod
     def uniform(cls, x: ca.SX, rhs: ca.SX, solver: ProbabilisticSolver) -> Layout:
         """Lay out states in blocks of equal size: one for all under a full Jacobian, or one each.
-
-        Raises
-        ------
-        InputError
-            As for `connected`.
         """
         processes = _processes(x, rhs, solver)
         everything = range(len(processes))

@@ -273,13 +273,7 @@ class SeriesProgram:
 
 
 def series_program(symbols: Sequence[ca.SX], rhs: ca.SX) -> SeriesProgram:
-    """Translate the graph of a right-hand side over the symbols (x, u, t, parameters).
-
-    Raises
-    ------
-    InputError
-        If the graph holds an operation without a rule, named.
-    """
+    """Translate the graph of a right-hand side over the symbols (x, u, t, parameters)."""
     return _Translation(symbols, rhs).program()
 
 

@@ -70,12 +70,6 @@ class ClosedLoop(Simulator):
         Inputs of the controller besides the outputs.
     steps : int
         Runge-Kutta steps per sample.
-
-    Raises
-    ------
-    InputError
-        If there is not a row of signals for every sample, an output depends on the input, or the
-        model has other parts.
     """
 
     def __init__(
@@ -179,12 +173,6 @@ def predict_particles(
         Seconds of a Runge-Kutta step, about.
     like : Record, optional
         The record of the problem whose initial state this one shares, where these differ.
-
-    Raises
-    ------
-    InputError
-        If the record does not fit, or the horizon is not positive; if the problem has process
-        noise and a filter is given, or neither.
     """
     model = starting_like(problem, problem.model, record if like is None else like)
     if filter is None and model.process_noise is None:

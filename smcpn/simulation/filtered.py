@@ -111,11 +111,6 @@ class WindowFilter:
     Attributes
     ----------
     steps : int
-
-    Raises
-    ------
-    InputError
-        If the filter does not have a number for every state.
     """
 
     def __init__(

@@ -89,11 +89,6 @@ def visited_by_records(
         Equally weighted parameter values.
     step_length : float
         Seconds, about which the steps of the simulation are chosen.
-
-    Raises
-    ------
-    InputError
-        If a simulation diverges for every parameter vector.
     """
     model = _places_model(problem)
     if problem.model.process_noise is None:

@@ -59,11 +59,6 @@ def fitted_initial_states(
     ndarray, (N, n_states)
         Where a parameter vector diverges, the state that the search starts from.
 
-    Raises
-    ------
-    InputError
-        If the window has fewer measured outputs than the model has states.
-
     Notes
     -----
     By `least_squares`; CasADi differentiates the Runge-Kutta steps. It starts from
@@ -171,11 +166,6 @@ def simulate_started(
     """Simulate a record from states fitted to its first ``samples``; these do not count.
 
     Parameters as for `simulate_particles`.
-
-    Raises
-    ------
-    InputError
-        If ``samples`` are fewer than 2 or more than the record has.
     """
     model = problem.model if observe is None else problem.model_observing(observe)
     check_record(record, problem.ode, model.outputs.numel(), problem.records)
@@ -199,11 +189,6 @@ def started_states(
     ----------
     step_length : float or None
         Seconds of a Runge-Kutta step, about.
-
-    Raises
-    ------
-    InputError
-        As of `simulate_started`.
     """
     if not 2 <= samples < len(record):
         raise InputError(

@@ -69,13 +69,7 @@ class StiffRun:
 
 
 def _with_times(record: Record, times: Array) -> Record:
-    """The record with samples at these times, too.
-
-    Raises
-    ------
-    InputError
-        If its input is known at its own samples alone.
-    """
+    """The record with samples at these times, too."""
     t = np.union1d(record.t, times)
     if len(t) == len(record):
         return record

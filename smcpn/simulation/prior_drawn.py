@@ -178,13 +178,7 @@ def simulate_prior(
     steps: int | str = "auto",
     seed: int | None = None,
 ) -> PriorPrediction:
-    """Predict a record by draws from the prior of a problem; arguments as of `simulate`.
-
-    Raises
-    ------
-    InputError
-        If the record does not fit the problem, or every draw diverges.
-    """
+    """Predict a record by draws from the prior of a problem; arguments as of `simulate`."""
     if record is not None and not isinstance(record, Record):
         raise InputError(f"record is {shown(record)}: give one smcpn.Record", argument="record")
     draws = whole_number("draws", draws, FEWEST)

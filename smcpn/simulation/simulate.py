@@ -180,13 +180,7 @@ def known_model(
     delay: Mapping[str, float | str] | None = None,
     record: Record | None = None,
 ) -> tuple[Model, Array]:
-    """Trace an ODE whose parameters are all known, and return it with their values (p,).
-
-    Raises
-    ------
-    InputError
-        If a parameter is missing, unknown or no number.
-    """
+    """Trace an ODE whose parameters are all known, and return it with their values (p,)."""
     parameters = by_scalar(parameters, ode, "parameters")
     values = {
         name: real_number(f"parameter '{name}'", value)
@@ -242,12 +236,6 @@ def simulate_problem(
     -------
     ndarray, (T, n_outputs)
         Without measurement noise.
-
-    Raises
-    ------
-    InputError
-        For a parameter that the problem does not learn, a value that its prior excludes, or a path
-        that diverges.
     """
     parameters = by_scalar(parameters, problem.ode, "parameters")
     for name in parameters:

@@ -320,11 +320,6 @@ def simulate_particles(
     like : Record, optional
         The record of the problem whose initial state this one shares, where these differ.
 
-    Raises
-    ------
-    InputError
-        If the record does not fit the problem, or every particle diverges.
-
     Notes
     -----
     A part that was cut out behind the beginning of a record learned from is simulated from there.
@@ -516,24 +511,12 @@ def observed(problem: Problem, observe: Any) -> list[str]:
 
 
 def starting_like(problem: Problem, model: Model, record: Record) -> Model:
-    """Choose the initial state of the problem's record that is ``record``.
-
-    Raises
-    ------
-    InputError
-        As `initial_number`.
-    """
+    """Choose the initial state of the problem's record that is ``record``."""
     return replace(model, initial=(model.initial[initial_number(problem, record)],))
 
 
 def initial_number(problem: Problem, record: Record) -> int:
-    """Number of the initial state of the problem's record that is ``record``.
-
-    Raises
-    ------
-    InputError
-        If the problem's records start differently and this is none of them.
-    """
+    """Number of the initial state of the problem's record that is ``record``."""
     initial = problem.model.with_numbers().initial
     zero = ca.SX.zeros(*initial[0].shape)
     if all(ca.is_equal(ca.densify(other - initial[0]), zero, 2) for other in initial[1:]):

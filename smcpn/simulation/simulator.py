@@ -117,13 +117,7 @@ class Simulator:
         self._signal, self._dead_times = signal_of(model, record)
 
     def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
-        """Yield (a, b, outputs (b - a, q, N)) over the record, for parameters (p, N).
-
-        Raises
-        ------
-        InputError
-            If ``steps="auto"`` finds that the mean parameters diverge.
-        """
+        """Yield (a, b, outputs (b - a, q, N)) over the record, for parameters (p, N)."""
         theta = with_states(theta, self._initial)
         if self.steps == "auto":
             self.steps = self._sufficient_steps(theta.mean(axis=1, keepdims=True))

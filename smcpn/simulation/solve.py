@@ -223,11 +223,6 @@ def _without_doses(
         With doses.
     values : mapping of str to float
         Parameters, of which lags and fractions may be some.
-
-    Raises
-    ------
-    InputError
-        If a dose does not fit the model, or the input is a function of time.
     """
     if record.u_function is not None:
         raise InputError(

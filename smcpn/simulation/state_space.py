@@ -147,13 +147,7 @@ class StepResponse:
 
 
 def frequency_responses(linear: Matrices, frequencies: Array) -> Complex:
-    """Return (C (s I - A)^-1 B + D) exp(-s tau), (N, F, q, m), computed by parts of the draws.
-
-    Raises
-    ------
-    InputError
-        At a pole without damping.
-    """
+    """Return (C (s I - A)^-1 B + D) exp(-s tau), (N, F, q, m), computed by parts of the draws."""
     n, s = linear.A.shape[-1], 2j * np.pi * frequencies
     size = max(1, LARGEST // (n * n * len(s)))
     parts: list[Complex] = []

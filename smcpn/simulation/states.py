@@ -387,14 +387,7 @@ def states_of_particles(
     seed: int,
     like: Record | None = None,
 ) -> States:
-    """Filter and smooth a record with weighted parameter values, (N, d) and (N,).
-
-    Raises
-    ------
-    InputError
-        If the problem has no process noise, the record does not fit, or so many draws are more
-        than memory should hold.
-    """
+    """Filter and smooth a record with weighted parameter values, (N, d) and (N,)."""
     if problem.model.process_noise is None:
         raise InputError(
             "states needs a problem with process noise: without, the parameters determine the "

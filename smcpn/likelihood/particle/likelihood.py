@@ -147,11 +147,6 @@ class Particle(Kalman):
         ----------
         state_particles : int
             N_x, a multiple of 32.
-
-        Raises
-        ------
-        InputError
-            If the steps of the solver are still to be chosen, or for another number of particles.
         """
         number_of_steps(solver)
         recursion = cls.traced(problem, solver, Grid.of(problem.records, problem.model.delay))
@@ -441,13 +436,7 @@ class ParticleLikelihood(ParticleEstimate):
 
 
 def checked_number(number: Any) -> int:
-    """Number of state particles, a multiple of `GROUP`.
-
-    Raises
-    ------
-    InputError
-        For anything else.
-    """
+    """Number of state particles, a multiple of `GROUP`."""
     if not isinstance(number, (int, np.integer)) or number < GROUP or number % GROUP:
         raise InputError(
             f"state_particles is {shown(number)}: give a multiple of {GROUP}",

@@ -40,13 +40,7 @@ def stream_estimate(
     lookahead: int | None = None,
     likelihood: str | None = Particle.name,
 ) -> StreamEstimate:
-    """Build the estimate of samples to come; arguments as of `growing_likelihood`.
-
-    Raises
-    ------
-    InputError
-        As `growing_likelihood`.
-    """
+    """Build the estimate of samples to come; arguments as of `growing_likelihood`."""
     number_of_steps(solver)
     template = problem.records[0]
     kind = cast(type[Particle], suitable_likelihood(problem, solver, likelihood))

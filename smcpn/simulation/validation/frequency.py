@@ -84,11 +84,6 @@ def frequency_response(record: Record, simulated: Array, output: int = 0) -> Fre
         Simulated outputs over the record.
     output : int
         Column of the outputs.
-
-    Raises
-    ------
-    InputError
-        If the record has not exactly one input, is not sampled uniformly, or is too short.
     """
     if record.n_inputs != 1:
         raise InputError(

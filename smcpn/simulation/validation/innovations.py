@@ -364,12 +364,6 @@ def innovations(
         record, unless it is one of the others.
     likelihood : str, optional
         As of `smcpn.likelihood.registry.build_likelihood`.
-
-    Raises
-    ------
-    InputError
-        If the noise has a density whose output is neither in the unit of y nor the natural
-        parameter of counts.
     """
     chosen = list(enumerate(problem.records))
     if record is not None:

@@ -173,11 +173,6 @@ def compare_likelihoods(
         known is the most likely one at the posterior centre. A likelihood that cannot be used with
         the problem, or is none at any diffusion or for some of the weight, says why in place of
         figures.
-
-    Raises
-    ------
-    InputError
-        For an unknown name.
     """
     if names is None:
         names = [

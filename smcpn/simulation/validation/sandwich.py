@@ -141,11 +141,6 @@ def sandwich(
     log_weights : ndarray, (N,)
     threads : int, optional
         Of the kernel; results do not depend on it.
-
-    Raises
-    ------
-    InputError
-        If there are fewer than three distinct particles per parameter.
     """
     weights = normalise(log_weights)
     theta, weights = theta[weights > 0], weights[weights > 0]

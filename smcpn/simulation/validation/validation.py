@@ -226,11 +226,6 @@ def validate(
         Of the posterior when its solver is made twice as fine.
     record : Record, optional
         Measured as the problem observes; by default the records learned from.
-
-    Raises
-    ------
-    InputError
-        If the record does not have the inputs and outputs of the problem, or nothing is measured.
     """
     weights = normalise(log_weights)
     if record is not None:
