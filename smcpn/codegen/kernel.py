@@ -170,8 +170,6 @@ class KernelSizes:
 
     Attributes
     ----------
-    theta, state, emitted, moments : int
-    start_row, window : int
     widths : dict of str to int
         See `LaneProgram`.
     lanes, slots : int
@@ -209,8 +207,6 @@ class CompiledKernel:
 
     Parameters
     ----------
-    native : Native
-    sizes : KernelSizes
     constant_values : tuple of float
         Of the program's constants.
     threads : int, optional

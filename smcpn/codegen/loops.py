@@ -83,7 +83,6 @@ class Plan:
         Statements that run in each lane, one piece on all of them after the other.
     lanes, width : int
         Particles of a block, and how many of them one instruction runs.
-    n_state, n_theta, n_emitted, n_moments, n_outputs : int
     emit_slot, totals_slot, moments_slot, slots : int
         First slots of what a sample emits, of its sums and of its moments, and the number of all.
     widths : dict of str to int
@@ -259,7 +258,6 @@ class SharedPlaces:
 
     Parameters
     ----------
-    function : Function
     rows : LLVM pointer
         To the numbers that `ROWS` names.
     widths, window, parts

@@ -102,7 +102,6 @@ class Block:
         Passed as numbers.
     loads : tuple of (Value, int)
         Read from slots of a work array.
-    statements : tuple of Statement
     stores : tuple of (int, Operand)
         Written to slots of the work array, after everything is read.
     results : tuple of Operand

@@ -53,7 +53,6 @@ class Pass:
     ----------
     function : casadi.Function
         Of a column for each argument, to one with all results.
-    reads, writes : tuple of Place
     turns : int
         One, where ``writes`` do not move.
     """
@@ -78,7 +77,6 @@ class Section:
     values : casadi.SX, (v, 1)
         Of the vectors of a step, and of what earlier sections left in memory.
     places : tuple of int, (v,)
-    passes : tuple of Pass
     """
 
     values: ca.SX

@@ -174,7 +174,6 @@ def code(
         All that the code depends on, but for the modules of this package.
     write : callable
         Writes it to a module.
-    level : Optimisation
     """
     chosen = target()
     key = "|".join([text, _writers(), llvmlite.__version__, chosen.cpu, chosen.features])

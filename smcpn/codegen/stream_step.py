@@ -122,7 +122,6 @@ class Update:
         Of a program with moments of ``n_outputs`` outputs.
     columns : ndarray
         Parameters, of `LaneKernel.columns`.
-    rows : Rows
     measured : int
         Columns of the samples of which the outputs are the last ones, NaN where missing.
 

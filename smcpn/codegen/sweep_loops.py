@@ -95,7 +95,6 @@ class SweepPlan:
         Entry of the state that is left of the interval, where lanes take their own steps.
     loops : tuple of Loop
         What sections run over memory.
-    sections : int
     """
 
     blocks: dict[str, Block]

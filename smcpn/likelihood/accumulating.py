@@ -27,7 +27,6 @@ class SetBack:
 
     Attributes
     ----------
-    model : Model
     row : casadi.SX
         Symbol of the share of an accumulator, (1, 1); (0, 1) of a model without one.
     share : casadi.SX, (n, 1)

@@ -78,10 +78,8 @@ class Attempt:
 
     Attributes
     ----------
-    h : casadi.SX
     mean : Mean
         Predicted.
-    linearisation : Linearisation
     sizes : casadi.SX, (n, 1)
         With the predicted states.
     noise : list of casadi.SX

@@ -74,7 +74,6 @@ class NoiseFilter:
 
     Attributes
     ----------
-    model : Model
     state : casadi.SX, (2 c, 1)
         Mean and variance of the noise of the c coloured outputs, given the samples before.
     """
@@ -140,7 +139,6 @@ class NoiseFilter:
             See `following`, over symbols of the program's state and sample row.
         before : casadi.SX
             Graph of the sample row at the sample before an interval.
-        signal : Signal
         """
         coloured = list(self.model.coloured)
         if not coloured:

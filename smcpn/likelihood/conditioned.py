@@ -95,8 +95,6 @@ class GainPass:
 
     Parameters
     ----------
-    symbols : ConditionedSymbols
-    covariances : list of SharedCovariance
     length : float
         Of a step, where all are alike, or of those of mean length.
     steps : int
@@ -177,9 +175,7 @@ class Conditioned(Recursion):
 
     Parameters
     ----------
-    problem : Problem
     solver : EKF0 or EKF1
-    grid : Grid
     share, start_order
         See `ConditionedSymbols.of`.
     """

@@ -84,24 +84,16 @@ class ConditionedSymbols:
 
     Attributes
     ----------
-    model : Model
-    scheme : Scheme
-    diffusion : Diffusion
-    grid : Grid
     order : int
         Of the solver.
     start_order : int
         Highest derivative that starts from its exact value; those beyond start at zero.
     free : FilterSymbols or None
         The data-free filter that a diffusion is calibrated by.
-    conditioned : FilterSymbols
     data_free : DataFreeSymbols or None
         Difference of the data-free filter, where an increment compares both.
-    sample : SampleSymbols
-    dead_times : DeadTimes
     held : casadi.SX
         Inputs that are numbers of the interval behind the sample.
-    set_back : SetBack
     h, h_before : casadi.SX
         Length of a step, and of those before the sample.
     scale, count : casadi.SX
@@ -416,8 +408,6 @@ class Update:
 
     Attributes
     ----------
-    mean : Mean
-    factors : list of Factor
     log_densities : list of (casadi.SX, casadi.SX)
         Of each output, see `Measurement.log_density`.
     gains : SharedGains
@@ -491,7 +481,6 @@ class Interval:
 
     Attributes
     ----------
-    state : casadi.SX
     covariances : list of tuple of casadi.SX
         As of a `Step`.
     input_derivatives : list of casadi.SX

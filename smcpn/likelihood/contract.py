@@ -261,7 +261,6 @@ class LikelihoodView(Likelihood):
 
     Parameters
     ----------
-    likelihood : Likelihood
     n_samples : int, optional
         First samples that there are; all, by default.
     power : float

@@ -107,7 +107,6 @@ def symbolic_factor(block: Block, coupled: bool, prefix: str) -> Factor:
 
     Parameters
     ----------
-    block : Block
     coupled : bool
         Whether the linearised ODE makes the rates depend on the values.
     prefix : str
@@ -353,7 +352,6 @@ class SharedCovariance:
         Symbols of its entries.
     after_step, after_sample : tuple of casadi.SX
         Their values after a step, and after a sample.
-    step_gains, sample_gains : SharedGains
     """
 
     held: tuple[ca.SX, ...]
@@ -368,7 +366,6 @@ class SharedRun:
 
     Parameters
     ----------
-    covariance : SharedCovariance
     step_symbols, sample_symbols, constants : casadi.SX
         Symbols that the step and the sample's update depend on besides the covariance.
     steps : int

@@ -46,7 +46,6 @@ class DeadTimes:
 
     Parameters
     ----------
-    model : Model
     grid : Grid
         Of the records: `Grid.delays` and how inputs go on between samples.
 
@@ -274,7 +273,6 @@ class Piece(NamedTuple):
     ----------
     curve : list of casadi.SX
         Coefficients by powers of the time since the first arrival.
-    end : casadi.SX
     """
 
     curve: list[ca.SX]

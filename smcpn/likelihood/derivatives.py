@@ -176,10 +176,8 @@ class CompiledSweeps(Batchable):
 
     Parameters
     ----------
-    kernel : CompiledKernel
     sweep : CompiledSweep
         Of the program of the kernel.
-    rows : sequence of Rows
     """
 
     batches: ClassVar = ("swept",)
@@ -202,10 +200,8 @@ class Sweeps(CompiledSweeps):
 
     Parameters
     ----------
-    kernel : LaneKernel
     sweep : SweepKernel
         Of the program of the kernel.
-    rows : sequence of Rows
     """
 
     _kernel: LaneKernel

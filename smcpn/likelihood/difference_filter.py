@@ -212,8 +212,6 @@ class DataFreeStep:
 
     Attributes
     ----------
-    mean : Mean
-    covariances : list of casadi.SX
     innovations : list of InnovationChange
         One per block.
     gains : SharedGains
@@ -228,10 +226,6 @@ class DataFreeStep:
 
 class DataFreeSymbols:
     """Symbols of the differences of one particle, and their equations.
-
-    Parameters
-    ----------
-    conditioned : FilterSymbols
 
     Attributes
     ----------
@@ -336,7 +330,6 @@ class DataFreeSymbols:
             Of its linearised ODE.
         ahead : Mean
             See `predict`.
-        change : LinearisationChange
         """
         mean, shared = [list(row) for row in ahead], after.gains
         covariances: list[ca.SX] = []
@@ -424,8 +417,6 @@ class _Rows:
 
     Attributes
     ----------
-    block : Block
-    derived : sequence of Entry
     free : list of Entry
         The other coordinates of the block, values first.
     slopes, changes : casadi.SX, (r, n)

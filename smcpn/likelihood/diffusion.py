@@ -83,7 +83,6 @@ class KnownDiffusion:
     ----------
     sd : casadi.SX
         A parameter, or a symbol whose value is ``number``.
-    number : float or None
     """
 
     sd: ca.SX

@@ -53,7 +53,6 @@ class Linearisation:
         Coordinate of each derivative that the ODE determines.
     slopes : Slopes
         Its derivative by the coordinate of a value; what is neglected is absent.
-    about : dict of Entry to casadi.SX
     """
 
     rates: dict[Entry, ca.SX]
@@ -84,7 +83,6 @@ class Innovation:
     ----------
     processes : tuple of int
         Process of each.
-    residuals, variances : tuple of casadi.SX
     """
 
     processes: tuple[int, ...]
@@ -97,8 +95,6 @@ class FilterStep(NamedTuple):
 
     Attributes
     ----------
-    mean : Mean
-    factors : list of Factor
     innovations : list of Innovation
         One per block.
     gains : SharedGains
@@ -121,8 +117,6 @@ class FilterSymbols:
 
     Parameters
     ----------
-    model : Model
-    layout : Layout
     shared : bool
         Whether the covariance is the same for all particles: a particle then holds the mean only,
         and the gains come from shared rows.
@@ -228,7 +222,6 @@ class FilterSymbols:
         ----------
         predicted : Mean
             See `predict`.
-        linearisation : Linearisation
         noise : sequence of casadi.SX
             Variance that the diffusion adds in the step, one per process.
         algebra : StraightLine

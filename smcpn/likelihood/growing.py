@@ -120,7 +120,6 @@ class StreamSamples(Samples):
     ----------
     template : Record
         Tells how the stream is sampled.
-    history : History
     """
 
     def __init__(self, template: Record, history: History) -> None:
@@ -168,7 +167,6 @@ class GrowingRows(KernelRows):
 
     Parameters
     ----------
-    inputs : KernelInputs
     history : History
         Empty.
     lookahead : int
@@ -286,7 +284,6 @@ class StreamLikelihood(CompiledLikelihood):
     ----------
     kernel : LaneKernel
         Of a `stream_program`.
-    stream : GrowingRows
     n_states : int
         Of the model.
     """

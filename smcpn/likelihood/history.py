@@ -30,7 +30,6 @@ class Chunk:
 
     Attributes
     ----------
-    number : int
     begin : int
         Number of its first sample in the stream.
     intervals : int
@@ -53,7 +52,6 @@ class History:
 
     Parameters
     ----------
-    n_inputs, n_outputs : int
     folder : path-like, optional
         Where the file of old samples goes, which is removed at the end; the system's folder of
         temporary files by default.

@@ -78,7 +78,6 @@ class KernelInputs:
     ----------
     signal : Signal
         Of the program.
-    template : Record
     steps : int
         Solver steps of a sampling interval, or of one of length ``interval`` (`most_steps` of
         that which has most).
@@ -259,8 +258,6 @@ class KernelRows:
 
     Parameters
     ----------
-    inputs : KernelInputs
-    samples : Samples
     length : int, optional
         Sampling intervals of a piece.
     """

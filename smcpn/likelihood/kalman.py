@@ -61,7 +61,6 @@ class Correction:
 
     Attributes
     ----------
-    gaussian : Gaussian
     log_density : casadi.SX, (1, 1)
         Of the sample given those before.
     """

@@ -73,10 +73,8 @@ class SampleSymbols:
 
     Attributes
     ----------
-    u, t : casadi.SX
     measured, known : casadi.SX, (m, 1)
         Of every number of `measured_rows` itself, 0 where it is missing, and whether it is known.
-    model : Model
     input : casadi.SX
         Input of the equations there: ``u`` but for dead times.
     """
@@ -186,7 +184,6 @@ class CompiledLikelihood(Batchable, Likelihood):
 
     Parameters
     ----------
-    kernel : CompiledKernel
     rows : list of Rows or KernelRows
         Of each record.
     """

@@ -162,7 +162,6 @@ class IntervalSymbols:
 
     Attributes
     ----------
-    length, end : casadi.SX
     input : casadi.SX, (n_u, DEGREE + 1)
         Coefficients in s, which is -1 at the beginning of the interval and 1 at its end.
     halves : casadi.SX, (n_u + 1, 2)

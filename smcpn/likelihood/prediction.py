@@ -62,7 +62,6 @@ class CompiledPrediction:
 
     Attributes
     ----------
-    recursion : Recursion
     kernel : LaneKernel
     sizes : tuple of int
         Of the parts of what the kernel emits: outputs, covariance, states, error, mean and variance
@@ -113,8 +112,6 @@ class Prediction:
 
     Attributes
     ----------
-    compiled : CompiledPrediction
-    record : Record
     number : int
         Which of the model's initial states the record starts from.
     interval : float

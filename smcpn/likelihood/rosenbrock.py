@@ -72,7 +72,6 @@ class Tableau:
 
     Attributes
     ----------
-    gamma : float
     a, c : tuple of tuple of float
         Rows of the stages from the second on.
     alpha, d : tuple of float, (s,)

@@ -71,7 +71,6 @@ class Cubic:
 
     Attributes
     ----------
-    begin, end : casadi.SX
     rise, last_rise : casadi.SX
         Slopes at the ends, by the part of the step.
     """
@@ -112,7 +111,6 @@ class Scan:
 
     Attributes
     ----------
-    event : EventGraphs
     side : casadi.SX
         As of `Watch.sides`; that before a crossing once there is one.
     at_once, found : casadi.SX

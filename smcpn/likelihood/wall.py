@@ -66,7 +66,6 @@ class Bound:
     ----------
     name : str
         Parameter.
-    value : float
     above : bool
         Whether what was not reached is above it.
     share : float
@@ -126,7 +125,6 @@ class PosteriorPoints(NamedTuple):
 
     Attributes
     ----------
-    problem : Problem
     solver : Solver
         The one of the posterior.
     likelihood : str

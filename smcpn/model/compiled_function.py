@@ -55,7 +55,6 @@ class CompiledFunction:
     ----------
     function : numba.core.registry.CPUDispatcher
         It writes the derivatives of the states to ``out``.
-    n_states, n_inputs, n_parameters : int
     """
 
     function: Any

@@ -66,7 +66,6 @@ class Delay:
         ----------
         free : mapping of str to distribution
             Parameters that theta begins with, in its order.
-        fixed : mapping of str to float
         """
         if given is None or (isinstance(given, Mapping) and not given):
             return None

@@ -264,8 +264,7 @@ class Dosing:
                 )
 
     def prepared(self, record: Record) -> Record:
-        """Return a record with samples where doses arrive, and the numbers of intervals behind u.
-        """
+        """Return a record with samples where doses arrive, and numbers of intervals behind u."""
         if record.held:
             return record
         self.check(record)

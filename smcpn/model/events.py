@@ -100,7 +100,6 @@ class Events:
     ----------
     column : casadi.SX, (E (n + 2), 1)
         Of each event its expression, the sign of its direction, and the state after it.
-    n_states : int
     """
 
     column: ca.SX

@@ -63,7 +63,6 @@ class Instruction(NamedTuple):
     operands : tuple of int
         Rows whose values are taken. Of an input its argument and element; of an output the row
         of its value, the result and its element.
-    constant : float
     """
 
     operation: str

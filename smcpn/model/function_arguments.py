@@ -38,8 +38,6 @@ class FunctionArguments:
         States, inputs and time, and vectors of them.
     wholes : mapping of str to tuple of str
         As of `ODE`.
-    functions : mapping of str to TracedFunction
-    parameter : callable
     """
 
     model: str

@@ -161,7 +161,6 @@ class NoiseGraphs:
         Infinite where a density takes its place.
     correlation : casadi.SX, (q, 1)
         With the noise a time ``gap`` earlier.
-    gap : casadi.SX
     """
 
     variance: ca.SX

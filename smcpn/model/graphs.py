@@ -52,7 +52,6 @@ class Model:
     noise_correlation : casadi.SX
         Correlation of the noise of each output with that a time ``gap`` earlier, (q, 1), a function
         of gap and theta at most; 0 where it is white.
-    gap : casadi.SX
     initial : tuple of casadi.SX
         Initial state of each record, (n, 1), a function of theta at most.
     constants : casadi.SX

@@ -196,7 +196,6 @@ class GivenScales:
 
     Attributes
     ----------
-    columns : ScaledColumns
     information : ndarray, (m, m)
         A, positive semidefinite.
     pull : ndarray, (m,)
@@ -360,7 +359,6 @@ class ScaledGaussian:
 
     Attributes
     ----------
-    given : GivenScales
     centre : ndarray, (d,)
         Mean of all coordinates, of which that of u is the Gaussian's.
     factor : ndarray, (k, k)

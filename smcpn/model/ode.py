@@ -624,7 +624,6 @@ class Arguments:
 
     Attributes
     ----------
-    function : callable
     symbols : mapping of str to casadi.SX
         Of the scalars of the positional arguments, then of the keyword-only ones, which
         ``defaults`` names.

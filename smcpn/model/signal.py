@@ -42,7 +42,6 @@ class Samples(ABC):
     ----------
     template : Record
         Tells the hold, the number of inputs, and the function where the input is one.
-    n_outputs : int
     """
 
     def __init__(self, template: Record, n_outputs: int) -> None:
@@ -246,7 +245,6 @@ class BandLimited:
         Time of the first sample, and between samples.
     u : ndarray, (T, n)
         Inputs at the samples, where they are not periodic between those known around them.
-    periodic : bool
     """
 
     begin: float
@@ -348,7 +346,6 @@ class Signal:
 
     Parameters
     ----------
-    n_inputs, n_outputs : int
     smooth : bool
         Whether the input is known by numbers of every step, and not by the samples alone.
     uniform : bool

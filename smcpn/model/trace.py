@@ -225,7 +225,6 @@ class TracedFunction:
 
     Attributes
     ----------
-    function : UnknownFunction
     places : casadi.Function
         Arguments of every call, (calls, variables), as a function of (x, u, t, parameters).
     """
@@ -242,7 +241,6 @@ class FunctionCalls:
     ----------
     name : str
         Of the function in the model.
-    function : UnknownFunction
     parameters : casadi.SX, (p, 1)
     """
 

@@ -67,8 +67,6 @@ class RecordColumns:
     ----------
     time : str or None
         Column of times; there is ``dt`` without.
-    inputs, outputs : tuple of str
-    beside : Beside
     dt, t_unit, hold, to
         See `smcpn.read_record`.
     """

@@ -70,7 +70,6 @@ class Gaussian:
     Attributes
     ----------
     mean : casadi.SX, (n, 1)
-    factor : Factor
     """
 
     mean: ca.SX
@@ -272,7 +271,6 @@ def downdate(
 
     Parameters
     ----------
-    factor : Factor
     sensitivity : sequence of casadi.SX
         Derivative of the output by the first rows; the others do not enter.
     noise : casadi.SX

@@ -238,9 +238,6 @@ class ExactDerivatives:
 
     Parameters
     ----------
-    equations : Equations
-    layout : CompiledLayout
-    inputs : Inputs
     parameters : ndarray, (p,)
     """
 

@@ -55,7 +55,6 @@ class Block:
 
     Attributes
     ----------
-    processes : tuple of int
     rates, values, higher : tuple of Entry
         Derivatives that the ODE determines, those that are states, and those beyond.
     noise : tuple of Entry
@@ -82,9 +81,6 @@ class Layout:
 
     Attributes
     ----------
-    order : int
-    processes : tuple of Process
-    blocks : tuple of Block
     jacobian : {"none", "diagonal", "full"}
         What the linearisation of the ODE keeps; ``"diagonal"``: what a process does to itself.
     noise : tuple of (int, Entry)
@@ -140,8 +136,7 @@ class Layout:
 
     @classmethod
     def uniform(cls, x: ca.SX, rhs: ca.SX, solver: ProbabilisticSolver) -> Layout:
-        """Lay out states in blocks of equal size: one for all under a full Jacobian, or one each.
-        """
+        """Lay out states in equal blocks: one for all under a full Jacobian, or one each."""
         processes = _processes(x, rhs, solver)
         everything = range(len(processes))
         groups = [tuple(everything)] if solver.jacobian == "full" else [(k,) for k in everything]

@@ -256,9 +256,7 @@ class SeriesProgram:
         x : ndarray, (n,)
         u : ndarray, (order, n_inputs) or more rows
             Coefficients of the inputs.
-        t : float
         parameters : ndarray, (p,)
-        order : int
         """
         n, m = len(x), u.shape[1]
         series = np.zeros((len(self.constants), order + 1))

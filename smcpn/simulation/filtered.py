@@ -94,7 +94,6 @@ class WindowFilter:
 
     Parameters
     ----------
-    problem : Problem
     model : Model
         Of the problem, with one initial state and the outputs of the record.
     record : Record
@@ -107,10 +106,6 @@ class WindowFilter:
         Noise of the filter, where the model has no process noise.
     initial : ndarray, (N, n_states), optional
         State of every particle at the first sample, in place of the model's.
-
-    Attributes
-    ----------
-    steps : int
     """
 
     def __init__(

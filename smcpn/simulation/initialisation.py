@@ -44,7 +44,6 @@ def fitted_initial_states(
 
     Parameters
     ----------
-    model : Model
     window : Record
         The samples to fit; NaN outputs do not count.
     values : ndarray, (N, d)

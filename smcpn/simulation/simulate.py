@@ -224,7 +224,6 @@ def simulate_problem(
 
     Parameters
     ----------
-    problem : Problem
     record : Record
         Or another one, where all of the problem's start from the same state.
     parameters : mapping of str to float

@@ -463,7 +463,6 @@ class Means:
 
     Parameters
     ----------
-    simulator : ParticleSimulator
     means : casadi.Function
         As of `Model.natural_means`.
     """

@@ -68,8 +68,6 @@ class Simulator:
 
     Parameters
     ----------
-    model : Model
-    record : Record
     steps : int or "auto"
         Runge-Kutta steps per sample, at irregular times in the longest interval between samples;
         ``"auto"`` doubles until the outputs settle. Where they do not, for `OwnSteps`, and where
@@ -272,7 +270,6 @@ class DisturbedSimulator(Simulator):
     ----------
     model : Model
         With process noise.
-    record : Record
     steps : int or "auto"
         As of `Simulator`, which looks at the path without noise.
     seed : int or None

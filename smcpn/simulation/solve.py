@@ -259,7 +259,6 @@ class Brought:
         Whose lags and fractions are numbers.
     places : tuple of int
         Number of the state that each enters.
-    n_states : int
     """
 
     doses: tuple[Dose, ...]

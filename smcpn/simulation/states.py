@@ -333,7 +333,6 @@ class FilterRun:
 
     Parameters
     ----------
-    recursion : Kalman
     solver : Solver
         As it ran.
     rows : Rows

@@ -128,7 +128,6 @@ def write_outputs(
 
     Parameters
     ----------
-    folder : Path
     contents : mapping of str to bytes
         By name of the file.
     own : callable

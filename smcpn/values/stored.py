@@ -125,10 +125,8 @@ class ArraySchema:
 
     Attributes
     ----------
-    dtype : str
     shape : tuple of int, str or None
         Lengths, names of sizes, or None for any length.
-    bounds : Bounds
     """
 
     dtype: str

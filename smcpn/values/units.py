@@ -42,8 +42,7 @@ def is_unit(word: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def conversion(name: str, to: str) -> Callable[[Any], Any]:
-    """Return the function that converts numbers and arrays, ``"degC"`` to ``"K"`` with its offset.
-    """
+    """Return the function that converts numbers and arrays: ``"degC"`` to ``"K"`` by its offset."""
     known = [_known(one) for one in (name, to)]
 
     def converted(values: Any) -> Any:

@@ -60,7 +60,6 @@ class History:
         Those by which the filter resamples, not normalised.
     ancestors : ndarray of int, (T, N_x)
         Particle of a sample that the i-th one of the next sample descends from.
-    log_evidence : float
     guided : bool
         Whether the filter looked ahead, or was a bootstrap filter.
     """
@@ -189,14 +188,11 @@ class ParticleEstimate(Batchable, EstimatedLikelihood):
 
     Parameters
     ----------
-    filters : CompiledFilters
     constants : ndarray, (c,)
     rows : sequence of Rows or KernelRows
         Of each record.
-    state_particles : int
     look_ahead : bool
         Whether `evaluate` twists.
-    threads : int, optional
     """
 
     batches: ClassVar = ("advance", "accumulate", "evaluate")
@@ -365,12 +361,7 @@ class ParticleEstimate(Batchable, EstimatedLikelihood):
 
 
 class ParticleLikelihood(ParticleEstimate):
-    """Compiled particle filters with what they are made of: model, records and solver.
-
-    Attributes
-    ----------
-    solver : Solver
-    """
+    """Compiled particle filters with what they are made of: model, records and solver."""
 
     _filters: ParticleKernel
 

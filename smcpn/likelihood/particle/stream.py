@@ -55,9 +55,7 @@ class StreamFilters:
 
     Attributes
     ----------
-    recursion : Particle
     constants : ndarray, (c,)
-    threads : int, optional
     inputs : KernelInputs
     outputs : LaneKernel
         Lanes are state particles. Its moments are mean and variance of the outputs, noise included,
@@ -109,11 +107,6 @@ class StreamEstimate(ParticleEstimate):
     """The likelihood that filters estimate of the samples that were appended so far.
 
     Those of other numbers of state particles share its samples and rows.
-
-    Parameters
-    ----------
-    compiled : StreamFilters
-    stream : GrowingRows
     """
 
     def __init__(self, compiled: StreamFilters, stream: GrowingRows) -> None:

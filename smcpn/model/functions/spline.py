@@ -40,7 +40,6 @@ class UniformSpline:
 
     Attributes
     ----------
-    knots, degree : int
     below, above : {"linear", "constant"}
     """
 

@@ -161,7 +161,6 @@ def compare_likelihoods(
 
     Parameters
     ----------
-    problem : Problem
     solver : Solver
         Of the posterior; other solvers take its steps.
     likelihood : str or None

@@ -131,7 +131,6 @@ def sandwich(
 
     Parameters
     ----------
-    problem : Problem
     solver : Solver
         As it ran, its steps a number.
     likelihood : str or None

@@ -214,7 +214,6 @@ def validate(
 
     Parameters
     ----------
-    problem : Problem
     solver : Solver
         As it ran, its steps a number.
     likelihood : str or None

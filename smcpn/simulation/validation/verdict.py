@@ -112,7 +112,6 @@ def judge(
 
     Parameters
     ----------
-    outputs : sequence of Whiteness
     learned : sequence of bool
         Of each output, whether its noise was learned: the variance then fits whatever the model.
     others : sequence of str
