@@ -50,7 +50,6 @@ from smcpn.likelihood.gaussian_filter import (
 )
 from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
-from smcpn.likelihood.measurement import densest, gaussian_log_density, possible
 from smcpn.likelihood.own_steps import (
     AT_REST,
     Clock,
@@ -176,10 +175,7 @@ class Adaptive(Recursion):
             memory=algebra.memory,
             sections=algebra.sections(),
         )
-        expected, sample = self.expected(), self.sample
-        error = ca.diag(expected.covariance)
-        following = self.noise.following(sample.y - expected.outputs, error, sample.present)
-        program = self.noise.join(program, following, signal.sample(1), signal)
+        program = self.noise.join(program, signal, self.expected(), self.sample)
         return self.dead_times.join(program, signal)
 
     def _start(self, derivatives: list[ca.SX], initial: ca.SX, sizes: ca.SX) -> ca.SX:
@@ -297,19 +293,11 @@ class Adaptive(Recursion):
         known = ca.if_else(self.clock.left > 0.0, ca.SX(np.nan), 0.0)
         outputs = ca.substitute(here, model.x, states) + known
         covariance = output_covariance(self.layout, f.factors, f.output_slopes(h, here))
-        variance = self.noise.variance
-        if model.density is not None:
-            variance = self.sample.noise_variance(outputs)
-        return ExpectedOutputs(outputs, covariance, states, self.noise.mean, variance)
+        return self.noise.expected(self.sample, outputs, covariance, states)
 
     def log_density(self) -> ca.SX:
         """Log N(y; g(mu), J Sigma J' + R), (1, 1)."""
-        expected = self.expected()
-        noise = expected.noise_variance
-        present, covariance = self.sample.present, expected.covariance + ca.diag(noise)
-        innovation = self.sample.y - expected.outputs - expected.noise_mean
-        log_density = gaussian_log_density(innovation, covariance, present)
-        return possible(log_density, log_density - densest(noise, present))
+        return self.expected().log_density(self.sample)
 
     def local_error(self) -> ca.SX:
         """Local error that the step control allows every step."""

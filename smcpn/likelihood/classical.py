@@ -156,10 +156,7 @@ class Classical(Recursion):
 
     def with_noise(self, program: LaneProgram) -> LaneProgram:
         """Program that follows the noise, too, where that is coloured."""
-        signal, sample = self.signal, self.sample
-        no_error = ca.SX.zeros(self.outputs.numel(), 1)
-        following = self.noise.following(sample.y - self.outputs, no_error, sample.present)
-        return self.noise.join(program, following, signal.sample(1), signal)
+        return self.noise.join(program, self.signal, self.expected(), self.sample)
 
     def log_density(self) -> ca.SX:
         """Log density of a sample; a missing value adds nothing."""
@@ -174,10 +171,7 @@ class Classical(Recursion):
     def expected(self) -> ExpectedOutputs:
         """Outputs and states of the solver, without a covariance."""
         q = self.outputs.numel()
-        noise, variance = self.noise, self.noise.variance
-        if self.model.density is not None:
-            variance = self.sample.noise_variance(self.outputs)
-        return ExpectedOutputs(self.outputs, ca.SX(q, q), self.model.x, noise.mean, variance)
+        return self.noise.expected(self.sample, self.outputs, ca.SX(q, q), self.model.x)
 
     @override
     def local_error(self) -> ca.SX:

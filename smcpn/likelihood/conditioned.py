@@ -40,7 +40,6 @@ Tronarp, Bosch, Hennig (2022). Fenrir: physics-enhanced regression for initial v
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -234,9 +233,9 @@ class Conditioned(Recursion):
         self.length, self.share = (self.signal.constant(name) for name in ("length", "share"))
 
     @classmethod
-    @abstractmethod
     def diffusion(cls, problem: Problem, solver: ProbabilisticSolver) -> Diffusion:
         """Diffusion of the processes; refuses that of a solver which it cannot use."""
+        return known_diffusion(problem, solver, likelihood=cls.name)
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
@@ -435,11 +434,6 @@ class Dalton(Conditioned):
     any_density = True
     scheme = Scheme(joint=True, excess=1.0)
 
-    @classmethod
-    @override
-    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver) -> Diffusion:
-        return known_diffusion(problem, solver, likelihood=cls.name)
-
 
 class Fenrir(Conditioned):
     """log p(y | z) under the data-free filter's linearisation.
@@ -450,8 +444,3 @@ class Fenrir(Conditioned):
     name = "fenrir"
     known_diffusion = True
     scheme = Scheme(joint=True, linearise_free=True)
-
-    @classmethod
-    @override
-    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver) -> Diffusion:
-        return known_diffusion(problem, solver, likelihood=cls.name)

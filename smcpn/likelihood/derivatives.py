@@ -47,9 +47,7 @@ def tangent_program(recursion: Recursion) -> LaneProgram:
 
 def expansion_program(recursion: Recursion) -> LaneProgram:
     """Program of (theta, direction) that emits log density, its derivative, `information_rows`."""
-    expected = recursion.expected()
-    mean = expected.outputs + expected.noise_mean
-    covariance = expected.covariance + ca.diag(expected.noise_variance)
+    mean, covariance = recursion.expected().measured
     q = mean.numel()
     values = [recursion.log_density(), mean, ca.vec(ca.densify(covariance))]
     program = tangent(recursion.program(ca.vertcat(*values)))

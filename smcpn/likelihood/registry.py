@@ -21,6 +21,7 @@ from smcpn.errors import InputError, shown
 from smcpn.likelihood.contract import EstimatedLikelihood
 from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols
+from smcpn.likelihood.measurement import densest, gaussian_log_density, possible
 from smcpn.model.parts import PARTS, check_parts
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
@@ -62,6 +63,18 @@ class ExpectedOutputs:
         """Copy of which the noise is white: the samples before tell nothing of it."""
         nothing = ca.SX.zeros(outputs.numel(), 1)
         return cls(outputs, covariance, states, nothing, sample.noise_variance(outputs))
+
+    @property
+    def measured(self) -> tuple[ca.SX, ca.SX]:
+        """Mean (q, 1) and covariance (q, q) of the measured values."""
+        covariance = self.covariance + ca.diag(self.noise_variance)
+        return self.outputs + self.noise_mean, covariance
+
+    def log_density(self, sample: SampleSymbols) -> ca.SX:
+        """Log N(y; g + noise, J Sigma J' + R), (1, 1); not finite if impossible."""
+        innovation, present = sample.y - self.outputs - self.noise_mean, sample.present
+        log_density = gaussian_log_density(innovation, self.measured[1], present)
+        return possible(log_density, log_density - densest(self.noise_variance, present))
 
 
 class Recursion(ABC):
