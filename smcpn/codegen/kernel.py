@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.clock import compiling, count
 from smcpn.codegen.emit import MAX_LANES, kernel_code
-from smcpn.codegen.loops import ROWS
+from smcpn.codegen.loops import ARGUMENTS, ROWS, START_ARGUMENTS
 from smcpn.codegen.lower import LaneProgram
-from smcpn.codegen.native import Native, native
+from smcpn.codegen.native import Code, native
 from smcpn.codegen.threads import processors, thread_pool
 
 Array = NDArray[np.float64]
@@ -216,12 +216,12 @@ class CompiledKernel:
 
     def __init__(
         self,
-        native: Native,
+        code: Code,
         sizes: KernelSizes,
         constant_values: tuple[float, ...],
         threads: int | None = None,
     ) -> None:
-        self.native, self.sizes, self.threads = native, sizes, threads
+        self.code, self.sizes, self.threads = code, sizes, threads
         self.constant_values = constant_values
         # The rows that were found to fit last: their arrays keep their shapes.
         self._fitting: Rows | None = None
@@ -230,11 +230,6 @@ class CompiledKernel:
     def lanes(self) -> int:
         """Particles of a block."""
         return self.sizes.lanes
-
-    @property
-    def addresses(self) -> tuple[int, int]:
-        """Addresses of ``start`` and ``advance``, for compiled code that calls them."""
-        return self.native.addresses
 
     def with_constants(self, values: tuple[float, ...]) -> Self:
         """Copy of the compiled code with other values of the program's constants."""
@@ -255,7 +250,8 @@ class CompiledKernel:
         state = np.empty((self.sizes.state, theta.shape[1]))
         theta = self._with_constants(theta)
         _, work = self.work_array()
-        self.native.start(address(theta), theta.shape[1], address(rows.start), address(state), work)
+        start = self.code.function("start", len(START_ARGUMENTS))
+        start(address(theta), theta.shape[1], address(rows.start), address(state), work)
         count(time.perf_counter() - begin)
         return state
 
@@ -331,12 +327,9 @@ class CompiledKernel:
         blocks = -(-n // self.lanes)
         begins = rows.begins
         steps = int(begins[last - 1] - begins[max(first, 1) - 1]) if last > first else 0
-        parts = block_parts(blocks, steps * n, self.threads or processors())
-        if len(parts) == 1:
-            self._run(arrays, rows, samples, parts[0])
-        else:
-            pool = thread_pool(self.threads or processors(), os.getpid())
-            list(pool.map(lambda part: self._run(arrays, rows, samples, part), parts))
+        run_blocks(
+            lambda part: self._run(arrays, rows, samples, part), blocks, steps * n, self.threads
+        )
         count(time.perf_counter() - begin, max(steps, 0) * n)
         return arrays.following, emitted, moments, arrays.totals
 
@@ -347,7 +340,7 @@ class CompiledKernel:
         # The array is kept until the call ends.
         kept, work = self.work_array()
         theta, state, following, emitted, moments, totals = arrays
-        self.native.advance(
+        self.code.function("advance", len(ARGUMENTS))(
             address(theta), theta.shape[1], address(state), address(following), rows.address,
             *samples,
             0 if emitted is None else address(emitted), 0 if moments is None else address(moments),
@@ -358,7 +351,7 @@ class CompiledKernel:
     def work_array(self) -> tuple[Array, int]:
         """An array for the lanes, and the address in it at which a cache line begins."""
         kept = np.empty(self.sizes.slots * self.sizes.lanes + ALIGNED)
-        return kept, -(-address(kept) // LINE) * LINE
+        return kept, aligned(kept)
 
     def _check(self, theta: Array, rows: Rows) -> None:
         """Compiled code does not look where it reads: refuse arrays it would read beyond.
@@ -439,7 +432,7 @@ class LaneKernel(CompiledKernel):
 
     def detached(self) -> CompiledKernel:
         """Copy on one thread, without the graphs, which can be pickled."""
-        return CompiledKernel(self.native, self.sizes, self.constant_values, threads=1)
+        return CompiledKernel(self.code, self.sizes, self.constant_values, threads=1)
 
 
 def rows_fit(rows: Rows, widths: Mapping[str, int], window: int) -> bool:
@@ -461,6 +454,23 @@ def rows_fit(rows: Rows, widths: Mapping[str, int], window: int) -> bool:
             for vector, (array, rows_of) in known.items()
         )
     )
+
+
+def aligned(array: Array) -> int:
+    """Address at which a cache line begins in an array."""
+    return -(-address(array) // LINE) * LINE
+
+
+def run_blocks(
+    run: Callable[[tuple[int, int]], None], blocks: int, work: int, threads: int | None
+) -> None:
+    """Run blocks [first, last) of a kernel on threads; on this one where the work is small."""
+    threads = threads or processors()
+    parts = block_parts(blocks, work, threads)
+    if len(parts) == 1:
+        run(parts[0])
+    else:
+        list(thread_pool(threads, os.getpid()).map(run, parts))
 
 
 def block_parts(blocks: int, work: int, threads: int) -> list[tuple[int, int]]:

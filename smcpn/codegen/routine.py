@@ -737,7 +737,7 @@ class Routine:
         text = f"{function.__qualname__} {makes}\n{sources(function)}"
         made = code(text, lambda module: _write(module, function, values), Optimisation.VECTORISED)
         kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
-        return made, kind(made.engine.get_function_address("run"))
+        return made, kind(made.address("run"))
 
 
 @functools.cache

@@ -10,7 +10,6 @@ tape the states at the ends of the segments are kept, and each is run through on
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -40,7 +39,7 @@ from smcpn.codegen.emit import (
     only_values,
     shared_block,
 )
-from smcpn.codegen.kernel import ALIGNED, LINE, CompiledKernel, Rows, address, block_parts
+from smcpn.codegen.kernel import ALIGNED, LINE, CompiledKernel, Rows, address, aligned, run_blocks
 from smcpn.codegen.long_blocks import PIECE, Loop, pieces, rolled
 from smcpn.codegen.lower import (
     LaneProgram,
@@ -55,10 +54,9 @@ from smcpn.codegen.lower import (
 )
 from smcpn.codegen.machine_code import Block
 from smcpn.codegen.memory import Section
-from smcpn.codegen.native import NativeSweep, native_sweep
-from smcpn.codegen.sweep_loops import HERE, NEXT, Piece, SweepPlan
+from smcpn.codegen.native import Code, native_sweep
+from smcpn.codegen.sweep_loops import HERE, NEXT, SWEEP_ARGUMENTS, Piece, SweepPlan
 from smcpn.codegen.terms import doubles
-from smcpn.codegen.threads import processors, thread_pool
 from smcpn.model.expression import applied
 
 MOST_LANES = 16
@@ -331,7 +329,7 @@ class SweepSizes:
 class CompiledSweep:
     """The machine code of a reverse pass over the samples, which can be pickled."""
 
-    native: NativeSweep
+    code: Code
     sizes: SweepSizes
 
     @property
@@ -417,23 +415,18 @@ class CompiledSweep:
         begin, sizes = time.perf_counter(), self.sizes
         n, blocks = arrays[0].shape[1], -(-arrays[0].shape[1] // sizes.lanes)
         states = int(self._states(rows, max(samples[0], 1) - 1, samples[1] - 1))
-        threads = threads or processors()
-        parts = block_parts(blocks, FORWARD_STEPS * states * n, threads)
         place = sizes.n_kept * sizes.lanes
 
         def run(part: tuple[int, int]) -> None:
             work = np.empty(sizes.slots * sizes.lanes + ALIGNED)
-            tape = _aligned(_memory((states + ring) * place + ALIGNED))
+            tape = aligned(_memory((states + ring) * place + ALIGNED))
             numbers, *others = map(address, arrays)
-            self.native.run(
-                numbers, n, *others, rows.address, *samples, *part, _aligned(work), tape,
+            self.code.function("sweep", len(SWEEP_ARGUMENTS))(
+                numbers, n, *others, rows.address, *samples, *part, aligned(work), tape,
                 tape + 8 * states * place, ring,
             )  # fmt: skip
 
-        if len(parts) == 1:
-            run(parts[0])
-        else:
-            list(thread_pool(threads, os.getpid()).map(run, parts))
+        run_blocks(run, blocks, FORWARD_STEPS * states * n, threads)
         steps = int(rows.begins[samples[1] - 1] - rows.begins[max(samples[0], 1) - 1])
         count(time.perf_counter() - begin, steps * n)
 
@@ -499,11 +492,6 @@ def _memory(size: int) -> Array:
         if 8 * size <= TAPE + LINE:
             _KEPT.tape = kept
     return kept
-
-
-def _aligned(array: Array) -> int:
-    """Address at which a cache line begins in an array."""
-    return -(-address(array) // LINE) * LINE
 
 
 @dataclass

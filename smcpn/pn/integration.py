@@ -10,7 +10,6 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
-from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from smcpn.codegen.loops import FAST, Function, number
 from smcpn.codegen.lower import Level, Value, Vector, lower
 from smcpn.codegen.machine_code import Block, Writer
-from smcpn.codegen.native import loaded
+from smcpn.codegen.native import Code, code
 from smcpn.codegen.routine import PassedArgument, routine
 from smcpn.codegen.terms import DOUBLE
 from smcpn.model.ode import ODE
@@ -54,14 +53,14 @@ class CompiledField:
     """
 
     address: int
-    _engine: Any
+    _code: Code
 
     @classmethod
     def of(cls, symbols: Sequence[ca.SX], outputs: ca.SX) -> CompiledField:
         """Compile ``outputs``, a graph over the symbols (x, u, t, parameters); row by row."""
         block = _block(symbols, outputs)
-        engine = loaded(f"vector field\n{block}", lambda module: _write(module, block))
-        return cls(engine.get_function_address("evaluate"), engine)
+        made = code(f"vector field\n{block}", lambda module: _write(module, block))
+        return cls(made.address("evaluate"), made)
 
 
 def _write(module: ir.Module, block: Block) -> None:

@@ -208,7 +208,7 @@ def address_of(function: Any) -> int:
     """Address for C of `log_density` or `coordinates`, compiled now or at an earlier start."""
     with compiling():
         made = code(f"log density at a point {sources(function)}", _write, Optimisation.VECTORISED)
-    return made.engine.get_function_address(function.__name__)
+    return made.address(function.__name__)
 
 
 Array = NDArray[np.float64]
@@ -277,7 +277,7 @@ class NativeDensity:
         """Numbers of `DATA`, and the arrays that they point to."""
         sizes, constants = self.kernel.sizes, np.array(self.kernel.constant_values)
         records = np.array([_record(rows) for rows in self.rows], dtype=np.int64)
-        start, advance = self.kernel.addresses
+        start, advance = map(self.kernel.code.address, ("start", "advance"))
         d = len(self.centre)
         numbers = {
             "parameters": d,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -114,22 +113,20 @@ class FilterSizes:
         return cls(**own, window=2 + guide.kalman.signal.before, jacobian=guide.jacobian_diagonal())
 
 
+_ARGUMENTS = {"begin": BEGIN_ARGUMENTS, "run": FILTER_ARGUMENTS} | dict.fromkeys(
+    ("forward", "backward", "again", "alone"), PASS_ARGUMENTS
+)
+
+
 class CompiledFilters:
     """Compiled filters; see `smcpn.likelihood.particle.machine`. They can be pickled."""
 
     def __init__(self, code: Code, sizes: FilterSizes) -> None:
         self.code, self.sizes = code, sizes
 
-    def __reduce__(self) -> tuple[type[CompiledFilters], tuple[object, ...]]:
-        # Functions are those of this process.
-        return CompiledFilters, (self.code, self.sizes)
-
-    @cached_property
-    def functions(self) -> dict[str, Any]:
-        """Compiled functions by name, as `smcpn.likelihood.particle.machine` lists arguments."""
-        counts = dict.fromkeys(("forward", "backward", "again", "alone"), len(PASS_ARGUMENTS))
-        counts |= {"begin": len(BEGIN_ARGUMENTS), "run": len(FILTER_ARGUMENTS)}
-        return {name: self.code.function(name, count) for name, count in counts.items()}
+    def call(self, name: str, *numbers: Any) -> None:
+        """Call one of the functions of `smcpn.likelihood.particle.machine`."""
+        self.code.function(name, len(_ARGUMENTS[name]))(*numbers)
 
     def growth(self, rows: Array) -> Array:
         """Largest factor (lanes,) by which a step multiplies a state; rows (S, w, lanes)."""
@@ -253,7 +250,7 @@ class _Call:
 
     def block(self, first: int) -> None:
         """Run the filters of thetas from ``first`` on, `THETAS` at most."""
-        sizes, piece, functions = self.kernel.sizes, self.piece, self.kernel.functions
+        sizes, piece, call = self.kernel.sizes, self.piece, self.kernel.call
         live = min(THETAS, len(self.theta) - first)
         samples = piece.last - piece.first
         own = np.zeros((sizes.own, THETAS))
@@ -262,15 +259,15 @@ class _Call:
         step = np.empty((piece.steps, sizes.step, THETAS))
         path = np.empty((piece.steps, sizes.n, THETAS))
         look = np.empty((samples, sizes.sample, THETAS))
-        functions["begin"](address(own), address(piece.rows.start))
+        call("begin", address(own), address(piece.rows.start))
         arrays = [address(array) for array in (own, step, path, look)]
         waiting: NDArray[np.bool_] = np.less(np.arange(THETAS), live)
         if self.look_ahead:
-            functions["forward"](*self._rows(), *arrays)
+            call("forward", *self._rows(), *arrays)
             for sweep in range(SWEEPS):
                 if sweep:
-                    functions["again"](*self._rows(), *arrays)
-                functions["backward"](*self._rows(), *arrays)
+                    call("again", *self._rows(), *arrays)
+                call("backward", *self._rows(), *arrays)
             carried = own[sizes.look : sizes.look + sizes.n_look]
             here: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(carried))
             here &= self.kernel.growth(step) <= RESOLVED
@@ -279,7 +276,7 @@ class _Call:
                 self._run(first, waiting & here, own, step, look, True)
             waiting &= ~here
         if waiting.any():
-            functions["alone"](*self._rows(), *arrays)
+            call("alone", *self._rows(), *arrays)
             self._run(first, waiting, own, step, look, False)
 
     def _rows(self) -> tuple[int, ...]:
@@ -299,7 +296,8 @@ class _Call:
         work = np.empty((sizes.free + 1) * n)
         ancestors = np.empty(n + 1, dtype=np.int64)
         kept = self.kept
-        self.kernel.functions["run"](
+        self.kernel.call(
+            "run",
             *self._rows(), address(own), address(step), address(look), _integers(active), n,
             _integers(self.keys), self.keys.shape[1], self.piece.sample_offset,
             self.piece.step_offset, self.fresh, guided, address(self.state),
