@@ -9,9 +9,9 @@ particle at each step).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntFlag
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import casadi as ca
 
@@ -82,11 +82,11 @@ class LaneProgram:
     state: ca.SX
     start_row: ca.SX
     step_row: ca.SX
-    gain_row: ca.SX
     sample_row: ca.SX
     start: ca.SX
     step: ca.SX
     emitted: ca.SX
+    gain_row: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
     constants: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
     constant_values: tuple[float, ...] = ()
     moments: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
@@ -118,6 +118,42 @@ class LaneProgram:
         written = [k for section in self.sections for k in section.written]
         read = [one.read for section in self.sections for one in section.passes]
         return all(len(set(places)) == len(places) for places in (written, *read))
+
+    @property
+    def begun(self) -> ca.SX:
+        """State at the beginning of an interval, (k, 1)."""
+        return self.state if self.interval is None else self.interval
+
+    def with_state(
+        self,
+        symbols: ca.SX,
+        start: ca.SX,
+        interval: ca.SX | None = None,
+        step: ca.SX | None = None,
+        **changes: Any,
+    ) -> LaneProgram:
+        """The program with more numbers in its state, which stay where nothing is said of them."""
+        begun = self.interval
+        if begun is not None or interval is not None:
+            begun = ca.vertcat(self.begun, symbols if interval is None else interval)
+        return replace(
+            self,
+            state=ca.vertcat(self.state, symbols),
+            start=ca.vertcat(self.start, start),
+            interval=begun,
+            step=ca.vertcat(self.step, symbols if step is None else step),
+            **changes,
+        )
+
+    def reading(self, row: ca.SX, graph: ca.SX, **shared: ca.SX) -> LaneProgram:
+        """The program whose intervals read more symbols, which the samples give by a graph."""
+        assert self.shared is not None
+        known = ca.vertcat(self.shared.interval, graph)
+        return replace(
+            self,
+            interval_row=ca.vertcat(self.interval_row, row),
+            shared=replace(self.shared, interval=known, **shared),
+        )
 
     def moving(self, column: ca.SX) -> ca.SX:
         """A column of the size of the state with zeros in place of what chooses the steps."""

@@ -85,12 +85,5 @@ class SetBack:
         """
         if not self.model.accumulators:
             return program
-        begun, shared = program.interval, program.shared
-        assert shared is not None
-        begun = program.state if begun is None else begun
-        return replace(
-            program,
-            interval_row=ca.vertcat(program.interval_row, self.row),
-            interval=ca.substitute(begun, entries, share * entries),
-            shared=replace(shared, interval=ca.vertcat(shared.interval, self.graph(signal))),
-        )
+        left = ca.substitute(program.begun, entries, share * entries)
+        return replace(program, interval=left).reading(self.row, self.graph(signal))

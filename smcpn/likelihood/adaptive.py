@@ -109,7 +109,10 @@ class Adaptive(Recursion):
         self.set_back, self.restarts = SetBack.of(model), grid.restarts or bool(model.accumulators)
         self.layout = Layout.connected(model.x, model.rhs, solver, model.outputs)
         self.filter = FilterSymbols(model, self.layout, shared=False, prefix="m")
-        self.clock, self.sample = Clock.of(model), SampleSymbols.of(model, self.dead_times)
+        self.clock, self.sample = (
+            Clock.of(model),
+            SampleSymbols.of(model, self.dead_times.at_sample),
+        )
         self.noise = NoiseFilter.of(model)
         self.tolerance = ca.SX.sym("tolerance")
         self.between = IntervalSymbols.of(model)
@@ -153,7 +156,6 @@ class Adaptive(Recursion):
                 self.set_back.row,
             ),
             step_row=self.between.row,
-            gain_row=ca.SX(0, 1),
             sample_row=self.sample.row,
             start=self._start(derivatives, initial, sizes),
             interval=self._interval(derivatives, begun),

@@ -136,7 +136,7 @@ class Classical(Recursion):
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
         self.dead_times = DeadTimes(problem.model, grid)
         self.model = self.dead_times.model
-        self.sample = SampleSymbols.of(self.model, self.dead_times)
+        self.sample = SampleSymbols.of(self.model, self.dead_times.at_sample)
         self.signal = step_signal(self.dead_times, grid)
         self.step: Step = solver.step.of(self.model)
         self.local_order = self.step.error_order
@@ -217,7 +217,6 @@ def runge_kutta_program(
         state=model.x,
         start_row=start.row,
         step_row=step.row,
-        gain_row=ca.SX(0, 1),
         sample_row=sample.row,
         start=start.initial(model),
         step=step.following,

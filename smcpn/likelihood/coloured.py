@@ -149,19 +149,9 @@ class NoiseFilter:
         coloured = list(self.model.coloured)
         if not coloured:
             return program
-        begun, row = program.interval, program.interval_row
-        if begun is None:
-            begun, row = program.state, ca.SX(0, 1)
+        before = signal.sample(1) if before is None else before
         stationary = [self.model.noise_variance[j] for j in coloured]
-        start = ca.vertcat(program.start, ca.SX.zeros(len(coloured), 1), *stationary)
-        before, shared = signal.sample(1) if before is None else before, program.shared
-        assert shared is not None
-        return replace(
-            program,
-            shared=replace(shared, interval=ca.vertcat(shared.interval, before, signal.gap)),
-            state=ca.vertcat(program.state, self.state),
-            start=start,
-            interval=ca.vertcat(begun, self._following(expected, sample)),
-            interval_row=ca.vertcat(row, program.sample_row, self.model.gap),
-            step=ca.vertcat(program.step, self.state),
-        )
+        start = ca.vertcat(ca.SX.zeros(len(coloured), 1), *stationary)
+        row = ca.vertcat(program.sample_row, self.model.gap)
+        reading = program.reading(row, ca.vertcat(before, signal.gap))
+        return reading.with_state(self.state, start, self._following(expected, sample))

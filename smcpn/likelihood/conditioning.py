@@ -179,7 +179,7 @@ class ConditionedSymbols:
             free,
             conditioned,
             DataFreeSymbols(conditioned) if scheme.joint else None,
-            SampleSymbols.of(model, dead_times),
+            SampleSymbols.of(model, dead_times.at_sample),
             dead_times,
             ca.SX.sym("held", model.held),
             SetBack.of(model),

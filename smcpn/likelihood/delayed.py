@@ -169,24 +169,17 @@ class DeadTimes:
         """The program of `model`, whose particles keep what they need of a part."""
         if self._lookup is None:
             return program
-        shared, picked = program.shared, self._picked(self._lookup)
-        assert shared is not None
-        row, state = self._graph(self._lookup, signal), self.state
-        begun = program.state if program.interval is None else program.interval
-        return replace(
+        picked = self._picked(self._lookup)
+        moved = replace(
             program,
             parts=self.parts,
-            shared=replace(shared, interval=ca.vertcat(shared.interval, row)),
-            state=ca.vertcat(program.state, state),
             start_row=ca.vertcat(program.start_row, self.row),
-            start=ca.vertcat(ca.substitute(program.start, state, picked), picked),
-            interval_row=ca.vertcat(program.interval_row, self.row),
+            start=ca.substitute(program.start, self.state, picked),
             # The inputs at the sample before are those at the end of the part before.
-            interval=ca.vertcat(
-                ca.substitute(begun, self.moving, picked[: self.moving.numel()]), picked
-            ),
-            step=ca.vertcat(program.step, state),
+            interval=ca.substitute(program.begun, self.moving, picked[: self.moving.numel()]),
         )
+        reading = moved.reading(self.row, self._graph(self._lookup, signal))
+        return reading.with_state(self.state, picked, picked)
 
     @property
     def memory(self) -> int:

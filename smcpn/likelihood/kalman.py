@@ -142,7 +142,7 @@ class Kalman(Recursion):
             _check(cast(EKF0, solver))
         self.dead_times, self._grid = DeadTimes(problem.model, grid), grid
         self.model = self.dead_times.model
-        self.sample = SampleSymbols.of(self.model, self.dead_times)
+        self.sample = SampleSymbols.of(self.model, self.dead_times.at_sample)
         self.transition = Transition.of(self.model, solver)
         self._solver = solver
         self.local_order = self.transition.error_order
@@ -281,7 +281,6 @@ class Kalman(Recursion):
             start_row=ca.vertcat(start.row, step.h),
             interval_row=ca.vertcat(self.sample.row, step.h, *between),
             step_row=step.row,
-            gain_row=ca.SX(0, 1),
             sample_row=self.sample.row,
             start=ca.vertcat(
                 start.initial(model),
@@ -365,14 +364,7 @@ class Kalman(Recursion):
         program = self.program(ca.vertcat(*moments[:2], ca.vec(product), *moments[2:]))
         slopes = ca.diagcat(self.transition.jacobian, ca.SX.eye(n - states))
         moved = ca.vec(slopes @ product)
-        assert program.interval is not None
-        return replace(
-            program,
-            state=ca.vertcat(program.state, ca.vec(product)),
-            start=ca.vertcat(program.start, one),
-            interval=ca.vertcat(program.interval, ca.densify(begun)),
-            step=ca.vertcat(program.step, moved),
-        )
+        return program.with_state(ca.vec(product), one, ca.densify(begun), moved)
 
 
 def _check(solver: EKF0) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from math import ceil
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Self
 
 import casadi as ca
 import numpy as np
@@ -59,14 +59,6 @@ class Grid:
         )
 
 
-class Line(Protocol):
-    """Dead times of inputs, `smcpn.likelihood.delayed.DeadTimes`."""
-
-    def at_sample(self, u: ca.SX) -> ca.SX:
-        """Inputs of the equations at a sample, of those that were measured there."""
-        ...
-
-
 @dataclass(frozen=True)
 class SampleSymbols:
     """Shared values at a sample: input, time, what was measured, and what of it is known.
@@ -87,8 +79,8 @@ class SampleSymbols:
     input: ca.SX
 
     @classmethod
-    def of(cls, model: Model, line: Line | None = None) -> SampleSymbols:
-        """Make fresh symbols of the model's sizes; ``line`` delays its inputs."""
+    def of(cls, model: Model, at_sample: Callable[[ca.SX], ca.SX] = lambda u: u) -> SampleSymbols:
+        """Make fresh symbols of a model, whose inputs are those measured, or a graph of them."""
         m, u = model.measured, ca.SX.sym("u", model.u.numel(), 1)
         return cls(
             u,
@@ -96,7 +88,7 @@ class SampleSymbols:
             ca.SX.sym("y", m, 1),
             ca.SX.sym("present", m, 1),
             model,
-            u if line is None else line.at_sample(u),
+            at_sample(u),
         )
 
     @property

@@ -97,7 +97,7 @@ class Marginal(Recursion):
         self.own = self.dead_times.growth(2 * self.order + 1)
         self.h = ca.SX.sym("h")
         self.noise = NoiseFilter.of(self.model)
-        self.sample = SampleSymbols.of(self.model, self.dead_times)
+        self.sample = SampleSymbols.of(self.model, self.dead_times.at_sample)
         self.signal = self.dead_times.signal(
             grid.smooth,
             not grid.rescales,

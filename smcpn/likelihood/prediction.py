@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import casadi as ca
@@ -74,13 +74,8 @@ class CompiledPrediction:
         noise = expected.noise_mean, expected.noise_variance
         parts = [expected.outputs, ca.vec(expected.covariance), expected.states, error, *noise]
         plain = recursion.program(ca.vertcat(*parts))
-        longer = replace(
-            plain,
-            state=ca.vertcat(plain.state, error),
-            start=ca.vertcat(plain.start, ca.SX.zeros(error.numel(), 1)),
-            interval=None if plain.interval is None else ca.vertcat(plain.interval, error),
-            step=ca.vertcat(plain.step, recursion.local_error()),
-        )
+        none = ca.SX.zeros(error.numel(), 1)
+        longer = plain.with_state(error, none, step=recursion.local_error())
         self.kernel, self.sizes = LaneKernel(longer), tuple(part.numel() for part in parts)
 
     def under(self, solver: Solver) -> CompiledPrediction:

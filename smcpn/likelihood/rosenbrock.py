@@ -285,7 +285,10 @@ class Trajectory:
     def __init__(self, model: Model, grid: Grid) -> None:
         self._dead_times, self._given = DeadTimes(model, grid), model
         self.model = model = self._dead_times.model
-        self.sample, self.clock = SampleSymbols.of(model, self._dead_times), Clock.of(model)
+        self.sample, self.clock = (
+            SampleSymbols.of(model, self._dead_times.at_sample),
+            Clock.of(model),
+        )
         self.signal = interval_signal(self._dead_times, grid)
         self._between, self.tolerance = IntervalSymbols.of(model), ca.SX.sym("tolerance")
         self._jumps = grid.restarts
@@ -333,7 +336,6 @@ class Trajectory:
             start_row=ca.vertcat(start.row, length, kept),
             interval_row=ca.vertcat(self._between.begin_row, driven),
             step_row=self._between.row,
-            gain_row=ca.SX(0, 1),
             sample_row=self.sample.row,
             start=ca.vertcat(first, watching, initial),
             interval=ca.vertcat(replace(clock, sizes=begun_sizes).begun(length), begun, held),

@@ -110,7 +110,7 @@ class ClosedLoop(Simulator):
     def _program(self) -> LaneProgram:
         dead_times, signal, controller = self._dead_times, self._signal, self._controller
         model, step = dead_times.model, RungeKuttaStep.of(dead_times.model)
-        sample, depth = SampleSymbols.of(model, dead_times), dead_times.memory
+        sample, depth = SampleSymbols.of(model, dead_times.at_sample), dead_times.memory
         outputs = outputs_at(model, model.x, sample)
         plain = runge_kutta_program(model, signal, sample, outputs, step)
         signals = ca.SX.sym("signal", self._signals.shape[1], 1)
@@ -125,19 +125,15 @@ class ClosedLoop(Simulator):
         begun = controller.start(output)
         first, _ = controller.command(begun, output, signals)
         held = ca.vertcat(*[commands[:, 0]] * len(step.inputs))
-        shared = plain.shared
-        assert shared is not None
-        program = replace(
+        controlled = replace(
             plain,
-            state=ca.vertcat(model.x, memory, ca.vec(commands)),
             start_row=ca.vertcat(plain.start_row, signals),
-            interval_row=signals,
-            shared=replace(shared, interval=signals, interval_values=signals),
-            start=ca.vertcat(plain.start, begun, ca.repmat(first, depth, 1)),
-            interval=ca.vertcat(model.x, remembered, ca.vec(new)),
-            step=ca.vertcat(
-                ca.substitute(plain.step, ca.vertcat(*step.inputs), held), memory, ca.vec(commands)
-            ),
+            step=ca.substitute(plain.step, ca.vertcat(*step.inputs), held),
+        ).reading(signals, signals, interval_values=signals)
+        program = controlled.with_state(
+            ca.vertcat(memory, ca.vec(commands)),
+            ca.vertcat(begun, ca.repmat(first, depth, 1)),
+            ca.vertcat(remembered, ca.vec(new)),
         )
         joined = dead_times.join(program, signal)
         assert joined.interval is not None

@@ -179,20 +179,8 @@ def window_program(recursion: Kalman) -> LaneProgram:
     started = ca.if_else(begins, plain.state, ahead)
     interval = ca.substitute([plain.interval], own, [started, begins * sample.present])[0]
     step, emitted = ca.substitute([plain.step, plain.emitted], [plain.state], [ahead])
-    shared = plain.shared
-    assert shared is not None
-    return replace(
-        plain,
-        shared=replace(
-            shared, interval=ca.vertcat(shared.interval, begins), interval_values=begins
-        ),
-        state=ca.vertcat(plain.state, ahead),
-        start=ca.vertcat(plain.start, plain.start),
-        interval_row=ca.vertcat(plain.interval_row, begins),
-        interval=ca.vertcat(plain.interval, interval),
-        step=ca.vertcat(plain.step, step),
-        emitted=emitted,
-    )
+    reading = plain.reading(begins, begins, interval_values=begins)
+    return reading.with_state(ahead, plain.start, interval, step, emitted=emitted)
 
 
 def window_begins(record: Record, horizon: int | None) -> NDArray[np.bool_]:

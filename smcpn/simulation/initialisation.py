@@ -133,23 +133,21 @@ def _scales(model: Model, window: Record, values: Array) -> Array:
 def _sensitivity_program(model: Model, window: Record) -> LaneProgram:
     n = model.x.numel()
     signal, dead_times = signal_of(model, window)
-    model, sample = dead_times.model, SampleSymbols.of(model, dead_times)
+    model, sample = dead_times.model, SampleSymbols.of(model, dead_times.at_sample)
     outputs = outputs_at(model, model.x, sample)
     plain = dead_times.join(runge_kutta_program(model, signal, sample, outputs), signal)
     start, moved = ca.SX.sym("start", n, 1), ca.SX.sym("moved", n, n)
     rates = ca.jacobian(outputs, model.x) @ moved
     emitted = [ca.vertcat(outputs[j], rates[j, :].T) for j in range(outputs.numel())]
-    step = ca.vertcat(plain.step, ca.vec(ca.jacobian(plain.step[:n], model.x) @ moved))
-    return replace(
+    step = ca.vec(ca.jacobian(plain.step[:n], model.x) @ moved)
+    started = replace(
         plain,
         theta=ca.vertcat(model.theta, start),
-        state=ca.vertcat(plain.state, ca.vec(moved)),
         # Of one row a slice without columns is a row, and not empty.
-        start=ca.vertcat(model.smooth_part(start), plain.start[n:, :], ca.vec(ca.SX.eye(n))),
-        interval=None if plain.interval is None else ca.vertcat(plain.interval, ca.vec(moved)),
-        step=ca.densify(step),
+        start=ca.vertcat(model.smooth_part(start), plain.start[n:, :]),
         emitted=ca.densify(ca.vertcat(*emitted)),
     )
+    return started.with_state(ca.vec(moved), ca.vec(ca.SX.eye(n)), step=ca.densify(step))
 
 
 def simulate_started(

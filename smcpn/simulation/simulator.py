@@ -147,7 +147,7 @@ class Simulator:
     @cached_property
     def _program(self) -> LaneProgram:
         dead_times, signal = self._dead_times, self._signal
-        model, sample = dead_times.model, SampleSymbols.of(self._model, dead_times)
+        model, sample = dead_times.model, SampleSymbols.of(self._model, dead_times.at_sample)
         outputs = outputs_at(model, model.x, sample)
         return dead_times.join(runge_kutta_program(model, signal, sample, outputs), signal)
 
@@ -308,7 +308,7 @@ def disturbed_kernel(dead_times: DeadTimes, signal: Signal, steps: int) -> LaneK
     Theta ends with the normals of so many ``steps``, which those of an interval divide.
     """
     model = dead_times.model
-    sample, transition = SampleSymbols.of(model, dead_times), Transition.of(model, RK4())
+    sample, transition = SampleSymbols.of(model, dead_times.at_sample), Transition.of(model, RK4())
     outputs, factor = outputs_at(model, model.x, sample), transition.factor
     plain = runge_kutta_program(model, signal, sample, outputs, transition.step)
     plain = dead_times.join(plain, signal)
