@@ -29,7 +29,6 @@ class CompiledCalls:
 
     Parameters
     ----------
-    builder : llvmlite.ir.IRBuilder
     kind : llvmlite.ir.Type
         Of all values, a double or a vector of them.
     """

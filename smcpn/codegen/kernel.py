@@ -152,13 +152,7 @@ class Rows:
 
 
 def address(array: Array) -> int:
-    """Return where compiled code finds the numbers of an array.
-
-    Raises
-    ------
-    TypeError
-        If they are not doubles, one row after the other.
-    """
+    """Return where compiled code finds the numbers of an array."""
     if array.dtype.char != "d" or not array.flags.c_contiguous:
         raise TypeError(f"compiled code cannot read this array of {array.dtype}")
     return array.__array_interface__["data"][0]
@@ -366,12 +360,7 @@ class CompiledKernel:
     def check_one(
         self, columns: Array, state_shape: tuple[int, ...], rows: Rows, sample: int
     ) -> None:
-        """Refuse arguments of a call for one sample that do not fit the program.
-
-        Raises
-        ------
-        KernelArgumentError
-        """
+        """Refuse arguments of a call for one sample that do not fit the program."""
         if (
             columns.ndim != 2
             or len(columns) != self.sizes.theta + len(self.constant_values)
@@ -403,10 +392,6 @@ class LaneKernel(CompiledKernel):
 
     Parameters
     ----------
-    program : LaneProgram
-        What to compute.
-    threads : int, optional
-        See `CompiledKernel`.
     most_lanes : int
         Particles that a block has at most. A block that is not full costs as much as a full one.
     """

@@ -60,6 +60,8 @@ BESIDE = 4
 """Turns of a loop that are written side by side."""
 MOST_KEPT = 8
 """Values that wait in registers for all turns of a loop."""
+MOST_ATTEMPTS = 10_000
+"""Steps in one sampling interval, accepted or not, of particles that choose them by themselves."""
 
 # Not all of fast arithmetic: that would assume there is no NaN and remove the guards against it.
 FAST = ("afn", "arcp", "contract", "nsz", "reassoc")
@@ -72,58 +74,40 @@ def number(value: int) -> ir.Constant:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A kernel as blocks of statements, and where its values are in the work array.
+class KernelPlan:
+    """Blocks of statements, and where their values are in the work array.
 
     Attributes
     ----------
     blocks : dict of str to Block
-        Statements that run once for all lanes (``_shared``), and ``start``.
-    pieces : dict of str to sequence of Block
-        Statements that run in each lane, one piece on all of them after the other.
+        Statements that run once for all lanes, of each of ``pieces`` (``_shared``), and others.
+    pieces : mapping of str to sequence of Block, Loop or LoopCall
+        What runs in each lane, one piece on all of them after the other.
     lanes, width : int
         Particles of a block, and how many of them one instruction runs.
-    emit_slot, totals_slot, moments_slot, slots : int
-        First slots of what a sample emits, of its sums and of its moments, and the number of all.
+    slots : int
+        Number of the slots.
     widths : dict of str to int
         See `LaneProgram.widths`.
     window, parts : int
         See `LaneProgram`.
     left : int, optional
-        Slot of what is left of the interval, where lanes take their own steps.
-    attempts : int
-        Steps of an interval after which these are given up.
+        Entry of the state that is left of the interval, where lanes take their own steps.
     loops : tuple of Loop
         What sections run over memory, with an array for each argument and result.
-    passes : tuple of tuple of LoopCall
-        Calls of loops in each section, after its block.
     """
 
     blocks: dict[str, Block]
-    pieces: dict[str, Sequence[Block]]
+    pieces: Mapping[str, Sequence[Block | Loop | LoopCall]]
     lanes: int
     width: int
     n_state: int
-    n_theta: int
-    n_emitted: int
-    n_moments: int
-    n_outputs: int
-    emit_slot: int
-    totals_slot: int
-    moments_slot: int
     slots: int
     widths: dict[str, int]
     window: int
     parts: int
     left: int | None
-    attempts: int
     loops: tuple[Loop, ...]
-    passes: tuple[tuple[LoopCall, ...], ...]
-
-    @property
-    def long(self) -> bool:
-        """True if a block was cut into pieces."""
-        return any(len(parts) > 1 for parts in self.pieces.values())
 
     @property
     def text(self) -> str:
@@ -131,7 +115,35 @@ class Plan:
         sizes = {field.name: getattr(self, field.name) for field in fields(self)[2:]}
         blocks = [*self.blocks.items()]
         blocks += [(name, block) for name, parts in self.pieces.items() for block in parts]
-        return f"{sizes}\n" + "\n".join(f"{name}{block}" for name, block in blocks)
+        return f"{type(self)} {sizes}\n" + "\n".join(f"{name}{block}" for name, block in blocks)
+
+
+@dataclass(frozen=True)
+class Plan(KernelPlan):
+    """A kernel, of which ``start`` is one block more.
+
+    Attributes
+    ----------
+    emit_slot, totals_slot, moments_slot : int
+        First slots of what a sample emits, of its sums and of its moments.
+    passes : tuple of tuple of LoopCall
+        Calls of loops in each section, after its block.
+    """
+
+    pieces: Mapping[str, Sequence[Block]]
+    n_theta: int
+    n_emitted: int
+    n_moments: int
+    n_outputs: int
+    emit_slot: int
+    totals_slot: int
+    moments_slot: int
+    passes: tuple[tuple[LoopCall, ...], ...]
+
+    @property
+    def long(self) -> bool:
+        """True if a block was cut into pieces."""
+        return any(len(parts) > 1 for parts in self.pieces.values())
 
 
 class Function:
@@ -749,7 +761,7 @@ def _steps(made: Function, plan: Plan, step: Callable[[], None]) -> None:
         step()
         return
     left = made.at(made["work"], number(plan.left * plan.lanes))
-    with attempts(made, plan.lanes, plan.width, number(plan.attempts), lambda _: left):
+    with attempts(made, plan.lanes, plan.width, number(MOST_ATTEMPTS), lambda _: left):
         step()
 
 

@@ -71,11 +71,6 @@ class LaneProgram:
         What a step does with them before ``step``, which reads them, is evaluated.
     parts : int
         Of an interval; each takes as many steps.
-
-    Raises
-    ------
-    ValueError
-        If a graph makes a state of another size: compiled, it would write beyond its arrays.
     """
 
     theta: ca.SX

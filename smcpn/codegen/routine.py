@@ -668,14 +668,7 @@ class PassedArgument:
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Look at an argument.
-
-        Raises
-        ------
-        TypeError
-            If an array is not C-ordered, or holds neither doubles, nor 64-bit integers, nor truth
-            values; or if a number is none of these.
-        """
+        """Look at an argument."""
         words, makes = zip(*map(_word, _flat(value)), strict=True)
         return cls(value, list(words), list(makes))
 

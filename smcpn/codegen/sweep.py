@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -35,9 +35,10 @@ from smcpn.codegen.emit import (
     MEMORY,
     WORKING_SET,
     hoisted_block,
+    lane_block,
     loops_of,
-    only_values,
     shared_block,
+    with_sums,
 )
 from smcpn.codegen.kernel import ALIGNED, LINE, CompiledKernel, Rows, address, aligned, run_blocks
 from smcpn.codegen.long_blocks import PIECE, Loop, pieces, rolled
@@ -45,8 +46,6 @@ from smcpn.codegen.lower import (
     LaneProgram,
     Level,
     Literal,
-    Operand,
-    Statement,
     Statements,
     Value,
     Vector,
@@ -226,17 +225,12 @@ class _Layout:
 
         Of a section, what it keeps in memory.
         """
-        read, n = graph.read(Level.LANE), self._program.state.numel()
+        n = self._program.state.numel()
         places = [*range(NEXT, NEXT + n), *range(HERE + n, HERE + len(graph.outputs))]
         if name.startswith("section"):
             section = self._program.sections[int(name.removeprefix("section"))]
             places = [self._memory_slot + place for place in section.places]
-        return Block(
-            arguments=only_values(shared.results),
-            loads=self._loads(value for value in self._slot if value in read),
-            statements=tuple(graph.by_level[Level.LANE]),
-            stores=tuple(zip(places, graph.outputs, strict=True)),
-        )
+        return lane_block(graph, shared, self._slot, zip(places, graph.outputs, strict=True))
 
     def _returning(self, name: str, graph: Statements, shared: Block) -> Block:
         """Derivatives by what was before; those by the numbers add up, as what is emitted does.
@@ -253,48 +247,18 @@ class _Layout:
             replaced.clear()
         pairs = list(zip(places, outputs, strict=True))
         summed = [pair for pair in pairs if pair[0] not in replaced and pair[1] != Literal(0.0)]
-        before = [Value("before", place, Level.LANE) for place, _ in summed]
-        sums = [Value("sum", place, Level.LANE) for place, _ in summed]
-        adding: dict[Operand, list[Statement]] = {}
-        for total, value, (_, output) in zip(sums, before, summed, strict=True):
-            adding.setdefault(output, []).append(Statement(total, "add", (value, output)))
         stored = [
             (place, output)
             for place, output in pairs
             if place in replaced and not (place >= memory and output == Literal(0.0))
         ]
-        read = graph.read(Level.LANE)
-        return Block(
-            arguments=only_values(shared.results),
-            loads=(
-                *self._loads(value for value in self._slot if value in read),
-                *((value, place) for value, (place, _) in zip(before, summed, strict=True)),
-            ),
-            statements=_each_followed(graph.by_level[Level.LANE], adding),
-            stores=(
-                *stored,
-                *((place, total) for total, (place, _) in zip(sums, summed, strict=True)),
-            ),
-        )
+        return with_sums(lane_block(graph, shared, self._slot, stored), summed)
 
     def _cleared(self) -> list[Loop]:
         """Zero in place of all derivatives by memory, most of which a step leaves so."""
         first, size = self._memory_adjoint_slot, self._memory_adjoint.numel()
         block = Block(stores=((first, Literal(0.0)),))
         return [Loop(block, (1, size), (), ((0, 1),))] if size else []
-
-    def _loads(self, values: Iterable[Value]) -> tuple[tuple[Value, int], ...]:
-        return tuple((value, self._slot[value]) for value in values)
-
-
-def _each_followed(
-    statements: list[Statement], following: dict[Operand, list[Statement]]
-) -> tuple[Statement, ...]:
-    """Statements with those that take the result of one right behind it, the others at the end."""
-    found: list[Statement] = []
-    for statement in statements:
-        found += [statement, *following.pop(statement.target, [])]
-    return (*found, *(statement for others in following.values() for statement in others))
 
 
 Array = NDArray[np.float64]
@@ -441,7 +405,6 @@ class SweepKernel:
 
     Attributes
     ----------
-    compiled : CompiledSweep
     cost : float
         See `SweepPlan.cost`.
     """

@@ -52,13 +52,7 @@ arguments and numbers a."""
 
 
 class AlgebraicEquations:
-    """Graphs of the algebraic equations of a model.
-
-    Parameters
-    ----------
-    model : Model
-        One that has some.
-    """
+    """Graphs of the algebraic equations of a model."""
 
     def __init__(self, model: Model) -> None:
         self._places, self._model = list(model.algebraic), model

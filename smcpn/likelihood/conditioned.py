@@ -171,12 +171,6 @@ class Conditioned(Recursion):
 
     Coloured noise is one more entry of the filter, which `coloured.moved_factor` takes from sample
     to sample, and which the filter without data has as it is without: stationary.
-
-    Parameters
-    ----------
-    solver : EKF0 or EKF1
-    share, start_order
-        See `ConditionedSymbols.of`.
     """
 
     coloured_noise = True

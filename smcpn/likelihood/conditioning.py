@@ -84,8 +84,6 @@ class ConditionedSymbols:
 
     Attributes
     ----------
-    order : int
-        Of the solver.
     start_order : int
         Highest derivative that starts from its exact value; those beyond start at zero.
     free : FilterSymbols or None
@@ -255,7 +253,6 @@ class Step:
 
     Attributes
     ----------
-    state : casadi.SX
     covariances : list of tuple of casadi.SX
         What each filter holds of its covariance, in the order of `ConditionedSymbols.filters`; the
         conditioned one's are followed by those of the difference.

@@ -109,8 +109,6 @@ def symbolic_factor(block: Block, coupled: bool, prefix: str) -> Factor:
     ----------
     coupled : bool
         Whether the linearised ODE makes the rates depend on the values.
-    prefix : str
-        Of the names of the symbols.
     """
     factor = zero_covariance(block)
     n_free = len(factor.pivots)
@@ -304,8 +302,6 @@ class SharedGains:
 
     Attributes
     ----------
-    prefix : str
-        Of the names of the symbols.
     symbols : tuple of casadi.SX
         In the order of a shared row.
     values : tuple of casadi.SX

@@ -170,13 +170,7 @@ class Tangents(Batchable):
 
 
 class CompiledSweeps(Batchable):
-    """The pass back over the samples of records, as machine code and rows.
-
-    Parameters
-    ----------
-    sweep : CompiledSweep
-        Of the program of the kernel.
-    """
+    """The pass back over the samples of records, as machine code and rows."""
 
     batches: ClassVar = ("swept",)
 
@@ -194,13 +188,7 @@ class CompiledSweeps(Batchable):
 
 
 class Sweeps(CompiledSweeps):
-    """Value and gradient of what a kernel emits first, by a pass back over the samples.
-
-    Parameters
-    ----------
-    sweep : SweepKernel
-        Of the program of the kernel.
-    """
+    """Value and gradient of what a kernel emits first, by a pass back over the samples."""
 
     _kernel: LaneKernel
 

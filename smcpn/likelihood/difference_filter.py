@@ -328,8 +328,6 @@ class DataFreeSymbols:
             Of the conditioned filter.
         slopes : Slopes
             Of its linearised ODE.
-        ahead : Mean
-            See `predict`.
         """
         mean, shared = [list(row) for row in ahead], after.gains
         covariances: list[ca.SX] = []

@@ -125,7 +125,6 @@ class FilterSymbols:
 
     Attributes
     ----------
-    mean : Mean
     factors : list of Factor
         One per block.
     held : tuple of casadi.SX
@@ -184,12 +183,7 @@ class FilterSymbols:
     def linearise_derivatives(
         self, mean: Mean, h: ca.SX, derivatives: Sequence[tuple[int, int, ca.SX]]
     ) -> Linearisation:
-        """Linearise derivatives, given as functions of the model's states, at a mean.
-
-        Parameters
-        ----------
-        derivatives : sequence of (process, derivative, casadi.SX)
-        """
+        """Linearise derivatives, given as functions of the model's states, at a mean."""
         model, layout = self.model, self.layout
         at = self.states(mean, h)
         rates: dict[Entry, ca.SX] = {}
@@ -220,8 +214,6 @@ class FilterSymbols:
 
         Parameters
         ----------
-        predicted : Mean
-            See `predict`.
         noise : sequence of casadi.SX
             Variance that the diffusion adds in the step, one per process.
         algebra : StraightLine

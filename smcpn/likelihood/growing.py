@@ -78,8 +78,6 @@ def growing_likelihood(
         Empty.
     lookahead : int, optional
         Samples known beyond one before it counts; by default what the hold needs.
-    likelihood : str, optional
-        As of `build_likelihood`.
     """
     number_of_steps(solver)
     if solver.interval is not None:
@@ -284,8 +282,6 @@ class StreamLikelihood(CompiledLikelihood):
     ----------
     kernel : LaneKernel
         Of a `stream_program`.
-    n_states : int
-        Of the model.
     """
 
     def __init__(self, kernel: LaneKernel, stream: GrowingRows, n_states: int) -> None:

@@ -111,8 +111,6 @@ class Kalman(Recursion):
 
     Parameters
     ----------
-    problem, solver, grid
-        As of every likelihood.
     spread : casadi.SX, (n, 1), optional
         Variances of the states at the first sample; by default they are known.
 

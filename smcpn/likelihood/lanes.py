@@ -285,13 +285,7 @@ class CompiledLikelihood(Batchable, Likelihood):
 
 
 class LaneLikelihood(CompiledLikelihood):
-    """A compiled likelihood with what it is made of: kernel, records, solver and inputs.
-
-    Attributes
-    ----------
-    solver : Solver
-        As it runs, steps resolved.
-    """
+    """A compiled likelihood with what it is made of: kernel, records, solver and inputs."""
 
     _kernel: LaneKernel
 

@@ -62,7 +62,6 @@ class CompiledPrediction:
 
     Attributes
     ----------
-    kernel : LaneKernel
     sizes : tuple of int
         Of the parts of what the kernel emits: outputs, covariance, states, error, mean and variance
         of the noise.
@@ -255,12 +254,8 @@ def predictive_moments(
     ----------
     solver : EKF0, EKF1 or RK4
         With a number of steps, counted per sampling interval of the problem's first record.
-    values : ndarray, (d,)
-        Parameter values.
     records : iterable of (int, Record)
         Each with the number of the initial state it starts from.
-    likelihood : str, optional
-        As of `build_likelihood`.
 
     Returns
     -------

@@ -275,7 +275,6 @@ class Trajectory:
     signal : Signal
     sample : SampleSymbols
     clock : Clock
-    tolerance : casadi.SX
     state : casadi.SX, (n, 1)
         At a sample, its algebraic variables consistent with the input there.
     outputs : casadi.SX, (q, 1)

@@ -373,7 +373,6 @@ def chosen_again(
     ----------
     solver : Solver
         The one in force, with its steps.
-    values : ndarray, (N, d)
     particles : int
         How many there are to be evaluated; without any, no explicit solver follows the stiff one.
     """

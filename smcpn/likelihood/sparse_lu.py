@@ -18,10 +18,6 @@ from smcpn.codegen.memory import StraightLine
 class SparseLU:
     """L U of a square matrix of graphs, whose diagonal has no structural zero.
 
-    Parameters
-    ----------
-    matrix : casadi.SX, (n, n)
-
     Attributes
     ----------
     pivots : dict of int to casadi.SX

@@ -127,8 +127,6 @@ class PosteriorPoints(NamedTuple):
     ----------
     solver : Solver
         The one of the posterior.
-    likelihood : str
-        Its name.
     theta, weights : ndarray, (n, d) and (n,)
         In unconstrained coordinates.
     log_likelihood : callable

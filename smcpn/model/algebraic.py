@@ -25,8 +25,6 @@ def arranged_equations(
 
     Parameters
     ----------
-    model : str
-        Its name.
     x, returned : casadi.SX, (n, 1)
         Symbols of the states, and derivatives or residuals in their places.
     """

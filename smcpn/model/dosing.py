@@ -427,7 +427,6 @@ class _Clock:
 
     Attributes
     ----------
-    time, speed : casadi.SX
     inputs : casadi.SX, (n, 1)
         Of the equation, at that time.
     """

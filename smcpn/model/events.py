@@ -139,8 +139,6 @@ class EventGraphs:
         What crosses zero.
     sign : int
         As of `DIRECTIONS`.
-    following : casadi.SX, (n, 1)
-        State after it.
     """
 
     expression: ca.SX

@@ -32,8 +32,6 @@ class FunctionArguments:
 
     Attributes
     ----------
-    model : str
-        Name of the model.
     named : mapping of str to casadi.SX or SymbolArray
         States, inputs and time, and vectors of them.
     wholes : mapping of str to tuple of str

@@ -198,8 +198,6 @@ class GivenScales:
     ----------
     information : ndarray, (m, m)
         A, positive semidefinite.
-    pull : ndarray, (m,)
-        b.
     constant : float
         That of the logarithm, so that `log_marginal` is log p(y, u).
     """

@@ -239,8 +239,6 @@ class FunctionCalls:
 
     Attributes
     ----------
-    name : str
-        Of the function in the model.
     parameters : casadi.SX, (p, 1)
     """
 

@@ -249,8 +249,6 @@ def stated_unit(given: str | None, noted: str, what: str) -> str:
     ----------
     given, noted : str
         Of the argument ``t_unit``, and of the data.
-    what : str
-        The data, for the message.
     """
     if noted == DATED:
         return "s"
@@ -274,8 +272,6 @@ def dates_as_seconds(t: Array, noted: str, name: str) -> Array:
     t : ndarray, (T,)
     noted : str
         Unit that data or user state; "" where none is known.
-    name : str
-        Of the column, for the message.
     """
     if noted or not len(t) or not np.isfinite(t).all():
         return t

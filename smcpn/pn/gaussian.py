@@ -65,12 +65,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class Gaussian:
-    """Graphs of a mean and of a covariance L D L'.
-
-    Attributes
-    ----------
-    mean : casadi.SX, (n, 1)
-    """
+    """Graphs of a mean and of a covariance L D L'."""
 
     mean: ca.SX
     factor: Factor
@@ -349,8 +344,6 @@ def smoothed(before: Moments, ahead: Moments, after: Moments, gain: Any) -> Mome
     before, ahead, after : tuple of ndarray, (n, N) and (n, n, N)
         Mean and covariance of a state, of the next one as predicted from it, and of that one given
         all that is known.
-    gain : ndarray, (n, n, N)
-        See `smoothing_gain`.
     """
     (mean, covariance), (expected, predicted), (known, left) = before, ahead, after
     change = np.einsum("ijn,jkn->ikn", gain, left - predicted)

@@ -125,8 +125,6 @@ class Discretisation:
 
     Attributes
     ----------
-    layout : CompiledLayout
-    equations : Equations
     rate : CompiledField
         Rate of the top of every process, (d,).
     jacobian : CompiledField or None
@@ -233,12 +231,7 @@ def _of_function(function: InputFunction, record: Record) -> Inputs:
 
 
 class ExactDerivatives:
-    """Nordsieck coordinates of the exact solution through a state, and their slope in it.
-
-    Parameters
-    ----------
-    parameters : ndarray, (p,)
-    """
+    """Nordsieck coordinates of the exact solution through a state, and their slope in it."""
 
     def __init__(
         self, equations: Equations, layout: CompiledLayout, inputs: Inputs, parameters: Array

@@ -109,8 +109,6 @@ def shared_gains(order: int, n_steps: int) -> SharedGains:
 
     Parameters
     ----------
-    order : int
-        Order nu of the process.
     n_steps : int
         Most steps; the recursion stops where it is stationary.
 

@@ -253,10 +253,8 @@ class SeriesProgram:
 
         Parameters
         ----------
-        x : ndarray, (n,)
         u : ndarray, (order, n_inputs) or more rows
             Coefficients of the inputs.
-        parameters : ndarray, (p,)
         """
         n, m = len(x), u.shape[1]
         series = np.zeros((len(self.constants), order + 1))

@@ -56,10 +56,6 @@ class Calibration:
 
     Parameters
     ----------
-    diffusion : float or str
-        As of the solver.
-    store : Store
-        Residuals of the filter on every step.
     restart : ndarray of bool, (N,)
         Grid points that repeat the time of the one before: no step led there.
     """

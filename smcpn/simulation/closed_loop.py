@@ -59,8 +59,6 @@ class ClosedLoop(Simulator):
     model : Model
         Its outputs are what the controller measures, without noise; they must not depend on the
         input.
-    record : Record
-        Time axis and measured outputs.
     initial : ndarray, (N, n_states)
         State of every particle at the first sample.
     controller : SampledController
@@ -68,8 +66,6 @@ class ClosedLoop(Simulator):
         sample are the one there.
     signals : ndarray, (T, r)
         Inputs of the controller besides the outputs.
-    steps : int
-        Runge-Kutta steps per sample.
     """
 
     def __init__(

@@ -100,8 +100,6 @@ class WindowFilter:
         Measured as the model observes; NaN where it is not to be seen.
     begins : ndarray of bool, (T,)
         Samples at which a window begins.
-    steps : int
-        Runge-Kutta steps per sample.
     filter : StateFilter, optional
         Noise of the filter, where the model has no process noise.
     initial : ndarray, (N, n_states), optional

@@ -112,15 +112,7 @@ def visited_by(
     initialise: int = 0,
     like: Record | None = None,
 ) -> dict[str, FunctionDomain]:
-    """Places along the free simulation of a record; parameters as of `visited_by_records`.
-
-    Parameters
-    ----------
-    initialise : int
-        As of `smcpn.Posterior.simulate`.
-    like : Record, optional
-        As of `smcpn.Posterior.simulate`.
-    """
+    """Places along the free simulation of a record; parameters as of `visited_by_records`."""
     model = _places_model(problem)
     path = _simulated(problem, model, record, values, step_length, initialise, like)
     return _by_function(problem, path)

@@ -46,10 +46,6 @@ def fitted_initial_states(
     ----------
     window : Record
         The samples to fit; NaN outputs do not count.
-    values : ndarray, (N, d)
-        Parameter values.
-    steps : int
-        Runge-Kutta steps per sample.
     outputs : ndarray, (N, T, q), optional
         What the state of each parameter vector is fitted to, in place of the window's outputs.
 

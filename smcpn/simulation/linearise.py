@@ -129,8 +129,6 @@ def linearised(
     ----------
     model : Model
         Its states, inputs and outputs are those of ``ode``, and ``outputs``.
-    t_unit : str
-        Unit of time.
     """
     takes = {"delay", "doses", "accumulators", "algebraic"}
     takes |= set() if at.state is None else {"events"}

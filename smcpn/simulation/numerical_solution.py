@@ -11,8 +11,9 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.emit import LEAST_LANES, MOST_ATTEMPTS
+from smcpn.codegen.emit import LEAST_LANES
 from smcpn.codegen.kernel import LaneKernel
+from smcpn.codegen.loops import MOST_ATTEMPTS
 from smcpn.errors import InputError, shown
 from smcpn.likelihood.lanes import Grid, output_chunks
 from smcpn.likelihood.rosenbrock import Trajectory
@@ -39,7 +40,6 @@ class StiffRun:
         Its outputs are the states.
     record : Record
         Input, and the first and the last time.
-    theta : ndarray, (p,)
     """
 
     def __init__(self, model: Model, record: Record, theta: Array) -> None:

@@ -357,14 +357,7 @@ def _band(
 
 
 class _Noise:
-    """Mean and standard deviation of what is measured, given outputs of parameter vectors.
-
-    Parameters
-    ----------
-    values : ndarray, (N, d)
-    record : Record
-        That is simulated.
-    """
+    """Mean and standard deviation of what is measured, given outputs of parameter vectors."""
 
     def __init__(self, model: Model, values: Array, record: Record) -> None:
         self._model, self._values, self._natural = model, values, model.natural_means()

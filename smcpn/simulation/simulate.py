@@ -228,8 +228,6 @@ def simulate_problem(
         Or another one, where all of the problem's start from the same state.
     parameters : mapping of str to float
         Those that the problem learns; by default the medians of their priors.
-    steps, seed
-        As of `simulate`.
 
     Returns
     -------

@@ -74,11 +74,8 @@ class Bode:
     response : complex ndarray, (F, q, m)
         C (2 pi i f I - A)^-1 B + D at the mean parameters, times exp(-2 pi i f tau) for an input
         with dead time tau.
-    draws : complex ndarray, (N, F, q, m)
     delay, draws_delay : ndarray, (m,), (N, m)
         Dead time of each input, at the mean parameters and of every draw.
-    t_unit : str
-        Unit of time.
     """
 
     frequency: Array
@@ -131,9 +128,6 @@ class StepResponse:
         Time since the step.
     response : ndarray, (T, q, m)
         Deviation of the outputs from the operating point, at the mean parameters.
-    draws : ndarray, (N, T, q, m)
-    t_unit : str
-        Unit of time.
     """
 
     t: Array

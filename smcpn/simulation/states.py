@@ -169,13 +169,7 @@ GATHERED = 4096
 
 
 class PathMoments:
-    """Moments of the smoothed states over filters, and drawn paths.
-
-    Parameters
-    ----------
-    samples, n : int
-        Samples of the record, and states.
-    """
+    """Moments of the smoothed states over filters, and drawn paths."""
 
     def __init__(self, samples: int, n: int) -> None:
         self._count = 0
@@ -310,12 +304,7 @@ class States:
 
 
 class Mixture:
-    """Mean and standard deviation over parameter vectors, sample by sample.
-
-    Attributes
-    ----------
-    mean, sd : ndarray, (T, n)
-    """
+    """Mean and standard deviation over parameter vectors, sample by sample."""
 
     def __init__(self, samples: int, n: int) -> None:
         self.mean, self.sd = np.empty((samples, n)), np.empty((samples, n))
@@ -329,16 +318,7 @@ class Mixture:
 
 
 class FilterRun:
-    """A Kalman filter that ran over a record, whose moments are had again piece by piece.
-
-    Parameters
-    ----------
-    solver : Solver
-        As it ran.
-    rows : Rows
-        Of the record.
-    values : ndarray, (N, d)
-    """
+    """A Kalman filter that ran over a record, whose moments are had again piece by piece."""
 
     def __init__(self, recursion: Kalman, solver: Solver, rows: Rows, values: Array) -> None:
         self._n, self._rows = recursion.mean.numel(), rows

@@ -55,13 +55,7 @@ class Reading:
     given: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def size(self, name: str) -> int:
-        """Return a size.
-
-        Raises
-        ------
-        ValueError
-            If no array before tells it.
-        """
+        """Return a size."""
         if name not in self.sizes:
             raise ValueError(f"is as long as {name}, which is not known")
         return self.sizes[name]
@@ -100,12 +94,7 @@ class Bounds:
         return value
 
     def check(self, values: NDArray[Any], reading: Reading) -> None:
-        """Refuse other values.
-
-        Raises
-        ------
-        ValueError
-        """
+        """Refuse other values."""
         most = reading.size(self.most) if isinstance(self.most, str) else self.most
         most = reading.size(self.below) - 1 if self.below else most
         # Sums of weights exceed what they are by rounding.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import casadi as ca
 
+from smcpn.codegen.emit import hoisted_block, only_values
 from smcpn.codegen.loops import ARRAY
-from smcpn.codegen.lower import Level, Operand, Statement, Value, Vector, lower
+from smcpn.codegen.lower import Level, Statement, Value, Vector, lower
 from smcpn.codegen.machine_code import Block
 from smcpn.likelihood.classical import step_graph
 from smcpn.likelihood.lanes import StartSymbols
@@ -137,7 +138,7 @@ class _Layout:
         for name, make in self._of_theta().items():
             theta[f"{name}_shared"], theta[name] = make()
         particle = self._particle()
-        theta["hoist"] = self._hoist()
+        theta["hoist"] = hoisted_block(self.hoisted, self.slot)
         return Blocks(
             theta=theta,
             particle=particle,
@@ -302,14 +303,14 @@ class _Layout:
         graph = lower(whole, vectors, f"a{self.names}_")
         self.hoisted += graph.by_level[Level.PARTICLE]
         read = sorted(
-            _values(graph.read(Level.SHARED, Level.LANE)), key=lambda v: (v.vector, v.index)
+            only_values(graph.read(Level.SHARED, Level.LANE)), key=lambda v: (v.vector, v.index)
         )
         of_theta = [v for v in read if v.level == Level.PARTICLE]
         for value in of_theta:
             if value not in self.slot:
                 self.slot[value] = self.own
                 self.own += 1
-        in_lanes = set(_values(graph.read(Level.LANE)))
+        in_lanes = set(only_values(graph.read(Level.LANE)))
         arguments = [v for v in read if v.vector in tuple(names)]
         if not hoisted_from_lanes:
             arguments += of_theta
@@ -329,20 +330,3 @@ class _Layout:
             stores=tuple(zip(places, graph.outputs, strict=True)),
         )
         return shared, lane
-
-    def _hoist(self) -> Block:
-        """Values that depend on theta only."""
-        read = set(_values(operand for s in self.hoisted for operand in s.operands))
-        return Block(
-            loads=tuple(
-                (v, slot) for v, slot in self.slot.items() if v.vector == "p" and v in read
-            ),
-            statements=tuple(self.hoisted),
-            stores=tuple(
-                (self.slot[s.target], s.target) for s in self.hoisted if s.target in self.slot
-            ),
-        )
-
-
-def _values(operands: Iterable[Operand]) -> list[Value]:
-    return [operand for operand in operands if isinstance(operand, Value)]

@@ -188,7 +188,6 @@ class ParticleEstimate(Batchable, EstimatedLikelihood):
 
     Parameters
     ----------
-    constants : ndarray, (c,)
     rows : sequence of Rows or KernelRows
         Of each record.
     look_ahead : bool
@@ -404,13 +403,7 @@ class ParticleLikelihood(ParticleEstimate):
         )
 
     def history(self, values: Array, keys: Keys, b: int) -> list[History]:
-        """States, weights and ancestors of the filter of one theta, record by record.
-
-        Parameters
-        ----------
-        values : ndarray, (d,)
-        keys : ndarray of uint64, (B,)
-        """
+        """States, weights and ancestors of the filter of one theta, record by record."""
         found: list[History] = []
         n = self._filters.sizes.n
         for piece in self._pieces(0, b):

@@ -55,12 +55,9 @@ class StreamFilters:
 
     Attributes
     ----------
-    constants : ndarray, (c,)
-    inputs : KernelInputs
     outputs : LaneKernel
         Lanes are state particles. Its moments are mean and variance of the outputs, noise included,
         and the states with what has arrived by doses.
-    n_states, n_outputs : int
     n_held : int
         States and what is known of coloured noise, of a particle.
     """
@@ -171,13 +168,7 @@ class StreamEstimate(ParticleEstimate):
     def state_moments(
         self, values: Array, state: Array, samples: Array, place: int
     ) -> tuple[Array, Array]:
-        """Means and variances (n, N) of the states of the model, of filters (k, N) at a sample.
-
-        Parameters
-        ----------
-        samples, place
-            As of `run_one`.
-        """
+        """Means and variances (n, N) of the states of the model, of filters (k, N) at a sample."""
         found = self._moments(values, state, *self._placed(samples, place))
         mean, variance = found[2 * self.n_outputs :].reshape(2, self.n_states, -1)
         return mean, variance
@@ -317,9 +308,6 @@ class EstimateUpdate:
     ----------
     samples : range
         Those whose keys are known.
-    moments : ndarray
-        None are kept.
-    latest : None
     """
 
     moments = np.empty((0, 0))

@@ -355,8 +355,6 @@ def linearised_network(
 
     Parameters
     ----------
-    *arguments, hidden, activation, within, size
-        As of `smcpn.network`.
     weights : sequence of float
         All parameters of the network, in the order of its ``priors``; the scale is positive.
     domain : tuple of float, or a sequence of such

@@ -357,13 +357,9 @@ def innovations(
     ----------
     solver : EKF0 or RK4
         As it ran, its steps a number.
-    values : ndarray, (d,)
-        Parameter values.
     record : Record, optional
         Measured as the problem observes. It starts from the initial state of the problem's first
         record, unless it is one of the others.
-    likelihood : str, optional
-        As of `smcpn.likelihood.registry.build_likelihood`.
     """
     chosen = list(enumerate(problem.records))
     if record is not None:

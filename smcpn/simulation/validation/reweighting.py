@@ -163,10 +163,7 @@ def compare_likelihoods(
     ----------
     solver : Solver
         Of the posterior; other solvers take its steps.
-    likelihood : str or None
-        Of the posterior, as of `smcpn.likelihood.registry.build_likelihood`.
     theta : ndarray, (N, d)
-    log_weights : ndarray, (N,)
     names : sequence of str, optional
         Of `LIKELIHOODS`, by default all that take the problem's noise. A diffusion that has to be
         known is the most likely one at the posterior centre. A likelihood that cannot be used with

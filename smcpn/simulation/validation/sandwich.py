@@ -133,13 +133,8 @@ def sandwich(
     ----------
     solver : Solver
         As it ran, its steps a number.
-    likelihood : str or None
-        As of `smcpn.likelihood.registry.build_likelihood`.
     theta : ndarray, (N, d)
         Unconstrained coordinates of the particles.
-    log_weights : ndarray, (N,)
-    threads : int, optional
-        Of the kernel; results do not depend on it.
     """
     weights = normalise(log_weights)
     theta, weights = theta[weights > 0], weights[weights > 0]

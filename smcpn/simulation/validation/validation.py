@@ -216,11 +216,8 @@ def validate(
     ----------
     solver : Solver
         As it ran, its steps a number.
-    likelihood : str or None
-        As of `smcpn.likelihood.registry.build_likelihood`.
     theta : ndarray, (N, d)
         Unconstrained coordinates of the particles.
-    log_weights : ndarray, (N,)
     shift : DiscretisationShift, optional
         Of the posterior when its solver is made twice as fine.
     record : Record, optional
