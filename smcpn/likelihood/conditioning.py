@@ -406,7 +406,7 @@ class Update:
     Attributes
     ----------
     log_densities : list of (casadi.SX, casadi.SX)
-        Of each output, see `Measurement.log_density`.
+        Of each output, see `GaussianMeasurement.log_density`.
     gains : SharedGains
         Empty where every particle has its own covariance.
     ahead : Mean or None

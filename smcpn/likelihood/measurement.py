@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import log, pi
-from typing import Protocol
 
 import casadi as ca
 from typing_extensions import override
@@ -77,35 +76,10 @@ LEAST_INFORMATION = 1e-30
 """Information of a value that says nothing about its output: keeps its variance finite."""
 
 
-class Measurement(Protocol):
-    """One measured value, as a filter sees it: a value with Gaussian noise.
-
-    Attributes
-    ----------
-    innovation : casadi.SX
-        Measured value minus predicted output.
-    noise : casadi.SX
-        Variance of the noise.
-    """
-
-    innovation: ca.SX
-    noise: ca.SX
-
-    def log_density(self, gain: OutputGain) -> tuple[ca.SX, ca.SX]:
-        """Log density of the value given the past, as a and d of a - log(d) / 2.
-
-        The logarithms of several values are one of the product of d.
-
-        Parameters
-        ----------
-        gain : OutputGain
-            With the variances of innovation and output.
-        """
-        ...
-
-
 class GaussianMeasurement:
-    """A value with noise of known variance: log N(v; 0, s), s = H P H' + R.
+    """A value as a filter sees it, with noise of known variance: log N(v; 0, s), s = H P H' + R.
+
+    ``innovation`` is the measured value minus the predicted output, ``noise`` its variance.
 
     A missing value gets v = 0 and R = 1, and H = 0, so that it says nothing.
     """
@@ -115,7 +89,10 @@ class GaussianMeasurement:
         self.noise = ca.if_else(present, variance, 1.0)
 
     def log_density(self, gain: OutputGain) -> tuple[ca.SX, ca.SX]:
-        """Log density of the sample, and the mean of the state given it."""
+        """Log density of the value given the past, as a and d of a - log(d) / 2.
+
+        The logarithms of several values are one of the product of d.
+        """
         quadratic = self.innovation**2 / gain.variance
         return -0.5 * (quadratic + log(2 * pi) * self._present), gain.variance
 
@@ -145,7 +122,7 @@ class LaplaceMeasurement:
         self.noise = 1.0 / self._information
 
     def log_density(self, gain: OutputGain) -> tuple[ca.SX, ca.SX]:
-        """Log density of the sample, and the mean of the state given it."""
+        """Log density of the value given the past, as of `GaussianMeasurement`."""
         shrink = 1.0 + self._information * gain.spread
         shift = gain.spread * self._gradient / shrink
         log_density = self._at(self._density.log_density[self._j], self._expected + shift)
@@ -185,7 +162,7 @@ class IteratedMeasurement(LaplaceMeasurement):
 
 def measurement(
     sample: SampleSymbols, j: int, expected: ca.SX, about: ca.SX | None = None
-) -> Measurement:
+) -> GaussianMeasurement | LaplaceMeasurement:
     """Measured value of the j-th output, whose predicted value is ``expected``.
 
     Parameters

@@ -117,7 +117,7 @@ class Density(Protocol):
 
 
 class FormulaNames:
-    """Text of a density, in which a formula has the name of its function."""
+    """Density of any values, in whose text a formula has the name of its function."""
 
     def __repr__(self) -> str:
         shown_fields = [(one, getattr(self, one.name)) for one in fields(cast(Any, self))]
@@ -127,6 +127,10 @@ class FormulaNames:
             if one.repr or value != one.default
         ]
         return f"{type(self).__name__}({', '.join(texts)})"
+
+    def misfit(self, y: Array) -> str | None:
+        """Return why measured values cannot have this density, or None if they can."""
+        return None
 
 
 @runtime_checkable
@@ -187,10 +191,6 @@ class Normal(FormulaNames):
         """Log probability that a value lies between its limits, (1, 1)."""
         sd = ca.sqrt(self.variance(symbols))
         return log_probability(limits, lambda limit: (limit - output) / sd)
-
-    def misfit(self, y: Array) -> str | None:
-        """Return why measured values cannot have this density, or None if they can."""
-        return None
 
 
 def _squared(sd: Scale, symbols: Symbols) -> ca.SX:
@@ -277,10 +277,6 @@ class StudentT(FormulaNames):
         square = ((y - output) / scale) ** 2 / degrees
         tail = -(degrees + 1.0) / 2.0 * ca.log1p(square)
         return normaliser - 0.5 * ca.log(degrees * pi) - ca.log(scale) + tail
-
-    def misfit(self, y: Array) -> str | None:
-        """Return why measured values cannot have this density, or None if they can."""
-        return None
 
 
 @dataclass(frozen=True, repr=False)

@@ -135,28 +135,6 @@ def simulate(
         _refuse_given(of_ode, "a problem has its own, and its parameters are drawn: leave it out")
         return simulate_prior(ode, record, DRAWS if draws is None else draws, steps, seed)
     _refuse_given({"draws": draws}, "draws are of a problem's prior: give a smcpn.Problem")
-    return _known_path(ode, record, parameters, observe, initial, steps, process_noise, delay, seed)
-
-
-def _refuse_given(given: Mapping[str, Any], why: str) -> None:
-    """Refuse arguments that do not go with what is simulated."""
-    for name, value in given.items():
-        if value is not None:
-            raise InputError(f"{name} is {shown(value)}, but {why}", argument=name)
-
-
-def _known_path(
-    ode: ODE,
-    record: Record | None,
-    parameters: Mapping[str, Any] | None,
-    observe: Any,
-    initial: Any,
-    steps: int | str,
-    process_noise: Mapping[Any, float | str] | None,
-    delay: Mapping[str, float | str] | None,
-    seed: int | None,
-) -> Array:
-    """Integrate an ODE whose parameters are known; arguments as of `simulate`."""
     check_ode(ode)
     if not isinstance(record, Record):
         raise InputError(f"record is {shown(record)}: give one smcpn.Record")
@@ -169,6 +147,13 @@ def _known_path(
     check_record(record, ode, len(what))
     model, values = known_model(ode, parameters, what, initial, process_noise, delay, record)
     return _path(model, record, values[:, None], steps, seed)
+
+
+def _refuse_given(given: Mapping[str, Any], why: str) -> None:
+    """Refuse arguments that do not go with what is simulated."""
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(f"{name} is {shown(value)}, but {why}", argument=name)
 
 
 def known_model(
