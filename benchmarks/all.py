@@ -34,7 +34,6 @@ def rows_of(name: str, quick: bool) -> Iterator[Row]:
     ----------
     name : str
         Of the command; studies after it, if not all are meant.
-    quick : bool
     """
     module, *studies = name.split()
     before = processor_seconds()

@@ -44,12 +44,8 @@ NO_SENTENCE = re.compile(r"(What|Where|Those|The same|See|How|Whether)\b")
 class Limit:
     """Bound of a figure of the package.
 
-    Attributes
-    ----------
-    now : int
-        What it must not exceed: what was reached, so that no change undoes it.
-    aim : int
-        What it shall be.
+    now: What it must not exceed: what was reached, so that no change undoes it.
+    aim: What it shall be.
     """
 
     now: int
@@ -77,17 +73,11 @@ LIMITS = {
 class Mechanism:
     """One idea, which one module shall own.
 
-    Attributes
-    ----------
-    owners : tuple of str
-        Modules, or packages, that own it.
-    names : frozenset of str
-        Functions, classes and constants by which it is known: a module that defines one owns it.
-    deleted : frozenset of str
-        Names that nothing has any more: of modules (dotted), of what a module defined
+    owners: Modules, or packages, that own it.
+    names: Functions, classes and constants by which it is known: a module that defines one owns it.
+    deleted: Names that nothing has any more: of modules (dotted), of what a module defined
         (``module:name``), or of what no module may define.
-    aim : int
-        How many modules shall own it.
+    aim: How many modules shall own it.
     """
 
     owners: tuple[str, ...]

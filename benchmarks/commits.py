@@ -21,10 +21,7 @@ ROOT = Path(__file__).parents[1]
 def checkout(commit: str) -> Iterator[Path]:
     """Provide the source of a commit in a temporary folder.
 
-    Raises
-    ------
-    InputError
-        Where this is no clone that has the commit.
+    Raises `InputError` where this is no clone that has the commit.
     """
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "source"

@@ -30,10 +30,7 @@ def local() -> str:
 def executing(executor: Executor | str | None) -> Iterator[None]:
     """Let `each` use an executor, or one of a name as in ``smcpn.identify(executor=)``.
 
-    Raises
-    ------
-    InputError
-        If it cannot be opened.
+    Raises `InputError` if it cannot be opened.
     """
     with opened(executor) as own:
         if isinstance(executor, str):
@@ -54,7 +51,6 @@ def each(function: Callable[[Case], Found], cases: Iterable[Case]) -> Iterator[F
     ----------
     function : callable
         Its value depends on the case alone. It, the cases and its values can be pickled.
-    cases : iterable
     """
     executor = _CHOSEN.get()
     if executor is None:

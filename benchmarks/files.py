@@ -36,15 +36,10 @@ Array = NDArray[np.float64]
 class Logged:
     """A file as a logger writes it, and what was measured.
 
-    Attributes
-    ----------
-    content : bytes
-    reading : dict
-        Arguments of `smcpn.read_record`.
-    t, u, y : ndarray
-        In seconds since the time that the record counts from; u has no columns where there is none.
-    traits : dict of str to str
-        How it is written, for the message.
+    reading: Arguments of `smcpn.read_record`.
+    t, u, y: In seconds since the time that the record counts from; u has no columns where there is
+        none.
+    traits: How it is written, for the message.
     """
 
     content: bytes

@@ -60,13 +60,8 @@ Sample = tuple[float, float, float]
 class Size:
     """How long the stream is, and its targets.
 
-    Attributes
-    ----------
-    seconds : float
-    speed : float
-        Least times real time: gaps leave 19.3 of 20, and connecting counts among seconds.
-    megabytes : float
-        Growth of the memory; within seconds what the stream keeps of its past still fills.
+    speed: Least times real time: gaps leave 19.3 of 20, and connecting counts among seconds.
+    megabytes: Growth of the memory; within seconds what the stream keeps of its past still fills.
     """
 
     seconds: float

@@ -32,16 +32,9 @@ Value = float | int | bool | str | None
 class Row:
     """A measured figure and its target.
 
-    Attributes
-    ----------
-    name : str
-    value : float, int, bool, str or None
-        None where nothing was measured.
-    target : str
-        Empty for a figure without one.
-    met : bool or None
-        None without a target, and where nothing was measured, as of a peer that is not installed.
-    note : str
+    value: None where nothing was measured.
+    target: Empty for a figure without one.
+    met: None without a target, and where nothing was measured, as of a peer that is not installed.
     """
 
     name: str

@@ -27,14 +27,9 @@ LOOKS = ({"color": DARK, "marker": "o"}, {"color": ACCENT, "marker": "s", "ls": 
 class Taken:
     """Time of one measurement, and how often it evaluated the record.
 
-    Attributes
-    ----------
-    seconds : float
-        Wall time.
-    processor_seconds : float
-        Of all threads. It differs where the machine does something else too.
-    evaluations : float
-        How often each particle and sample was evaluated.
+    seconds: Wall time.
+    processor_seconds: Of all threads. It differs where the machine does something else too.
+    evaluations: How often each particle and sample was evaluated.
     """
 
     seconds: float
@@ -46,15 +41,9 @@ class Taken:
 class Curve:
     """Time against a size, in logarithms.
 
-    Attributes
-    ----------
-    title, size : str
-        What is measured, and against what.
-    sizes : list
-    taken : list
-        At each size.
-    expected : float, optional
-        Slope of the processor time that is the target.
+    title, size: What is measured, and against what.
+    taken: At each size.
+    expected: Slope of the processor time that is the target.
     """
 
     title: str

@@ -54,6 +54,8 @@ class Probdiffeq:
 
     EKF0 takes its isotropic covariances, EKF1 its dense ones with the exact Jacobian.
 
+    Raises `ImportError` if the package is not installed.
+
     Parameters
     ----------
     problem : InitialValueProblem
@@ -62,11 +64,6 @@ class Probdiffeq:
         Integrations of the Wiener process.
     linearised : bool
         EKF1 instead of EKF0.
-
-    Raises
-    ------
-    ImportError
-        If the package is not installed.
     """
 
     def __init__(self, problem: InitialValueProblem, order: int, linearised: bool) -> None:

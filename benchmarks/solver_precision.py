@@ -55,15 +55,9 @@ class Curve:
 class Line:
     """A solver's curve on one problem, or the reason why there is none.
 
-    Attributes
-    ----------
-    name : str
-        Method and order.
-    peer : str
-        "smcpn", "scipy" or "probdiffeq".
-    curve : Curve, optional
-    missing : str
-        Why there is no curve.
+    name: Method and order.
+    peer: "smcpn", "scipy" or "probdiffeq".
+    missing: Why there is no curve.
     """
 
     name: str

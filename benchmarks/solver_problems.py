@@ -27,20 +27,12 @@ Array = NDArray[np.float64]
 class InitialValueProblem:
     """x' = f(x, theta) from a known state over a span of time.
 
-    Attributes
-    ----------
-    name : str
-        For tables.
-    function : callable
-        The vector field, written as for `smcpn.ode`.
-    initial : tuple of float
-        State at the begin of the span.
-    span : tuple of float
-        Begin and end.
-    theta : mapping of str to float
-        Values of the parameters.
-    stiff : bool
-        Whether an implicit method is needed.
+    name: For tables.
+    function: The vector field, written as for `smcpn.ode`.
+    initial: State at the begin of the span.
+    span: Begin and end.
+    theta: Values of the parameters.
+    stiff: Whether an implicit method is needed.
     """
 
     name: str

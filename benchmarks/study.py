@@ -46,14 +46,9 @@ Result = Row | Picture | Passage
 class Study:
     """A measurement in two sizes.
 
-    Attributes
-    ----------
-    name : str
-    results : callable
-        From a size to rows, pictures and passages.
-    full, quick : object
-        Sizes, by default whether it has to be quick; ``quick`` is None for a study that is left
-        out of the quick form.
+    results: From a size to rows, pictures and passages.
+    full, quick: Sizes, by default whether it has to be quick; ``quick`` is None for a study that is
+        left out of the quick form.
     """
 
     name: str

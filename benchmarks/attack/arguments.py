@@ -225,12 +225,7 @@ def falling() -> smcpn.Record:
 class Target:
     """A public callable, and good arguments for it.
 
-    Attributes
-    ----------
-    name : str
-    call : callable
-    good : mapping of str to object
-        Arguments that make a good call, as far as they have no default.
+    good: Arguments that make a good call, as far as they have no default.
     """
 
     name: str
@@ -473,13 +468,8 @@ class Case:
 class Verdict:
     """What a call did.
 
-    Attributes
-    ----------
-    kind : str
-        "refused", "accepted", "wordy", "wrong", "traceback" or "hang".
-    text : str
-    seconds : float
-        Processor time.
+    kind: "refused", "accepted", "wordy", "wrong", "traceback" or "hang".
+    seconds: Processor time.
     """
 
     kind: str

@@ -27,17 +27,11 @@ _FORKING = threading.Lock()
 class Ended:
     """How a call ended.
 
-    Attributes
-    ----------
-    kind : str
-        ``"value"``, ``"refused"`` (an `InputError` of one line), ``"traceback"`` (any other
+    kind: ``"value"``, ``"refused"`` (an `InputError` of one line), ``"traceback"`` (any other
         exception), ``"crash"`` (a signal), ``"hang"`` or ``"growth"``.
-    text : str
-        Message, traceback or name of the signal.
-    value : object
-        What the call returned.
-    megabytes : float
-        Growth of resident memory over that of the parent.
+    text: Message, traceback or name of the signal.
+    value: What the call returned.
+    megabytes: Growth of resident memory over that of the parent.
     """
 
     kind: str

@@ -52,12 +52,7 @@ AGREEMENT = 1e-6
 class Seed:
     """Files as they were written, by name, and the one to change.
 
-    Attributes
-    ----------
-    files : dict of str to bytes
-    target : str
-    opened : str
-        The run or stream that is opened.
+    opened: The run or stream that is opened.
     """
 
     files: Mapping[str, bytes]

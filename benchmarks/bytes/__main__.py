@@ -99,10 +99,7 @@ def changed_on_purpose(messages: str) -> frozenset[str]:
 def digests_at(commit: str, names: Iterable[str]) -> dict[str, str]:
     """Digests of the cases of this folder on the package of another commit.
 
-    Raises
-    ------
-    InputError
-        If they cannot be loaded there.
+    Raises `InputError` if they cannot be loaded there.
     """
     with checkout(commit) as source:
         shutil.copytree(ROOT / "benchmarks/bytes", source / "benchmarks/bytes", dirs_exist_ok=True)
@@ -125,10 +122,7 @@ class Expected:
     def at(cls, revision: str, names: Iterable[str]) -> Expected:
         """Return those of another commit.
 
-        Raises
-        ------
-        InputError
-            If there is no such commit here.
+        Raises `InputError` if there is no such commit here.
         """
         commit = base_of(revision)
         if commit is None:

@@ -152,13 +152,8 @@ def driven() -> tuple[smcpn.Problem, GaussianTarget]:
 class Errors:
     """Errors of a run in its own standard errors, and its cost.
 
-    Attributes
-    ----------
-    evidence : float
-    means, variances : ndarray, (d,)
-    gradients, parts : int
-        Gradients, and exponents on the path.
-    seconds : float
+    means, variances: (d,)
+    gradients, parts: Gradients, and exponents on the path.
     """
 
     evidence: float

@@ -121,19 +121,12 @@ def by_network(problem: smcpn.Problem) -> smcpn.Posterior:
 class Figures:
     """What is found of one record, by the truth.
 
-    Attributes
-    ----------
-    seconds, processor : float
-        Search and sampling, by the clock and of all processors.
-    coverage : float
-        Share of the visited range in which the 95 % band of the function has the truth.
-    error : float
-        Rms error of its mean there, over the rms of the truth.
-    forecast : float
-        Share of the times from the record's end to twice that at which the 95 % band of the
+    seconds, processor: Search and sampling, by the clock and of all processors.
+    coverage: Share of the visited range in which the 95 % band of the function has the truth.
+    error: Rms error of its mean there, over the rms of the truth.
+    forecast: Share of the times from the record's end to twice that at which the 95 % band of the
         states, noise not counted, has the truth.
-    terms : int
-        Coefficients of nine whose 95 % interval has the truth.
+    terms: Coefficients of nine whose 95 % interval has the truth.
     """
 
     seconds: float

@@ -16,15 +16,9 @@ from smcpn.errors import InputError
 class Answer:
     """Names of the coefficients that are not zero in a discovery.
 
-    Attributes
-    ----------
-    models : tuple of frozenset of str
-        Of each model, the most probable first; none where there is no model.
-    probabilities : tuple of float
-    included : frozenset of str
-        Coefficients that are more probably there than not.
-    seconds : float
-        Of the processor.
+    models: Of each model, the most probable first; none where there is no model.
+    included: Coefficients that are more probably there than not.
+    seconds: Of the processor.
     """
 
     models: tuple[frozenset[str], ...]

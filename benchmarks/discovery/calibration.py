@@ -40,10 +40,7 @@ DISTANCE, WARNED = 0.04, 0.05
 class Sparse:
     """A system with a noisy record.
 
-    Attributes
-    ----------
-    theta : ndarray, (20,)
-    record : Record
+    theta: (20,)
     """
 
     theta: Array
@@ -58,13 +55,7 @@ class Sparse:
 
 @dataclass(frozen=True)
 class Claim:
-    """What is said of the best model, and whether it is right.
-
-    Attributes
-    ----------
-    probability : float
-    right, warned : bool
-    """
+    """What is said of the best model, and whether it is right."""
 
     probability: float
     right: bool

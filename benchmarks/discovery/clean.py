@@ -28,15 +28,8 @@ TARGET = 48.0 / 50.0
 class Exact:
     """A system, and how it is sampled.
 
-    Attributes
-    ----------
-    rate : callable
-        Of the states.
-    truth : frozenset of str
-    start : tuple of float
-    t : ndarray
-    degree : int
-        Of the library.
+    rate: Of the states.
+    degree: Of the library.
     """
 
     states: tuple[str, ...]

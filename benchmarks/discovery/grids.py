@@ -24,17 +24,10 @@ from benchmarks.study import Study
 class Cell:
     """A system, its noise, and how long it is seen.
 
-    Attributes
-    ----------
-    system : str
-        Of `GRIDS`; empty for E-SINDy's Lorenz.
-    share : float
-        Noise as a share of the spread that is the convention of the grid.
-    duration : float
-    target : float, optional
-        Share of exact supports; without one it is pysindy's.
-    published : float, optional
-        The best of plain, bagging and library bagging in Fasel et al. (2022), of 1000 seeds.
+    system: Of `GRIDS`; empty for E-SINDy's Lorenz.
+    share: Noise as a share of the spread that is the convention of the grid.
+    target: Share of exact supports; without one it is pysindy's.
+    published: The best of plain, bagging and library bagging in Fasel et al. (2022), of 1000 seeds.
     """
 
     system: str

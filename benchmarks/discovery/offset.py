@@ -32,17 +32,10 @@ TARGET = 85.0 / 90.0
 class Law:
     """An equation about an offset that is added to all of its states.
 
-    Attributes
-    ----------
-    rate : callable
-        Of the states without the offset.
-    at_zero, elsewhere : frozenset of str
-        Terms with no offset, and those with any.
-    start : tuple of float
-        Without the offset.
-    t : ndarray
-    noise : float
-        Standard deviation.
+    rate: Of the states without the offset.
+    at_zero, elsewhere: Terms with no offset, and those with any.
+    start: Without the offset.
+    noise: Standard deviation.
     """
 
     states: tuple[str, ...]

@@ -55,17 +55,9 @@ def lynx_hare(quick: bool) -> Iterator[Row]:
 class Hidden:
     """An oscillator of which the position alone is measured.
 
-    Attributes
-    ----------
-    force : callable
-        v' of time and states.
-    truth : frozenset of str
-    library : callable
-        Of no arguments.
-    start : tuple of float
-    t : ndarray
-    input : callable or None
-        Of time.
+    force: v' of time and states.
+    library: Of no arguments.
+    input: Of time.
     """
 
     force: Callable[[float, Array], float]

@@ -49,13 +49,9 @@ LEVEL = 0.9
 class Drawn:
     """A system with a noisy record, and whether each of K coefficients is there.
 
-    Attributes
-    ----------
-    theta : ndarray, (K,)
-    path : ndarray, (T, 2)
-        Without noise.
-    seed : int
-        Of the noise.
+    theta: (K,)
+    path: (T, 2), without noise.
+    seed: Of the noise.
     """
 
     theta: Array
@@ -73,13 +69,9 @@ class Drawn:
 class Judged:
     """What a discovery says of each of K coefficients.
 
-    Attributes
-    ----------
-    inclusion : ndarray, (K,)
-    covered : ndarray of bool, (K,)
-        Whether the truth is in the central interval, zero counted.
-    present : ndarray of bool, (K,)
-        Whether it is there in truth.
+    inclusion: (K,)
+    covered: (K,), whether the truth is in the central interval, zero counted.
+    present: (K,), whether it is there in truth.
     """
 
     inclusion: Array

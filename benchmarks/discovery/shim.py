@@ -40,17 +40,10 @@ ABSENT = "pysindy is not installed: pip install smcpn[bench]"
 class Trajectories:
     """Of one of pysindy's systems.
 
-    Attributes
-    ----------
-    name : str
-        Of the function.
-    starts : tuple of states
-    ends, samples : tuple
-        Of each trajectory.
-    degree : int
-        Of the library.
-    control : callable, optional
-        Of times (T,), controls (T, 2).
+    name: Of the function.
+    ends, samples: Of each trajectory.
+    degree: Of the library.
+    control: Of times (T,), controls (T, 2).
     """
 
     name: str

@@ -55,17 +55,10 @@ SECONDS = 20.0
 class Sampled:
     """What one posterior says of the K coefficients.
 
-    Attributes
-    ----------
-    covered : ndarray of bool, (K,)
-        Truth in the 95 % interval.
-    inclusion : ndarray, (K,)
-        Probability, or level with a shrinkage prior.
-    width : ndarray, (K,)
-        Of the 95 % intervals.
-    ess, log_evidence : float
-        Not of spike and slab, which draws nothing.
-    seconds : float
+    covered: (K,), truth in the 95 % interval.
+    inclusion: (K,), probability, or level with a shrinkage prior.
+    width: (K,), of the 95 % intervals.
+    ess, log_evidence: Not of spike and slab, which draws nothing.
     """
 
     covered: NDArray[np.bool_]

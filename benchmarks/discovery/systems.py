@@ -22,20 +22,12 @@ FIRST_SEED = 20_000
 class System:
     """Equations that a polynomial library can write, and how they are sampled.
 
-    Attributes
-    ----------
-    rhs : callable
-        Of time and states.
-    truth : mapping of str to float
-        Coefficients that are not zero.
-    degree : int
-        Of the library.
-    start : tuple of float
-        State at time 0.
-    interval : float
-        Between samples.
-    spread : float
-        What the noise is a share of.
+    rhs: Of time and states.
+    truth: Coefficients that are not zero.
+    degree: Of the library.
+    start: State at time 0.
+    interval: Between samples.
+    spread: What the noise is a share of.
     """
 
     states: tuple[str, ...]

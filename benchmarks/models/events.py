@@ -103,19 +103,11 @@ def _demand(values: dict[str, float], a: float, c: float) -> Path:
 class Example:
     """A model with events, and its solution in closed form between them.
 
-    Attributes
-    ----------
-    equation : ODE
-        Its last state is the time of the last event.
-    values : dict of str to float
-    initial : tuple of float
-        All states.
-    path : callable
-        From values and states (but the last) after an event to the path behind it.
-    event : callable
-        From values and states to the expression that falls through zero at the next event.
-    then : callable
-        From values and states at an event to those after it.
+    equation: Its last state is the time of the last event.
+    initial: All states.
+    path: From values and states (but the last) after an event to the path behind it.
+    event: From values and states to the expression that falls through zero at the next event.
+    then: From values and states at an event to those after it.
     """
 
     equation: smcpn.ODE

@@ -65,17 +65,10 @@ def from_equilibrium(values: Values) -> Array:
 class Setting:
     """Noise and initial state in a line each, data of them, and their plain density.
 
-    Attributes
-    ----------
-    noise, initial : object
-        As `smcpn.Problem` takes them.
-    prior : mapping
-    draw : callable
-        From outputs, values and a generator to what is measured.
-    density : callable
-        From what is measured, outputs and values to log densities.
-    path : callable
-        From values to outputs.
+    noise, initial: As `smcpn.Problem` takes them.
+    draw: From outputs, values and a generator to what is measured.
+    density: From what is measured, outputs and values to log densities.
+    path: From values to outputs.
     """
 
     noise: Any

@@ -41,20 +41,11 @@ PARTICLES = {False: 2000, True: 500}
 class Marginals:
     """A posterior of a study as draws, to compare and to draw.
 
-    Attributes
-    ----------
-    study : Study
-    step : str
-        Length of a step; "" for Runge-Kutta.
-    likelihood : str
-    kind : {"Laplace", "sampled"}
-    draws : ndarray, (n, d)
-        Parameter values; none where there is no posterior.
-    log_density : float
-        At the mode (Laplace), or log-evidence (sampled).
-    seconds : float
-    reason : str
-        Why there is none.
+    step: Length of a step; "" for Runge-Kutta.
+    kind: {"Laplace", "sampled"}
+    draws: (n, d), parameter values; none where there is no posterior.
+    log_density: At the mode (Laplace), or log-evidence (sampled).
+    reason: Why there is none.
     """
 
     study: Study

@@ -34,12 +34,7 @@ def lorenz63(x, y, z, *, alpha, rho, beta):
 class Study:
     """A problem, and the parameters its data were made with.
 
-    Attributes
-    ----------
-    name : str
-    problem : Problem
-    truth : ndarray, (d,)
-        In the order of ``problem.names``.
+    truth: (d,), in the order of ``problem.names``.
     """
 
     name: str

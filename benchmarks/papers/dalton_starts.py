@@ -42,12 +42,7 @@ class Sweep:
 
     A start whose diffusion is learned is searched from several diffusions; the highest end counts.
 
-    Attributes
-    ----------
-    likelihood : str
-    learned : bool
-        Whether the diffusion was a parameter.
-    maximum : Maximum
+    learned: Whether the diffusion was a parameter.
     """
 
     likelihood: str
@@ -129,13 +124,9 @@ def multi_start(likelihood: str, draws: int) -> Maximum:
 class Ends:
     """Where searches about the truth end at one step length.
 
-    Attributes
-    ----------
-    likelihood : str
-    scores : ndarray, (S,)
-        Truth less mode of one parameter, in Laplace standard deviations; NaN where there is none.
-    modes : int
-        Ends that differ.
+    scores: (S,), truth less mode of one parameter, in Laplace standard deviations; NaN where there
+        is none.
+    modes: Ends that differ.
     """
 
     likelihood: str

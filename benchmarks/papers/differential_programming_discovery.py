@@ -42,12 +42,7 @@ INCLUDED, EXCLUDED = 0.99, 0.05
 class Answer:
     """What was found in one record.
 
-    Attributes
-    ----------
-    found : smcpn.Discovery
-    experiment : Experiment
-    seconds : float
-        Of the processor.
+    seconds: Of the processor.
     """
 
     found: smcpn.Discovery

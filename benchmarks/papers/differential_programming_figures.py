@@ -23,16 +23,10 @@ SHOWN = 150
 class Forecast:
     """What is drawn of a forecast.
 
-    Attributes
-    ----------
-    states : tuple of str
-        Of the simulation's outputs.
-    simulation : Simulation
-        Of a record whose outputs are the true states.
-    learned : Record
-        What was measured.
-    seen : tuple of int
-        Which state each of its outputs is.
+    states: Of the simulation's outputs.
+    simulation: Of a record whose outputs are the true states.
+    learned: What was measured.
+    seen: Which state each of its outputs is.
     """
 
     states: tuple[str, ...]

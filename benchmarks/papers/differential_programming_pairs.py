@@ -71,7 +71,6 @@ def estimate(
 
     Parameters
     ----------
-    data : Data
     ode : ODE
         What is fitted: the true system, or one with all terms of the library.
     begin : ndarray, (d,)

@@ -74,37 +74,22 @@ def glycolysis(
 class Experiment:
     """One experiment: the system, its record, and the pairs of samples that are drawn from it.
 
-    Attributes
-    ----------
-    ode : ODE
-    truth : mapping of str to float
-        Its parameters.
-    start : tuple of float
-        Initial state.
-    end, forecast : float
-        Of the record, and of the forecast.
-    samples : int
-        Of the whole record.
-    lag : int
-        Samples from the first of a pair to the second.
-    pairs : int
-        Number of pairs.
-    steps : int
-        Runge-Kutta steps of the authors from one to the other.
-    noise : float
-        Standard deviation, in the units of ``noise_of``.
-    noise_of : {"unit", "each", "largest"}
-        1, the standard deviation of each state, or the largest of these.
-    draw : {"rows", "columns", "burnt columns"}
-        Order in which noise is drawn; the last draws all of it once before, and forgets it.
-    library : Library or mapping, optional
-        Terms that are looked for; none where the equation is known.
-    known : mapping of str to str
-        Equations that are known.
-    coefficients : mapping of str to float
-        Those of the library that are not zero.
-    ours : bool
-        Whether the setting is ours, not the paper's.
+    truth: Its parameters.
+    start: Initial state.
+    end, forecast: Of the record, and of the forecast.
+    samples: Of the whole record.
+    lag: Samples from the first of a pair to the second.
+    pairs: Number of pairs.
+    steps: Runge-Kutta steps of the authors from one to the other.
+    noise: Standard deviation, in the units of ``noise_of``.
+    noise_of: {"unit", "each", "largest"}, 1, the standard deviation of each state, or the largest
+        of these.
+    draw: {"rows", "columns", "burnt columns"}, order in which noise is drawn; the last draws all of
+        it once before, and forgets it.
+    library: Terms that are looked for; none where the equation is known.
+    known: Equations that are known.
+    coefficients: Those of the library that are not zero.
+    ours: Whether the setting is ours, not the paper's.
     """
 
     ode: ODE
@@ -169,13 +154,8 @@ class Experiment:
 class Data:
     """What one seed draws.
 
-    Attributes
-    ----------
-    experiment : Experiment
-    y : ndarray, (N, n)
-        The whole record.
-    starts : ndarray of int, (S,)
-        First samples of the pairs.
+    y: (N, n), the whole record.
+    starts: (S,), first samples of the pairs.
     """
 
     experiment: Experiment

@@ -29,19 +29,12 @@ FINER = 10
 class Sequel:
     """One experiment of the sequel.
 
-    Attributes
-    ----------
-    system : Experiment
-        Whose equation, truth and start these are.
-    end, forecast : float
-        Of the record, and of the forecast.
-    intervals, gap : int
-        Of the grid, and samples that are left out after the first.
-    first, odd, even : tuple of str
-        States that are observed at the first sample, and at every other one of those that are
-        left: from the second on, and from the third on.
-    key : int
-        Of the authors' noise, drawn by JAX.
+    system: Whose equation, truth and start these are.
+    end, forecast: Of the record, and of the forecast.
+    intervals, gap: Of the grid, and samples that are left out after the first.
+    first, odd, even: States that are observed at the first sample, and at every other one of those
+        that are left: from the second on, and from the third on.
+    key: Of the authors' noise, drawn by JAX.
     """
 
     system: Experiment

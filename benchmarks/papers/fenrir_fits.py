@@ -31,14 +31,9 @@ VAGUE = 100.0
 class Plan:
     """How much to do.
 
-    Attributes
-    ----------
-    runs : int
-        Records of each setting.
-    order : int
-        Integrations of the Wiener process.
-    lengths : int
-        Starts of the pendulum's sweep.
+    runs: Records of each setting.
+    order: Integrations of the Wiener process.
+    lengths: Starts of the pendulum's sweep.
     """
 
     runs: int = 100
@@ -50,16 +45,10 @@ class Plan:
 class Fit:
     """The fits of one record.
 
-    Attributes
-    ----------
-    values : dict of str to float
-        At the highest end of all starts.
-    nll : float
-        Negative log-likelihood there.
-    error, first_error : float
-        tRMSE there, and at the end of the first start.
-    evaluations : int
-        Of the log-likelihood with its gradient, all starts.
+    values: At the highest end of all starts.
+    nll: Negative log-likelihood there.
+    error, first_error: tRMSE there, and at the end of the first start.
+    evaluations: Of the log-likelihood with its gradient, all starts.
     """
 
     values: dict[str, float]

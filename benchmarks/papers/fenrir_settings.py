@@ -93,33 +93,18 @@ def pendulum(angle, rate, *, length):
 class Setting:
     """One experiment: what made the data, and what is fitted to them.
 
-    Attributes
-    ----------
-    ode, fitted : ODE
-        Of the data, and of the fit.
-    truth : mapping of str to float
-        Parameters of ``ode``.
-    state : tuple of float
-        Its initial state.
-    times : ndarray, (T,)
-        Grid of the record; the first is that of the initial state.
-    observe : tuple of str
-    variance : float
-        Of the measurement noise.
-    steps : int
-        Solver steps from one time to the next, of the probabilistic solver and of Runge-Kutta.
-    initial : tuple
-        Of the fit: numbers that are known, or distributions.
-    draw : Draw
-        Starts of all parameters but noise and diffusion.
-    seen : float
-        Time of the first measurement.
-    staged : bool
-        Whether noise and diffusion are fitted before all else is.
-    least : float
-        Least diffusion of the fit: the likelihood is flat there already, that of the exact
+    ode, fitted: Of the data, and of the fit.
+    truth: Parameters of ``ode``.
+    state: Its initial state.
+    times: (T,), grid of the record; the first is that of the initial state.
+    variance: Of the measurement noise.
+    steps: Solver steps from one time to the next, of the probabilistic solver and of Runge-Kutta.
+    initial: Of the fit: numbers that are known, or distributions.
+    draw: Starts of all parameters but noise and diffusion.
+    seen: Time of the first measurement.
+    staged: Whether noise and diffusion are fitted before all else is.
+    least: Least diffusion of the fit: the likelihood is flat there already, that of the exact
         solution, and rounding shows further below.
-    order : int
     """
 
     ode: ODE

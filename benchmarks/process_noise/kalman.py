@@ -72,14 +72,9 @@ def simulated(drift: Callable[..., Any], diffusion: Array, initial: Any, t: Any,
 class Linear:
     """A linear problem of two parameters, and its exact matrices.
 
-    Attributes
-    ----------
-    problem : Problem
-    rate, noise : callable
-        Jacobian A and noise G G' for values (2,).
-    initial : ndarray, (n,)
-    variance : float
-        Of the noise of the first state, the output.
+    rate, noise: Jacobian A and noise G G' for values (2,).
+    initial: (n,)
+    variance: Of the noise of the first state, the output.
     """
 
     problem: smcpn.Problem

@@ -37,14 +37,9 @@ def exact_transition(slope: Array, noise: Array, h: float) -> tuple[Array, Array
 class Textbook:
     """Filter of many models at once, whose first state is measured.
 
-    Attributes
-    ----------
-    transition, added : ndarray, (..., n, n)
-        As `exact_transition` returns them.
-    initial : ndarray, (n,)
-        State at the first sample, which is known.
-    variance : float
-        Of the noise of the measurements.
+    transition, added: (..., n, n), as `exact_transition` returns them.
+    initial: (n,), state at the first sample, which is known.
+    variance: Of the noise of the measurements.
     """
 
     transition: Array

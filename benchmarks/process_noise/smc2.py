@@ -66,14 +66,7 @@ def bistable(x, *, rate):
 class Linear:
     """A linear model dx = A(first parameter) x dt + q dW of the last state, the first observed.
 
-    Attributes
-    ----------
-    name : str
-    ode : smcpn.ODE
-    matrix : callable
-        From the first parameter to A.
-    h, noise : float
-    samples : int
+    matrix: From the first parameter to A.
     """
 
     name: str

@@ -17,15 +17,10 @@ Region = Callable[[Mapping[str, Array]], NDArray[np.bool_]]
 class Answer:
     """A posterior by weighted points.
 
-    Attributes
-    ----------
-    values : mapping of str to ndarray, (N,)
-    weights : ndarray, (N,)
-        Adding up to one.
-    log_evidence, log_evidence_se : float
-        nan where the method has none.
-    pareto_k : float
-        Of importance weights: above .7 the error is not to be believed. Zero for a grid.
+    values: (N,)
+    weights: (N,), adding up to one.
+    log_evidence, log_evidence_se: nan where the method has none.
+    pareto_k: Of importance weights: above .7 the error is not to be believed. Zero for a grid.
     """
 
     values: Mapping[str, Array]

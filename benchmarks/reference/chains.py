@@ -13,17 +13,12 @@ from benchmarks.reference.target import Target
 def chains(target: Target, begin: Answer, seed: int = 0, steps: int = 4000) -> Answer:
     """Return the posterior by differential evolution and stretch moves of 64 walkers.
 
+    Raises `ImportError` where emcee is not installed.
+
     Parameters
     ----------
-    target : Target
     begin : Answer
         Whose points the walkers begin at, drawn evenly: a quarter of the steps are left out.
-    seed, steps : int, optional
-
-    Raises
-    ------
-    ImportError
-        Where emcee is not installed.
     """
     import emcee  # pyright: ignore[reportMissingImports]
 

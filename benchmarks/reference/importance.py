@@ -114,8 +114,6 @@ def sample(
 
     Parameters
     ----------
-    target : Target
-    seed : int, optional
     error : float
         Standard error at which it ends; at `LARGEST` draws it ends anyway.
     starts : sequence of mapping, optional

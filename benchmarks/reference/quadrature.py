@@ -21,7 +21,6 @@ def quadrature(target: Target, axes: Mapping[str, tuple[float, float, int]]) -> 
 
     Parameters
     ----------
-    target : Target
     axes : mapping of str to (float, float, int)
         Ends and number of nodes in prior standard deviations, of every parameter.
     """

@@ -22,11 +22,7 @@ class Target:
     In z = Phi^-1(F(x)) the prior is N(0, I), whatever it was, and the density is smooth up to a
     bound of the prior, which lies at infinity.
 
-    Attributes
-    ----------
-    prior : mapping of str to scipy distribution
-    log_likelihood : callable
-        Of N values at once, (N,).
+    log_likelihood: Of N values at once, (N,).
     """
 
     prior: Mapping[str, Any]

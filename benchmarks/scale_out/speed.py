@@ -33,11 +33,7 @@ def drawn(problem: smcpn.Problem, number: int) -> Any:
 class Barrier:
     """Milliseconds of something that is done many times.
 
-    Attributes
-    ----------
-    fastest, median : float
-    path : float
-        Processor time of the driver, and of one of the workers.
+    path: Processor time of the driver, and of one of the workers.
     """
 
     fastest: float

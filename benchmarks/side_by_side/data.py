@@ -15,18 +15,11 @@ NAMES = ("m", "c", "k", "k3")
 class Data(NamedTuple):
     """The Silverbox paper record, which begins at rest, and the prior.
 
-    Attributes
-    ----------
-    u : ndarray, (T, 2 steps + 1)
-        Band-limited input at the ends and middles of the steps before each sample.
-    y : ndarray, (T,)
-        Output from the second sample on; the first tells nothing about the parameters.
-    h : float
-        Length of a Runge-Kutta step.
-    noise : float
-        Standard deviation.
-    loc, scale : ndarray, (4,)
-        Of the normal prior of the logarithms of `NAMES`.
+    u: (T, 2 steps + 1), band-limited input at the ends and middles of the steps before each sample.
+    y: (T,), output from the second sample on; the first tells nothing about the parameters.
+    h: Length of a Runge-Kutta step.
+    noise: Standard deviation.
+    loc, scale: (4,), of the normal prior of the logarithms of `NAMES`.
     """
 
     u: Array

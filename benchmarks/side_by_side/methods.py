@@ -26,16 +26,10 @@ Run = Callable[[int, int], tuple[Array, Array]]
 class Method:
     """One way to the posterior.
 
-    Attributes
-    ----------
-    sampler : str
-        Module with `identify`.
-    likelihood : str
-        Module of the log-likelihood; for this package the solver.
-    size : int
-        Particles, or draws: as many as are worth about `DRAWS` independent draws.
-    seeds : int
-        Runs after the first.
+    sampler: Module with `identify`.
+    likelihood: Module of the log-likelihood; for this package the solver.
+    size: Particles, or draws: as many as are worth about `DRAWS` independent draws.
+    seeds: Runs after the first.
     """
 
     sampler: str
@@ -51,10 +45,7 @@ class Method:
     def prepared(self, path: Path) -> Run:
         """Import what it needs and read its data.
 
-        Raises
-        ------
-        ImportError
-            If its package is not installed.
+        Raises `ImportError` if its package is not installed.
         """
         identify = import_module(f"{HERE}.{self.sampler}").identify
         if self.own:

@@ -24,12 +24,9 @@ ROUNDS, PILOT, CHAINS = 6, 10_000, 512
 class Reference:
     """Mean and covariance of the log-parameters.
 
-    Attributes
-    ----------
-    mean : ndarray, (4,)
-    covariance : ndarray, (4, 4)
-    draws : float
-        Independent draws that its error corresponds to.
+    mean: (4,)
+    covariance: (4, 4)
+    draws: Independent draws that its error corresponds to.
     """
 
     mean: Array

@@ -27,20 +27,11 @@ LEAST_P = 1e-3
 class Algebraic:
     """A model with algebraic equations, and the equation with their variables solved.
 
-    Attributes
-    ----------
-    ode : smcpn.ODE
-    prior : dict of str to distribution
-    initial : dict of str to float
-        A number for each algebraic variable is where Newton's iteration begins.
-    record : Record
-        Times and inputs.
-    rate : callable
-        Of differential states, inputs and parameters: their derivatives.
-    solved : callable
-        Of the same: all states.
-    noise : float
-        Of all states, in the study of ranks.
+    initial: A number for each algebraic variable is where Newton's iteration begins.
+    record: Times and inputs.
+    rate: Of differential states, inputs and parameters: their derivatives.
+    solved: Of the same: all states.
+    noise: Of all states, in the study of ranks.
     """
 
     ode: smcpn.ODE

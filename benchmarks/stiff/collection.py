@@ -26,13 +26,8 @@ SOURCE = "github.com/Benchmarking-Initiative/Benchmark-Models-PEtab"
 class Published:
     """A problem with its published optimum.
 
-    Attributes
-    ----------
-    problem : smcpn.Problem
-    optimum : ndarray, (d,)
-        Nominal values of the collection, by the names of the problem.
-    log_likelihood : float
-        At the optimum, by the collection.
+    optimum: (d,), nominal values of the collection, by the names of the problem.
+    log_likelihood: At the optimum, by the collection.
     """
 
     problem: smcpn.Problem

@@ -39,18 +39,12 @@ RANKED = 1000
 class Tolerance:
     """What a run may be off by.
 
-    Attributes
-    ----------
-    evidence, errors : float
-        The log-evidence is wrong where it is off by more than both, the second in standard errors
-        of run and answer together.
-    means : float
-        Of any mean, in posterior standard deviations.
-    sds : float
-        Of any standard deviation, relative.
-    share, share_errors : float
-        The weight of a mode is wrong where it is off by more than both: the first relative, the
-        second in errors of a share of the effective particles.
+    evidence, errors: The log-evidence is wrong where it is off by more than both, the second in
+        standard errors of run and answer together.
+    means: Of any mean, in posterior standard deviations.
+    sds: Of any standard deviation, relative.
+    share, share_errors: The weight of a mode is wrong where it is off by more than both: the first
+        relative, the second in errors of a share of the effective particles.
     """
 
     evidence: float = 0.15
@@ -65,23 +59,13 @@ class Tolerance:
 class Known:
     """A problem, by the seed of its data, and its exact answer.
 
-    Attributes
-    ----------
-    name : str
-    problem : callable
-        From the seed of the data.
-    answer : callable
-        From the same seed, and `detail` of the run where there is one, by nothing of this
+    problem: From the seed of the data.
+    answer: From the same seed, and `detail` of the run where there is one, by nothing of this
         package; None where ranks alone are asked for.
-    truth : callable, optional
-        From the same seed to the parameters behind the data, drawn from the prior.
-    modes : mapping of str to callable
-        Regions whose weight is known, too.
-    detail : callable, optional
-        From a run to what its exact answer depends on, such as its steps.
-    tolerance : Tolerance
-    same_data : bool
-        The data have the seed 0 in every run.
+    truth: From the same seed to the parameters behind the data, drawn from the prior.
+    modes: Regions whose weight is known, too.
+    detail: From a run to what its exact answer depends on, such as its steps.
+    same_data: The data have the seed 0 in every run.
     """
 
     name: str
@@ -102,21 +86,12 @@ class Known:
 class Outcome:
     """One run beside the answer.
 
-    Attributes
-    ----------
-    seed : int
-    off, error : float
-        Log-evidence found less the exact one, and the standard error of the difference.
-    means, sds, shares : mapping of str to float
-        Means off in posterior standard deviations, relative errors of standard deviations, and
-        weights of modes that were found less the exact ones.
-    wrong : tuple of str
-        What is off by more than the tolerance, or what a run that ended in an error raised.
-    below : mapping of str to float
-        Posterior weight below the truth.
-    warnings : tuple of str
-    seconds : float
-        Of the processor.
+    off, error: Log-evidence found less the exact one, and the standard error of the difference.
+    means, sds, shares: Means off in posterior standard deviations, relative errors of standard
+        deviations, and weights of modes that were found less the exact ones.
+    wrong: What is off by more than the tolerance, or what a run that ended in an error raised.
+    below: Posterior weight below the truth.
+    seconds: Of the processor.
     """
 
     seed: int
@@ -251,7 +226,6 @@ def counted(
 
     Parameters
     ----------
-    label : str
     found : sequence of Outcome
     silent : float
         Largest share that may be wrong without a warning.
@@ -286,7 +260,6 @@ def errors_told(
 
     Parameters
     ----------
-    label : str
     found : sequence of Outcome
     full : int
         Runs that the limits are meant for.
@@ -327,7 +300,6 @@ def calibrated(
 
     Parameters
     ----------
-    label : str
     found : sequence of Outcome
     full : int
         Runs that the limits are meant for.

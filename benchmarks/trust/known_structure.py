@@ -40,19 +40,10 @@ def terms_of_fitzhugh_nagumo(V, R, *, p1, p2, p3, p4, p5, p6):
 class Structure:
     """An equation, the values behind the data, and the prior.
 
-    Attributes
-    ----------
-    ode : ODE
-    truth : mapping of str to float
-    begin : tuple of float
-        State at the first sample.
-    prior : distribution
-        Of every parameter.
-    initial : sequence
-        Priors of the states at the first sample, or their values.
-    noise : float
-    samples : int
-        Over 20 units of time.
+    begin: State at the first sample.
+    prior: Of every parameter.
+    initial: Priors of the states at the first sample, or their values.
+    samples: Over 20 units of time.
     """
 
     ode: ODE

@@ -49,19 +49,9 @@ def load_case(
 ) -> Case:
     """Return a case study by its name.
 
-    Parameters
-    ----------
-    name : str
-        A key of `CASES`.
-    hold : str, optional
-        The input between samples, where it is to be another one.
-    model, split : str, optional
-        See the function of the case study; its defaults where left out.
-
-    Raises
-    ------
-    InputError
-        If there is none of that name, its files are missing, or an option does not apply.
+    The name is a key of `CASES`; ``hold`` is the input between samples, where it is to be another
+    one; for ``model`` and ``split`` see the function of the case study, whose defaults they have
+    where left out. What does not apply is refused.
     """
     arguments = {"hold": hold, "model": model, "split": split}
     study = CASES[one_of("name", name, CASES)]

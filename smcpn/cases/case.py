@@ -105,19 +105,8 @@ class Case:
 
         Where neither is named, nor a number of steps, it is the one that `identify` chooses.
 
-        Parameters
-        ----------
-        likelihood : str, optional
-            By default the one of the case.
-        order, steps : optional
-            In place of the solver's.
-        kind : str, optional
-            Name of another solver, or ``"auto"``.
-
-        Raises
-        ------
-        InputError
-            For an order where the solver has none.
+        ``order`` and ``steps`` are in place of the solver's; ``kind`` is the name of another
+        solver, or ``"auto"``.
         """
         changes = {name: v for name, v in {"order": order, "steps": steps}.items() if v is not None}
         if kind is not None:
@@ -146,14 +135,7 @@ class Case:
     ) -> PartialSettings:
         """Return the settings of the case, with the options of a command where they are given.
 
-        Parameters
-        ----------
-        order, steps : optional
-            In place of the solver's.
-        solver : str, optional
-            Name of another solver, or ``"auto"``.
-        **options
-            Of `smcpn.identify`; None leaves one to the case.
+        Options are of `smcpn.identify`; None leaves one to the case.
         """
         chosen = self.solver(options.get("likelihood"), order, steps, solver)
         return self.settings.with_options(**{**options, "solver": chosen})
@@ -166,13 +148,8 @@ class Case:
     ) -> dict[str, Simulation]:
         """Simulate every test with a posterior of the problem, by name.
 
-        Parameters
-        ----------
-        posterior : Posterior
-        simulate : callable, optional
-            In place of its own, such as that of `Posterior.robust`.
-        particles : int, optional
-            Of free runs, as of `Posterior.simulate`.
+        ``simulate`` is in place of its own, such as that of `Posterior.robust`; ``particles`` is of
+        free runs, as of `Posterior.simulate`.
         """
         run_freely = partial(
             simulate or posterior.simulate,

@@ -213,13 +213,8 @@ def emps_case(hold: str = "zoh", model: str = "emps", split: str = PAPER) -> Cas
 def emps_problem(record: Record, width: float | None = None, model: str = "emps") -> Problem:
     """Free simulation of one of the records.
 
-    Parameters
-    ----------
-    record : Record
-        Force and position; the state is estimated from the first `INITIALISATION` samples.
-    width : float, optional
-        Width of the smoothed sign, m/s, where not the model's.
-    model : {"emps", "spline"}
+    The state is estimated from the first `INITIALISATION` samples; ``width`` is that of the
+    smoothed sign, m/s, where not the model's.
     """
     equation = MODELS[model]
     every = PRIOR | SPLINE_PRIOR

@@ -43,16 +43,9 @@ def encoded(
 ) -> bytes:
     """Return the bytes of a file.
 
-    Parameters
-    ----------
-    kind : str
-        See `smcpn.checkpoint.container.image`.
-    parts : mapping of str to dataclass
-        Each in the group of its name.
-    onto : bytes
-        Image of a file to add these to.
-    beside : mapping of str to ndarray, optional
-        Further arrays, for other readers.
+    The kind is one of `smcpn.checkpoint.container.KINDS`; each part, a dataclass, is in the group
+    of its name. ``onto`` is the image of a file to add these to, and ``beside`` has further arrays,
+    for other readers.
     """
 
     def fill(file: h5py.File) -> None:
@@ -123,22 +116,9 @@ def decoded(
 ) -> T:
     """Return the dataclass that a part of a file holds, with nothing beside it.
 
-    Parameters
-    ----------
-    file : Group
-    part : str
-    kind : type
-    sizes : mapping of str to int, optional
-        Those that are known.
-    given : mapping of str to object, optional
-        Fields that other parts hold.
-
-    Raises
-    ------
-    DamagedFileError
-        Names the first field that is absent or something else.
-    InputError
-        If it names what is not known here.
+    ``sizes`` are those that are known, ``given`` fields that other parts hold. A `DamagedFileError`
+    names the first field that is absent or something else, an `InputError` a name that is not known
+    here.
     """
     group = reduce(Group.group, part.split("/"), file)
     if group.texts.keys() != {TEXT}:

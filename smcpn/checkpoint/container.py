@@ -68,14 +68,8 @@ class CheckpointWarning(UserWarning):
 def image(kind: str, fill: Callable[[h5py.File], None], onto: bytes = b"") -> bytes:
     """Return the bytes of a file.
 
-    Parameters
-    ----------
-    kind : str
-        One of `KINDS`.
-    fill : callable
-        Writes groups, arrays and texts of fixed length, which `smcpn.io.hdf5_subset` can read.
-    onto : bytes
-        Another image to add to, which is not changed: what many versions have in common.
+    ``fill`` writes groups, arrays and texts of fixed length, which `smcpn.io.hdf5_subset` can read.
+    ``onto`` is another image to add to, which is not changed: what many versions have in common.
     """
     with _in_memory(onto) as file:
         file.attrs["format"], file.attrs["format_version"] = np.bytes_(kind), FORMAT_VERSION
@@ -112,10 +106,7 @@ def publish(path: Path, content: bytes) -> None:
     Whatever happens on the way, a process killed or a full disk, there is a whole file of this
     name if there was one before. The caller holds the `lock`.
 
-    Raises
-    ------
-    OSError
-        If the folder cannot be written or the disk is full.
+    Raises `OSError` if the folder cannot be written or the disk is full.
     """
     temporary = written_beside(path, content)
     try:
@@ -130,11 +121,8 @@ def publish(path: Path, content: bytes) -> None:
 def save(path: Path, kind: str, content: bytes) -> None:
     """Publish a file under its lock, within a `lock` of this process or without one.
 
-    Raises
-    ------
-    InputError
-        If it cannot be written, another process holds the lock, or a file of this name is of
-        another kind.
+    Raises `InputError` if it cannot be written, another process holds the lock, or a file of this
+    name is of another kind.
     """
     path = Path(os.path.abspath(path))
     with nullcontext() if str(path) in _LOCKED else _file_lock(path):
@@ -282,11 +270,8 @@ def _sync_folder(folder: Path) -> None:
 def begun(path: Path) -> bool:
     """True if there is a version of a file that a run or a stream goes on from.
 
-    Raises
-    ------
-    InputError
-        If only the previous one is there. Writing leaves no such state where files can have two
-        names: somebody who removed the file may want to begin anew, which cannot be known.
+    Raises `InputError` if only the previous one is there. Writing leaves no such state where files
+    can have two names: somebody who removed the file may want to begin anew, which cannot be known.
     """
     previous = previous_of(path)
     if not path.exists() and previous.exists():
@@ -300,10 +285,7 @@ def begun(path: Path) -> bool:
 def remove(path: Path) -> None:
     """Remove both versions of a file; the caller holds the `lock`.
 
-    Raises
-    ------
-    InputError
-        If the file is not of this package.
+    Raises `InputError` if the file is not of this package.
     """
     if kind_of(path) not in (None, "", *KINDS):
         raise InputError(
@@ -367,12 +349,9 @@ def read(path: Path, kind: str, parse: Callable[[Group], T]) -> T:
 def read_version(path: Path, kind: str, parse: Callable[[Group], T]) -> T:
     """Return what ``parse`` makes of one file.
 
-    Raises
-    ------
-    DamagedFileError
-        If the file is absent, does not have its checksum, or does not hold what it should.
-    InputError
-        If it cannot be read, is of another kind or format version, or cannot be used here.
+    Raises `DamagedFileError` if the file is absent, does not have its checksum, or does not hold
+    what it should. Raises `InputError` if it cannot be read, is of another kind or format version,
+    or cannot be used here.
     """
     body = _checked(path, kind)
     try:

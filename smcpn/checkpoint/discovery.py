@@ -42,10 +42,7 @@ class StoredSystem(Stored):
     def restored(self, constraints: tuple[str, ...]) -> CandidateSystem:
         """Return the system under constraints.
 
-        Raises
-        ------
-        InputError
-            If the parts do not fit each other.
+        Raises `InputError` if the parts do not fit each other.
         """
         self._require_whole()
         free = Freedom.of(self.candidates, constraints, self.known)
@@ -105,14 +102,8 @@ def system_fingerprint(system: CandidateSystem) -> str:
 class DiscoveryHeader(FileHeader):
     """The part of a discovery's checkpoint that stays the same while it goes on.
 
-    Attributes
-    ----------
-    settings : DiscoverySettings
-    observe : ndarray, (q, n)
-        Outputs are ``observe @ x`` and noise.
-    coefficients : int
-        Free coefficients of the system, K.
-    system : StoredSystem
+    observe: (q, n), outputs are ``observe @ x`` and noise.
+    coefficients: Free coefficients of the system, K.
     """
 
     settings: DiscoverySettings

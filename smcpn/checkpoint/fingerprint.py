@@ -61,10 +61,7 @@ def data_fingerprint(records: Sequence[Record], n_samples: int, delay: Delay | N
     `CONTEXT` samples after it, so these count as well where that is the hold, and with a ``delay``
     of inputs those before the first sample.
 
-    Raises
-    ------
-    InputError
-        If there are not so many samples.
+    Raises `InputError` if there are not so many samples.
     """
     digest, left = _Digest(), n_samples
     for number, record in enumerate(records):

@@ -23,10 +23,7 @@ from smcpn.values.units import duration
 def inspect(path: Path) -> str:
     """Return what is in the checkpoint of a run, a discovery or a stream, as text.
 
-    Raises
-    ------
-    InputError
-        If there is none that is whole.
+    Raises `InputError` if there is none that is whole.
     """
     kinds = kind_of(path), kind_of(previous_of(path))
     # Either version says of what it is, where the other is damaged.

@@ -28,26 +28,14 @@ Array = NDArray[np.float64]
 class FilterState(Stored):
     """The state of a `NestedFilter` at one time.
 
-    Attributes
-    ----------
-    solver : Solver
-        In force.
-    state_particles : int
-    axis : AxisState
-    random_state : RandomState
-        Of the generator, when the state was saved.
-    theta, log_weights : ndarray, (N, d), (N,)
-    filters : ndarray, (N, k)
-        Their particles; (0, k) before the first sample.
-    last : ndarray, (m, 1 + n + q)
-        Time, inputs and outputs of the samples that those to come depend on, and of those that
-        wait for samples ahead of them.
-    held : ndarray, (n,)
-        The last input.
-    doses : ndarray, (D, 5)
-        As of `smcpn.checkpoint.stream_state.StreamState`.
-    sample : int
-    log_evidence : float
+    solver: In force.
+    random_state: Of the generator, when the state was saved.
+    theta, log_weights: (N, d), (N,)
+    filters: (N, k), their particles; (0, k) before the first sample.
+    last: (m, 1 + n + q), time, inputs and outputs of the samples that those to come depend on, and
+        of those that wait for samples ahead of them.
+    held: (n,), the last input.
+    doses: (D, 5), as of `smcpn.checkpoint.stream_state.StreamState`.
     """
 
     solver: Solver
@@ -67,10 +55,7 @@ class FilterState(Stored):
 def write_nested(path: Path, problem: Problem, state: FilterState) -> None:
     """Write the file of a filter under its lock.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be written, or the problem cannot be stored.
+    Raises `InputError` if the file cannot be written, or the problem cannot be stored.
     """
     parts = {
         "problem": StoredProblem.of(problem),

@@ -36,10 +36,7 @@ def is_earlier(file: Group) -> bool:
 def posterior_as_now(file: Group) -> Group:
     """Return the file of a posterior as it would be written now; it is checked when it is read.
 
-    Raises
-    ------
-    DamagedFileError
-        If parts of it are absent.
+    Raises `DamagedFileError` if parts of it are absent.
     """
     arrays = file.group("arrays")
     parts = {"problem", "records", "draws", "chains"}
@@ -126,10 +123,7 @@ KINDS = {"posterior": Posterior, "chains": NutsPosterior}
 def save_posterior(posterior: Posterior, path: str | Path) -> Path:
     """Write the file of a posterior under its lock, and return its path.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be written, or the problem cannot be stored.
+    Raises `InputError` if the file cannot be written, or the problem cannot be stored.
     """
     path = file_path("path", path)
     if not path.parent.is_dir():

@@ -86,10 +86,7 @@ class StoredFunction(Stored):
 def stored_function(name: str, function: UnknownFunction) -> StoredFunction:
     """Return a function as its kind and plain settings, those of the default left out.
 
-    Raises
-    ------
-    NotStorableError
-        If it does not come back the same from these.
+    Raises `NotStorableError` if it does not come back the same from these.
     """
     stored = StoredFunction(
         name=name,
@@ -117,10 +114,7 @@ def stored_function(name: str, function: UnknownFunction) -> StoredFunction:
 def restored_function(stored: StoredFunction) -> UnknownFunction:
     """Return the function that was stored.
 
-    Raises
-    ------
-    InputError
-        If the kind is not known here, or does not take these settings.
+    Raises `InputError` if the kind is not known here, or does not take these settings.
     """
     if stored.kind not in NAMES:
         raise InputError(
@@ -145,10 +139,7 @@ def restored_function(stored: StoredFunction) -> UnknownFunction:
 def functions_of(stored: list[StoredFunction]) -> Mapping[str, UnknownFunction]:
     """Return the functions of a model by name.
 
-    Raises
-    ------
-    InputError
-        As `restored_function`, and if two have one name.
+    Raises `InputError` as `restored_function`, and if two have one name.
     """
     found = {one.name: restored_function(one) for one in stored}
     if len(found) < len(stored):
@@ -268,10 +259,8 @@ class StoredProblem(Stored):
     def of(cls, problem: Problem) -> Self:
         """Return everything of a problem but its records.
 
-        Raises
-        ------
-        NotStorableError
-            If a prior or the model cannot be put together again from plain data.
+        Raises `NotStorableError` if a prior or the model cannot be put together again from plain
+        data.
         """
         ode, prior, model = problem.ode, problem.prior, problem.model
         constants = np.array(model.constant_values, dtype=float)
@@ -329,10 +318,7 @@ class StoredProblem(Stored):
     def prior(self) -> Prior:
         """The prior of all parameters.
 
-        Raises
-        ------
-        InputError
-            If a distribution cannot be made.
+        Raises `InputError` if a distribution cannot be made.
         """
         if len(set(self.names)) < len(self.names):
             raise InputError(f"stored priors are of {shown(list(self.names))}: {DAMAGED}")
@@ -344,10 +330,7 @@ class StoredProblem(Stored):
     def restored(self, records: Sequence[Record]) -> Problem:
         """Return the problem with these records.
 
-        Raises
-        ------
-        InputError
-            If the parts do not fit each other.
+        Raises `InputError` if the parts do not fit each other.
         """
         ode, prior, given = _restored_ode(self.ode), self.prior, self.given
         free = dict(prior.distributions)
@@ -418,11 +401,8 @@ _REMEDY = (
 def stored_distribution(name: str, distribution: Distribution) -> StoredDistribution:
     """Return the prior of parameter ``name`` as its family and numbers.
 
-    Raises
-    ------
-    NotStorableError
-        If it is neither a family of `scipy.stats` nor a simple one of `particles.distributions`,
-        or an argument is not a plain number.
+    Raises `NotStorableError` if it is neither a family of `scipy.stats` nor a simple one of
+    `particles.distributions`, or an argument is not a plain number.
     """
     # A subclass may compute something else.
     if type(distribution) is _FROZEN:
@@ -435,10 +415,7 @@ def stored_distribution(name: str, distribution: Distribution) -> StoredDistribu
 def restored_prior(name: str, stored: StoredDistribution) -> Distribution:
     """Return the prior of parameter ``name`` that was stored.
 
-    Raises
-    ------
-    InputError
-        If the family is not known here, or does not take these numbers.
+    Raises `InputError` if the family is not known here, or does not take these numbers.
     """
     library, family = stored.library, stored.family
     args = [_read(value) for value in stored.args]
@@ -652,10 +629,7 @@ class StoredRecord(Stored):
     def of(cls, record: Record) -> Self:
         """Return a record as plain data.
 
-        Raises
-        ------
-        NotStorableError
-            If its input is a function of time.
+        Raises `NotStorableError` if its input is a function of time.
         """
         if record.u_function is not None and not isinstance(record.u_function, BandLimited):
             raise NotStorableError(
@@ -671,10 +645,7 @@ class StoredRecord(Stored):
     def restored(self) -> Record:
         """Return the record.
 
-        Raises
-        ------
-        InputError
-            If no record can be made of it.
+        Raises `InputError` if no record can be made of it.
         """
         given: dict[str, Any] = vars(self) | {"doses": [vars(one) for one in self.doses]}
         record = Record(**given)

@@ -69,14 +69,8 @@ def records_path(checkpoint: Path, fingerprint: str) -> Path:
 def write_records(path: Path, records: Sequence[Record]) -> None:
     """Write the records of a run unless the file holds them already.
 
-    Raises
-    ------
-    NotStorableError
-        If the input of a record is a function.
-    InputError
-        If a file of this name is none of records.
-    OSError
-        If the file cannot be written.
+    Raises `NotStorableError` if the input of a record is a function. Raises `InputError` if a file
+    of this name is none of records. Raises `OSError` if the file cannot be written.
     """
     content = encoded(RECORDS, numbered(map(StoredRecord.of, records), "records"))
     if kind_of(path) not in (None, "", RECORDS):
@@ -149,18 +143,11 @@ _DATA_FILE = rf"^[^/\\\x00-\x1f]+\.data-[0-9a-f]{{{DIGITS}}}\.h5$"
 class FileHeader(Stored):
     """The part of a checkpoint that stays the same while a run or a discovery goes on.
 
-    Attributes
-    ----------
-    not_stored : str
-        The reason, where something cannot be stored: the run is then resumed from its script.
-    model_fingerprint, data_fingerprint : str
-    n_samples : int
-        Samples of the records.
-    data_file : str
-        Name of the file in the same folder that holds the records.
-    created : str
-        Date and time, UTC.
-    versions : dict of str to str
+    not_stored: The reason, where something cannot be stored: the run is then resumed from its
+        script.
+    n_samples: Samples of the records.
+    data_file: Name of the file in the same folder that holds the records.
+    created: Date and time, UTC.
     """
 
     not_stored: Line
@@ -181,14 +168,9 @@ class FileHeader(Stored):
 class Header(FileHeader):
     """The part of a run's checkpoint that stays the same while the run goes on.
 
-    Attributes
-    ----------
-    names : tuple of str
-        Of the unknown parameters.
-    settings : RunSettings
-        See `RunSettings.storable`.
-    problem : StoredProblem or None
-        None where it cannot be stored.
+    names: Of the unknown parameters.
+    settings: See `RunSettings.storable`.
+    problem: None where it cannot be stored.
     """
 
     names: Names
@@ -230,15 +212,8 @@ def header_image(header: FileHeader, kind: str = RUN) -> bytes:
 def run_image(state: RunState, status: Status, header: bytes, prior: Prior) -> bytes:
     """Return the bytes of a run's checkpoint.
 
-    Parameters
-    ----------
-    state : RunState
-    status : str
-        See `Version`.
-    header : bytes
-        See `header_image`.
-    prior : Prior
-        Maps theta to values, for other readers.
+    The status is that of a `Version`, the header of `header_image`; the prior maps theta to values,
+    for other readers.
     """
     parts = {"version": Version(status, now()), "run": state}
     return encoded(RUN, parts, header, natural_values(prior, state.samplers))
@@ -304,12 +279,7 @@ def own_records(
 ) -> set[Path]:
     """Return the files of records that both versions of a checkpoint name, if it made the names.
 
-    Parameters
-    ----------
-    checkpoint : Path
-    kind : str
-    parse : callable
-        Makes an object with a header of a file of this kind.
+    ``parse`` makes an object with a header of a file of this kind.
     """
     found: set[Path] = set()
     for one in (checkpoint, previous_of(checkpoint)):
@@ -354,18 +324,10 @@ class CheckpointWriter(Generic[State]):
     The run hands over references to arrays that nobody changes, so it waits for nothing. A write
     that fails is reported once; the run goes on, and later snapshots are tried again.
 
-    Parameters
-    ----------
-    path : Path
-    image : callable
-        Makes the bytes of the file of a state and a `Status`.
-    end : str
-        Words for all that a run has before it: ``"of 100"`` samples.
-    every : float
-        Most seconds between two snapshots; with 0 every part of the run is written.
-    retired : set of Path
-        Files of records that the versions on disk name and this run does not. They are removed
-        when both versions are of this run.
+    ``image`` makes the bytes of the file of a state and a `Status`; ``end`` are words for all that
+    a run has before it, ``"of 100"`` samples; ``every`` are the most seconds between two snapshots,
+    with 0 every part of the run is written. ``retired`` are files of records that the versions on
+    disk name and this run does not; they are removed when both versions are of this run.
     """
 
     def __init__(

@@ -25,20 +25,12 @@ def _known(method: str) -> str:
 class Plan(Stored):
     """Way of a run to the posterior, decided before its first particle.
 
-    Attributes
-    ----------
-    method : str
-        One of `smcpn.smc.settings.METHODS`.
-    solver : Solver
-        To begin with, its steps resolved.
-    modes : Modes or None
-        Where the particles begin; None for the prior.
-    reason : str
-        Why ``method="auto"`` does not search; empty where it does, and for other methods.
-    work : int
-        Solver steps of the searches and of the choice of steps, over all parameter vectors.
-    choice : SolverChoice or None
-        The one that was made again where particles are; None where the first one stays.
+    method: One of `smcpn.smc.settings.METHODS`.
+    solver: To begin with, its steps resolved.
+    modes: Where the particles begin; None for the prior.
+    reason: Why ``method="auto"`` does not search; empty where it does, and for other methods.
+    work: Solver steps of the searches and of the choice of steps, over all parameter vectors.
+    choice: The one that was made again where particles are; None where the first one stays.
     """
 
     method: Annotated[str, AfterValidator(_known)]
@@ -53,24 +45,14 @@ class Plan(Stored):
 class RunState(Stored):
     """The state of a run between two parts.
 
-    Attributes
-    ----------
-    solver : Solver
-        The one in force.
-    samplers : tuple of SamplerState
-        Its populations, finished ones first.
-    solvers : tuple of Solver
-        That of each population, coarser than the one in force until it is carried over.
-    checked : int
-        Samples of the population at work at which its steps were found fine enough.
-    refused_k : float or None
-        Pareto k of the start that was given up for a wider one, or for the prior.
-    widened : bool
-        Whether it is a wider one.
-    plan : Plan or None
-        None before it is known.
-    work : int
-        Solver steps of the particles so far, over all of them.
+    solver: The one in force.
+    samplers: Its populations, finished ones first.
+    solvers: That of each population, coarser than the one in force until it is carried over.
+    checked: Samples of the population at work at which its steps were found fine enough.
+    refused_k: Pareto k of the start that was given up for a wider one, or for the prior.
+    widened: Whether it is a wider one.
+    plan: None before it is known.
+    work: Solver steps of the particles so far, over all of them.
     """
 
     solver: Solver

@@ -30,15 +30,9 @@ from smcpn.values.stored import Stored, Whole
 class StoredStream:
     """The state of an `Online` at one time.
 
-    Attributes
-    ----------
-    problem : Problem
-        Its first record defines how the stream is sampled.
-    settings : RunSettings
-        With the solver in force.
-    options : dict
-        Budget, window and memory, as `Online` checked them.
-    state : StreamState
+    problem: Its first record defines how the stream is sampled.
+    settings: With the solver in force.
+    options: Budget, window and memory, as `Online` checked them.
     """
 
     problem: Problem
@@ -73,10 +67,7 @@ class Header(Stored):
 def write_stream(path: Path, stream: StoredStream, prior: Prior) -> None:
     """Write the checkpoint of a stream, whose population has this prior, under its lock.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be written, or settings or problem cannot be stored.
+    Raises `InputError` if the file cannot be written, or settings or problem cannot be stored.
     """
     if stream.settings.not_storable:
         raise InputError(f"{path} cannot be written: {stream.settings.not_storable}")

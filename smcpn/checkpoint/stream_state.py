@@ -20,13 +20,8 @@ Array = NDArray[np.float64]
 class ChangeState(Stored):
     """State of the test for changes of the system, see `smcpn.online.change`.
 
-    Attributes
-    ----------
-    score : float
-    since : tuple of int and float, or None
-        Sample and time since which it is above zero.
-    raised : bool
-        Whether it has raised an alarm since.
+    since: Sample and time since which it is above zero.
+    raised: Whether it has raised an alarm since.
     """
 
     score: Number = 0.0
@@ -38,36 +33,22 @@ class ChangeState(Stored):
 class StreamState(Stored):
     """The state of a stream at one time, but for its problem, settings and options.
 
-    Attributes
-    ----------
-    axis : AxisState
-        Where it is on its time axis.
-    change : ChangeState
-    observed : int
-        Samples that the test for changes has seen.
-    begin : int
-        Number of the first sample of the window that counts.
-    counted : int
-        Samples of the window that count; the others wait for inputs to come.
-    frozen : bool
-        Whether its population rejuvenates no more.
-    awaited : int or None
-        Sample at which a population after an alarm begins, while there is none.
-    spawned : int
-        Random generators that were made so far.
-    t, u, y : ndarray, (m,), (m, n), (m, w)
-        Samples of the window.
-    held : ndarray, (n,)
-        The last input.
-    innovation, prediction : ndarray, (q,), (2, q)
-        Of the last sample that was assimilated.
-    start : ndarray, (2, n)
-        Mean and deviation of the states at the first sample; (2, 0) for the first window.
-    noted, states : ndarray, (m,), (m, n), or None
-        Samples at which means of the states are kept, and these; None where nothing is forgotten.
-    population : SamplerState
-    doses : ndarray, (D, 5)
-        Given so far: time, amount, duration, lag (0 where a parameter is) and number of the route.
+    axis: Where it is on its time axis.
+    observed: Samples that the test for changes has seen.
+    begin: Number of the first sample of the window that counts.
+    counted: Samples of the window that count; the others wait for inputs to come.
+    frozen: Whether its population rejuvenates no more.
+    awaited: Sample at which a population after an alarm begins, while there is none.
+    spawned: Random generators that were made so far.
+    t, u, y: (m,), (m, n), (m, w), samples of the window.
+    held: (n,), the last input.
+    innovation, prediction: (q,), (2, q), of the last sample that was assimilated.
+    start: (2, n), mean and deviation of the states at the first sample; (2, 0) for the first
+        window.
+    noted, states: (m,), (m, n), samples at which means of the states are kept, and these; None
+        where nothing is forgotten.
+    doses: (D, 5), given so far: time, amount, duration, lag (0 where a parameter is) and number of
+        the route.
     """
 
     axis: AxisState

@@ -115,19 +115,9 @@ def compared(
 ) -> Comparison:
     """Fit every case and compare what is found.
 
-    Parameters
-    ----------
-    systems : sequence of str
-        What the user called them, for those of the same name.
-    cases : sequence of Case
-    starts : int or None
-        Searches from draws of the prior, of each; None for those of `smcpn.maximise`.
-    seed : int, optional
-
-    Raises
-    ------
-    InputError
-        If they are not of the same measurements.
+    ``systems`` are what the user called them, for those of the same name; ``starts`` are searches
+    from draws of the prior, of each; None for those of `smcpn.maximise`. Cases that are not of the
+    same measurements are refused.
     """
     same = Counter(case.name for case in cases)
     names = [
@@ -145,10 +135,7 @@ def compared(
 def written(found: Comparison, path: Path) -> Path:
     """Write the page that compares the models, on the tests, or where there is none on the data.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
+    Raises `InputError` if the file cannot be written.
     """
     from smcpn.report.comparison import over_records, write_comparison
 

@@ -28,15 +28,7 @@ from smcpn.values.tables import table_text
 def records_of(source: Source, files: Iterable[Path], every_state: bool) -> list[Record]:
     """Read files.
 
-    Parameters
-    ----------
-    every_state : bool
-        Whether all states are taken for measured, where the user names none.
-
-    Raises
-    ------
-    InputError
-        If one cannot be read, or lacks a column.
+    With ``every_state`` all states are taken for measured, where the user names none.
     """
     outputs = source.outputs
     try:

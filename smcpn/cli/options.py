@@ -49,17 +49,8 @@ def option(
 ) -> Any:
     """Return an option of a command, which the help lists under a title.
 
-    Parameters
-    ----------
-    panel : str
-        The title.
-    help : str
-    *names : str
-        As they are typed; by default that of the argument. A flag that has one cannot be negated.
-    metavar : str, optional
-        What is written after it; the words by default.
-    words : iterable of str
-        What it completes to.
+    ``names`` are as they are typed, by default that of the argument; a flag that has one cannot be
+    negated. ``metavar`` is what is written after it, the ``words`` that it completes to by default.
     """
     words = tuple(words)
     return typer.Option(
@@ -95,10 +86,6 @@ def taking(*groups: FunctionOptions) -> Callable[[Callable[..., Any]], Callable[
     They are read, and refused where they are out of range, before the command is called with them
     as ``**options``; those that are not given are None. An argument that is annotated with a
     dataclass becomes its fields.
-
-    Parameters
-    ----------
-    *groups : FunctionOptions
     """
     taken = {one.name: one for group in groups for one in group.parameters}
 
@@ -208,10 +195,7 @@ NOTHING_KEPT = "smcpn: interrupted, nothing is kept: --checkpoint FILE keeps a r
 def check_written(report: Path | None, picture: Path | None = None) -> None:
     """Refuse files that cannot be written before any work is done for them.
 
-    Raises
-    ------
-    InputError
-        If a folder does not exist, or the ending is not that of such a file.
+    Raises `InputError` if a folder does not exist, or the ending is not that of such a file.
     """
     if report is not None:
         from smcpn.report.page import check_destination

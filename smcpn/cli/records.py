@@ -22,20 +22,13 @@ CLOCKS = ("t", "time", "T", "Time")
 class Source:
     """Names of the columns of a file that are inputs, outputs and time.
 
-    Attributes
-    ----------
-    inputs, outputs : mapping of str to str
-        Columns by names.
-    time : str or None
-        Column of times; one of `CLOCKS` by default.
-    dt : float or None
-        Sampling interval, where there is no such column.
-    columns : sequence of str, optional
-        Names of the columns of a text file without a line of names.
-    time_unit : str, optional
-        Unit that the equations count time in: that of ``dt``, or to which times are converted.
-    experiment, delimiter, decimal : str, optional
-        See `smcpn.read_records`.
+    inputs, outputs: Columns by names.
+    time: Column of times; one of `CLOCKS` by default.
+    dt: Sampling interval, where there is no such column.
+    columns: Names of the columns of a text file without a line of names.
+    time_unit: Unit that the equations count time in: that of ``dt``, or to which times are
+        converted.
+    experiment, delimiter, decimal: See `smcpn.read_records`.
     """
 
     inputs: Mapping[str, str]
@@ -51,10 +44,8 @@ class Source:
     def records(self, path: Path) -> list[Record]:
         """Read the experiments of a file.
 
-        Raises
-        ------
-        InputError
-            If it cannot be read, a column is missing, there is no time axis, or there are doses.
+        Raises `InputError` if it cannot be read, a column is missing, there is no time axis, or
+        there are doses.
         """
         if self.time is not None and self.dt is not None:
             raise InputError("--time and --dt are given: give one of both", argument="dt")

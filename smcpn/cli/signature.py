@@ -30,17 +30,10 @@ _MARKS = re.compile(r"``?|~?smcpn\.(?=\w+`)")
 class Parameter:
     """An option of a function.
 
-    Attributes
-    ----------
-    name : str
-    annotation : Any
-        Its type; `str` where only its function knows it.
-    default : Any
-        None where it is no literal.
-    words : tuple of str
-        Where it is one of several.
-    help : str
-        A sentence without its full stop.
+    annotation: Its type; `str` where only its function knows it.
+    default: None where it is no literal.
+    words: Where it is one of several.
+    help: A sentence without its full stop.
     """
 
     name: str
@@ -65,10 +58,7 @@ class Parameter:
     def read(self, value: Any) -> Any:
         """Return a value as its function takes it.
 
-        Raises
-        ------
-        InputError
-            If it is out of range, or no word that is known.
+        Raises `InputError` if it is out of range, or no word that is known.
         """
         if self.words:
             return one_of(self.name, value, self.words)
@@ -91,12 +81,7 @@ def _types(annotation: Any) -> list[Any]:
 def parameters_of(module: str, name: str) -> Mapping[str, Parameter]:
     """Return the parameters of a function, of a class or of its constructor, by name.
 
-    Parameters
-    ----------
-    module : str
-        Inside of the package, as ``"run.identify"``.
-    name : str
-        Of the function or class.
+    The module is one inside of the package, as ``"run.identify"``.
     """
     path = Path(smcpn.__file__).parent.joinpath(*module.split(".")).with_suffix(".py")
     tree = ast.parse(path.read_text("utf-8"))

@@ -18,18 +18,8 @@ from smcpn.values.files import file_path
 def stream_model(system: str, options: StreamOptions, taken: Mapping[str, Any]) -> int:
     """Identify while the samples come, and return the exit code.
 
-    Parameters
-    ----------
-    system : str
-    options : StreamOptions
-    taken : mapping of str to Any
-        Options of `smcpn.Online` and of the source; None leaves one to the system, or to its
-        default.
-
-    Raises
-    ------
-    InputError
-        For options, a model, a source or a checkpoint that cannot be used.
+    ``taken`` are options of `smcpn.Online` and of the source; None leaves one to the system, or to
+    its default.
     """
     options.check()
     check_marks(taken.get("delimiter"), taken.get("decimal"))

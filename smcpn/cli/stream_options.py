@@ -63,10 +63,8 @@ class StreamOptions:
     def check(self) -> None:
         """Check the options, before files are looked for.
 
-        Raises
-        ------
-        InputError
-            For numbers out of range, a folder that does not exist, one file for two things.
+        Raises `InputError` for numbers out of range, a folder that does not exist, one file for two
+        things.
         """
         if not 0 < self.checkpoint_every < math.inf:
             seconds = f"{self.checkpoint_every:g}"

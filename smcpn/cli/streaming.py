@@ -47,10 +47,7 @@ samples at 610 Hz."""
 def streamed(case: Case, options: StreamOptions, taken: Mapping[str, Any]) -> int:
     """Identify while the samples come, and return the exit code.
 
-    Raises
-    ------
-    InputError
-        For a source or a checkpoint that cannot be used.
+    Raises `InputError` for a source or a checkpoint that cannot be used.
     """
     own, of_source = ONLINE.among(taken), SOURCE.among(taken)
     others = {k: v for k, v in taken.items() if k not in own and k not in of_source}

@@ -216,18 +216,8 @@ def columns_of(
 ) -> NDArray[np.float64]:
     """Columns of a comma-separated file with a header, (rows, len(names)).
 
-    Parameters
-    ----------
-    names : sequence of str
-    what : str
-        What the file is to be, for messages.
-    rows : int, optional
-        How many there are in the published file.
-
-    Raises
-    ------
-    InputError
-        If a column is missing, a cell is no number, or there are more rows or fewer.
+    ``what`` the file is to be is for messages; ``rows`` are those of the published file. A column
+    that is missing, a cell that is no number, and more rows or fewer are refused.
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:

@@ -87,12 +87,7 @@ def rate_shift(motors: Array, rates: Array, velocity: Array) -> int:
     pitch rates by linear regression. The published files align acceleration and motors to a sample,
     the rates of some flights not.
 
-    Parameters
-    ----------
-    motors : ndarray, (T, 4)
-        Speeds.
-    rates, velocity : ndarray, (T, 3)
-        In the body's frame.
+    Speeds of the motors are (T, 4), rates and velocity, (T, 3), in the body's frame.
     """
     moments = motors**2 @ np.column_stack([ROLL, PITCH])
     change, ones = np.gradient(rates, axis=0), np.ones(len(motors))

@@ -38,19 +38,8 @@ SPIKE_AND_SLAB = "spike-and-slab"
 class DiscoverySettings(Stored):
     """Options of a discovery, checked.
 
-    Attributes
-    ----------
-    method : str
-    prior : LaplacePrior, HorseshoePrior or None
-        None for spike and slab, and in a file for a prior of one's own.
-    noise : str or tuple of float
-        "unknown", "relative", or the standard deviation of each output.
-    slabs : tuple of float
-    constraints : tuple of str
-    solver : Solver or None
-    likelihood : str or None
-    particles, replicates : int or None
-    seed : int
+    prior: None for spike and slab, and in a file for a prior of one's own.
+    noise: "unknown", "relative", or the standard deviation of each output.
     """
 
     method: str
@@ -74,13 +63,7 @@ class DiscoverySettings(Stored):
 class Question:
     """The question of a discovery: records, what may stand in their equations, and options.
 
-    Attributes
-    ----------
-    records : tuple of Record
-    system : CandidateSystem
-    observe : ndarray, (q, n)
-        Outputs are ``observe @ x`` and noise.
-    settings : DiscoverySettings
+    observe: (q, n), outputs are ``observe @ x`` and noise.
     """
 
     records: tuple[Record, ...]
@@ -112,15 +95,7 @@ def question_of(
 ) -> Question:
     """Return the question that the arguments of `discover` ask.
 
-    Parameters
-    ----------
-    drawing : mapping of str to object
-        Those of trajectories of draws, as far as they are given.
-
-    Raises
-    ------
-    InputError
-        One sentence that names the argument, its value and the remedy.
+    ``drawing`` are those of trajectories of draws, as far as they are given.
     """
     _check_method(method)
     shrinks = _shrinkage(prior)

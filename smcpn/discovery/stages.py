@@ -32,20 +32,15 @@ PARTICLES = 1000
 class DiscoveryProgress:
     """Progress of a discovery, as given to the ``progress`` callback.
 
-    Attributes
-    ----------
-    stage : {"larger", "smaller", "select", "maxima", "again", "end", "linearise", "sample"}
-        Of the search: model errors above those of the homotopy, the homotopy, the choice of
-        supports, their maxima, a second homotopy, its end. Of the draws: the linear model, and
-        their populations.
-    done, total : int
-        Model errors, supports or populations of the stage; 0 of 0 where nothing is counted.
-    terms : int
-        Terms of the equations where the search is.
-    models : int
-        Models that were found so far.
-    workers : str
-        How many take part, of a discovery with an executor.
+    stage: {"larger", "smaller", "select", "maxima", "again", "end", "linearise", "sample"}, of the
+        search: model errors above those of the homotopy, the homotopy, the choice of supports,
+        their maxima, a second homotopy, its end. Of the draws: the linear model, and their
+        populations.
+    done, total: Model errors, supports or populations of the stage; 0 of 0 where nothing is
+        counted.
+    terms: Terms of the equations where the search is.
+    models: Models that were found so far.
+    workers: How many take part, of a discovery with an executor.
     """
 
     stage: str
@@ -60,11 +55,7 @@ class DiscoveryProgress:
 class DiscoveryState(Stored):
     """The state of a discovery between two parts.
 
-    Attributes
-    ----------
-    search : SearchState
-    shrinkage : ShrinkageState or None
-        None before there is a linear model, and with spike and slab.
+    shrinkage: None before there is a linear model, and with spike and slab.
     """
 
     search: SearchState
@@ -92,13 +83,7 @@ class DiscoveryState(Stored):
 class DiscoveryRun:
     """A discovery, computed part by part; between parts a `snapshot` has all that it goes on from.
 
-    Parameters
-    ----------
-    question : Question
-    threads : int, optional
-    workers : Workers, optional
-    state : DiscoveryState, optional
-        A `snapshot` to go on from; the same bytes come of it.
+    From a ``state`` that is a `snapshot` the same bytes come.
     """
 
     def __init__(

@@ -40,12 +40,8 @@ class BatchedEvaluation:
 
     Which points make a call depends on the searches alone, not on the threads' timing.
 
-    Parameters
-    ----------
-    function : Differentiable
-        Its result at a point must not depend on the other points.
-    searches : int
-        Number of searches that have not ended.
+    The result of ``function`` at a point must not depend on the other points; ``searches`` is the
+    number of those that have not ended.
     """
 
     def __init__(self, function: Differentiable, searches: int) -> None:

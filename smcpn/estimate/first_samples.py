@@ -30,14 +30,9 @@ Hills = Callable[[LogDensity, np.random.Generator], Array]
 class SearchesOfFirstSamples:
     """Starts near the posterior given so many samples, as `smcpn.smc.looks.Searches`.
 
-    Parameters
-    ----------
-    function : callable
-        Returns the log-likelihood of all records; called at the first search.
-    records : callable
-        From a number of samples to records of these; none where they are not at hand.
-    hills : callable
-        From a log posterior and a generator to draws from the prior that are searched from.
+    ``function`` returns the log-likelihood of all records, and is called at the first search;
+    ``records`` makes records of a number of samples, or none where they are not at hand; ``hills``
+    makes of a log posterior and a generator the draws from the prior that are searched from.
     """
 
     def __init__(

@@ -68,20 +68,10 @@ def trusted_curvature(
     Where one is negative or off by more than `SUSPECT`, and the Hessian depends on the step of the
     differences, all that are off by more than `AGREEING` become one.
 
-    Parameters
-    ----------
-    density : LogDensity
-        Of the posterior.
-    theta : ndarray, (d,)
-    free : ndarray of int, optional
-        Coordinates of which it is, where the others are held; d is their number below.
-
-    Returns
-    -------
-    curvature : ndarray, (d, d)
-        In units of the spread of the prior, symmetric; nan where derivatives are not finite.
-    replaced : ndarray, (d, k)
-        Directions, of length one, in which it is that of Gauss-Newton.
+    ``free`` are the coordinates of which it is, where the others are held; d is their number.
+    Returned are the curvature, (d, d), in units of the spread of the prior, symmetric, nan where
+    derivatives are not finite; and the directions of length one, (d, k), in which it is that of
+    Gauss-Newton.
     """
     of = np.ix_(*[np.arange(len(theta)) if free is None else free] * 2)
     curvature = _curvature(density, theta, DIFFERENCE)[of]
@@ -165,21 +155,9 @@ def best_of_networks(
 ) -> Laplace:
     """Return the approximation of highest evidence, of those about the maxima that searches find.
 
-    Parameters
-    ----------
-    problem : Problem
-        With networks.
-    search : callable
-        From a seed to a maximum of it.
-    linear_about : callable
-        From a maximum to the approximation of the problem that is linear in the weights about it.
-    seed : int
-        From which those of the searches are drawn.
-
-    Raises
-    ------
-    InputError
-        As ``linear_about``, if no search leads anywhere.
+    ``search`` leads from a seed to a maximum; ``linear_about`` makes of one the approximation of
+    the problem that is linear in the weights about it, and raises `InputError`, as this does if no
+    search leads anywhere.
     """
     enough = LEAST if len(problem.names) <= FEW else 1
     ends: list[Maximum] = []
@@ -408,10 +386,7 @@ def _linear_about(
 def _uninterrupted(maximum: Maximum) -> Maximum:
     """Return a maximum whose search was not interrupted.
 
-    Raises
-    ------
-    KeyboardInterrupt
-        If it was.
+    Raises `KeyboardInterrupt` if it was.
     """
     if maximum.reason == INTERRUPTED:
         raise KeyboardInterrupt("the search was interrupted: smcpn.maximise keeps where it was")
@@ -424,13 +399,6 @@ def modes_near(density: LogDensity, starts: Array) -> Modes:
     Each start is followed once, by its own path and no longer than it takes to look: what
     `laplace` adds, its rounds, its finer steps and Newton's method, is for an answer; this is for
     draws whose weights tell the rest.
-
-    Parameters
-    ----------
-    density : LogDensity
-        Of the posterior.
-    starts : ndarray, (S, d)
-        Unconstrained coordinates.
     """
     climb = with_marginal_scales(chosen_search(AUTOMATIC, density.log_likelihood), density)
     found = climb(density, starts, [list(range(starts.shape[1]))], FIRST_LOOK)

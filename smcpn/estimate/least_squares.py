@@ -230,13 +230,8 @@ def climbed(
 ) -> list[Climb]:
     """Run the searches to their ends, all points of a round in one call.
 
-    Parameters
-    ----------
-    starts : ndarray, (S, d)
-    share : float
-        Share of each record, from its beginning.
-    damping : float
-        Of the first step of a stage.
+    ``starts`` are (S, d), ``share`` is that of each record, from its beginning, and ``damping``
+    that of the first step of a stage.
     """
     climbs = [Climb(start, stages, iterations, damping) for start in starts]
     rounds = 0

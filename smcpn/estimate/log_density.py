@@ -33,7 +33,6 @@ class LogDensity:
 
     Attributes
     ----------
-    log_likelihood : LogLikelihood
     target : {"posterior", "likelihood"}
     centre, scale : ndarray, (d,)
         Median and spread of the prior in these coordinates; the spread is that of a normal with

@@ -53,12 +53,8 @@ def given_scales_by_curvature(
 ) -> GivenScales:
     """Return the posterior given the scales, by minus the Hessian of the density given them.
 
-    Parameters
-    ----------
-    theta : ndarray, (d,)
-    curvature : ndarray, (m, m)
-        Of the coordinates that are no scales; the prior given the scales is part of it. What is
-        left without that is made positive semidefinite.
+    The curvature, (m, m), is that of the coordinates that are no scales; the prior given the scales
+    is part of it. What is left without that is made positive semidefinite.
     """
     prior = prior_expansion(density.prior, theta[None, :], density.scale)
     w = columns.others
@@ -137,11 +133,7 @@ def averaged_over_scales(
 class MarginalScales(Search):
     """A search with the scales held, which are then moved to their marginal mode, and again.
 
-    Parameters
-    ----------
-    search : Search
-        Leads to the maximum of the other parameters.
-    columns : ScaledColumns
+    ``search`` leads to the maximum of the other parameters.
     """
 
     def __init__(self, search: Search, columns: ScaledColumns) -> None:

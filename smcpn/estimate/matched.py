@@ -61,16 +61,11 @@ LEAST = 1e-6
 class MatchedStarts(NamedTuple):
     """Starts whose equations have the slopes of the smoothed outputs.
 
-    Attributes
-    ----------
-    starts : ndarray, (S, d)
-        Unconstrained coordinates, the best first.
-    alone : bool
-        Whether only parameters with these slopes can explain the samples. It is False where the
+    starts: (S, d), unconstrained coordinates, the best first.
+    alone: Whether only parameters with these slopes can explain the samples. It is False where the
         prior allows the states to turn by half a period or more between two samples: such a motion
         may lead through the same samples with other slopes.
-    turning : float
-        Share of the prior by which they turn so.
+    turning: Share of the prior by which they turn so.
     """
 
     starts: Array
@@ -133,23 +128,10 @@ class Matching:
 
     It has of `LogDensity` what `climbed` asks for.
 
-    Parameters
-    ----------
-    density : LogDensity
-        Of the trajectories.
-    problem : Problem
-        With the records to be smoothed.
-    model : Model
-        Without symbols of known numbers.
-    observe : tuple
-        Numbers of the outputs H x + c, H (q, n), and c (q,).
-    known : ndarray of bool, (n,)
-        Equations without parameters.
-
-    Raises
-    ------
-    InputError
-        If the samples are too few, or a state is told by none.
+    ``density`` is that of the trajectories, ``model`` one without symbols of known numbers,
+    ``observe`` the numbers of the outputs H x + c, H (q, n) and c (q,), and ``known``, (n,), tells
+    equations without parameters. An `InputError` says that samples are too few, or that a state is
+    told by none.
     """
 
     def __init__(
@@ -288,14 +270,9 @@ def _gaussian(
 ) -> tuple[Array, Array, Array]:
     """Log density, gradient and information of residuals (S, K, n) with weights.
 
-    Parameters
-    ----------
-    by : ndarray, (S, K, n, d)
-        Derivatives of what is expected, by the values.
-    slopes : ndarray, (S, d)
-        Of the values by the coordinates.
-    square : ndarray, (S, n), optional
-        Mean squares that the weights are the reciprocals of, where these are learned.
+    ``by``, (S, K, n, d), are derivatives of what is expected by the values, ``slopes``, (S, d),
+    those of the values by the coordinates, and ``square``, (S, n), mean squares that the weights
+    are the reciprocals of, where these are learned.
     """
     by = by * slopes[:, None, None, :]
     weighted = (by * weight[..., None]).reshape(len(by), -1, by.shape[-1])

@@ -21,14 +21,12 @@ from smcpn.estimate.matched import MatchedStarts, matched_starts
 from smcpn.estimate.multistart import (
     AGREEING,
     DensityBy,
+    MultiStart,
     check_search,
     explained,
     finest_affordable,
     least_solver,
     left_unexplained,
-    searched,
-    searched_in_rounds,
-    searched_on,
     unresolved,
     without_artefacts,
 )
@@ -76,17 +74,8 @@ DOUBLED = 2
 def given_starts(density: LogDensity, starts: Starts, rng: np.random.Generator) -> Array:
     """Return the starts in unconstrained coordinates, (S, d).
 
-    Parameters
-    ----------
-    density : LogDensity
-    starts : int, mapping or array
-        A number of draws from the prior; values by name, one or (S,) each, the rest at the prior
-        median; values (S, d) or (d,).
-
-    Raises
-    ------
-    InputError
-        If a value is outside the support of its prior, or shapes or names do not fit.
+    Starts are a number of draws from the prior; values by name, one or (S,) each, the rest at the
+    prior median; or values (S, d) or (d,). One outside the support of its prior is refused.
     """
     prior = density.prior
     if isinstance(starts, Mapping):
@@ -108,10 +97,7 @@ def given_starts(density: LogDensity, starts: Starts, rng: np.random.Generator) 
 def free_stages(names: tuple[str, ...], stages: Sequence[Sequence[str]] | None) -> list[list[int]]:
     """Return the free columns of each stage; the last one has all.
 
-    Raises
-    ------
-    InputError
-        For what is no sequence of sequences of parameter names.
+    Raises `InputError` for what is no sequence of sequences of parameter names.
     """
     chosen: list[list[int]] = []
     if not isinstance(stages, (list, tuple, type(None))):
@@ -333,9 +319,13 @@ def _maximum_by(
         maximum: Maximum | None = None
 
         def ends(density: LogDensity) -> list[SearchEnd]:
-            if points is None:
-                return searched_in_rounds(climb, density, plan, iterations, search, rng, matched)
-            return searched(climb, density, points, plan, iterations, search)
+            searches = MultiStart(climb, density, plan, iterations, search)
+            return (
+                searches.in_rounds(rng, matched) if points is None else searches.from_starts(points)
+            )
+
+        def on_from(found: list[SearchEnd]) -> list[SearchEnd]:
+            return MultiStart(climb, density, plan[-1:], iterations, search).on_from(found)
 
         try:
             density, found = _searched(density, ends, at, refine)
@@ -344,7 +334,7 @@ def _maximum_by(
                 least = least_solver(density, found, function.solver, at)
                 if least != density.log_likelihood.solver:
                     density = at(least)
-                    found = searched_on(climb, density, plan[-1:], iterations, search, found)
+                    found = on_from(found)
             maximum = judged(highest_end(density, climb.name, found), not automatic, by)
             doubled = 0
             while automatic:
@@ -353,7 +343,7 @@ def _maximum_by(
                     break
                 density = at(solver)
                 # From where they were: more steps change a maximum that is nearly right.
-                found = searched_on(climb, density, plan[-1:], iterations, search, found)
+                found = on_from(found)
                 maximum = judged(highest_end(density, climb.name, found), not automatic, by)
         except KeyboardInterrupt:
             maximum = _interrupted(density, climb.name, maximum)
@@ -382,14 +372,8 @@ def _searched(
 ) -> tuple[LogDensity, list[SearchEnd]]:
     """Search, and again by finer steps where these make or unmake a mode, twice at most.
 
-    Parameters
-    ----------
-    ends : callable
-        From a log density to the ends of the searches that climb it.
-    at : callable
-        The log density by other solvers.
-    refine : bool
-        Whether steps may be doubled.
+    ``ends`` searches with a log density, ``at`` has that by other solvers, and ``refine`` allows
+    steps to be doubled.
     """
     found = ends(density)
     for _ in range(DOUBLED if refine else 0):
@@ -432,10 +416,7 @@ def _searched_by(density: LogDensity, matched: MatchedStarts) -> tuple[Solver, s
 def _interrupted(density: LogDensity, method: str, maximum: Maximum | None) -> Maximum:
     """The highest point so far of a search that the user has interrupted, as a failure.
 
-    Raises
-    ------
-    KeyboardInterrupt
-        If there is none yet.
+    Raises `KeyboardInterrupt` if there is none yet.
     """
     if maximum is None:
         if not np.isfinite(density.highest):
@@ -516,10 +497,7 @@ def _finer_for_unfinished(maximum: Maximum, doubled: int) -> Solver | None:
     Steps that are enough at the maximum may be what keeps a higher search from its end: it creeps
     along where the solution by such steps diverges. They are doubled twice at most for it.
 
-    Parameters
-    ----------
-    doubled : int
-        How often that was so.
+    ``doubled`` is how often that was so.
     """
     if doubled < DOUBLED and _unfinished(maximum) is not None:
         return finer_solver(maximum.problem, maximum.solver)

@@ -12,7 +12,7 @@ ends remain in doubt, searches over path and parameters together look again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import casadi as ca
 import numpy as np
@@ -98,10 +98,7 @@ BEYOND_NOISE = 0.1, np.inf
 def check_search(search: str) -> None:
     """Refuse what is no kind of search.
 
-    Raises
-    ------
-    InputError
-        Naming those there are.
+    Raises `InputError` naming those there are.
     """
     if not isinstance(search, str) or search not in KINDS:
         raise InputError(f"search is {shown(search)}: choose one of {', '.join(KINDS)}")
@@ -170,13 +167,7 @@ def _hilltops(
 ) -> NDArray[np.intp]:
     """Return candidates that are more likely than those nearest to them, the highest first.
 
-    Parameters
-    ----------
-    candidates, values : ndarray, (n, d) and (n,)
-    order : ndarray, (n,)
-        Of the candidates, the most likely first.
-    most : int
-        Of these places.
+    ``order`` has the candidates, (n, d), the most likely first, and ``most`` of its places count.
     """
     points = candidates / density.scale
     tree, near = KDTree(points), max(NEIGHBOURS, len(values) // NEAR)
@@ -196,65 +187,166 @@ def _hilltops(
     return found[:most]
 
 
-def searched_in_rounds(
-    climb: Search,
-    density: LogDensity,
-    stages: Sequence[Sequence[int]],
-    iterations: int,
-    search: str,
-    rng: np.random.Generator,
-    matched: MatchedStarts,
-) -> list[SearchEnd]:
-    """Search from draws of the prior, as many as what is found calls for, and return the ends.
+@dataclass(frozen=True)
+class MultiStart:
+    """Searches of a density, all by one method.
 
-    A first round has four to six starts and those that are ``matched``, a second one `ENOUGH` with
-    these, each further one as many as were before. They end when every height that matters was
-    found twice, or slopes of the outputs led to the highest, or after `MOST` searches; of a record
-    or a model that is expensive, before they would cost more than a run.
-
-    Parameters
-    ----------
-    matched : MatchedStarts
-        Starts that match slopes of the outputs.
+    climb: Each of them, from where it starts.
+    stages: Free coordinates of each stage; the last one has all.
+    iterations: Of a stage, at most.
+    search: One of `KINDS`.
     """
-    hills = likely_hills(density, rng)
-    if search == LIFTED:
-        return searched(climb, density, hills, stages, iterations, search)
-    look, first = min(iterations, FIRST_LOOK), len(hills)
-    found = climb(density, np.concatenate([hills, matched.starts]), stages, look)
-    found[first:] = [replace(one, lifted=True) for one in found[first:]]
-    told = matched.alone and _told_by_slopes(density, found)
-    times = TURNS if matched.turning > 0.0 else 1
-    misfit = False
-    while not told:
-        done = settled(found)
-        doubtful = len(found) >= ENOUGH and _agreement(found) < AGREEING
-        # Where a fit was hard to find, one that was found once may not be the best.
-        misfit = doubtful and (misfits(density, found) or (misfit and _times(found) == 1))
-        if done and not misfit:
-            break
-        most = MANY_MORE * MOST if misfit else MOST
-        count = _further_searches(density, found, times, most)
-        if not count:
-            break
-        each = MANY_EACH if len(found) >= ENOUGH or times > 1 else EACH
-        draws = max(EACH * count, min(each * count, int(times * _affordable(density))))
-        if misfit:
-            starts = _likeliest(density, rng, count)
-        else:
-            starts = further_starts(density, rng, count, draws)
-        if not len(starts):
-            break
-        if misfit:
-            found += _promising(climb, density, starts, stages, look)
-        else:
-            found += climb(density, starts, stages, look)
-    left = iterations - look
-    if _few(density.log_likelihood.problem):
-        found, left = _finished(climb, density, stages, left, found), 0
-    if search == AUTOMATIC and not (told or undoubted(density, found)):
-        found[:first] = _lifted(climb, density, hills, stages, iterations, found[:first])
-    return _finished(climb, density, stages, left, found)
+
+    climb: Search
+    density: LogDensity
+    stages: Sequence[Sequence[int]]
+    iterations: int
+    search: str
+
+    def in_rounds(self, rng: np.random.Generator, matched: MatchedStarts) -> list[SearchEnd]:
+        """Search from draws of the prior, as many as what is found calls for, and return the ends.
+
+        A first round has four to six starts and those that are ``matched``, a second one `ENOUGH`
+        with these, each further one as many as were before. They end when every height that matters
+        was found twice, or slopes of the outputs led to the highest, or after `MOST` searches; of a
+        record or a model that is expensive, before they would cost more than a run.
+        """
+        density, hills = self.density, likely_hills(self.density, rng)
+        if self.search == LIFTED:
+            return self.from_starts(hills)
+        first = len(hills)
+        found = self._looked(np.concatenate([hills, matched.starts]))
+        found[first:] = [replace(one, lifted=True) for one in found[first:]]
+        told = matched.alone and _told_by_slopes(density, found)
+        times = TURNS if matched.turning > 0.0 else 1
+        misfit = False
+        while not told:
+            done = settled(found)
+            doubtful = len(found) >= ENOUGH and _agreement(found) < AGREEING
+            # Where a fit was hard to find, one that was found once may not be the best.
+            misfit = doubtful and (misfits(density, found) or (misfit and _times(found) == 1))
+            if done and not misfit:
+                break
+            most = MANY_MORE * MOST if misfit else MOST
+            count = _further_searches(density, found, times, most)
+            if not count:
+                break
+            each = MANY_EACH if len(found) >= ENOUGH or times > 1 else EACH
+            draws = max(EACH * count, min(each * count, int(times * _affordable(density))))
+            if misfit:
+                starts = _likeliest(density, rng, count)
+            else:
+                starts = further_starts(density, rng, count, draws)
+            if not len(starts):
+                break
+            found += self.promising(starts) if misfit else self._looked(starts)
+        return self._after_look(found, hills, told)
+
+    def from_starts(self, starts: Array) -> list[SearchEnd]:
+        """Search from every start, (S, d), along the paths that are wanted, and return the ends.
+
+        Of two ends of a start the higher one is returned, one that converged before one that did
+        not.
+
+        Raises `InputError` if inputs are delayed, or there are events or algebraic equations, and
+        only lifted paths are wanted.
+        """
+        if self.search == SHOOTING:
+            return self._climbed(starts, self.iterations)
+        if self.search == LIFTED:
+            parts, remedy = self._problem.model.parts, f"choose '{SHOOTING}'"
+            check_parts(
+                parts, f"search '{LIFTED}'", SMOOTH_PARTS, dict.fromkeys(PARTS, remedy), "search"
+            )
+            return self._lifted(starts, _unsearched(self.density, starts))
+        return self._after_look(self._looked(starts), starts)
+
+    def on_from(self, found: Sequence[SearchEnd]) -> list[SearchEnd]:
+        """Search on from the ends of searches of a density much the same, as of coarser steps.
+
+        Ends that both densities have far below the highest stay where they are.
+        """
+        ends, of_search = distinct_ends(self.density, found)
+        there, near = self.density.value(ends), np.zeros(len(ends), dtype=bool)
+        for height in (_of_ends(found, of_search), there):
+            known = np.where(np.isnan(height), -np.inf, height)
+            near |= known >= known.max() - NEGLIGIBLE
+        place = np.cumsum(near) - 1
+
+        def of_all(again: Sequence[SearchEnd]) -> list[SearchEnd]:
+            return [
+                one.followed_by(again[int(place[end])])
+                if near[end]
+                else _stays(one, float(there[end]))
+                for one, end in zip(found, of_search, strict=True)
+            ]
+
+        if self.search == LIFTED:
+            return of_all(self.from_starts(ends[near]))
+        again = self._climbed(ends[near], self.iterations)
+        # A lesser mode that one search in many ends in would be lost to the end of a lifted path.
+        if self.search == AUTOMATIC and not undoubted(self.density, of_all(again)):
+            again = self._lifted(ends[near], again)
+        return of_all(again)
+
+    def promising(self, starts: Array) -> list[SearchEnd]:
+        """Search from many starts, (S, d), and on from the highest ends of these only."""
+        found = self._climbed(starts, min(self._look, GLANCE))
+        reached = [one.log_density for one in found]
+        least = np.nanquantile(reached, 1.0 - PROMISING, method="lower")
+        return self._gone_on(found, self._look - GLANCE, float(least))
+
+    @property
+    def _problem(self) -> Problem:
+        return self.density.log_likelihood.problem
+
+    @property
+    def _look(self) -> int:
+        """Iterations after which a search is looked at."""
+        return min(self.iterations, FIRST_LOOK)
+
+    def _climbed(self, starts: Array, iterations: int) -> list[SearchEnd]:
+        return self.climb(self.density, starts, self.stages, iterations)
+
+    def _looked(self, starts: Array) -> list[SearchEnd]:
+        return self._climbed(starts, self._look)
+
+    def _after_look(
+        self, found: list[SearchEnd], starts: Array, told: bool = False
+    ) -> list[SearchEnd]:
+        """Finish searches, the first of which began at these starts, lifted where in doubt."""
+        left = self.iterations - self._look
+        if _few(self._problem):
+            found, left = self._finished(found, left), 0
+        if self.search == AUTOMATIC and not (told or undoubted(self.density, found)):
+            found[: len(starts)] = self._lifted(starts, found[: len(starts)])
+        return self._finished(found, left)
+
+    def _lifted(self, starts: Array, found: Sequence[SearchEnd]) -> list[SearchEnd]:
+        """The higher of what was found from each start and where its path leads."""
+        points, of_start = lifted_ends(self.density, starts)
+        again = self._climbed(points, self.iterations) if len(points) else []
+        return [
+            one if end < 0 else _better(one, again[end])
+            for one, end in zip(found, of_start, strict=True)
+        ]
+
+    def _finished(self, found: list[SearchEnd], left: int) -> list[SearchEnd]:
+        """Go on with searches that a look cut short, where they may end as high as the best."""
+        climb = self.climb if self._problem.diffusion is None else self.climb.patient()
+        best = max((o.log_density for o in found if not np.isnan(o.log_density)), default=-np.inf)
+        return replace(self, climb=climb)._gone_on(found, left, best - NEGLIGIBLE)
+
+    def _gone_on(self, found: list[SearchEnd], left: int, least: float) -> list[SearchEnd]:
+        """Go on with the searches that were cut short above a height."""
+        chosen = [k for k, o in enumerate(found) if o.reason == LIMIT and o.log_density > least]
+        if not chosen or left < 1:
+            return found
+        points = np.stack([found[k].theta for k in chosen])
+        again = self.climb(self.density, points, self.stages[-1:], left)
+        for k, other in zip(chosen, again, strict=True):
+            found[k] = found[k].followed_by(other)
+        return found
 
 
 def _further_searches(
@@ -318,142 +410,10 @@ def found_once(found: Sequence[SearchEnd | StartResult]) -> list[float]:
     return [height for height, count in told if count == 1 and height > told[0][0] - TWICE_BELOW]
 
 
-def searched(
-    climb: Search,
-    density: LogDensity,
-    starts: Array,
-    stages: Sequence[Sequence[int]],
-    iterations: int,
-    search: str,
-) -> list[SearchEnd]:
-    """Search from every start, (S, d), along the paths that are wanted, and return the ends.
-
-    Of two ends of a start the higher one is returned, one that converged before one that did not.
-
-    Raises
-    ------
-    InputError
-        If inputs are delayed, or there are events or algebraic equations, and only lifted paths are
-        wanted.
-    """
-    if search == SHOOTING:
-        return climb(density, starts, stages, iterations)
-    if search == LIFTED:
-        parts, remedy = density.log_likelihood.problem.model.parts, f"choose '{SHOOTING}'"
-        check_parts(
-            parts, f"search '{LIFTED}'", SMOOTH_PARTS, dict.fromkeys(PARTS, remedy), "search"
-        )
-        return _lifted(climb, density, starts, stages, iterations, _unsearched(density, starts))
-    found = climb(density, starts, stages, min(iterations, FIRST_LOOK))
-    left = iterations - FIRST_LOOK
-    if _few(density.log_likelihood.problem):
-        found, left = _finished(climb, density, stages, left, found), 0
-    if not undoubted(density, found):
-        found = _lifted(climb, density, starts, stages, iterations, found)
-    return _finished(climb, density, stages, left, found)
-
-
-def searched_on(
-    climb: Search,
-    density: LogDensity,
-    stages: Sequence[Sequence[int]],
-    iterations: int,
-    search: str,
-    found: Sequence[SearchEnd],
-) -> list[SearchEnd]:
-    """Search on from the ends of searches of a density much the same, as of coarser steps.
-
-    Ends that both densities have far below the highest stay where they are.
-    """
-    ends, of_search = distinct_ends(density, found)
-    there, near = density.value(ends), np.zeros(len(ends), dtype=bool)
-    for height in (_of_ends(found, of_search), there):
-        known = np.where(np.isnan(height), -np.inf, height)
-        near |= known >= known.max() - NEGLIGIBLE
-    place = np.cumsum(near) - 1
-
-    def of_all(again: Sequence[SearchEnd]) -> list[SearchEnd]:
-        return [
-            one.followed_by(again[int(place[end])]) if near[end] else _stays(one, float(there[end]))
-            for one, end in zip(found, of_search, strict=True)
-        ]
-
-    if search == LIFTED:
-        return of_all(searched(climb, density, ends[near], stages, iterations, search))
-    again = climb(density, ends[near], stages, iterations)
-    # A lesser mode that one search in many ends in would be lost to the end of a lifted path.
-    if search == AUTOMATIC and not undoubted(density, of_all(again)):
-        again = _lifted(climb, density, ends[near], stages, iterations, again)
-    return of_all(again)
-
-
 def _stays(one: SearchEnd, log_density: float) -> SearchEnd:
     """Return an end with its log density by other steps; a failure where these diverge."""
     reason = one.reason if np.isfinite(log_density) else DIVERGES
     return replace(one, log_density=log_density, reason=reason)
-
-
-def _lifted(
-    climb: Search,
-    density: LogDensity,
-    starts: Array,
-    stages: Sequence[Sequence[int]],
-    iterations: int,
-    found: Sequence[SearchEnd],
-) -> list[SearchEnd]:
-    """The higher of what was found from each start and where its path leads."""
-    points, of_start = lifted_ends(density, starts)
-    again = climb(density, points, stages, iterations) if len(points) else []
-    return [
-        one if end < 0 else _better(one, again[end])
-        for one, end in zip(found, of_start, strict=True)
-    ]
-
-
-def _finished(
-    climb: Search,
-    density: LogDensity,
-    stages: Sequence[Sequence[int]],
-    iterations: int,
-    found: list[SearchEnd],
-) -> list[SearchEnd]:
-    """Go on with searches that the first look cut short, where they may end as high as the best."""
-    if density.log_likelihood.problem.diffusion is not None:
-        climb = climb.patient()
-    best = max((o.log_density for o in found if not np.isnan(o.log_density)), default=-np.inf)
-    return _gone_on(climb, density, stages, iterations, found, best - NEGLIGIBLE)
-
-
-def _promising(
-    climb: Search,
-    density: LogDensity,
-    starts: Array,
-    stages: Sequence[Sequence[int]],
-    iterations: int,
-) -> list[SearchEnd]:
-    """Search from many starts, (S, d), and on from the highest ends of these only."""
-    found = climb(density, starts, stages, min(iterations, GLANCE))
-    reached = [one.log_density for one in found]
-    least = np.nanquantile(reached, 1.0 - PROMISING, method="lower")
-    return _gone_on(climb, density, stages, iterations - GLANCE, found, float(least))
-
-
-def _gone_on(
-    climb: Search,
-    density: LogDensity,
-    stages: Sequence[Sequence[int]],
-    iterations: int,
-    found: list[SearchEnd],
-    least: float,
-) -> list[SearchEnd]:
-    """Go on with the searches that were cut short above a height."""
-    chosen = [k for k, one in enumerate(found) if one.reason == LIMIT and one.log_density > least]
-    if not chosen or iterations < 1:
-        return found
-    again = climb(density, np.stack([found[k].theta for k in chosen]), stages[-1:], iterations)
-    for k, other in zip(chosen, again, strict=True):
-        found[k] = found[k].followed_by(other)
-    return found
 
 
 def undoubted(density: LogDensity, found: Sequence[SearchEnd]) -> bool:
@@ -536,10 +496,8 @@ def explained(density: LogDensity, theta: Array, shares: tuple[float, float] = U
 
     Only Gaussian white noise tells: its log density is one of the mean square.
 
-    Parameters
-    ----------
-    shares : tuple of float
-        Least and most of the outputs' variance that the residuals may have, in the mean.
+    ``shares`` are the least and most of the outputs' variance that the residuals may have, in the
+    mean.
     """
     over = _over_allowed(density, theta, shares)
     return over is not None and over <= 1.0
@@ -624,13 +582,8 @@ def least_solver(
 ) -> Solver:
     """Return the fewest steps, from ``coarse`` on, by which all modes are as high as they are.
 
-    Parameters
-    ----------
-    density : LogDensity
-        The one that was searched, by as many steps or more.
-    coarse : Solver
-    at : callable
-        The log density by other solvers.
+    ``density`` is the one that was searched, by as many steps or more; ``at`` has it by other
+    solvers.
     """
     converged = [one for one in found if one.success]
     ends, _ = distinct_ends(density, converged or found)

@@ -68,21 +68,12 @@ finer steps may move it."""
 class Profile:
     """The profile of one parameter.
 
-    Attributes
-    ----------
-    name : str
-    values : ndarray, (K,)
-        Of the parameter, ascending.
-    drop : ndarray, (K,)
-        How far the log density is below its top there.
-    others : ndarray, (K, d)
-        All parameters there.
-    low, high : float
-        Ends of the 95 % interval; nan where the profile does not fall so far.
-    reached : tuple of str
-        Where it ends below and above.
-    highest : float
-        The largest log density met, the prior of the parameter itself included.
+    values: (K,), of the parameter, ascending.
+    drop: (K,), how far the log density is below its top there.
+    others: (K, d), all parameters there.
+    low, high: Ends of the 95 % interval; nan where the profile does not fall so far.
+    reached: Where it ends below and above.
+    highest: The largest log density met, the prior of the parameter itself included.
     """
 
     name: str

@@ -180,12 +180,7 @@ def search(
 
     A stage goes on from the best point of the one before, whatever ended that one.
 
-    Parameters
-    ----------
-    stages : sequence of sequence of int
-        Free coordinates; the last stage has all.
-    iterations : int
-        Most of a stage.
+    The last of ``stages`` has all coordinates, and ``iterations`` are the most of a stage.
     """
     parts: list[Objective] = []
     theta, reason = start, CONVERGED

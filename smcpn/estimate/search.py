@@ -36,12 +36,8 @@ EDGE = "at the edge of the support of "
 class Region:
     """Coordinates of a search: theta over a scale, so that the first step has length one.
 
-    Attributes
-    ----------
-    names : tuple of str
-    scale : ndarray, (d,)
-    bounds : ndarray, (d, 2)
-        Of theta.
+    scale: (d,)
+    bounds: (d, 2), of theta.
     """
 
     names: tuple[str, ...]
@@ -64,18 +60,11 @@ class Region:
 class SearchEnd:
     """End of a search, its reason, and the path to it.
 
-    Attributes
-    ----------
-    theta : ndarray, (d,)
-    log_density : float
-    reason : str
-    evaluations : int
-        Of the log density with its gradient, or of its Hessian.
-    path : ndarray, (K + 1, d)
-        theta at the start and after each iteration.
-    path_log_density : ndarray, (K + 1,)
-    lifted : bool
-        Whether a path that may leave the model led there.
+    theta: (d,)
+    evaluations: Of the log density with its gradient, or of its Hessian.
+    path: (K + 1, d), theta at the start and after each iteration.
+    path_log_density: (K + 1,)
+    lifted: Whether a path that may leave the model led there.
     """
 
     theta: Array
@@ -108,10 +97,6 @@ class Search(ABC):
     A subclass that gives a ``name`` is a ``method`` of `smcpn.maximise` from then on. Its starts
     may come from anywhere: from the prior, from a user, or from another search that knows no
     likelihood but finds points that are worth a search.
-
-    Attributes
-    ----------
-    name : str
     """
 
     name: ClassVar[str]
@@ -139,31 +124,16 @@ class Search(ABC):
     ) -> list[SearchEnd]:
         """Search from every start, and return where each ended and why, in their order.
 
-        Parameters
-        ----------
-        density : LogDensity
-        starts : ndarray, (S, d)
-            Unconstrained coordinates.
-        stages : sequence of sequence of int
-            Columns that are free in each stage, which goes on from the best point of the one
-            before, whatever ended that one; the last stage has all.
-        iterations : int
-            Most of a stage.
-
-        Returns
-        -------
-        list of SearchEnd
-            A failure is a value as well. An end does not depend on the other starts.
+        Each of ``stages`` has the columns that are free in it, and goes on from the best point of
+        the one before, whatever ended that one; the last has all. ``iterations`` are the most of a
+        stage. A failure is an end as well, and an end does not depend on the other starts, (S, d).
         """
 
 
 def check_method(method: str) -> None:
     """Refuse what is the name of no search.
 
-    Raises
-    ------
-    InputError
-        Naming those there are.
+    Raises `InputError` naming those there are.
     """
     if not isinstance(method, str) or method not in (AUTOMATIC, *SEARCHES):
         raise InputError(
@@ -174,10 +144,7 @@ def check_method(method: str) -> None:
 def chosen_search(method: str, function: LogLikelihood) -> Search:
     """Return the search of a name; of "auto", the first that suits the likelihood.
 
-    Raises
-    ------
-    InputError
-        If it does not suit the likelihood.
+    Raises `InputError` if it does not suit the likelihood.
     """
     suitable = {name: kind for name, kind in SEARCHES.items() if kind.suits(function)}
     if method == AUTOMATIC:

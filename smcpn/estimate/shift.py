@@ -48,12 +48,8 @@ def judged(maximum: Maximum, given: bool, by: LogLikelihoodBy) -> Maximum:
     Without a shift it stays where a finer solver cannot be had, and without both where the
     precision is not finite: minus the Hessian, or the information where first derivatives give it.
 
-    Parameters
-    ----------
-    given : bool
-        Whether the steps are given, and not chosen on the way.
-    by : callable
-        The log-likelihood of the maximum by other solvers.
+    ``given`` says that the steps are given, and not chosen on the way; ``by`` is the log-likelihood
+    of the maximum by other solvers.
     """
     maximum = replace(maximum, shift=None, wall=None)
     if not maximum.found:
@@ -157,11 +153,7 @@ def called_for(found: Laplace | Maximum, particles: int = 0) -> tuple[SolverChoi
     None where the one that searches took is right, as an explicit one of few steps is that led to
     a mode.
 
-    Parameters
-    ----------
-    found : Laplace or Maximum
-    particles : int
-        How many there are to be evaluated, about modes.
+    ``particles`` is how many there are to be evaluated, about modes.
     """
     led = found.found if isinstance(found, Maximum) else bool(found.modes)
     if led and takes_few_steps(found.solver):

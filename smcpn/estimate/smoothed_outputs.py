@@ -36,10 +36,7 @@ NEWTON_STEPS = 8
 def noise_variances(records: Sequence[Record]) -> Array:
     """Variance of the noise of each output, (q,), by `difference_variances`.
 
-    Raises
-    ------
-    InputError
-        If an output has too few samples.
+    Raises `InputError` if an output has too few samples.
     """
     counts = np.isfinite(np.concatenate([record.y for record in records])).sum(axis=0)
     for j in np.flatnonzero(counts <= WINDOW).tolist():
@@ -65,10 +62,7 @@ def difference_variances(records: Sequence[Record]) -> Array:
 def logarithms(records: Sequence[Record]) -> list[Record]:
     """Return the records with the logarithms of their outputs.
 
-    Raises
-    ------
-    InputError
-        If an output is not positive.
+    Raises `InputError` if an output is not positive.
     """
     for record in records:
         if np.any(record.y <= 0.0):
@@ -135,12 +129,8 @@ class Equations(NamedTuple):
 class Start(NamedTuple):
     """A first path of T samples, of all records one after the other.
 
-    Attributes
-    ----------
-    path, rate : ndarray, (T, n)
-        States and their time derivatives.
-    deviation : ndarray, (n,)
-        Standard deviation of what the noise is in the units of each state.
+    path, rate: (T, n), states and their time derivatives.
+    deviation: (n,), standard deviation of what the noise is in the units of each state.
     """
 
     path: Array
@@ -157,20 +147,9 @@ def first_path(
 ) -> Start:
     """Return smoothed states, hidden ones from the equations that are known.
 
-    Parameters
-    ----------
-    observe : ndarray, (q, n)
-        Outputs are ``observe @ x``.
-    variances : ndarray, (q,)
-        Of the noise.
-    equations : Equations
-    relative : bool
-        Whether records and variances are of the logarithms of the outputs.
-
-    Raises
-    ------
-    InputError
-        If a state is neither seen nor told by a known equation.
+    Outputs are ``observe @ x``, (q, n), with noise of ``variances``, (q,); ``relative`` says that
+    records and variances are of the logarithms of the outputs. A state that is neither seen nor
+    told by a known equation is refused.
     """
     pseudo = np.linalg.pinv(observe)
     seen = np.isclose(np.diag(pseudo @ observe), 1.0)

@@ -63,16 +63,10 @@ def _date(text: str) -> str:
 class AxisState(Stored):
     """Place of a stream on its time axis.
 
-    Attributes
-    ----------
-    start : float
-        Time of its first sample.
-    count : int
-        Samples so far.
-    given, last : float
-        See `TimeAxis`.
-    epoch : str or None
-        Date of time zero, where samples come with dates.
+    start: Time of its first sample.
+    count: Samples so far.
+    given, last: See `TimeAxis`.
+    epoch: Date of time zero, where samples come with dates.
     """
 
     start: Number
@@ -85,28 +79,11 @@ class AxisState(Stored):
 class TimeAxis:
     """The sampling times of a stream.
 
-    Parameters
-    ----------
-    record : Record
-        With ``dt`` the samples lie on a grid. Otherwise times are taken as they are, and
-        ``record.interval`` is the usual distance.
-    fills : bool
-        Whether missing samples are put in where times are no grid.
-
-    Attributes
-    ----------
-    interval, start : float
-        Of the record.
-    regular : bool
-        Whether the record's interval is the same throughout.
-    grid : bool
-        Whether times are rounded to it.
-    given : float
-        Time of the last sample as it was given; -inf before the first.
-    last : float
-        Time of the last sample on the axis; -inf before the first.
-    epoch : datetime or None
-        Date of time zero, where samples come with dates.
+    With ``dt`` of the record the samples lie on a grid (``grid``: times are rounded to it).
+    Otherwise times are taken as they are, the interval is the usual distance, and with ``fills``
+    missing samples are put in. ``regular`` says that the record's interval is the same throughout;
+    ``given`` and ``last`` are the time of the last sample as it was given and on the axis, -inf
+    before the first; ``epoch`` is the date of time zero, where samples come with dates.
     """
 
     def __init__(self, record: Record, fills: bool = True) -> None:
@@ -155,10 +132,7 @@ class TimeAxis:
     def place(self, t: float | None) -> list[float]:
         """Add a new sample; return the times of the missing ones before it, and its own.
 
-        Raises
-        ------
-        InputError
-            If a time is needed and not given, or the gap is too long.
+        Raises `InputError` if a time is needed and not given, or the gap is too long.
         """
         if t is None:
             t = self._next_time()
@@ -181,10 +155,7 @@ class TimeAxis:
     def coming(self, m: int, t: Any) -> Array:
         """Return the times of the next m samples, (m,), which do not become part of the axis.
 
-        Raises
-        ------
-        InputError
-            If times are needed, or are not m rising ones after the last sample.
+        Raises `InputError` if times are needed, or are not m rising ones after the last sample.
         """
         if t is None:
             self._next_time()
@@ -242,14 +213,9 @@ class TimeAxis:
 class Arrival(NamedTuple):
     """A sample placed on the time axis, with the missing samples before it.
 
-    Attributes
-    ----------
-    status : str
-        ``"new"``, ``"late"`` or ``"duplicate"``.
-    sample : sequence of float
-        Time, inputs and outputs, NaN where missing; empty unless it is new.
-    gap : ndarray, (m, 1 + n + q)
-        The same of the samples that were put in before it.
+    status: ``"new"``, ``"late"`` or ``"duplicate"``.
+    sample: Time, inputs and outputs, NaN where missing; empty unless it is new.
+    gap: (m, 1 + n + q), the same of the samples that were put in before it.
     """
 
     status: str
@@ -260,18 +226,8 @@ class Arrival(NamedTuple):
 class Arrivals:
     """Checks the samples of a stream and places them on its time axis.
 
-    Parameters
-    ----------
-    problem : Problem
-        Its first record defines the sampling and the hold.
-
-    Attributes
-    ----------
-    axis : TimeAxis
-    last_input : sequence of float, (n,)
-        From which the inputs of missing samples are held, or interpolated.
-    doses : tuple of Dose
-        Given so far.
+    The first record of the problem defines the sampling and the hold. From ``last_input``, (n,),
+    the inputs of missing samples are held, or interpolated; ``doses`` are those given so far.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -292,10 +248,7 @@ class Arrivals:
     def take(self, u: Any, outputs: Sequence[float], t: float | None, doses: Any = ()) -> Arrival:
         """Check a sample and place it; ``outputs`` are of `measured`.
 
-        Raises
-        ------
-        InputError
-            As of `Online.update`.
+        Raises `InputError` as of `Online.update`.
         """
         inputs = self._inputs(u)
         if t is not None:
@@ -345,10 +298,7 @@ class Arrivals:
     def give(self, doses: Any) -> None:
         """Take doses that were given since the last sample or are still to come.
 
-        Raises
-        ------
-        InputError
-            As of `Online.give`.
+        Raises `InputError` as of `Online.give`.
         """
         self._enter(as_doses(doses, "stream"), self.axis.last)
 
@@ -438,10 +388,7 @@ class Arrivals:
 
         Where doses arrive there are others between them; the last result is True for those asked.
 
-        Raises
-        ------
-        InputError
-            As of `Online.predict`.
+        Raises `InputError` as of `Online.predict`.
         """
         size, given = self._given, self._record.u_function is None
         if size and given:
@@ -477,15 +424,7 @@ class Arrivals:
     ) -> list[float]:
         """Outputs of a sample as a row has them, checked, see `smcpn.model.measured.measured_rows`.
 
-        Parameters
-        ----------
-        y, y_sd, y_lower, y_upper
-            As of `Online.update`.
-
-        Raises
-        ------
-        InputError
-            If they are no numbers, or none that go together.
+        The arguments are those of `Online.update`.
         """
         outputs, beside = self._outputs(y), (y_sd, y_lower, y_upper)
         # Most samples have nothing else, and this is the path of every update.

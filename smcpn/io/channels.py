@@ -25,12 +25,8 @@ Array = NDArray[np.float64]
 class Moment:
     """A date that a line states for its sample.
 
-    Attributes
-    ----------
-    date : datetime
-        In universal time where the line names a zone.
-    convert : callable
-        Converts seconds to the model's unit of time.
+    date: In universal time where the line names a zone.
+    convert: Converts seconds to the model's unit of time.
     """
 
     date: datetime
@@ -50,25 +46,15 @@ class Moment:
 class Sample:
     """Inputs and outputs at one time.
 
-    Attributes
-    ----------
-    line : int
-        Its line in the source, from 1; its place among the samples where there are no lines.
-    t : float, optional
-        Time in the unit of the record, where the source states it.
-    u : numpy.ndarray, shape (n_inputs,)
-    y : numpy.ndarray, shape (n_outputs,)
-        NaN marks a missing output.
-    number : int, optional
-        Sequence number, where the source states it: sampling intervals since the time zero.
-    moment : Moment, optional
-        Date, where the source states one in place of a time.
-    beside : mapping of str to numpy.ndarray
-        Of y_sd, y_lower and y_upper those that are known, (n_outputs,) each.
-    doses : tuple of LineDose
-        That the line states.
-    flagged : bool
-        Whether the line says that nothing was measured.
+    line: Its line in the source, from 1; its place among the samples where there are no lines.
+    t: Time in the unit of the record, where the source states it.
+    u: (n_inputs,)
+    y: (n_outputs,), NaN marks a missing output.
+    number: Sequence number, where the source states it: sampling intervals since the time zero.
+    moment: Date, where the source states one in place of a time.
+    beside: Of y_sd, y_lower and y_upper those that are known, (n_outputs,) each.
+    doses: That the line states.
+    flagged: Whether the line says that nothing was measured.
     """
 
     line: int
@@ -102,16 +88,10 @@ _LARGEST_EXACT = 2**53
 class Column:
     """The name and the unit in which lines have an input, an output or the time.
 
-    Attributes
-    ----------
-    name : str
-        The one that it goes by; "" where every word for it does.
-    unit : str
-        In which a configuration says that it is.
-    to : str
-        That of the model, to which it is converted; "" where none is known.
-    usual : str
-        In which it is where neither configuration nor header say so.
+    name: The one that it goes by; "" where every word for it does.
+    unit: In which a configuration says that it is.
+    to: That of the model, to which it is converted; "" where none is known.
+    usual: In which it is where neither configuration nor header say so.
     """
 
     name: str = ""
@@ -122,15 +102,8 @@ class Column:
     def conversion(self, noted: str = "") -> Convert | None:
         """Return the function that converts to the unit of the model; None where it is that.
 
-        Parameters
-        ----------
-        noted : str
-            Unit that a header states.
-
-        Raises
-        ------
-        InputError
-            If it contradicts the configuration, or is none that can be converted.
+        ``noted`` is the unit that a header states; one that contradicts the configuration, or
+        cannot be converted, is refused.
         """
         if self.unit and noted and time_unit(noted) != time_unit(self.unit):
             raise InputError(
@@ -261,10 +234,7 @@ class Channels:
 
         And the time, where a configuration names its column and no number takes its place.
 
-        Parameters
-        ----------
-        whole : bool
-            It must have every output that a configuration names a column for.
+        With ``whole`` it must have every output that a configuration names a column for.
         """
         kinds = {kind for kind, _ in slots}
         alone = "dose" in kinds and not kinds & {"u", "y", *BESIDE} and not whole
@@ -306,21 +276,10 @@ class Channels:
     ) -> Sample:
         """Return the sample of these numbers, checked; an output that is not there is missing.
 
-        Parameters
-        ----------
-        moment : Moment, optional
-            Date in place of a time.
-        doses : sequence of mapping
-            Fields of those that the line states.
-        time : callable
-            Converts times in these fields to the unit of the model.
-        flagged : bool
-            Whether the line says that nothing was measured: its outputs do not count.
-
-        Raises
-        ------
-        BadLineError
-            For an unknown input, an infinite number, a time, a limit or a dose that is none.
+        ``moment`` is a date in place of a time, ``doses`` have the fields of those that the line
+        states, whose times ``time`` converts to the unit of the model, and ``flagged`` says that
+        nothing was measured: outputs do not count. An unknown input, an infinite number, a time, a
+        limit or a dose that is none raises `BadLineError`.
         """
         if flagged:
             values = {slot: one for slot, one in values.items() if slot[0] not in ("y", *BESIDE)}

@@ -53,15 +53,7 @@ def records_of(
 class Columns:
     """Columns of a dataframe as arrays of floats, by name.
 
-    Parameters
-    ----------
-    df : dataframe or xarray.Dataset
-        A dataset has one dimension, whose coordinate is a column.
-
-    Raises
-    ------
-    InputError
-        If it is no dataframe, or narwhals is not installed.
+    A dataset of xarray has one dimension, whose coordinate is a column.
     """
 
     def __init__(self, df: Any) -> None:
@@ -95,10 +87,7 @@ class Columns:
     ) -> tuple[MeasuredSamples, list[tuple[str, NDArray[np.int_]]]]:
         """Return samples, and the label and the rows of each experiment among them.
 
-        Raises
-        ------
-        InputError
-            If a column is not there, or does not hold numbers, times or labels.
+        Raises `InputError` if a column is not there, or does not hold numbers, times or labels.
         """
         u, y = self._matrix(wanted.inputs, "inputs"), self._matrix(wanted.measured, "outputs")
         t, units = None, dict(self._units)

@@ -39,19 +39,11 @@ _COMMENT_MARKS = "#%!"
 class Dialect:
     """Separator, decimal sign, encoding and header of a text file.
 
-    Attributes
-    ----------
-    delimiter, decimal, encoding : str
-    names : tuple of str
-        Of the columns, without their units; empty where no line names them.
-    units : dict of str to str
-        Units in the header, by column.
-    header : int or None
-        Line of the names, from 1.
-    first : int
-        Line from which on there are samples.
-    plain : bool
-        Whether nothing was guessed but what every CSV file has.
+    names: Of the columns, without their units; empty where no line names them.
+    units: Units in the header, by column.
+    header: Line of the names, from 1.
+    first: Line from which on there are samples.
+    plain: Whether nothing was guessed but what every CSV file has.
     """
 
     delimiter: str
@@ -102,15 +94,10 @@ class ColumnQuery:
 class Reading:
     """The first lines, read with one separator and one decimal mark.
 
-    Attributes
-    ----------
-    plain : bool
-        Whether the names are in the first line, and the samples follow at once.
-    score : tuple
-        Names that are found, share of the lines below that are samples, and share of times and
+    plain: Whether the names are in the first line, and the samples follow at once.
+    score: Names that are found, share of the lines below that are samples, and share of times and
         labels in these that are numbers or dates.
-    samples : dict of int to list of str
-        Fields in the columns asked for, by line.
+    samples: Fields in the columns asked for, by line.
     """
 
     delimiter: str

@@ -158,10 +158,8 @@ class _Table:
     def of(cls, path: Path, columns: Mapping[str, str] | None = None) -> _Table:
         """Open a file.
 
-        Parameters
-        ----------
-        columns : mapping of str to str, optional
-            Column to field, of all that count; by default every one that has the name of a field.
+        ``columns`` has the field of every column that counts; by default each that has the name of
+        a field.
         """
         known = COLUMNS if columns is None else tuple(columns)
         times = TIMES if columns is None else [one for one in known if columns[one] == "time"]
@@ -224,11 +222,7 @@ class _Table:
 def doses_left_out(path: Path, used: Collection[str]) -> str:
     """Return a sentence on doses, as NONMEM has them, in a text file of samples; "" without any.
 
-    Parameters
-    ----------
-    path : Path
-    used : collection of str
-        Columns that are read for what they are.
+    ``used`` are the columns that are read for what they are.
     """
     if path.suffix.lower() not in TEXTS:
         return ""
@@ -336,12 +330,8 @@ def _word(text: str) -> float | str:
 class LineDose:
     """A dose that a line of a stream states.
 
-    Attributes
-    ----------
-    dose : Dose
-        Its time is that since the time of the line, unless it has one of its own.
-    timed : bool
-        Whether it has.
+    dose: Its time is that since the time of the line, unless it has one of its own.
+    timed: Whether it has.
     """
 
     dose: Dose
@@ -356,14 +346,9 @@ class LineDose:
 class LineDoses:
     """Reads doses in lines of a stream, of the kinds that a problem's records have.
 
-    Attributes
-    ----------
-    dosing : Dosing
-        Of the problem.
-    usual : mapping of str to dict
-        Fraction and lag of the doses into a state, where the records have one of each.
-    compartments : tuple of str
-        States that lines call 1, 2, ...
+    dosing: Of the problem.
+    usual: Fraction and lag of the doses into a state, where the records have one of each.
+    compartments: States that lines call 1, 2, ...
     """
 
     dosing: Dosing
@@ -387,16 +372,8 @@ class LineDoses:
     ) -> tuple[LineDose, ...]:
         """Return the doses of the fields of lines.
 
-        Parameters
-        ----------
-        lines : sequence of mapping
-        time : callable
-            Converts all times in them to the unit of the model.
-
-        Raises
-        ------
-        BadLineError
-            If they state no dose, or one of another kind.
+        ``time`` converts all times in them to the unit of the model. Lines that state no dose, or
+        one of another kind, raise `BadLineError`.
         """
         found: list[LineDose] = []
         states = self._states
@@ -422,19 +399,8 @@ class LineDoses:
     ) -> list[Dose]:
         """Return the doses in a text file of samples.
 
-        Parameters
-        ----------
-        path : Path
-        columns : mapping of str to str
-            Column to field of a dose, or to its time.
-        time : callable
-            As of `read`.
-
-        Raises
-        ------
-        InputError
-            If there are no times or amounts, or a line states no dose, or one of another kind; it
-            is named.
+        ``columns`` has the field of a dose, or its time, by column; ``time`` is as of `read`. A
+        line that states no dose, or one of another kind, is named.
         """
         found: list[Dose] = []
         for number, row in _Table.of(path, columns).rows():

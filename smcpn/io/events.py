@@ -42,20 +42,12 @@ KINDS = {
 class Event:
     """An event of a stream, to report.
 
-    Attributes
-    ----------
-    kind : str
-        A key of `KINDS`.
-    message : str
-        One sentence for a person.
-    line : int, optional
-        Line of the source.
-    t : float, optional
-        Time of the sample, seconds.
-    count : int
-        Samples or lines that it covers.
-    state : dict, optional
-        What a line of the output has, of the posterior in the end.
+    kind: A key of `KINDS`.
+    message: One sentence for a person.
+    line: Line of the source.
+    t: Time of the sample, seconds.
+    count: Samples or lines that it covers.
+    state: What a line of the output has, of the posterior in the end.
     """
 
     kind: str
@@ -76,11 +68,7 @@ Report = Callable[[Event], None]
 class EventLog:
     """Write events, one line each.
 
-    Parameters
-    ----------
-    file : text file
-    as_json : bool
-        JSON objects with the wall-clock time in ``at``, or sentences.
+    They are JSON objects with the wall-clock time in ``at``, or sentences.
     """
 
     def __init__(self, file: TextIO, as_json: bool) -> None:

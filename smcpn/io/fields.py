@@ -37,10 +37,7 @@ class BadLineError(ValueError):
 def split_fields(text: str, delimiter: str = ",") -> list[str]:
     """Split a line into its columns; quotes may hold a delimiter.
 
-    Raises
-    ------
-    BadLineError
-        For quotes that do not close.
+    Raises `BadLineError` for quotes that do not close.
     """
     if '"' not in text:
         return [field.strip() for field in text.split(delimiter)]
@@ -104,10 +101,7 @@ def _written(point: str) -> bool:
 def read_number(field: str, decimal: str = ".") -> float:
     """Return the number that a column holds, NaN for the mark of a missing one.
 
-    Raises
-    ------
-    BadLineError
-        If it holds anything else.
+    Raises `BadLineError` if it holds anything else.
     """
     field = field.strip()
     if is_missing(field):
@@ -139,10 +133,7 @@ def is_date(text: str) -> bool:
 def read_date(text: str) -> datetime:
     """Return a date, or a time of the day, in universal time where it names a zone.
 
-    Raises
-    ------
-    ValueError
-        If it is none.
+    Raises `ValueError` if it is none.
     """
     moment = datetime.fromisoformat(_iso(text.strip()))
     try:

@@ -39,17 +39,10 @@ class ColumnError(InputError):
 class Layout:
     """Which columns are wanted, and how a text file is written.
 
-    Attributes
-    ----------
-    time : str or None
-    inputs, outputs : tuple of str
-    header : tuple of str or None
-        Names of the columns of a text file that has no line of names.
-    delimiter, decimal : str or None
-        Of a text file; None is guessed.
-    experiment : str or None
-        Column that tells experiments apart; or the struct array, cell or group of a MAT or HDF5
-        file that has one experiment in each of its members, which hold the columns.
+    header: Names of the columns of a text file that has no line of names.
+    delimiter, decimal: Of a text file; None is guessed.
+    experiment: Column that tells experiments apart; or the struct array, cell or group of a MAT or
+        HDF5 file that has one experiment in each of its members, which hold the columns.
     """
 
     time: str | None
@@ -70,12 +63,8 @@ class Layout:
 class Columns(MeasuredSamples):
     """The columns of an experiment, as measured.
 
-    Attributes
-    ----------
-    label : str
-        Of the experiment, where a file has several.
-    told : str
-        A sentence on outputs that the file says are missing.
+    label: Of the experiment, where a file has several.
+    told: A sentence on outputs that the file says are missing.
     """
 
     label: str = ""
@@ -85,13 +74,9 @@ class Columns(MeasuredSamples):
 def read_columns(path: Path, layout: Layout) -> list[Columns]:
     """Read the experiments of a file by the reader of its suffix.
 
-    Raises
-    ------
-    InputError
-        If there is no such file, it is not what its suffix says, times do not increase, an input
-        is missing, or an output is infinite: the line or the sample is named.
-    ColumnError
-        If a column is missing.
+    Raises `InputError` if there is no such file, it is not what its suffix says, times do not
+    increase, an input is missing, or an output is infinite: the line or the sample is named. Raises
+    `ColumnError` if a column is missing.
     """
     reader = READERS.get(path.suffix.lower())
     if reader is None:
@@ -209,12 +194,8 @@ def _check(
 ) -> None:
     """Refuse what no record can have, with its line.
 
-    Parameters
-    ----------
-    samples : ndarray of int
-        Numbers of the samples in the file.
-    place : callable
-        The line or the place of a sample, for the message.
+    ``samples`` are the numbers of the samples in the file, and ``place`` the line or the place of
+    one, for the message.
     """
     of = f" of experiment '{columns.label}'" if columns.label else ""
     if len(samples) < 2:
@@ -346,10 +327,7 @@ _PROCESS = ReadingProcess("smcpn.io.files")
 def read_apart(path: Path, layout: Layout) -> list[Columns]:
     """Read a file in a process of its own, of which a damaged file crashes nothing else.
 
-    Raises
-    ------
-    InputError
-        As the reader, and if the process is lost.
+    Raises `InputError` as the reader, and if the process is lost.
     """
     request = {"path": str(path), "layout": asdict(layout)}
     try:

@@ -28,12 +28,7 @@ KNOWN_FILTERS = frozenset(
 
 
 class Measurements(Mapping[str, Any]):
-    """The groups and arrays of a file of measurements by name, each checked before it is read.
-
-    Parameters
-    ----------
-    group : h5py.Group
-    """
+    """The groups and arrays of a file of measurements by name, each checked before it is read."""
 
     def __init__(self, group: Any, left: Left | None = None) -> None:
         self._group, self._left = group, Left() if left is None else left
@@ -41,12 +36,8 @@ class Measurements(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         """Return a group, an array that is read when it is asked for, or a list of these.
 
-        Raises
-        ------
-        KeyError
-            If there is none.
-        NotPlainError
-            If it lies in another file, has filters of other programs, or is too large.
+        Raises `KeyError` if there is none. Raises `NotPlainError` if it lies in another file, has
+        filters of other programs, or is too large.
         """
         if isinstance(self._group.get(name, getlink=True), h5py.ExternalLink):
             raise NotPlainError(f"'{name}' lies in another file")
@@ -88,10 +79,7 @@ class Left:
     def take(self, dataset: Any) -> None:
         """Count an array.
 
-        Raises
-        ------
-        NotPlainError
-            If all together are too large.
+        Raises `NotPlainError` if all together are too large.
         """
         # Its hash is that of the file and its address in it, whatever its name.
         place = hash(dataset.id)
@@ -125,10 +113,7 @@ class Variable:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """Return the array.
 
-        Raises
-        ------
-        NotPlainError
-            If an attribute of these is no number.
+        Raises `NotPlainError` if an attribute of these is no number.
         """
         raw = np.asarray(self.dataset[()])
         found = self._physical(raw) if raw.dtype.kind in "iuf" else raw

@@ -49,13 +49,7 @@ class NotPlainError(ValueError):
 class Group:
     """Content of a group of an HDF5 file.
 
-    Attributes
-    ----------
-    attributes : dict
-        Numbers, texts and arrays.
-    arrays : dict of str to Array
-    texts : dict of str to str
-    groups : dict of str to Group
+    attributes: Numbers, texts and arrays.
     """
 
     attributes: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -79,15 +73,9 @@ class Array:
 def read_plain(content: bytes) -> Group:
     """Return all that a file holds.
 
-    Parameters
-    ----------
-    content : bytes
-        From the superblock on, without a user block. All arrays together have at most its length.
-
-    Raises
-    ------
-    NotPlainError
-        If it holds anything but what the module names, or is damaged.
+    The content is that from the superblock on, without a user block; all arrays together have at
+    most its length. Anything but what the module names, and what is damaged, raises
+    `NotPlainError`.
     """
     if content[:16] != _SIGNATURE + _VERSIONS:
         raise NotPlainError("it is no HDF5 file of the oldest form")

@@ -25,10 +25,7 @@ T = TypeVar("T")
 class Backoff:
     """Waiting times that double from 0.1 s to 5 s, and when to give up.
 
-    Parameters
-    ----------
-    give_up : float, optional
-        Seconds without data after which no further attempt is made; never by default.
+    With ``give_up`` no further attempt is made after so many seconds without data.
     """
 
     def __init__(self, give_up: float | None = None) -> None:
@@ -61,14 +58,8 @@ def reconnecting(
 ) -> Iterator[T | Event | Break]:
     """Yield what one connection after the other delivers.
 
-    Parameters
-    ----------
-    name : str
-        For messages.
-    connection : callable
-        Connects and yields until the connection is lost; returns why, or raises OSError.
-    stop : threading.Event
-    backoff : Backoff
+    ``name`` is for messages; ``connection`` connects and yields until the connection is lost, and
+    returns why, or raises OSError.
     """
     while not stop.is_set():
         try:

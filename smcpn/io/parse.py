@@ -53,17 +53,10 @@ LONGEST_NAMES = 1 << 14
 class Form:
     """Form of lines of columns, once it is known.
 
-    Attributes
-    ----------
-    delimiter : str
-    names : tuple of str
-        Of the columns; empty where no line names them.
-    layout : tuple
-        What is in each column, None for what is passed over.
-    conversions : mapping
-        To the units of the model.
-    flags : tuple of str
-        Columns that say where nothing was measured.
+    names: Of the columns; empty where no line names them.
+    layout: What is in each column, None for what is passed over.
+    conversions: To the units of the model.
+    flags: Columns that say where nothing was measured.
     """
 
     delimiter: str
@@ -75,10 +68,7 @@ class Form:
     def fields(self, text: str) -> list[str]:
         """Return the fields of a line.
 
-        Raises
-        ------
-        BadLineError
-            If it has other columns.
+        Raises `BadLineError` if it has other columns.
         """
         fields = split_line(text, self.delimiter)
         # Without names an empty field at the end is the one that is missing.
@@ -398,15 +388,9 @@ def _apart(fields: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
 class Line:
     """One line without its end.
 
-    Attributes
-    ----------
-    number : int
-        From 1, over the whole life of the source.
-    text : bytes
-    too_long : bool
-        Only its beginning is here.
-    cut : bool
-        Its source ended, or its connection was lost, before a newline came.
+    number: From 1, over the whole life of the source.
+    too_long: Only its beginning is here.
+    cut: Its source ended, or its connection was lost, before a newline came.
     """
 
     number: int
@@ -468,12 +452,8 @@ class JsonLines:
     def parse(self, number: int, text: str) -> Sample:
         """Return the sample of a line.
 
-        Raises
-        ------
-        BadLineError
-            For anything that is no sample.
-        InputError
-            If the first line with a name that a configuration gives lacks another one.
+        Raises `BadLineError` for anything that is no sample. Raises `InputError` if the first line
+        with a name that a configuration gives lacks another one.
         """
         try:
             content = json.loads(text)
@@ -574,15 +554,10 @@ FORMATS = ("csv", "json")
 class StreamFormat:
     """Configuration of the form of a stream's lines.
 
-    Attributes
-    ----------
-    channels : Channels
-    columns : list of str, optional
-        Names of the columns of CSV, instead of a line of names.
-    delimiter, decimal : str, optional
-        Separator of columns of CSV, and decimal mark of its numbers; guessed if left out.
-    compartments : tuple of str
-        States that doses call 1, 2, ...
+    columns: Names of the columns of CSV, instead of a line of names.
+    delimiter, decimal: Separator of columns of CSV, and decimal mark of its numbers; guessed if
+        left out.
+    compartments: States that doses call 1, 2, ...
     """
 
     channels: Channels

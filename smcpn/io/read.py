@@ -32,10 +32,7 @@ Array = NDArray[np.float64]
 def matching(path: Path) -> list[Path]:
     """Return the files that a name with ``*``, ``?`` or ``[]`` stands for, run2 before run10.
 
-    Raises
-    ------
-    InputError
-        If there is none.
+    Raises `InputError` if there is none.
     """
     if path.exists() or not glob.has_magic(str(path)):
         return [path]
@@ -52,10 +49,7 @@ def _natural(path: Path) -> list[Any]:
 def chosen(path: Path, found: Sequence[Columns], labels: Sequence[str] | None) -> list[Columns]:
     """Return the experiments of these labels, all without any.
 
-    Raises
-    ------
-    InputError
-        If there is no experiment of a label.
+    Raises `InputError` if there is no experiment of a label.
     """
     if labels is None:
         return list(found)
@@ -230,10 +224,7 @@ class _Options:
     ) -> _Options:
         """Check arguments.
 
-        Raises
-        ------
-        InputError
-            If a separator or decimal mark is none.
+        Raises `InputError` if a separator or decimal mark is none.
         """
         check_marks(delimiter, decimal)
         names = None if header is None else tuple(header)
@@ -255,11 +246,8 @@ def following_record(path: Path, problem: Problem) -> Record:
 
     Columns are called as the lines of a stream are, see `Channels`.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, a line is no sample (it is named), or the times of the samples
-        do not fit the interval of the record.
+    Raises `InputError` if the file cannot be read, a line is no sample (it is named), or the times
+    of the samples do not fit the interval of the record.
     """
     channels, last = Channels.of(problem), problem.records[-1]
     slots, header = _columns_by_slot(path, channels)

@@ -42,10 +42,7 @@ class LostError(Exception):
 class ReadingProcess:
     """Asks a process of its own, which is started for the first question.
 
-    Parameters
-    ----------
-    module : str
-        Run as a program, which calls `serve`.
+    The module is run as a program, which calls `serve`.
     """
 
     def __init__(self, module: str) -> None:
@@ -59,19 +56,8 @@ class ReadingProcess:
     def ask(self, request: dict[str, Any], seconds: float) -> Answer:
         """Return the answer to a request.
 
-        Parameters
-        ----------
-        request : dict
-            As JSON has it.
-        seconds : float
-            Processor time that the answer may take.
-
-        Raises
-        ------
-        LostError
-            If the process crashes or takes longer.
-        InputError
-            If it cannot be started.
+        The answer may take so many ``seconds`` of processor time; if the process crashes or takes
+        longer that is a `LostError`, and if it cannot be started an `InputError`.
         """
         line = json.dumps({**request, "seconds": seconds, "folder": os.getcwd()}).encode() + b"\n"
         with self._lock:
@@ -183,10 +169,7 @@ def _fill(pipe: Any, array: Array) -> None:
 def serve(answered: Callable[[dict[str, Any]], Answer]) -> None:
     """Answer requests from standard input until it ends.
 
-    Parameters
-    ----------
-    answered : callable
-        From a request to its answer, without exceptions.
+    ``answered`` makes of a request its answer, without exceptions.
     """
     questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     # A library may print, which is no answer.

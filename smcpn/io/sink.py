@@ -31,6 +31,8 @@ class OutputClosedError(Exception):
 class JsonSink:
     """Write a line for every sample, at once.
 
+    Raises `InputError` if the file cannot be written.
+
     Parameters
     ----------
     path : str, optional
@@ -38,11 +40,6 @@ class JsonSink:
     after : float, optional
         Time of the last sample of an earlier run: its file is cut after the line of that sample
         and continued, as if nothing had happened. A new file otherwise.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
     """
 
     def __init__(self, path: str | None, after: float | None = None) -> None:
@@ -55,12 +52,8 @@ class JsonSink:
     def write(self, fields: dict[str, Any]) -> None:
         """Write one line.
 
-        Raises
-        ------
-        OutputClosedError
-            When nobody reads standard output any more.
-        InputError
-            If it cannot be written, on a full disk for instance.
+        Raises `OutputClosedError` when nobody reads standard output any more. Raises `InputError`
+        if it cannot be written, on a full disk for instance.
         """
         try:
             self._file.write(json.dumps(fields, allow_nan=False).encode() + b"\n")
@@ -88,13 +81,8 @@ def state_fields(
 ) -> dict[str, Any]:
     """Return the fields of the line of a sample.
 
-    Parameters
-    ----------
-    t : float
-        Time of the sample in seconds.
-    state : smcpn.online.State
-    probabilities : tuple of float
-        Of the quantiles; none where empty.
+    ``t`` is the time of the sample in seconds; there are no quantiles where ``probabilities`` are
+    empty.
     """
     fields = {"t": t, "n": state.sample, "mean": state.mean, "sd": state.sd}
     fields |= {"state_mean": state.state_mean, "state_sd": state.state_sd}

@@ -31,12 +31,8 @@ from smcpn.io.parse import Line, LineParser, LineSplitter
 class Position:
     """The last time and number that a source has read, for a server that is willing to resume.
 
-    Attributes
-    ----------
-    t : float, optional
-        Largest time read.
-    number : int, optional
-        Largest sequence number read.
+    t: Largest time read.
+    number: Largest sequence number read.
     """
 
     t: float | None = None
@@ -62,10 +58,7 @@ class Receipt:
 class Break:
     """The bytes that follow do not continue those before.
 
-    Attributes
-    ----------
-    lossy : bool
-        Lines may be missing, or come again.
+    lossy: Lines may be missing, or come again.
     """
 
     lossy: bool
@@ -77,13 +70,8 @@ Item = Sample | Event | Receipt
 class Source(Protocol):
     """A sequence of samples, events and receipts in the order they came.
 
-    Attributes
-    ----------
-    name : str
-        For messages.
-    replays : bool
-        It begins with its first sample whenever it is opened.
-    position : Position
+    name: For messages.
+    replays: It begins with its first sample whenever it is opened.
     """
 
     @property
@@ -216,7 +204,6 @@ class Reader:
 
     Parameters
     ----------
-    source : Source
     ahead : int
         Most items that wait.
     """
@@ -287,14 +274,7 @@ POLL_SECONDS = 0.1
 class File:
     """A file or a named pipe, from its beginning to its end.
 
-    Parameters
-    ----------
-    path : path
-
-    Raises
-    ------
-    InputError
-        If there is none.
+    Raises `InputError` if there is none.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -317,15 +297,12 @@ class FollowedFile:
     A file cut short is read again from its beginning; one that is replaced is read to its end,
     then the new one. Both are reported.
 
+    Raises `InputError` if it exists and is no regular file.
+
     Parameters
     ----------
     path : path
         It need not exist yet.
-
-    Raises
-    ------
-    InputError
-        If it exists and is no regular file.
     """
 
     replays = True

@@ -78,12 +78,8 @@ class Clock:
     number times the sampling interval; else that of the sample before and one interval. In the last
     case a bad line keeps its place in time.
 
-    Parameters
-    ----------
-    axis : TimeAxis
-        Its record's first sample has the sequence number zero.
-    first : float, optional
-        Time of the first sample that states none; that of the record's first by default.
+    The first sample of the axis's record has the sequence number zero; ``first`` is the time of the
+    first sample that states none, by default that of the record's first.
     """
 
     def __init__(self, axis: TimeAxis, first: float | None = None) -> None:
@@ -94,11 +90,8 @@ class Clock:
     def time_of(self, sample: Sample) -> float:
         """Return the time of a sample.
 
-        Raises
-        ------
-        InputError
-            If it states none and the sampling interval is not known, or a date where those before
-            have numbers, or the other way.
+        Raises `InputError` if it states none and the sampling interval is not known, or a date
+        where those before have numbers, or the other way.
         """
         if sample.moment is not None:
             return self._set(self._since_first(sample, sample.moment), sample)
@@ -411,14 +404,8 @@ def _samples(count: int) -> str:
 class Checkpoints:
     """Writes the checkpoint of a stream at intervals of time.
 
-    Parameters
-    ----------
-    path : str, optional
-        File to write; None writes nothing.
-    every : float
-        Seconds between two of them.
-    report : callable
-        Called with every `Event`.
+    Without a path nothing is written; ``every`` are the seconds between two of them, and ``report``
+    is called with every `Event`.
     """
 
     def __init__(self, path: str | None, every: float, report: Report) -> None:
@@ -447,20 +434,9 @@ class Checkpoints:
 class Run:
     """A stream with its output, checkpoints and view: what ``smcpn stream`` runs.
 
-    Attributes
-    ----------
-    live : Online
-    samples : Stream
-    sink : JsonSink
-    checkpoints : Checkpoints
-    stop : Stop
-    report : callable
-        Called with every `Event`.
-    observers : sequence of Observer
-    limit : int, optional
-        Samples after which it ends.
-    probabilities : tuple of float
-        Quantiles in the output.
+    report: Called with every `Event`.
+    limit: Samples after which it ends.
+    probabilities: Quantiles in the output.
     """
 
     live: Any

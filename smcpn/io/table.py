@@ -64,12 +64,7 @@ TEXTS = (".csv", ".txt", ".tsv", ".dat")
 class TextTable:
     """The columns of a text file.
 
-    Attributes
-    ----------
-    path : Path
-    dialect : Dialect
-    stated : bool
-        Whether the decimal mark was stated, and not guessed.
+    stated: Whether the decimal mark was stated, and not guessed.
     """
 
     path: Path
@@ -89,22 +84,10 @@ class TextTable:
     ) -> TextTable:
         """Find out how a file is written.
 
-        Parameters
-        ----------
-        path : Path
-        known : collection of str
-            Columns that are asked for: the line that names most of them is the header.
-        header : sequence of str, optional
-            Names of the columns, where no line of the file names them.
-        delimiter, decimal : str, optional
-            As they are, instead of guessed.
-        labels : collection of str
-            Columns that hold no numbers: dates, or names of experiments.
-
-        Raises
-        ------
-        InputError
-            If the file cannot be read, is empty, or can be read in two ways.
+        The line that names most of the columns asked for, ``known``, is the header, where
+        ``header`` has no names; ``delimiter`` and ``decimal`` take the place of a guess; ``labels``
+        are columns that hold no numbers: dates, or names of experiments. A file that is empty, or
+        can be read in two ways, is refused.
         """
         encoding, lines = _beginning(path)
         if not any(not line.comment for line in lines):
@@ -163,11 +146,8 @@ class TextTable:
     ) -> dict[str, Any]:
         """Return columns by name, (T,): numbers, times or dates, and labels as texts.
 
-        Raises
-        ------
-        InputError
-            If a line has other columns, or a field is no number: the line is named. If numbers
-            can be read in two ways, or samples without times have empty lines between them.
+        Raises `InputError` if a line has other columns, or a field is no number: the line is named.
+        If numbers can be read in two ways, or samples without times have empty lines between them.
         """
         parsers: dict[str, Parser] = dict.fromkeys(numbers, self.numbers)
         clock, marks, gaps = _Clock(self, time), Marks(self.dialect.decimal), _Gaps(self)
@@ -194,10 +174,7 @@ class TextTable:
 
         Decimals have points.
 
-        Raises
-        ------
-        InputError
-            If a line has other columns; it is named.
+        Raises `InputError` if a line has other columns; it is named.
         """
         for first, lines in self._chunks():
             for number, line in enumerate(lines, start=first):
@@ -343,10 +320,7 @@ class TextTable:
     def numbers(self, column: Sequence[str]) -> Array:
         """Numbers of a column.
 
-        Raises
-        ------
-        ValueError
-            If one is none.
+        Raises `ValueError` if one is none.
         """
         joined = "\n".join(column)
         if self.dialect.decimal == ",":
@@ -373,14 +347,7 @@ Parser = Callable[[Sequence[str]], Any]
 
 
 class _Clock:
-    """Reads times, which are all numbers, or all dates of one kind.
-
-    Parameters
-    ----------
-    table : TextTable
-    column : str or None
-        Of the times.
-    """
+    """Reads times, which are all numbers, or all dates of one kind."""
 
     def __init__(self, table: TextTable, column: str | None) -> None:
         self._table, self._column = table, column
@@ -418,11 +385,8 @@ class _Clock:
     def joined(self, parts: list[Any]) -> Any:
         """Return a column of its pieces.
 
-        Raises
-        ------
-        InputError
-            If some times are numbers and others dates, or only some name a zone: nobody knows the
-            time between.
+        Raises `InputError` if some times are numbers and others dates, or only some name a zone:
+        nobody knows the time between.
         """
         if len(self._kinds) > 1:
             kinds = " and ".join(f"{kind} ({shown(text)})" for kind, text in self._kinds.items())
@@ -458,10 +422,7 @@ class _Gaps:
     def see(self, first: int, lines: Sequence[str]) -> None:
         """Take note of lines.
 
-        Raises
-        ------
-        InputError
-            If a sample of several columns follows an empty line.
+        Raises `InputError` if a sample of several columns follows an empty line.
         """
         for number, line in enumerate(lines, start=first):
             if not line or line.isspace():
@@ -483,10 +444,8 @@ class _Gaps:
     def kept(self) -> int | None:
         """Index behind the last sample, negative, None where no empty lines are at the end.
 
-        Raises
-        ------
-        InputError
-            If there are empty lines between all samples, as programs write that end lines twice.
+        Raises `InputError` if there are empty lines between all samples, as programs write that end
+        lines twice.
         """
         if 1 < self._filled == self._between + 1:
             raise InputError(

@@ -31,23 +31,13 @@ _BARS = "▁▂▃▄▅▆▇█"
 class Watch:
     """The figures that the view shows, written by the identifying thread.
 
-    Attributes
-    ----------
-    t_unit : str
-        Unit of time.
-    samples : int
-    t : float
-        Time of the last sample.
-    state : OnlineState, optional
-        After the last sample.
-    waiting : int
-        Items read ahead.
-    latencies : deque of float
-        Seconds, of the last `RECENT` samples.
-    events : dict of str to int
-        Events of each kind.
-    sentences : deque of str
-        Events to be printed above the view.
+    t_unit: Unit of time.
+    t: Time of the last sample.
+    state: After the last sample.
+    waiting: Items read ahead.
+    latencies: Seconds, of the last `RECENT` samples.
+    events: Events of each kind.
+    sentences: Events to be printed above the view.
     """
 
     t_unit: str = "s"
@@ -172,15 +162,8 @@ def watching(
     On a terminal the view is drawn on standard error by a thread of its own. Elsewhere a line is
     written every ten seconds and at the end.
 
-    Parameters
-    ----------
-    wanted : bool
-    report : callable
-        Where events go otherwise.
-    printed : bool
-        ``report`` writes to standard error: the view then prints the events in its place.
-    t_unit : str
-        Unit of time of the problem.
+    ``report`` is where events go otherwise; if it is ``printed`` to standard error, the view prints
+    the events in its place. ``t_unit`` is the problem's unit of time.
     """
     if not wanted:
         yield None, report

@@ -17,15 +17,8 @@ Result = TypeVar("Result")
 class Background(Generic[Result]):
     """A task in a thread of its own, which ends with the process.
 
-    Parameters
-    ----------
-    task : callable
-        Called with this object, whose `given_up` it looks at now and then.
-
-    Attributes
-    ----------
-    given_up : bool
-        Whether the result is no longer wanted.
+    The task is called with this object, whose `given_up` says that the result is no longer wanted;
+    it looks at that now and then.
     """
 
     def __init__(self, task: Callable[[Background[Result]], Result]) -> None:

@@ -21,14 +21,9 @@ _GAIN, _LOSS = 0.5 * (1.0 - 1.0 / VARIANCE_RATIO), 0.5 * log(VARIANCE_RATIO)
 class Alarm:
     """A change that the innovations make evident.
 
-    Attributes
-    ----------
-    sample, t : int, float
-        Sample and time of the alarm.
-    since_sample, since : int, float
-        The most likely sample of the change, and its time.
-    score : float
-        Log likelihood ratio of a change against none.
+    sample, t: Sample and time of the alarm.
+    since_sample, since: The most likely sample of the change, and its time.
+    score: Log likelihood ratio of a change against none.
     """
 
     sample: int
@@ -45,11 +40,6 @@ class ChangeTest:
     innovation in predicted standard deviations, and it does not fall below zero. Where the model
     is right, e is standard normal and independent, and the mean number of samples between false
     alarms is at least ``samples_between``, whatever the ratio of the variances.
-
-    Parameters
-    ----------
-    samples_between : float
-        Of false alarms, on average at least.
 
     References
     ----------

@@ -61,28 +61,16 @@ FEWEST = 10
 class NestedState(WithMoments):
     """Posterior moments of parameters and states after a sample of a `NestedFilter`, approximate.
 
-    Attributes
-    ----------
-    sample : int
-        Samples so far.
-    t : float
-        Time of the last of them, s.
-    ess : float
-        Effective number of parameter vectors.
-    latency : float
-        Seconds that the update took.
-    status : str
-        As of `smcpn.online.State`.
-    missing : int
-        Samples that were put in for a gap before this one.
-    names, state_names : tuple of str
-        Of the parameters and of the states.
-    values : ndarray, (N, d)
-        Parameter vectors.
-    weights : ndarray, (N,)
-        Normalised.
-    log_evidence : float
-        Estimate of log p(y) of the samples so far.
+    sample: Samples so far.
+    t: Time of the last of them, s.
+    ess: Effective number of parameter vectors.
+    latency: Seconds that the update took.
+    status: As of `smcpn.online.State`.
+    missing: Samples that were put in for a gap before this one.
+    names, state_names: Of the parameters and of the states.
+    values: (N, d), parameter vectors.
+    weights: (N,), normalised.
+    log_evidence: Estimate of log p(y) of the samples so far.
     """
 
     sample: int

@@ -496,10 +496,7 @@ class Online:
 def _duration(name: str, value: float | str | None, unit: str) -> float | None:
     """Return a duration in a unit: in seconds ``0.0015`` and ``"1.5 ms"`` are the same.
 
-    Raises
-    ------
-    InputError
-        For anything but a positive duration.
+    Raises `InputError` for anything but a positive duration.
     """
     counted = "seconds" if unit == "s" else f"number (in {unit})"
     hint = f"give positive {counted}, or a text such as '1.5 ms'"

@@ -58,12 +58,8 @@ class Assimilating(Protocol):
 class ReweightedParticles:
     """A particle system, whose weights and states are those that an update left.
 
-    Parameters
-    ----------
-    base : ParticleSystem
-        Its parameters and all that does not change from sample to sample.
-    population : Population or EstimatedPopulation, optional
-        Of later samples than ``base``.
+    The base has parameters and all that does not change from sample to sample; the population may
+    be of later samples.
     """
 
     __slots__ = ("base", "population")
@@ -94,12 +90,9 @@ class ReweightedParticles:
 class HiddenStates(NamedTuple):
     """States of the model at a sample, given it and those before, for every particle.
 
-    Attributes
-    ----------
-    mean : ndarray, (n, N)
-    variance : ndarray, (n, N), or (0, N) without process noise
-    weights : ndarray, (N,)
-        Normalised.
+    mean: (n, N)
+    variance: (n, N), or (0, N)
+    weights: (N,), normalised.
     """
 
     mean: Array

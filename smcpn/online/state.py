@@ -49,14 +49,8 @@ BLOCK = 256
 class Shared:
     """Names and settings that all states of a window of a stream share.
 
-    Attributes
-    ----------
-    window : Window
-    names, state_names : tuple of str
-        Of the parameters and of the states of the model.
-    approximate : str
-    budget : float
-        Seconds, infinite where there is none.
+    names, state_names: Of the parameters and of the states of the model.
+    budget: Seconds, infinite where there is none.
     """
 
     window: Window
@@ -109,10 +103,7 @@ class WithMoments(ABC):
     def quantile(self, name: str, q: float | list[float]) -> Array:
         """Weighted quantile(s) of a parameter.
 
-        Raises
-        ------
-        InputError
-            If there is no such parameter.
+        Raises `InputError` if there is no such parameter.
         """
         names, values, weights = self._of_parameters()
         if name not in names:
@@ -131,24 +122,15 @@ class State(WithMoments):
     Summaries are computed when they are asked for, from arrays that nobody changes: a state may
     be kept and read later.
 
-    Attributes
-    ----------
-    sample : int
-        Samples that count so far.
-    t : float
-        Time of the last of them, s.
-    ess : float
-        Effective sample size.
-    latency : float
-        Seconds that the update took.
-    lag : int
-        Samples that the rejuvenation under way has still to catch up with; 0 without one.
-    alarm : Alarm or None
-        A change of the system that this sample made evident.
-    status : str
-        ``"assimilated"``, or why the sample was not: ``"late"``, ``"duplicate"``, ``"waiting"``.
-    missing : int
-        Samples that were put in for a gap before this one.
+    sample: Samples that count so far.
+    t: Time of the last of them, s.
+    ess: Effective sample size.
+    latency: Seconds that the update took.
+    lag: Samples that the rejuvenation under way has still to catch up with; 0 without one.
+    alarm: A change of the system that this sample made evident.
+    status: ``"assimilated"``, or why the sample was not: ``"late"``, ``"duplicate"``,
+        ``"waiting"``.
+    missing: Samples that were put in for a gap before this one.
     """
 
     sample: int
@@ -270,12 +252,9 @@ class State(WithMoments):
 class Prediction:
     """Predicted outputs of samples to come.
 
-    Attributes
-    ----------
-    t : ndarray, (m,)
-    mean : ndarray, (m, q)
-    sd : ndarray, (m, q)
-        Of a measurement: parameters, solver and noise together.
+    t: (m,)
+    mean: (m, q)
+    sd: (m, q), of a measurement: parameters, solver and noise together.
     """
 
     t: Array
@@ -313,12 +292,8 @@ def predicted(
 ) -> Prediction:
     """Predict the outputs after the first ``sample`` samples.
 
-    Parameters
-    ----------
-    keys, values, weights, state : ndarray, (N, B), (N, d), (N,), (k, N)
-        Population at the last of them.
-    t, u : ndarray, (m,), (m, n)
-        Times and inputs to come.
+    Keys (N, B), values (N, d), weights (N,) and state (k, N) are the population at the last of
+    them; ``t`` (m,) and ``u`` (m, n) the times and inputs to come.
     """
     parts, alive, q = [], weights > 0, likelihood.n_outputs
     for emitted in likelihood.moments_ahead(values, state, sample, t, u, BLOCK, keys):
@@ -335,10 +310,7 @@ def stream_posterior(
 ) -> Posterior:
     """Return the posterior of the population of a window that has caught up.
 
-    Parameters
-    ----------
-    problem : Problem
-        Its first record is the template of the stream's.
+    The first record of the problem is the template of the stream's.
     """
     record = stream_record(problem, window.stream.history, window.stream.n_samples)
     observed = problem.with_records([record])

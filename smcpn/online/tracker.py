@@ -57,10 +57,7 @@ MARGIN = 2e-4
 class BlockTarget(Target):
     """prior x p(y_<sample | theta) x p(y_sample, ..., y_end-1 | theta)^exponent.
 
-    Attributes
-    ----------
-    end : int
-        The samples from `sample` to before this one are assimilated together.
+    end: The samples from `sample` to before this one are assimilated together.
     """
 
     likelihood: AnyLikelihood
@@ -286,14 +283,9 @@ Population = StreamIbis | Interim
 class Tracker:
     """A population that tracks the posterior of a growing likelihood.
 
-    Parameters
-    ----------
-    likelihood : StreamLikelihood or StreamEstimate
-    sampler : StreamIbis or callable
-        A function makes it in a thread, where it also catches up with the samples that are known
-        already; see `ready`.
-    observe : callable
-        Called with the population after every sample that an update assimilates.
+    The sampler may be a function that makes it in a thread, where it also catches up with the
+    samples that are known already; see `ready`. ``observe`` is called with the population after
+    every sample that an update assimilates.
     """
 
     sampler: StreamIbis

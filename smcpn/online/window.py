@@ -57,7 +57,6 @@ class Window:
     ----------
     begin : int
         Number of its first sample in the stream.
-    tracker : Tracker
     prior : Prior
         Of the population.
     start : ndarray, (2, n)
@@ -138,16 +137,9 @@ class Beginning:
 
     Threads make both, for each takes longer than a sample may.
 
-    Parameters
-    ----------
-    current : Window
-        The window that it is to take the place of.
-    begin : int
-        Number of its first sample in the stream.
-    made : callable
-        Returns prior, start, and likelihood of the samples that there are.
-    track : callable
-        From a likelihood and a prior to a `Tracker` that begins in a thread.
+    ``current`` is the window that it is to take the place of, and ``begin`` the number of its first
+    sample in the stream. ``made`` returns prior, start, and likelihood of the samples that there
+    are, and ``track`` makes of a likelihood and a prior a `Tracker` that begins in a thread.
     """
 
     def __init__(
@@ -195,15 +187,8 @@ class Beginning:
 class Forgetting:
     """Decides when a new window begins, and at which sample, and makes its population.
 
-    Parameters
-    ----------
-    length : float
-        Of the window.
-    likelihood : StreamLikelihood or StreamEstimate
-        Of a problem with a free start; without samples.
-    start : FreeStart
-    track : callable
-        From a likelihood and a prior to a `Tracker` that begins in a thread.
+    ``length`` is that of the window, ``likelihood`` one of a problem with a free start, without
+    samples, and ``track`` makes of a likelihood and a prior a `Tracker` that begins in a thread.
     """
 
     def __init__(
@@ -260,10 +245,7 @@ class Forgetting:
     def renewed(self, current: Window, at_once: bool) -> Window | None:
         """Return the window that takes the place of ``current``, where it is ready.
 
-        Parameters
-        ----------
-        at_once : bool
-            Wait until it is.
+        With ``at_once`` it waits until it is.
         """
         if self._next is None:
             begin = self._beginning(current)
@@ -319,30 +301,11 @@ class Windows:
 
     Without forgetting one window is the whole stream.
 
-    Parameters
-    ----------
-    problem : Problem
-    settings : Settings
-    entropy : int
-        Seed of the random numbers.
-    empty : callable
-        From a problem and the folder of its history to a likelihood without samples.
-    searches : callable
-        From that to who searches for what the particles lose; asked where nothing is forgotten.
-    folder : str, optional
-    length : float, optional
-        Of the windows, s; without it nothing is forgotten.
-    change : ChangeTest
-
-    Attributes
-    ----------
-    current : Window
-    names : tuple of str
-        Parameters that it has from the original problem.
-    alarm : Alarm or None
-        Raised since it was last set to None.
-    forecast : Population or Forecast
-        Of the last sample.
+    ``entropy`` is the seed of the random numbers; ``empty`` makes of a problem and the folder of
+    its history a likelihood without samples, and ``searches`` of that who searches for what the
+    particles lose, asked where nothing is forgotten; without ``length``, in seconds, nothing is.
+    ``current`` is the window, with parameters ``names`` of the original problem, ``alarm`` the one
+    raised since it was last set to None, and ``forecast`` that of the last sample.
     """
 
     def __init__(

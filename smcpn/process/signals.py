@@ -33,11 +33,7 @@ def at_first_signal(
 
     Outside the main thread, where Python allows no handler, nothing changes.
 
-    Parameters
-    ----------
-    obey : callable
-        Takes the number of the signal.
-    signals : tuple of int
+    ``obey`` takes the number of the signal.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -97,7 +93,6 @@ class Stop:
     ----------
     signal : int, optional
         The signal that set it.
-    requested : bool
     at_once : bool
         Nothing more is to be kept: the next signal ends the process, whatever it is doing.
     """
@@ -127,12 +122,7 @@ class Stop:
 
 @contextmanager
 def stop_on_signals(signals: tuple[int, ...] = HANDLED) -> Generator[Stop]:
-    """Yield a `Stop` that the first signal requests; a second one ends the process at once.
-
-    Parameters
-    ----------
-    signals : tuple of int
-    """
+    """Yield a `Stop` that the first signal requests; a second one ends the process at once."""
     stop = Stop()
     with at_first_signal(stop.obey, signals):
         yield stop

@@ -79,10 +79,7 @@ def _nowhere(text: str) -> None:
 class Line:
     """A line of status, where standard error goes.
 
-    Parameters
-    ----------
-    logged : bool
-        Whether to write lines below each other where they cannot replace each other.
+    With ``logged`` lines are written below each other where they cannot replace each other.
     """
 
     def __init__(self, logged: bool) -> None:

@@ -39,24 +39,8 @@ def write_comparison(
 ) -> Path:
     """Write which model is best, their scores, simulations over each other, and parameters.
 
-    Parameters
-    ----------
-    comparison : ModelComparison
-    posteriors : mapping of str to Posterior
-        Of each model.
-    simulations : mapping of str to mapping of str to Simulation
-        By record, and by model; a model may lack.
-    path : Path
-    title : str
-    verdict : sequence of str
-        Sentences on which model wins; by default that on the evidence.
-    figures : Path, optional
-        Folder of the figures as files.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
+    Simulations are by record, and by model, which may lack; ``verdict`` has sentences on which
+    model wins, by default that on the evidence; ``figures`` is a folder of the figures as files.
     """
     gallery = Gallery(figures)
     page = rendered(

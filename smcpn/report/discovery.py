@@ -74,10 +74,7 @@ def inclusion_figure(found: Discovery) -> Figure:
 
     Terms of a probability below `LEAST_INCLUSION` are counted, not drawn.
 
-    Returns
-    -------
-    Figure
-        An axes for each equation that is not known.
+    There is an axes for each equation that is not known.
     """
     every = averaged_terms(found)
     names = found.system.candidates.states
@@ -119,10 +116,7 @@ def _plot_terms(axes: Axes, terms: list[WrittenTerm]) -> None:
 def path_figure(found: Discovery) -> Figure:
     """Measurements and the path of the most probable model, a row for each state.
 
-    Returns
-    -------
-    Figure
-        A column for each of the first `MOST_RECORDS` records.
+    There is a column for each of the first `MOST_RECORDS` records.
     """
     states, records = found.system.candidates.states, found.records[:MOST_RECORDS]
     drawing = figure(0.9 + 1.4 * len(states))
@@ -166,10 +160,7 @@ def _plot_measured(axes: Axes, record: Record, y: Array) -> None:
 def residuals_figure(found: Discovery) -> Figure:
     """Measurements less the fitted path, in units of the noise.
 
-    Returns
-    -------
-    Figure
-        A row for each output, and a column for each of the first `MOST_RECORDS` records.
+    There is a row for each output, and a column for each of the first `MOST_RECORDS` records.
     """
     records = found.records[:MOST_RECORDS]
     drawing = figure(0.7 + 1.2 * len(found.observe))

@@ -44,24 +44,10 @@ UNKNOWN = "#f1efec"
 def function_figure(found: IdentifiedFunction, truth: Callable[..., Any] | None = None) -> Figure:
     """Mean, 95 % band and draws of an unknown function, and where the data that tell of it end.
 
-    Parameters
-    ----------
-    found : IdentifiedFunction
-        Of two variables at points that surround an area.
-    truth : callable, optional
-        The true function, of arrays.
-
-    Returns
-    -------
-    Figure
-        Of one variable: the function, and below the share of samples by argument. Of two: contours
-        of mean and of standard deviation.
-
-    Raises
-    ------
-    InputError
-        If it has more than two variables, its points do not span an interval or an area, or
-        ``truth`` does not take them.
+    Of one variable: the function, and below the share of samples by argument. Of two, at points
+    that surround an area: contours of mean and of standard deviation. More are refused, as are
+    points that do not span an interval or an area, and a ``truth`` that does not take arrays of
+    them.
     """
     variables = len(found.arguments)
     if variables > 2:

@@ -55,10 +55,7 @@ class Picture:
 class Gallery:
     """The figures of a page: each is drawn for the page, and written to a folder if one is named.
 
-    Parameters
-    ----------
-    folder : Path, optional
-        Receives every figure as SVG and PDF, ``01-parameters.svg`` and so on.
+    The folder receives every figure as SVG and PDF, ``01-parameters.svg`` and so on.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -180,10 +177,7 @@ def write_page(path: Path, page: str) -> Path:
 def check_destination(path: str | Path) -> Path:
     """Refuse a file that cannot be written, before any work is done for it.
 
-    Raises
-    ------
-    InputError
-        If it is a folder, or its folder does not exist.
+    Raises `InputError` if it is a folder, or its folder does not exist.
     """
     path = Path(path)
     file_path("report", path)
@@ -197,10 +191,7 @@ def check_destination(path: str | Path) -> Path:
 def figure_folder(path: str | Path) -> Path:
     """Return a folder for figures, made where there is none.
 
-    Raises
-    ------
-    InputError
-        If it is a file, or cannot be made.
+    Raises `InputError` if it is a file, or cannot be made.
     """
     path = file_path("figures", path)
     try:

@@ -123,23 +123,11 @@ _CENTRAL = (0.025, 0.5, 0.975)
 def parameters_figure(posterior: WeightedDraws, truth: Mapping[str, Any] | None = None) -> Figure:
     """Prior and posterior density of every parameter, on the scale of either.
 
-    Parameters
-    ----------
-    truth : mapping of str to float, optional
-        Known values: the axis then counts in units of them, and 1 is marked.
-
-    Returns
-    -------
-    Figure
-        A row of two axes per parameter, but for those of unknown functions: left over the prior's
-        range, each density scaled to its own peak; right over the posterior's range, as densities,
-        which a maximum does not have.
-        Of a vector of more than six entries one row: median and central 95 % of each entry.
-
-    Raises
-    ------
-    InputError
-        If ``truth`` names no parameter of the posterior, or all belong to unknown functions.
+    A row of two axes per parameter, but for those of unknown functions: left over the prior's
+    range, each density scaled to its own peak; right over the posterior's range, as densities,
+    which a maximum does not have. Of a vector of more than six entries one row: median and central
+    95 % of each entry. With known values in ``truth`` the axis counts in units of them, and 1 is
+    marked.
     """
     truth, names = check_truth(posterior, truth), plain_names(posterior)
     vectors = long_vectors(names, posterior.problem.ode)
@@ -189,17 +177,9 @@ def parameters_figure(posterior: WeightedDraws, truth: Mapping[str, Any] | None 
 def corner_figure(posterior: WeightedDraws, truth: Mapping[str, Any] | None = None) -> Figure:
     """Every pair of parameters as a scatter of the posterior, every parameter as a histogram.
 
-    Parameters
-    ----------
-    truth : mapping of str to float, optional
-        Known values, marked.
-
-    Returns
-    -------
-    Figure
-        d x d axes, those above the diagonal removed. A number in a panel is the correlation in
-        the sampler's coordinates. Of more than twelve parameters those are drawn that are most
-        correlated with another.
+    There are d x d axes, those above the diagonal removed. A number in a panel is the correlation
+    in the sampler's coordinates; known values in ``truth`` are marked. Of more than twelve
+    parameters those are drawn that are most correlated with another.
     """
     truth = check_truth(posterior, truth)
     every = plain_names(posterior)
@@ -272,10 +252,7 @@ def _most_correlated(names: list[str], posterior: WeightedDraws) -> list[str]:
 def plain_names(posterior: WeightedDraws) -> list[str]:
     """Names of the parameters that do not belong to unknown functions.
 
-    Raises
-    ------
-    InputError
-        If all do.
+    Raises `InputError` if all do.
     """
     names = [name for name in posterior.names if name not in posterior.problem.ode.priors]
     if not names:
@@ -287,10 +264,7 @@ def plain_names(posterior: WeightedDraws) -> list[str]:
 def check_truth(posterior: WeightedDraws, truth: Mapping[str, Any] | None) -> dict[str, float]:
     """Return the true values known, by scalar.
 
-    Raises
-    ------
-    InputError
-        If one belongs to no parameter.
+    Raises `InputError` if one belongs to no parameter.
     """
     fixed = posterior.problem.fixed
     given = by_scalar(truth or {}, posterior.problem.ode, "truth")

@@ -65,22 +65,13 @@ class Panel:
 class Plot:
     """Panels over a common time axis.
 
-    Attributes
-    ----------
-    t : ndarray, (T,)
-    time : str
-        What stands at its values.
-    arrays : mapping of str to ndarray, (T,), or RoundedArray
-        NaN is drawn as a gap.
-    panels : sequence of Panel
-        Above each other; they zoom together.
-    caption : str
-    picture : Picture, optional
-        What is shown without a script, and printed.
-    mark : tuple of (str, float, float), optional
-        A window of time that a button goes to, and what the button says.
-    shaded : sequence of (float, float)
-        Intervals of time with another ground.
+    t: (T,)
+    time: What stands at its values.
+    arrays: (T,), NaN is drawn as a gap.
+    panels: Above each other; they zoom together.
+    picture: What is shown without a script, and printed.
+    mark: A window of time that a button goes to, and what the button says.
+    shaded: Intervals of time with another ground.
     """
 
     t: Array

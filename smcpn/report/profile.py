@@ -31,10 +31,7 @@ ACROSS = 3
 def profile_figure(profiles: Profiles) -> Figure:
     """Log density along every parameter, its 95 % interval, and the drop that ends it.
 
-    Returns
-    -------
-    Figure
-        An axes for each parameter, on which zero is the top of its profile.
+    There is an axes for each parameter, on which zero is the top of its profile.
     """
     count = len(profiles.rows)
     across = 1 if is_narrow() else min(ACROSS, count)
@@ -53,13 +50,7 @@ def profile_figure(profiles: Profiles) -> Figure:
 
 @styled
 def delay_figure(found: DelayEstimate) -> Figure:
-    """Profile over the dead time, and the output measured and by the model of the best one.
-
-    Returns
-    -------
-    Figure
-        Two axes, below each other.
-    """
+    """Profile over the dead time, and the output measured and by the model of the best one."""
     record = found.record
     drawing = figure(4.2)
     above, below = drawing.subplots(2, 1)

@@ -34,10 +34,7 @@ NOTHING = 1e-12
 def frequency_figure(response: FrequencyResponse) -> Figure:
     """H1 of data and simulation with their difference, phase, and coherence.
 
-    Returns
-    -------
-    Figure
-        Three axes: magnitude in decibels, phase in degrees, coherence.
+    Magnitude is in decibels, phase in degrees.
     """
     f = response.frequency
     drawing = figure(5.4)
@@ -81,11 +78,7 @@ def decibel(values: np.ndarray) -> np.ndarray:
 def innovations_figure(validation: Validation, output: int = 0) -> Figure:
     """Normalised innovations over time and as a histogram, and their correlations.
 
-    Returns
-    -------
-    Figure
-        Four axes: time, histogram, auto-correlation, cross-correlation with the first input.
-        Shaded bands hold 99 % where the model is right.
+    The cross-correlation is with the first input. Shaded bands hold 99 % where the model is right.
     """
     tests = validation.outputs[output_number(output, len(validation.outputs))]
     if is_narrow():
@@ -120,11 +113,8 @@ def innovations_figure(validation: Validation, output: int = 0) -> Figure:
 def error_budget_figure(validation: Validation, output: int = 0) -> Figure:
     """Share of the solver, or of process noise, in the innovation variance; shift by finer steps.
 
-    Returns
-    -------
-    Figure
-        Two axes: share over time, that of a solver on a logarithmic scale; shift per parameter in
-        posterior sd.
+    The share is over time, that of a solver on a logarithmic scale; the shift per parameter in
+    posterior sd.
     """
     output = output_number(output, len(validation.outputs))
     shift = validation.shift

@@ -22,10 +22,7 @@ QUARTERS = [1, 1.5, 3, 4.5, 9, 10]
 def bode_figure(linear: StateSpace, frequencies: Array | None) -> Figure:
     """Magnitude and phase over frequency, a pair of axes for every output and input.
 
-    Returns
-    -------
-    Figure
-        Two rows of axes an output, magnitude in decibels above phase in degrees, a column an input.
+    An output has two rows, magnitude in decibels above phase in degrees; an input has a column.
     """
     bode = linear.bode(frequencies)
     q, m = bode.response.shape[1:]

@@ -61,11 +61,6 @@ def _over_samples(populations: Populations) -> Figure:
     """Effective sample size with the rejuvenations, their acceptance, and the log-evidence.
 
     Samples are counted on a logarithmic axis: rejuvenations come at about geometric times.
-
-    Returns
-    -------
-    Figure
-        Three axes above each other.
     """
     samples, n = populations.path_samples, int(populations.path_samples[-1])
     drawing = figure(5.0)

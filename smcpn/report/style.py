@@ -265,15 +265,8 @@ def as_points(values: Array) -> bool:
 def envelope(t: Array, values: Array, bins: int = BINS) -> tuple[Array, Array]:
     """Replace a series by the extremes of each bin, in the order they occur.
 
-    Parameters
-    ----------
-    t, values : ndarray, (T,)
-        NaN marks what is not drawn.
-
-    Returns
-    -------
-    t, values : ndarray, (T,) or (2 bins,)
-        The series itself where it is no longer than twice the bins allow.
+    The result, (2 bins,), is the series itself, (T,), where it is no longer than twice the bins
+    allow. NaN marks what is not drawn.
     """
     if len(values) <= 4 * bins:
         return t, values
@@ -291,12 +284,7 @@ def envelope(t: Array, values: Array, bins: int = BINS) -> tuple[Array, Array]:
 def band_envelope(
     t: Array, lower: Array, upper: Array, bins: int = BINS
 ) -> tuple[Array, Array, Array]:
-    """Replace a band by the smallest lower and largest upper end of each bin.
-
-    Returns
-    -------
-    t, lower, upper : ndarray, (T,) or (bins,)
-    """
+    """Replace a band by the smallest lower and largest upper end of each bin."""
     if len(t) <= 4 * bins:
         return t, lower, upper
     edges = np.linspace(0, len(t), bins + 1).astype(int)
@@ -326,10 +314,7 @@ def save_picture(figure: Figure, path: Path) -> None:
 def check_picture(path: Path) -> None:
     """Refuse a picture that cannot be written, before any work is done for it.
 
-    Raises
-    ------
-    InputError
-        If its suffix names no format, or its folder does not exist.
+    Raises `InputError` if its suffix names no format, or its folder does not exist.
     """
     file_path("picture", path)
     formats = FigureCanvasBase.get_supported_filetypes()

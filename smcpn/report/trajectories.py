@@ -47,16 +47,8 @@ def record_figure(
 ) -> Figure:
     """Inputs and outputs of a record, below each other.
 
-    Parameters
-    ----------
-    record : Record
-    inputs, outputs : sequence of str
-        Their names, where these are known.
-
-    Returns
-    -------
-    Figure
-        An axes for each of the first `MOST` inputs and of the first `MOST` outputs.
+    There is an axes for each of the first `MOST` inputs and of the first `MOST` outputs; their
+    names are given where known.
     """
     inputs = inputs or [f"input {j}" for j in range(record.n_inputs)]
     outputs = outputs or [f"output {j}" for j in range(record.n_outputs)]
@@ -107,10 +99,7 @@ FAR = 5.0
 def simulation_figure(simulation: Simulation, output: int | None = None) -> Figure:
     """Measured and simulated outputs, or one of them and closer where the error is largest.
 
-    Raises
-    ------
-    InputError
-        If there is no such output.
+    Raises `InputError` if there is no such output.
     """
     outputs = simulation.mean.shape[1]
     if output is None and outputs > 1:
@@ -179,10 +168,7 @@ def _output_figure(simulation: Simulation, output: int) -> Figure:
 def outputs_figure(simulation: Simulation) -> Figure:
     """Every measured and simulated output with the 95 % predictive band, the error below each.
 
-    Returns
-    -------
-    Figure
-        Two axes for each of the first `MOST_OUTPUTS` outputs; one where nothing was measured.
+    There are two axes for each of the first `MOST_OUTPUTS` outputs; one where nothing was measured.
     """
     record, names, learned = simulation.record, simulation.names_of_outputs, simulation.learned
     mean, upper, fit = simulation.mean, simulation.upper, simulation.fit
@@ -222,16 +208,8 @@ def outputs_figure(simulation: Simulation) -> Figure:
 def prior_figure(prediction: PriorPrediction, output: int | None) -> Figure:
     """Measured outputs in the 95 % band of what a prior predicts, with some of its paths.
 
-    Returns
-    -------
-    Figure
-        An axes for each of the first `MOST_OUTPUTS` outputs, or for the one that is named, and
-        beside it one of the measured range where the band goes far beyond.
-
-    Raises
-    ------
-    InputError
-        If there is no such output.
+    There is an axes for each of the first `MOST_OUTPUTS` outputs, or for the one that is named, and
+    beside it one of the measured range where the band goes far beyond.
     """
     record, names, band = prediction.record, prediction.names_of_outputs, prediction.band
     last = len(names) - 1
@@ -363,13 +341,7 @@ def solution_figure(solution: Solution) -> Figure:
 
 @styled
 def states_figure(states: States) -> Figure:
-    """Smoothed mean and 95 % band of every state, the filtered mean, and what was measured.
-
-    Returns
-    -------
-    Figure
-        One axes per state.
-    """
+    """Smoothed mean and 95 % band of every state, the filtered mean, and what was measured."""
     count = len(states.names)
     drawing = figure(1.0 + 1.5 * count)
     panels = drawing.subplots(count, 1, sharex=True, squeeze=False)[:, 0]

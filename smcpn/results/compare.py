@@ -29,19 +29,12 @@ NAN = float("nan")
 class ModelRow:
     """Evidence and fit of one model; nan for what none of its results has.
 
-    Attributes
-    ----------
-    name : str
-    parameters, measurements : int
-        Unknown parameters k, and measured values n.
-    log_evidence, log_evidence_se : float
-        Of the sampler, and its standard error.
-    laplace_log_evidence : float
-    log_likelihood : float
-        The largest known.
-    at : {"maximum", "mode", "particle"}
-        Where it is: the maximum of the likelihood, the mode of the posterior, or the best
-        particle. Only the first is what the information criteria mean; the others are below it.
+    parameters, measurements: Unknown parameters k, and measured values n.
+    log_evidence, log_evidence_se: Of the sampler, and its standard error.
+    log_likelihood: The largest known.
+    at: {"maximum", "mode", "particle"}, where it is: the maximum of the likelihood, the mode of the
+        posterior, or the best particle. Only the first is what the information criteria mean; the
+        others are below it.
     """
 
     name: str

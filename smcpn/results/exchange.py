@@ -46,10 +46,7 @@ PAIRS, SHARE = 10, 0.1
 class Exchange:
     """Parameters whose values may be exchanged.
 
-    Attributes
-    ----------
-    order : tuple of int
-        The parameter that comes in the place of each, an exchange of pairs.
+    order: The parameter that comes in the place of each, an exchange of pairs.
     """
 
     order: Order

@@ -54,19 +54,13 @@ NOTABLE = 0.5
 class GaussianCheck:
     """Draws about a mode, weighted to the posterior and to the Gaussian there.
 
-    Attributes
-    ----------
-    draws : int
-    ess : float
-        Effective draws for the posterior.
-    gaussian_ess : float
-        Effective draws, were the posterior the Gaussian.
-    mean, gaussian_mean, sd, gaussian_sd : dict of float
-        Mean and standard deviation of each value, by the draws and of the Gaussian. Those by the
-        draws are the Gaussian's, moved by the difference of two estimates by the same draws and
-        scaled by their ratio, whose errors cancel where the posterior is a Gaussian.
-    low, high : dict of float
-        Ends of the central 95 % of each value, by the draws, moved likewise.
+    ess: Effective draws for the posterior.
+    gaussian_ess: Effective draws, were the posterior the Gaussian.
+    mean, gaussian_mean, sd, gaussian_sd: Mean and standard deviation of each value, by the draws
+        and of the Gaussian. Those by the draws are the Gaussian's, moved by the difference of two
+        estimates by the same draws and scaled by their ratio, whose errors cancel where the
+        posterior is a Gaussian.
+    low, high: Ends of the central 95 % of each value, by the draws, moved likewise.
     """
 
     draws: int
@@ -167,16 +161,8 @@ def gaussian_check(
     A Gaussian that is too narrow has no draws where it is wrong, so that their weights look well:
     these draws reach beyond. None in so many dimensions that too few of the draws count.
 
-    Parameters
-    ----------
-    function : LogLikelihood
-    mode : Mode
-        Its Gaussian is not one given scales.
-    modes : sequence of Mode
-        All that are known.
-    gaussian : tuple of mapping
-        Mean and standard deviation of each value, were the posterior the Gaussian.
-    seed : int
+    ``mode`` is one whose Gaussian is not given scales, ``modes`` are all that are known, and
+    ``gaussian`` has mean and standard deviation of each value, were the posterior the Gaussian.
     """
     check = _check_by(function, mode, modes, gaussian, DRAWS, seed)
     if check is None or not check.is_doubted:

@@ -54,12 +54,7 @@ def exchanged(maximum: Maximum, places: NDArray[np.intp]) -> Maximum:
 class ComparedParameter:
     """Mean and sd of one parameter, by a posterior and by a Laplace approximation.
 
-    Attributes
-    ----------
-    name : str
-    mean, sd : float
-        Of the posterior.
-    laplace_mean, laplace_sd : float
+    mean, sd: Of the posterior.
     """
 
     name: str
@@ -81,13 +76,7 @@ class ComparedParameter:
 
 @dataclass(frozen=True)
 class LaplaceComparison:
-    """Moments and evidence of a posterior and of a Laplace approximation of it.
-
-    Attributes
-    ----------
-    rows : tuple of ComparedParameter
-    log_evidence, log_evidence_se, laplace_log_evidence : float
-    """
+    """Moments and evidence of a posterior and of a Laplace approximation of it."""
 
     rows: tuple[ComparedParameter, ...]
     log_evidence: float

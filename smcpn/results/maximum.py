@@ -42,23 +42,14 @@ ROWS, FEW_FACTS = 10, 4
 class StartResult:
     """Start, end and path of one search.
 
-    Attributes
-    ----------
-    start, values : ndarray, (d,)
-        Parameter values at the start and at the end.
-    log_density : float
-        At the end; -inf if the solution diverges at the start.
-    reason : str
-        Why the search stopped.
-    success : bool
-        Whether it converged.
-    evaluations : int
-        Of the log density with its gradient, or of its Hessian.
-    path : ndarray, (K + 1, d)
-        Parameter values at the start and after each iteration.
-    path_log_density : ndarray, (K + 1,)
-    lifted : bool
-        Whether a path that may leave the model led there.
+    start, values: (d,), parameter values at the start and at the end.
+    log_density: At the end; -inf if the solution diverges at the start.
+    reason: Why the search stopped.
+    success: Whether it converged.
+    evaluations: Of the log density with its gradient, or of its Hessian.
+    path: (K + 1, d), parameter values at the start and after each iteration.
+    path_log_density: (K + 1,)
+    lifted: Whether a path that may leave the model led there.
     """
 
     start: Array

@@ -42,13 +42,7 @@ def heights(ends: Sequence[float]) -> list[tuple[float, int]]:
 def where_ended(searches: int, ends: Sequence[float], density: str = "log posterior") -> str:
     """Say how many of the searches ended at which height, and how many did not converge.
 
-    Parameters
-    ----------
-    searches : int
-    ends : sequence of float
-        Heights of those that converged.
-    density : str
-        What they climbed.
+    ``ends`` are the heights of those that converged, of a ``density`` that they climbed.
     """
     told = heights(ends)
     parts = [f"{count} at {height:.6g}" for height, count in told[:TOLD]]
@@ -65,44 +59,32 @@ def where_ended(searches: int, ends: Sequence[float], density: str = "log poster
 class MethodRecord(Stored):
     """The method of a run, where it began, and how often it weighed the record.
 
-    Attributes
-    ----------
-    asked, used : str
-        The ``method`` of `smcpn.identify`, and the one that ran: they differ for ``"auto"``.
-    remarks : tuple of str
-        What a result says of unknown functions: of a network, that it is linear in its weights.
-    searches, modes : int
-        Searches for a start, and the modes that they found.
-    ends : tuple of float
-        Log posterior of the ends of the searches that converged, the highest first.
-    pareto_k : float
-        Of the importance weights of the draws from these modes; nan from the prior.
-    width : float
-        Factor on the standard deviations of the modes at which particles began after these weights
-        could not be trusted; 1 where they could, and for a run from the prior.
-    fallback : str
-        Why the run began at the prior although ``"auto"`` or a start was asked for, and why it was
-        tempered instead of following the samples; empty where it did not.
-    weighings : float
-        Evaluations of the record by all particles: solver steps done, over those of one evaluation
-        of all particles with the final steps. What a solver cost that the run has left for another
-        one is not in it.
-    search_weighings : float
-        The same of the searches, derivatives included, and of the choice of steps.
-    state_particles : int
-        Of each filter of an estimated likelihood at the end; 0 for an exact one.
-    bridges : int
-        Parts in which the likelihood went over to the estimate, one after the other; of several
-        populations, of that with most. 0 for an exact one, and where the run began with the
+    asked, used: The ``method`` of `smcpn.identify`, and the one that ran: they differ for
+        ``"auto"``.
+    remarks: What a result says of unknown functions: of a network, that it is linear in its
+        weights.
+    searches, modes: Searches for a start, and the modes that they found.
+    ends: Log posterior of the ends of the searches that converged, the highest first.
+    pareto_k: Of the importance weights of the draws from these modes; nan from the prior.
+    width: Factor on the standard deviations of the modes at which particles began after these
+        weights could not be trusted; 1 where they could, and for a run from the prior.
+    fallback: Why the run began at the prior although ``"auto"`` or a start was asked for, and why
+        it was tempered instead of following the samples; empty where it did not.
+    weighings: Evaluations of the record by all particles: solver steps done, over those of one
+        evaluation of all particles with the final steps. What a solver cost that the run has left
+        for another one is not in it.
+    search_weighings: The same of the searches, derivatives included, and of the choice of steps.
+    state_particles: Of each filter of an estimated likelihood at the end; 0 for an exact one.
+    bridges: Parts in which the likelihood went over to the estimate, one after the other; of
+        several populations, of that with most. 0 for an exact one, and where the run began with the
         estimate.
-    acceptance : float
-        Share of the proposals accepted in the last moves under an estimate; nan without any.
-    estimate_variance : float
-        Variance of the estimated log-likelihood at the mean of the particles, as last measured.
-    solver_reason : str
-        Why ``solver="auto"`` took the solver that it took; empty where one was given.
-    guided : float
-        Share of the particles whose filters look ahead; that of the others is a bootstrap filter.
+    acceptance: Share of the proposals accepted in the last moves under an estimate; nan without
+        any.
+    estimate_variance: Variance of the estimated log-likelihood at the mean of the particles, as
+        last measured.
+    solver_reason: Why ``solver="auto"`` took the solver that it took; empty where one was given.
+    guided: Share of the particles whose filters look ahead; that of the others is a bootstrap
+        filter.
     """
 
     asked: Line

@@ -30,12 +30,8 @@ APART = 3.0
 class PosteriorMode:
     """One of several modes of a posterior.
 
-    Attributes
-    ----------
-    weight : float
-        Its share of the posterior.
-    mean, sd : ndarray, (d,)
-        Of the values of the parameters in it.
+    weight: Its share of the posterior.
+    mean, sd: (d,), of the values of the parameters in it.
     """
 
     weight: float
@@ -46,12 +42,8 @@ class PosteriorMode:
 def posterior_modes(theta: Array, values: Array, weights: Array) -> tuple[PosteriorMode, ...]:
     """Return the modes of weighted particles, the heaviest first; one where no valley parts them.
 
-    Parameters
-    ----------
-    theta, values : ndarray, (N, d)
-        Unconstrained coordinates, in which valleys are looked for, and values.
-    weights : ndarray, (N,)
-        Their sum is one.
+    ``theta`` are unconstrained coordinates, in which valleys are looked for, ``values`` are
+    natural, both (N, d); the sum of ``weights`` is one.
     """
     found: list[PosteriorMode] = []
     for part in _parted(theta, weights):

@@ -33,19 +33,13 @@ OFTEN = 0.01
 class ChainStatistics(Stored):
     """Statistics of the No-U-Turn sampler for each draw of C chains, (C, D) each.
 
-    Attributes
-    ----------
-    divergent : ndarray of bool
-        Whether the energy on the trajectory went astray, or the solution diverged.
-    depth, steps : ndarray of int
-        Doublings of the trajectory, and steps of it, each with one gradient.
-    at_greatest_depth : ndarray of bool
-        Whether the trajectory ended since it had been doubled as often as is allowed.
-    step_size, energy, log_density : ndarray
-        The log density is that of the unconstrained coordinates.
-    tune, tune_steps : int
-        Draws of each chain before these, which adapted step and metric and were dropped, and the
-        gradients of all of them.
+    divergent: Whether the energy on the trajectory went astray, or the solution diverged.
+    depth, steps: Doublings of the trajectory, and steps of it, each with one gradient.
+    at_greatest_depth: Whether the trajectory ended since it had been doubled as often as is
+        allowed.
+    step_size, energy, log_density: The log density is that of the unconstrained coordinates.
+    tune, tune_steps: Draws of each chain before these, which adapted step and metric and were
+        dropped, and the gradients of all of them.
     """
 
     divergent: Annotated[NDArray[np.bool_], truths("C", "D")]

@@ -29,26 +29,15 @@ COUNTING = 1e-3
 class Score:
     """Error of one output of a simulation against a test record.
 
-    Attributes
-    ----------
-    rmse_min, rmse_mean, rmse_max : float
-        Root mean square error over the particles, the mean by weight; least and largest are of
-        those that count, with a weight above a thousandth of the mean one.
-    rmse_of_mean : float
-        Of the posterior-mean prediction.
-    unit : str
-    fit : float
-        100 (1 - rmse_of_mean / std(y)).
-    coverage : float
-        Share of samples inside the 95 % band.
-    samples : int
-        Measured.
-    particles : int
-        Simulated.
-    rmse_mean_se : float
-        Standard error of ``rmse_mean`` by their number.
-    warnings : tuple of str
-        Those of the simulation.
+    rmse_min, rmse_mean, rmse_max: Root mean square error over the particles, the mean by weight;
+        least and largest are of those that count, with a weight above a thousandth of the mean one.
+    rmse_of_mean: Of the posterior-mean prediction.
+    fit: 100 (1 - rmse_of_mean / std(y)).
+    coverage: Share of samples inside the 95 % band.
+    samples: Measured.
+    particles: Simulated.
+    rmse_mean_se: Standard error of ``rmse_mean`` by their number.
+    warnings: Those of the simulation.
     """
 
     rmse_min: float
@@ -193,11 +182,7 @@ def _misses(score: Score, tests: int) -> bool:
 def score_table(scores: Mapping[str, Score], published: Mapping[str, Any]) -> Table:
     """Return the scores of tests as a table; below each what others have published.
 
-    Parameters
-    ----------
-    scores : mapping of str to Score
-    published : mapping of str to object
-        By test, with ``rmse_min``, ``rmse_mean`` and ``rmse_max``.
+    ``published`` has ``rmse_min``, ``rmse_mean`` and ``rmse_max`` by test.
     """
     errors = [Column(name, ".3g", missing="not measured") for name in ("min", "mean", "max")]
     columns = [

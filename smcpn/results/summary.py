@@ -33,21 +33,13 @@ FEW_WARNINGS = 3
 class ParameterRow:
     """One line of the parameter table.
 
-    Attributes
-    ----------
-    name, prior : str
-    prior_sd, mean, sd, low, high : float
-        Moments, and the central 95 % of the posterior.
-    prior_low, prior_high : float
-        The least and the greatest of 4096 draws from the prior.
-    bound : float
-        Bound of the prior at which the posterior ends; nan where it ends at none.
-    by_mode : bool
-        Whether the posterior has several modes, and this parameter another value in each.
-    neighbour : str
-        The parameter it is most correlated with, in the sampler's coordinates; "" for a single one.
-    correlation : float
-        That correlation.
+    prior_sd, mean, sd, low, high: Moments, and the central 95 % of the posterior.
+    prior_low, prior_high: The least and the greatest of 4096 draws from the prior.
+    bound: Bound of the prior at which the posterior ends; nan where it ends at none.
+    by_mode: Whether the posterior has several modes, and this parameter another value in each.
+    neighbour: The parameter it is most correlated with, in the sampler's coordinates; "" for a
+        single one.
+    correlation: That correlation.
     """
 
     name: str
@@ -156,19 +148,9 @@ def parameter_rows(
 ) -> list[ParameterRow]:
     """Make the parameter table of a distribution.
 
-    Parameters
-    ----------
-    prior : Prior
-    mean, sd : mapping of str to float
-        Of the values.
-    interval : mapping of str to (float, float)
-        Central 95 %.
-    correlation : ndarray, (d, d)
-        Of the unconstrained coordinates; nan where one does not vary.
-    bounds : mapping of str to float, optional
-        See `bounds_reached`.
-    by_mode : collection of str
-        Parameters that have another value in each of several modes.
+    ``interval`` has the central 95 % of each value, ``correlation`` that of the unconstrained
+    coordinates, nan where one does not vary, ``bounds`` is of `bounds_reached`, and ``by_mode``
+    names parameters that have another value in each of several modes.
     """
     names = prior.names
     prior_sd, prior_low, _, _, prior_high = prior.spread

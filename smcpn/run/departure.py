@@ -40,11 +40,7 @@ ERRORS = 3.0
 class Estimates:
     """Log-likelihoods (m,) as filters estimate them, without the bias of a logarithm.
 
-    Attributes
-    ----------
-    variance : float
-        Of each of them, of one theta.
-    state_particles : int
+    variance: Of each of them, of one theta.
     """
 
     values: Array
@@ -80,12 +76,8 @@ def shift_by_filters(
 ) -> DiscretisationShift:
     """Measure what finer steps shift, by filters with either at draws from the posterior.
 
-    Parameters
-    ----------
-    solvers, likelihoods : tuple
-        As they are, and finer.
-    theta, values : ndarray, (m, d)
-        Draws of the same weight, in unconstrained coordinates and in natural ones.
+    ``solvers`` and ``likelihoods`` are as they are, and finer; ``theta`` and ``values``, (m, d),
+    are draws of the same weight, in unconstrained coordinates and in natural ones.
     """
     found = [estimates(one, values, rng) for one in likelihoods]
     change, noise = found[1].values - found[0].values, sum(one.variance for one in found)
@@ -97,12 +89,8 @@ def shift_by_filters(
 class Departure:
     """Distance that a posterior would move under the likelihood that filters estimate.
 
-    Attributes
-    ----------
-    shift : DiscretisationShift
-        Of log-evidence and means.
-    error : float
-        Standard error of the shift of the log-evidence.
+    shift: Of log-evidence and means.
+    error: Standard error of the shift of the log-evidence.
     """
 
     likelihood: str
@@ -141,12 +129,8 @@ def departure(
 ) -> Departure:
     """Compare the log-likelihoods of a population with those that filters estimate.
 
-    Parameters
-    ----------
-    natural : callable
-        Values of unconstrained coordinates.
-    likelihood, estimated : str
-        Names of both.
+    ``natural`` makes values of unconstrained coordinates; ``likelihood`` and ``estimated`` are the
+    names of both.
     """
     some = system.take(spread_out(system, max(WITNESSES, 4 * len(names))))
     found = estimates(estimate, natural(some.theta), rng)

@@ -224,14 +224,7 @@ def discovered(
 ) -> Discovery:
     """Advance a discovery to its end and return what it found.
 
-    Parameters
-    ----------
-    begin : callable
-        Makes the run.
-    progress
-        As of `discover`.
-    kept : CheckpointWriter or InMemory
-        Receives a snapshot after every part.
+    ``begin`` makes the run, and ``kept`` receives a snapshot after every part.
     """
     report = progress if callable(progress) else None
     with status(False if report else cast(bool | None, progress)), kept, one_blas_thread():
@@ -269,10 +262,8 @@ class InterruptedDiscovery:
 def _stored(path: Path, question: Question, existing: str) -> StoredDiscovery | None:
     """Return the checkpoint that a discovery goes on from; None where it begins.
 
-    Raises
-    ------
-    InputError
-        If the file is of another question, or exists and ``existing`` is ``"raise"``.
+    Raises `InputError` if the file is of another question, or exists and ``existing`` is
+    ``"raise"``.
     """
     if not goes_on(path, existing, lambda: own_records(path, DISCOVERY, discovery_in)):
         return None
@@ -367,11 +358,8 @@ def _header(path: Path, question: Question, created: str) -> DiscoveryHeader:
 def stored_question(stored: StoredDiscovery, path: Path) -> Question:
     """Return the question of a checkpoint, of plain data and its file of records.
 
-    Raises
-    ------
-    InputError
-        If a part could not be stored, the records are absent or others, or the file asks for more
-        particles than it has evidence of.
+    Raises `InputError` if a part could not be stored, the records are absent or others, or the file
+    asks for more particles than it has evidence of.
     """
     header = stored.header
     if header.not_stored:

@@ -38,10 +38,7 @@ _log = logging.getLogger(__name__)
 def approximation_of(start: Laplace | str | None, problem: Problem) -> Laplace | None:
     """Return the Laplace approximation that a run is given to start from; None without one.
 
-    Raises
-    ------
-    InputError
-        For what is none, or is one in other coordinates than those of the problem.
+    Raises `InputError` for what is none, or is one in other coordinates than those of the problem.
     """
     if start is None or (isinstance(start, str) and start == AUTO):
         return None
@@ -66,10 +63,7 @@ def approximation_of_networks(
 ) -> Laplace:
     """Return the approximation of a problem with networks that are linear in their weights.
 
-    Raises
-    ------
-    InputError
-        As `approximation_of` and `laplace`, and where there is no mode to begin at.
+    Raises `InputError` as `approximation_of` and `laplace`, and where there is no mode to begin at.
     """
     if isinstance(start, Laplace):
         if not is_of(start, problem):
@@ -123,10 +117,8 @@ def planned(
 
     What goes wrong in a search is no error: the run then begins at the prior.
 
-    Parameters
-    ----------
-    choice : SolverChoice, optional
-        In place of the solver of the settings, where particles have called for another one.
+    ``choice`` takes the place of the solver of the settings, where particles have called for
+    another one.
     """
     settings = settings.taking(choice)
     begun, reason = CLOCK.theta_steps, why_not_searched(problem, settings)

@@ -81,10 +81,7 @@ def display(console: Console) -> Display:
 class Log:
     """Lines of a run where they do not replace each other, and the last of them.
 
-    Parameters
-    ----------
-    say : callable
-        Shows a line now and then.
+    ``say`` shows a line now and then.
     """
 
     def __init__(self, say: Say) -> None:
@@ -97,12 +94,7 @@ class Log:
 
 
 class ProgressLine:
-    """A line that follows one population after the other.
-
-    Parameters
-    ----------
-    display : rich.progress.Progress
-    """
+    """A line that follows one population after the other."""
 
     def __init__(self, display: Display) -> None:
         self._display, self._task = display, display.add_task("")

@@ -49,15 +49,8 @@ from smcpn.smc.verification import is_consistent
 def locked(path: Path) -> Generator[None]:
     """Lock a checkpoint for this process, and turn SIGTERM into an orderly exit.
 
-    Parameters
-    ----------
-    path : Path
-        Absolute.
-
-    Raises
-    ------
-    InputError
-        If the folder does not exist, or another process holds the lock.
+    The path is absolute. A folder that does not exist, and a lock that another process holds, are
+    refused.
     """
     if path.is_dir():
         raise InputError(f"checkpoint {path} is a folder: give the name of a file")
@@ -74,18 +67,8 @@ MOST_UNSEEN = 1_000_000
 def goes_on(path: Path, existing: str, records: Callable[[], set[Path]]) -> bool:
     """True if there is a checkpoint to go on from; one that is to be overwritten is removed.
 
-    Parameters
-    ----------
-    path : Path
-    existing : str
-        One of `smcpn.smc.settings.EXISTING`.
-    records : callable
-        Returns the files of records of the checkpoint that is there.
-
-    Raises
-    ------
-    InputError
-        If there is one and ``existing`` is ``"raise"``.
+    ``existing`` is one of `smcpn.smc.settings.EXISTING`; ``records`` returns the files of records
+    of the checkpoint that is there.
     """
     if existing == "overwrite":
         retired = records()
@@ -107,10 +90,7 @@ def checkpoint_of(
 ) -> StoredRun | None:
     """Return the checkpoint that a run goes on from; None where it begins.
 
-    Raises
-    ------
-    InputError
-        If the file is of another run, or exists and ``existing`` is ``"raise"``.
+    Raises `InputError` if the file is of another run, or exists and ``existing`` is ``"raise"``.
     """
     if not goes_on(path, existing, lambda: own_records(path)):
         return None
@@ -123,10 +103,7 @@ def checkpoint_of(
 def stored_settings(header: Header, path: Path) -> RunSettings:
     """Return the settings of a checkpoint that holds the whole run.
 
-    Raises
-    ------
-    InputError
-        If a part of the run could not be stored.
+    Raises `InputError` if a part of the run could not be stored.
     """
     if header.not_stored or header.problem is None:
         raise InputError(
@@ -139,10 +116,7 @@ def stored_settings(header: Header, path: Path) -> RunSettings:
 def stored_problem(header: Header, path: Path) -> Problem:
     """Return the problem of a checkpoint, of plain data and its file of records.
 
-    Raises
-    ------
-    InputError
-        If a part could not be stored, or the records are absent or others.
+    Raises `InputError` if a part could not be stored, or the records are absent or others.
     """
     stored_settings(header, path)
     records = read_records(path.with_name(header.data_file))
@@ -224,10 +198,7 @@ def restored(
 ) -> Run:
     """Return the run of a checkpoint, verified, over the same or longer records.
 
-    Raises
-    ------
-    InputError
-        If some of its particles have another likelihood here.
+    Raises `InputError` if some of its particles have another likelihood here.
     """
     compare_processors(stored.header, path)
     longer = problem.n_samples > stored.header.n_samples
@@ -322,10 +293,7 @@ def _header(path: Path, problem: Problem, settings: RunSettings, created: str) -
 def written_records(path: Path, fingerprint: str, records: Sequence[Record]) -> tuple[Path, str]:
     """Write the file of records of a checkpoint; return its path, and why it could not be written.
 
-    Parameters
-    ----------
-    fingerprint : str
-        Of the data.
+    The fingerprint is that of the data.
     """
     data_file, reason = records_path(path, fingerprint), ""
     try:
@@ -382,10 +350,7 @@ _last: list[Interrupted] = []
 def last_interrupted() -> Interrupted:
     """Return what was interrupted last in this process.
 
-    Raises
-    ------
-    InputError
-        If there is nothing.
+    Raises `InputError` if there is nothing.
     """
     if not _last:
         raise InputError(
@@ -403,10 +368,7 @@ def forget(run: Interrupted) -> None:
 class InMemory(Generic[State]):
     """Holds the newest snapshot of a run, and keeps it after an interrupt: one of this process.
 
-    Parameters
-    ----------
-    interrupted : callable
-        Makes of a state what is kept.
+    ``interrupted`` makes of a state what is kept.
     """
 
     warnings: tuple[str, ...] = ()

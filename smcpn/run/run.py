@@ -72,10 +72,7 @@ class Begin:
 class Exchange:
     """The step of a run whose population goes on with another solver, reweighted where it is.
 
-    Attributes
-    ----------
-    plan : Plan
-        With the solver.
+    plan: With the solver.
     """
 
     plan: Plan
@@ -85,13 +82,8 @@ class Exchange:
 class CarryOver:
     """The step of a run that puts a solver in force, and carries populations over to it.
 
-    Attributes
-    ----------
-    solver : Solver
-    numbers : tuple of int
-        Of the populations.
-    to_estimate : bool
-        Whether it is to the estimated likelihood by this solver.
+    numbers: Of the populations.
+    to_estimate: Whether it is to the estimated likelihood by this solver.
     """
 
     solver: Solver
@@ -103,16 +95,10 @@ class CarryOver:
 class Outcome:
     """The end of a run, or what it would be at this moment.
 
-    Attributes
-    ----------
-    populations : Populations
-    shift : DiscretisationShift or None
-        None where a finer solver cannot be had.
-    wall : Wall or None
-        Of the solver, at which the posterior ends.
-    departure : Departure or None
-        From the likelihood that only particle filters estimate; None where there is none that the
-        likelihood approximates.
+    shift: None where a finer solver cannot be had.
+    wall: Of the solver, at which the posterior ends.
+    departure: From the likelihood that only particle filters estimate; None where there is none
+        that the likelihood approximates.
     """
 
     populations: Populations
@@ -194,7 +180,6 @@ class Run:
         All that the run goes on from but for the populations; replaced as it goes on.
     samplers : list of Sampler
         Finished ones first; the last one may be at work.
-    likelihoods : Likelihoods
     likelihood : Likelihood
         The one that populations have first by the solver in force.
     outcome : Outcome or None
@@ -403,10 +388,7 @@ class Run:
     def _likelihoods_of(self, state: RunState) -> Iterator[tuple[SamplerState, Both]]:
         """Yield populations with their likelihood, and that to which each is carried over.
 
-        Raises
-        ------
-        InputError
-            If a likelihood is an estimate and the other is none.
+        Raises `InputError` if a likelihood is an estimate and the other is none.
         """
         first, fixed = self.likelihoods.first, self.settings.state_particles
         for solver, one in zip(state.solvers, state.samplers, strict=True):

@@ -107,14 +107,8 @@ def identified(
 ) -> Posterior:
     """Advance a run to its end and return its posterior.
 
-    Parameters
-    ----------
-    begin : callable
-        Makes the run; what it compiles is counted.
-    progress
-        As of `identify`.
-    kept : CheckpointWriter or InMemory
-        Receives a snapshot after every part.
+    ``begin`` makes the run; what it compiles is counted. ``kept`` receives a snapshot after every
+    part.
     """
     began, before = time.perf_counter(), replace(CLOCK)
     with progress_line(progress) as report, kept, one_blas_thread():

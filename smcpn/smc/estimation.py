@@ -138,12 +138,8 @@ def exchanged(
 class PriorMixture:
     """A population that is a mixture of a posterior and the prior.
 
-    Attributes
-    ----------
-    system : ParticleSystem
-        With weights of mean one.
-    share : float
-        Of the prior.
+    system: With weights of mean one.
+    share: Of the prior.
     """
 
     system: ParticleSystem
@@ -158,12 +154,7 @@ def with_prior_share(
 ) -> PriorMixture:
     """Replace every twentieth particle by a draw from the prior.
 
-    Parameters
-    ----------
-    system : ParticleSystem
-        A posterior.
-    log_likelihood : callable
-        Of parameters in unconstrained coordinates.
+    The system is a posterior; ``log_likelihood`` is of parameters in unconstrained coordinates.
     """
     n = len(system)
     places = np.arange(rng.integers(min(PRIOR_PLACES, n)), n, PRIOR_PLACES)

@@ -38,12 +38,8 @@ DISAGREEMENT = 3.0
 class EvidenceEstimate(Stored):
     """An estimate of the evidence.
 
-    Attributes
-    ----------
-    log : float
-        Its logarithm.
-    variance : float
-        Relative variance of the evidence, that is, variance of the logarithm.
+    log: Its logarithm.
+    variance: Relative variance of the evidence, that is, variance of the logarithm.
     """
 
     log: Annotated[float, number(-np.inf, missing=True)] = float("nan")
@@ -62,12 +58,8 @@ class Density(Protocol):
 class Drawn:
     """Independent draws from one density.
 
-    Attributes
-    ----------
-    density : Density
-    theta : ndarray, (n, d)
-    log_ratio : ndarray, (n,)
-        log target - log density; -inf where excluded.
+    theta: (n, d)
+    log_ratio: (n,), log target - log density; -inf where excluded.
     """
 
     density: Density
@@ -162,14 +154,8 @@ def log_pair_ratio(weights: Array, lineage: NDArray[np.int64], index: NDArray[np
     Whiteley undo it for multinomial resampling by its expectation, N / (N - 1); other schemes
     merge less, the less the better they keep a lineage's share. The ratio itself serves all.
 
-    Parameters
-    ----------
-    weights : ndarray, (N,)
-        Before resampling; they sum to one.
-    lineage : ndarray, (N,)
-        Before resampling.
-    index : ndarray, (M,)
-        Parents.
+    ``weights`` and ``lineage`` are those before resampling, (N,), the weights with a sum of one;
+    ``index``, (M,), are the parents.
     """
     before = unrelated_share(weights, lineage)
     after = unrelated_share(np.full(len(index), 1.0 / len(index)), lineage[index])
@@ -186,16 +172,10 @@ def ancestral_variance(
 ) -> float:
     """Relative variance of an evidence estimate, by the ancestry of its particles.
 
-    Parameters
-    ----------
-    weights : ndarray, (N,)
-        At the end; they sum to one.
-    lineage : ndarray, (N,)
-        Ancestor of each particle at the start of the estimate.
-    unrelated_at_start : float
-        `unrelated_share` then: 1 - 1 / N for independent particles.
-    log_pair_ratios : sequence of float
-        `log_pair_ratio` of every resampling since.
+    ``weights``, (N,), are those at the end, with a sum of one, and ``lineage`` the ancestor of each
+    particle at the start of the estimate; ``unrelated_at_start`` is `unrelated_share` then, 1 - 1 /
+    N for independent particles, and ``log_pair_ratios`` has `log_pair_ratio` of every resampling
+    since.
 
     References
     ----------
@@ -212,11 +192,8 @@ def stratified_variance(log_weights: Array, memberships: Array) -> float:
     The variance between components is none then. Within one it is estimated from all draws, by the
     probability that each is of it: that has the expectation of its own draws, and less noise.
 
-    Parameters
-    ----------
-    log_weights : ndarray, (N,)
-    memberships : ndarray, (K, N)
-        Probability of every component given a draw; the columns sum to one.
+    ``memberships``, (K, N), are the probabilities of every component given a draw; the columns sum
+    to one.
 
     References
     ----------
@@ -266,15 +243,8 @@ PRIOR_SHAPE, PRIOR_WEIGHTS = 0.5, 10
 def pareto_k(log_weights: Array) -> float:
     """Return the shape of the tail of importance weights; the lighter the tail, the lower.
 
-    Parameters
-    ----------
-    log_weights : ndarray, (n,)
-        Not normalised; -inf for a weight of zero.
-
-    Returns
-    -------
-    float
-        -inf where the largest weights are equal, inf where too few are positive to tell.
+    The weights, (n,), are not normalised; -inf is one of zero. The shape is -inf where the largest
+    weights are equal, inf where too few are positive to tell.
 
     References
     ----------

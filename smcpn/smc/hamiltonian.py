@@ -44,11 +44,8 @@ RIDGE = 1e-10
 class Metric:
     """Coordinates z in which a target is about isotropic: theta = centre + factor z.
 
-    Attributes
-    ----------
-    centre : ndarray, (d,)
-    factor : ndarray, (d, d)
-        A root of the covariance.
+    centre: (d,)
+    factor: (d, d), a root of the covariance.
 
     References
     ----------
@@ -68,10 +65,7 @@ class Metric:
         Particles at which the gradient is not finite are left out. Where there are fewer than
         `ENOUGH` for each dimension, both covariances are shrunk towards their diagonals.
 
-        Raises
-        ------
-        InputError
-            If fewer than two are left.
+        Raises `InputError` if fewer than two are left.
         """
         known = np.isfinite(gradient).all(axis=1) & (weights > 0)
         if np.count_nonzero(known) < 2:
@@ -133,13 +127,8 @@ class Tuning:
     number of steps times their length, a random share between a half and three halves of the one
     learned: that rises where the longer half of the trajectories has more `DrawsPerGradient`.
 
-    Attributes
-    ----------
-    step, time : float
-    acceptance : float
-        The wanted one.
-    most : int
-        Leapfrog steps of a trajectory at most.
+    acceptance: The wanted one.
+    most: Leapfrog steps of a trajectory at most.
 
     References
     ----------
@@ -167,14 +156,9 @@ class Tuning:
     ) -> None:
         """Learn from trajectories.
 
-        Parameters
-        ----------
-        accepted : ndarray, (n,)
-            Probability of acceptance.
-        renewed : ndarray, (k, n)
-            Expected squared jump of k functions of the particles over twice their variance.
-        steps, number : ndarray, (n,)
-            Length and number of the leapfrog steps.
+        ``accepted``, (n,), are probabilities of acceptance, ``renewed``, (k, n), expected squared
+        jumps of k functions of the particles over twice their variance, and ``steps`` and
+        ``number``, (n,), length and number of the leapfrog steps.
         """
         self._moves += 1
         gain = (float(accepted.mean()) - self.acceptance) / np.sqrt(self._moves)
@@ -238,15 +222,9 @@ class Phase:
 class ProposedEnds:
     """Ends of trajectories.
 
-    Attributes
-    ----------
-    system : ParticleSystem
-        The ends, evaluated; the beginning where a trajectory has become infinite.
-    density : ndarray, (n,)
-        Their log density, -inf there.
-    end : Phase
-    log_ratio : ndarray, (n,)
-        Log of the Metropolis ratio.
+    system: The ends, evaluated; the beginning where a trajectory has become infinite.
+    density: (n,), their log density, -inf there.
+    log_ratio: (n,), log of the Metropolis ratio.
     """
 
     system: ParticleSystem
@@ -408,12 +386,8 @@ class GradientMoves(MoveStrategy):
     would hand its errors on. The metric is fitted to the weighted particles and the gradients at
     them; step and time of the trajectories go on from the rejuvenation before.
 
-    Attributes
-    ----------
-    length : int
-        States of a chain, its start not counted.
-    acceptance : float
-        Share of proposals to be accepted, to which the length of steps is driven.
+    length: States of a chain, its start not counted.
+    acceptance: Share of proposals to be accepted, to which the length of steps is driven.
 
     References
     ----------

@@ -41,11 +41,8 @@ class Ibis(Sampler):
     Chopin, N. (2002). A sequential particle filter method for static models. Biometrika 89.
     Chopin, N., Jacob, P. E., Papaspiliopoulos, O. (2013). SMC^2. JRSS B 75.
 
-    Attributes
-    ----------
-    searches : Searches or None
-        Who looks for what the particles have lost, after numbers of samples that double, and after
-        the last one; see `smcpn.smc.looks`.
+    searches: Who looks for what the particles have lost, after numbers of samples that double, and
+        after the last one; see `smcpn.smc.looks`.
     """
 
     searches: Searches | None = None

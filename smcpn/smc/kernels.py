@@ -30,15 +30,9 @@ cover the target, and on a narrow ridge they must not leave it."""
 class Move:
     """The population after one move of every particle.
 
-    Attributes
-    ----------
-    system : ParticleSystem
-    accepted : int
-        Particles that moved.
-    diverged : int
-        Proposals whose solution was NaN or infinite.
-    drawn : Drawn, optional
-        The proposals, where these are independent of the particles: they estimate the evidence.
+    accepted: Particles that moved.
+    diverged: Proposals whose solution was NaN or infinite.
+    drawn: The proposals, where these are independent of the particles: they estimate the evidence.
     """
 
     system: ParticleSystem
@@ -129,12 +123,8 @@ class RandomWalkKernel:
     Roberts, G. O., Rosenthal, J. S. (2001). Optimal scaling for various Metropolis-Hastings
     algorithms. Statistical Science 16.
 
-    Attributes
-    ----------
-    factor : ndarray, (d, d)
-        Lower Cholesky factor of the covariance of a step.
-    coordinates : Straightening
-        In which steps are made.
+    factor: (d, d), lower Cholesky factor of the covariance of a step.
+    coordinates: In which steps are made.
     """
 
     factor: Array

@@ -55,11 +55,7 @@ class Searches(Protocol):
     def __call__(self, samples: int, points: Array) -> MixtureStart | None:
         """Return a mixture about the modes given so many samples; None where there is none.
 
-        Parameters
-        ----------
-        samples : int
-        points : ndarray, (S, d)
-            Unconstrained coordinates to search from.
+        ``points``, (S, d), are unconstrained coordinates to search from.
         """
         ...
 
@@ -68,12 +64,8 @@ class Searches(Protocol):
 class Look:
     """Findings of a look.
 
-    Attributes
-    ----------
-    anew : Tempering or None
-        The population that holds what was lost; None where nothing was, or it cannot be had.
-    missed : float
-        Log posterior of the highest mode where something was lost and cannot be had; else nan.
+    anew: The population that holds what was lost; None where nothing was, or it cannot be had.
+    missed: Log posterior of the highest mode where something was lost and cannot be had; else nan.
     """
 
     anew: Tempering | None = None
@@ -97,11 +89,7 @@ def take_back_lost(sampler: Sampler, searches: Searches) -> None:
     What goes wrong on the way is no error: the particles then stay as they are. So do those that
     have not moved yet.
 
-    Parameters
-    ----------
-    sampler : Sampler
-        Between two samples, with an exact likelihood.
-    searches : Searches
+    The sampler is one between two samples, with an exact likelihood.
     """
     if not sampler.rejuvenations:
         return
@@ -114,13 +102,8 @@ def look(sampler: Sampler, searches: Searches, rng: np.random.Generator) -> Look
 
     What goes wrong on the way is no error: the particles then stay as they are.
 
-    Parameters
-    ----------
-    sampler : Sampler
-        Between two samples, with an exact likelihood. It is not changed.
-    searches : Searches
-    rng : numpy.random.Generator
-        Of the draws about the modes.
+    The sampler is one between two samples, with an exact likelihood; it is not changed. ``rng`` is
+    for the draws about the modes.
     """
     try:
         return _looked(sampler, searches, rng)

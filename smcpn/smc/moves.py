@@ -98,10 +98,8 @@ class MoveStrategy(ABC):
 def moves_document(moves: MoveStrategy) -> dict[str, Any]:
     """Return moves as JSON can hold them: their name, and settings by the names of what they use.
 
-    Raises
-    ------
-    NotStorableError
-        For moves without a name of their own, and for a setting that is no number, text or name.
+    Raises `NotStorableError` for moves without a name of their own, and for a setting that is no
+    number, text or name.
     """
     if MOVES.get(moves.name) is not type(moves):
         raise NotStorableError(
@@ -130,10 +128,8 @@ def _plain(moves: MoveStrategy, name: str, value: Any) -> Any:
 def moves_of(document: Mapping[str, Any]) -> MoveStrategy:
     """Return the moves of a document, or of a table that names their kind.
 
-    Raises
-    ------
-    InputError
-        For a kind or a proposal that is not known, and for settings that it does not have.
+    Raises `InputError` for a kind or a proposal that is not known, and for settings that it does
+    not have.
     """
     settings = dict(document)
     kind = MOVES[one_of("moves", settings.pop("kind", None), MOVES)]
@@ -354,14 +350,8 @@ def predicted_acceptance(
     Z = 1 / E[q'(x) / pi(x)] for a proposal q' whose mass lies where the particles are; the share
     of q' beyond them is the share by which the prediction is too high.
 
-    Parameters
-    ----------
-    proposal : Density
-        The one in question.
-    fitted : Density
-        One that is known to cover the target and little else.
-    system : ParticleSystem
-        Equally weighted.
+    ``proposal`` is the one in question, ``fitted`` one that is known to cover the target and little
+    else, and the particles are equally weighted.
     """
     density = target.log_density(system)
     ratio = proposal.log_density(system.theta) - density

@@ -107,27 +107,19 @@ def accumulated(log_weights: Array, increments: Array) -> Array:
 class ParticleSystem(Stored):
     """N weighted parameter vectors with all that depends on them.
 
-    Attributes
-    ----------
-    theta : ndarray, (N, d)
-        Parameters in unconstrained coordinates.
-    log_weights : ndarray, (N,)
-        Unnormalised log importance weights.
-    log_prior : ndarray, (N,)
-        Log prior density of theta, log-Jacobian included; on a path that begins at another
-        density, that one's until the end.
-    log_likelihood : ndarray, (N,)
-        Of the samples that are assimilated whole.
-    log_increment : ndarray, (N,)
-        log p(y_t | y_<t, theta) of the sample that is being assimilated in parts; 0 otherwise.
-    state : ndarray, (k, N)
-        Solver state at the last of these samples.
-    ancestor : ndarray, (N,)
-        Index of the ancestor at the start of the run.
-    lineage : ndarray, (N,)
-        Index of the ancestor when the evidence was last estimated independently of the ancestry.
-    keys : ndarray of uint64, (N, B)
-        Of the random numbers with which the likelihood is estimated; B = 0 where it is exact.
+    theta: (N, d), parameters in unconstrained coordinates.
+    log_weights: (N,), unnormalised log importance weights.
+    log_prior: (N,), log prior density of theta, log-Jacobian included; on a path that begins at
+        another density, that one's until the end.
+    log_likelihood: (N,), of the samples that are assimilated whole.
+    log_increment: (N,), log p(y_t | y_<t, theta) of the sample that is being assimilated in parts;
+        0 otherwise.
+    state: (k, N), solver state at the last of these samples.
+    ancestor: (N,), index of the ancestor at the start of the run.
+    lineage: (N,), index of the ancestor when the evidence was last estimated independently of the
+        ancestry.
+    keys: (N, B), of the random numbers with which the likelihood is estimated; B = 0 where it is
+        exact.
     """
 
     theta: Annotated[Array, finite("N", "d")]
@@ -253,12 +245,8 @@ class Target:
     (theta, u) times that of the keys, which are independent and uniform. At exponent 1 its marginal
     over theta is the exact posterior, for the mean of the estimate over u is p(y | theta).
 
-    Attributes
-    ----------
-    sample : int
-        Number t of samples assimilated whole.
-    exponent : float
-        Power of the likelihood increment of sample t, 0 to 1.
+    sample: Number t of samples assimilated whole.
+    exponent: Power of the likelihood increment of sample t, 0 to 1.
     """
 
     prior: Prior
@@ -308,10 +296,7 @@ class Target:
     def gradient(self, theta: Array) -> Array:
         """Gradient of the log density at (n, d), (n, d); not finite where a solution diverged.
 
-        Raises
-        ------
-        InputError
-            Where the target has none.
+        Raises `InputError` where the target has none.
         """
         raise InputError(
             "moves follow a gradient, which there is of the likelihood of a whole record only: "
@@ -327,10 +312,7 @@ class RecordTarget(Target):
     From the prior that is prior x p(y | theta)^exponent. From another start the ratio of the
     normalisers at exponents 1 and 0 is the evidence all the same, for start is normalised.
 
-    Attributes
-    ----------
-    start : Start, optional
-        The density at exponent 0; the prior, where there is none.
+    start: The density at exponent 0; the prior, where there is none.
     """
 
     start: Start | None = None
@@ -372,12 +354,8 @@ class RefinementTarget(Target):
     Both are of the samples that are assimilated, p(y_<t | theta). A particle is excluded where
     either of them is zero: with a floor above zero the coarser one excludes none.
 
-    Attributes
-    ----------
-    finer : Likelihood
-        L_m; ``likelihood`` is L_n.
-    log_floor : float
-        Logarithm of the constant that is added to L_n; of zero, by default.
+    finer: L_m; ``likelihood`` is L_n.
+    log_floor: Logarithm of the constant that is added to L_n; of zero, by default.
     """
 
     likelihood: Likelihood
@@ -422,10 +400,7 @@ class RefinementTarget(Target):
 def derivatives(likelihood: Likelihood) -> Derivatives:
     """Return a likelihood with its gradient, which it has to have.
 
-    Raises
-    ------
-    InputError
-        If it has none.
+    Raises `InputError` if it has none.
     """
     if likelihood.derivatives is None:
         raise InputError(
@@ -476,22 +451,10 @@ def next_exponent(
     The weights are W x p(y_t | y_<t, theta)^(exponent - previous): so one informative sample is
     assimilated in parts, with a rejuvenation after each, and never leaves a single particle.
 
-    Parameters
-    ----------
-    log_weights, log_increment : ndarray, (N,)
-    exponent : float
-        The one before.
-    threshold : float
-        Effective sample size to keep.
-
-    Returns
-    -------
-    exponent : float
-        1 if the rest can be assimilated at once; otherwise found by bisection on the ESS of the
-        *cumulative* weights. It may stay where it is when leaving out the diverged particles
-        already takes the ESS below the threshold.
-    log_weights : ndarray, (N,)
-        The weights at that exponent.
+    ``threshold`` is the effective sample size to keep. Returned are the exponent and the weights
+    there. It is 1 if the rest can be assimilated at once, and otherwise found by bisection on the
+    ESS of the *cumulative* weights. It may stay where it is when leaving out the diverged particles
+    already takes the ESS below the threshold.
 
     References
     ----------
@@ -532,19 +495,9 @@ def foreseen_exponent(
     too low. With steps h_k that left a share s_k effective, and log s ~ -h^2, the next one is
     h_k (log share / log s_k)^(1/2), extrapolated along the last few.
 
-    Parameters
-    ----------
-    log_weights, log_increment : ndarray, (N,)
-    path : sequence of (float, float)
-        Exponents so far, the last one in force, with the share of particles that each left
-        effective.
-    share : float
-        The one to be left.
-
-    Returns
-    -------
-    tuple, or None
-        None where the path is too short, or too few of these particles would be left.
+    ``path`` has the exponents so far, the last one in force, with the share of particles that each
+    left effective; ``share`` is the one to be left. None where the path is too short, or too few of
+    these particles would be left.
     """
     if len(path) < FORESEEN_FROM:
         return None

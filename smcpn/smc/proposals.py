@@ -72,15 +72,10 @@ class DefensiveGaussian(Proposal):
     A Gaussian alone is a safe proposal only where the target over the proposal is bounded; the
     tails of the t bound it at little cost.
 
-    Attributes
-    ----------
-    mean : ndarray, (d,)
-    factor : ndarray, (d, d)
-        Lower Cholesky factor of the covariance.
-    t_share : float
-        Share of draws from the t.
-    degrees : float
-        Degrees of freedom of the t.
+    mean: (d,)
+    factor: (d, d), lower Cholesky factor of the covariance.
+    t_share: Share of draws from the t.
+    degrees: Degrees of freedom of the t.
     """
 
     name: ClassVar[str] = "gaussian"
@@ -188,12 +183,9 @@ class StudentMixture(Proposal):
     It fits posteriors with several modes or curved ridges. The last component is the defensive
     one: it has the moments of all particles.
 
-    Attributes
-    ----------
-    log_shares : ndarray, (K + 1,)
-    means : ndarray, (K + 1, d)
-    factors : ndarray, (K + 1, d, d)
-        Lower Cholesky factors of the scale matrices.
+    log_shares: (K + 1,)
+    means: (K + 1, d)
+    factors: (K + 1, d, d), lower Cholesky factors of the scale matrices.
 
     References
     ----------
@@ -357,12 +349,9 @@ def folds(size: int, dimension: int) -> Fold:
 class CrossFitted:
     """One density for each fold of a population, fitted to the other folds.
 
-    Attributes
-    ----------
-    densities : sequence of Proposal
-        One for each fold.
-    fold : ndarray of int, (N,)
-        The density that moves each particle. Of a multiple of N vectors, every N have these folds.
+    densities: One for each fold.
+    fold: (N,), the density that moves each particle. Of a multiple of N vectors, every N have these
+        folds.
     """
 
     densities: Sequence[Proposal]
@@ -374,12 +363,8 @@ class CrossFitted:
     ) -> Self:
         """Fit to weighted particles, (N, d) and (N,).
 
-        Parameters
-        ----------
-        fold : ndarray of int, (N,)
-            Of these particles, ascending.
-        moved : ndarray of int, (M,)
-            Of the particles to be moved.
+        ``fold`` has the numbers of these particles, ascending, ``moved``, (M,), those of the
+        particles to be moved.
         """
         densities = []
         for number in range(int(fold[-1]) + 1):

@@ -75,60 +75,36 @@ class MoveSettings:
 class Rejuvenation(Stored):
     """Record of one rejuvenation: sizes, moves, acceptance, evidence.
 
-    Attributes
-    ----------
-    sample : int
-        The sample that made it necessary; 0 where the whole record is tempered.
-    exponent : float
-        How much of that sample, or of the record, counted.
-    ess : float
-        Effective sample size before.
-    acceptance : float
-        Share of proposals accepted in the last round of the kernel that was used last.
-    moves : int
-        Moves per particle.
-    evaluations : int
-        Parameter vectors evaluated.
-    seconds : float
-        Wall time.
-    ess_after : float
-        Effective number of particles after, equal ones counted once: N^2 / sum of squared copies.
-    proposal : str
-        The kernel used last: ``"gaussian"``, ``"mixture"`` or ``"random walk"``.
-    accepted : int
-        Proposals accepted, by all kernels that were used.
-    increments : int
-        Likelihood increments, one a sample, of all evaluations and gradients together.
-    diverged : int
-        Proposals whose solution was NaN or infinite.
-    log_pair_ratio : float
-        What the resampling contributes to the standard error of the log-evidence.
-    evidence : EvidenceEstimate
-        From the proposals of independent moves alone; of infinite variance without any.
-    ancestors : int
-        Distinct ancestors at the start of the run that still have descendants.
-    lineages : int
-        The same since the evidence was last estimated independently of the ancestry.
-    unmoved : float
-        Share of the target that is expected not to have moved, see `smcpn.smc.rejuvenation`.
-    state_particles : int
-        Of each filter of an estimated likelihood; 0 for an exact one.
-    gradients : int
-        Parameter vectors at which the gradient was evaluated, besides.
-    step, time : float
-        Length of the leapfrog steps and time of the trajectories that were learned, in the
+    sample: The sample that made it necessary; 0 where the whole record is tempered.
+    exponent: How much of that sample, or of the record, counted.
+    ess: Effective sample size before.
+    acceptance: Share of proposals accepted in the last round of the kernel that was used last.
+    moves: Moves per particle.
+    evaluations: Parameter vectors evaluated.
+    seconds: Wall time.
+    ess_after: Effective number of particles after, equal ones counted once: N^2 / sum of squared
+        copies.
+    proposal: The kernel used last: ``"gaussian"``, ``"mixture"`` or ``"random walk"``.
+    accepted: Proposals accepted, by all kernels that were used.
+    increments: Likelihood increments, one a sample, of all evaluations and gradients together.
+    diverged: Proposals whose solution was NaN or infinite.
+    log_pair_ratio: What the resampling contributes to the standard error of the log-evidence.
+    evidence: From the proposals of independent moves alone; of infinite variance without any.
+    ancestors: Distinct ancestors at the start of the run that still have descendants.
+    lineages: The same since the evidence was last estimated independently of the ancestry.
+    unmoved: Share of the target that is expected not to have moved, see `smcpn.smc.rejuvenation`.
+    state_particles: Of each filter of an estimated likelihood; 0 for an exact one.
+    gradients: Parameter vectors at which the gradient was evaluated, besides.
+    step, time: Length of the leapfrog steps and time of the trajectories that were learned, in the
         coordinates of the metric; 0 for moves without.
-    chains : int
-        Chains whose states are the population, one state of each after the other, where the lineage
-        of a particle is the chain of the population before that its own began in; 0 elsewhere.
-    start_correlation : float
-        Mean over the states of a chain of the correlation of the log-likelihood with that at its
-        start.
-    efficiency : float
-        Effective draws that moves along the gradient made for each evaluation, a gradient counted
-        as the evaluations that it costs, when they were last used; NaN before.
-    missed : float
-        Log posterior of a mode that searches found afterwards, that the particles lack and that
+    chains: Chains whose states are the population, one state of each after the other, where the
+        lineage of a particle is the chain of the population before that its own began in; 0
+        elsewhere.
+    start_correlation: Mean over the states of a chain of the correlation of the log-likelihood with
+        that at its start.
+    efficiency: Effective draws that moves along the gradient made for each evaluation, a gradient
+        counted as the evaluations that it costs, when they were last used; NaN before.
+    missed: Log posterior of a mode that searches found afterwards, that the particles lack and that
         could not be given back to them; NaN without.
     """
 
@@ -172,10 +148,7 @@ def chains_of(system: ParticleSystem, record: Rejuvenation | None) -> NDArray[np
 def number_of_chains(length: int, particles: int) -> int:
     """Chains whose states, ``length`` of each, make up a population (waste-free).
 
-    Raises
-    ------
-    InputError
-        If it were less than two.
+    Raises `InputError` if it were less than two.
     """
     if length > particles // 2:
         raise InputError(
@@ -235,12 +208,8 @@ class Rounds:
     def keep_all(self, kernel: Kernel, count: int, particles: int, starts: bool = False) -> None:
         """Make ``count`` moves, and take all states of all chains as the population (waste-free).
 
-        Parameters
-        ----------
-        particles : int
-            Size of the population: the last states are left out where there are more.
-        starts : bool
-            Whether the states before the first move belong to it.
+        The last states are left out where there are more than ``particles``; with ``starts`` the
+        states before the first move belong to the population.
         """
         begin = [self.system] if starts else []
         visited = [*begin, *self.every(kernel, count)]
@@ -340,10 +309,7 @@ def growth(before: ParticleSystem, after: ParticleSystem, ess: float) -> float:
 
     Where moves have widened a population its weights told the evidence of a part of the target.
 
-    Parameters
-    ----------
-    ess : float
-        Effective particles before.
+    ``ess`` are the effective particles before.
     """
     ratio = float(np.max(_spread(after) / _spread(before)))
     return float(np.log(ratio)) if ratio > 1.0 + GROWN / np.sqrt(2.0 * ess) else 0.0
@@ -371,16 +337,10 @@ class Cost:
     Evaluations are N T + the sum over rejuvenations of K N t. Rejuvenations come at about
     geometric times, so a whole run costs some 20 N T; in a stream the next one grows with t.
 
-    Attributes
-    ----------
-    advanced : int
-        Computed once each, as the record went by.
-    reevaluated : int
-        Computed again by rejuvenations.
-    next_rejuvenation : int
-        What a rejuvenation now would add, with as many moves as the last one.
-    next_seconds : float
-        And how long it would take, at the speed of the last one; nan before the first.
+    advanced: Computed once each, as the record went by.
+    reevaluated: Computed again by rejuvenations.
+    next_rejuvenation: What a rejuvenation now would add, with as many moves as the last one.
+    next_seconds: And how long it would take, at the speed of the last one; nan before the first.
     """
 
     advanced: int
@@ -423,17 +383,8 @@ def unmoved_share(log_ratio: Array, moves: int) -> float:
     E_target (1 - a(theta))^moves, estimated from the proposals themselves, which see the target
     beyond the particles: both expectations become sums over them, weighted by w and equally.
 
-    Parameters
-    ----------
-    log_ratio : ndarray, (n,)
-        log target - log proposal density of n independent proposals; -inf where excluded.
-    moves : int
-        Moves of each particle.
-
-    Returns
-    -------
-    float
-        1 where every proposal is excluded.
+    ``log_ratio``, (n,), is log target - log proposal density of n independent proposals, -inf where
+    excluded. The share is 1 where every proposal is excluded.
 
     References
     ----------
@@ -458,10 +409,8 @@ def efficiency_of_chains(correlations: Array) -> float:
     several functions the mean of the inverse counts, so that means of all of them have together the
     variance that so many independent draws would give.
 
-    Parameters
-    ----------
-    correlations : ndarray, (k,)
-        Of k functions between begin and end of a move; negative ones count as none.
+    ``correlations`` are those of k functions between begin and end of a move; negative ones count
+    as none.
     """
     left = np.clip(correlations, 0.0, 1.0)
     with np.errstate(divide="ignore"):
@@ -474,12 +423,7 @@ def efficiency_of_independent(log_ratio: Array, most: int) -> float:
     Moves are made until a tenth is expected not to have moved, or to the most. Where `MUCH_UNMOVED`
     or more would be left even so it is 0: copies then multiply faster than moves part them.
 
-    Parameters
-    ----------
-    log_ratio : ndarray, (n,)
-        As of `unmoved_share`.
-    most : int
-        Moves of a particle at most.
+    ``log_ratio`` is as of `unmoved_share`, and ``most`` the moves of a particle at most.
     """
     for moves in range(1, most + 1):
         unmoved = unmoved_share(log_ratio, moves)

@@ -34,29 +34,20 @@ LOG_EVIDENCES = partial(finite, least=-HIGHEST_LOG_DENSITY, most=HIGHEST_LOG_DEN
 class Populations(Stored):
     """R populations of N particles as one weighted sample.
 
-    Attributes
-    ----------
-    theta : ndarray, (R N, d)
-    log_weights : ndarray, (R N,)
-        Each population counts in proportion to its evidence: the mixture is then consistent for
-        the posterior even where some populations missed a mode.
-    log_likelihood : ndarray, (R N,)
-    ancestor : ndarray, (R N,)
-    replicate : ndarray, (R N,)
-        Number of the population of each particle.
-    log_evidence, log_evidence_se : float
-        Of the mean evidence. The error comes from the spread of the populations, or from the
-        ancestry where there is one only.
-    log_evidences : ndarray, (R,)
-    path_samples : ndarray, (K,)
-        Numbers of samples assimilated at which the paths are known, see `Trace`.
-    ess_path, log_evidence_path : ndarray, (K,)
-    rejuvenations : tuple of Rejuvenation
-        Of all populations, one after the other.
-    r_hat : ndarray, (d,)
-        Potential scale reduction in unconstrained coordinates; nan for one population.
-    warnings : tuple of str
-        One sentence for each kind of symptom, see `diagnose`.
+    theta: (R N, d)
+    log_weights: (R N,), each population counts in proportion to its evidence: the mixture is then
+        consistent for the posterior even where some populations missed a mode.
+    log_likelihood: (R N,)
+    ancestor: (R N,)
+    replicate: (R N,), number of the population of each particle.
+    log_evidence, log_evidence_se: Of the mean evidence. The error comes from the spread of the
+        populations, or from the ancestry where there is one only.
+    log_evidences: (R,)
+    path_samples: (K,), numbers of samples assimilated at which the paths are known, see `Trace`.
+    ess_path, log_evidence_path: (K,)
+    rejuvenations: Of all populations, one after the other.
+    r_hat: (d,), potential scale reduction in unconstrained coordinates; nan for one population.
+    warnings: One sentence for each kind of symptom, see `diagnose`.
     """
 
     theta: Annotated[Array, finite("N", "d")]
@@ -168,10 +159,7 @@ class SamplerWarning(UserWarning):
 def diagnose(rejuvenations: Records) -> dict[str, str]:
     """Return a warning, one sentence, for each kind of symptom of an unreliable run.
 
-    Parameters
-    ----------
-    rejuvenations : sequence of Rejuvenation
-        Of one population, in order.
+    The records are those of one population, in order.
     """
     if not rejuvenations:
         return {}

@@ -36,17 +36,7 @@ def systematic(
 ) -> NDArray[np.int64]:
     """Systematic resampling: one uniform, |n_i - size w_i| < 1, zero weights never chosen.
 
-    Parameters
-    ----------
-    weights : ndarray, (N,)
-        Normalised weights.
-    size : int, optional
-        Number of indices, by default N.
-
-    Returns
-    -------
-    ndarray of int, (size,)
-        Sorted indices.
+    The indices, N or ``size``, are sorted; the weights are normalised.
     """
     size = len(weights) if size is None else size
     return _inverse(weights, (rng.random() + np.arange(size)) / size)

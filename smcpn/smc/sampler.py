@@ -57,21 +57,13 @@ _log = logging.getLogger(__name__)
 class Settings:
     """Settings of a sampler.
 
-    Attributes
-    ----------
-    particles : int
-        Number of particles N.
-    ess : float
-        Rejuvenate when the effective sample size falls below this share of N.
-    block : int
-        Most samples evaluated in one call. Results do not depend on it.
-    moves : MoveStrategy
-    resample : callable
-        One of `smcpn.smc.resampling`.
-    start : Start, optional
-        A density near the posterior to begin at, in place of the prior; `Tempering` can.
-    state_particles : int, optional
-        Of each filter that estimates a likelihood; by default 32, doubled until they are enough.
+    particles: Number of particles N.
+    ess: Rejuvenate when the effective sample size falls below this share of N.
+    block: Most samples evaluated in one call. Results do not depend on it.
+    resample: One of `smcpn.smc.resampling`.
+    start: A density near the posterior to begin at, in place of the prior; `Tempering` can.
+    state_particles: Of each filter that estimates a likelihood; by default 32, doubled until they
+        are enough.
     """
 
     particles: int = 1000
@@ -246,10 +238,7 @@ class Sampler(ABC):
     def recomputed(self, index: Any) -> tuple[Array, Array, Array]:
         """Likelihood of particles, evaluated from the first sample on.
 
-        Returns
-        -------
-        state : ndarray, (k, n)
-        log_likelihood, log_increment : ndarray, (n,)
+        Returned are the state, (k, n), and log-likelihood and log-increment, (n,).
         """
         theta, keys = self.system.theta[index], self.system.keys[index]
         if self.finer is not None:
@@ -269,12 +258,8 @@ class Sampler(ABC):
     def compared(self, finer: Likelihood, index: Any = slice(None)) -> ParticleSystem:
         """Particles with the log ratio of a finer likelihood to theirs as the log increment.
 
-        Parameters
-        ----------
-        finer : Likelihood
-            Of the same records.
-        index : index, slice or mask
-            Of the particles; all, by default.
+        The finer one is of the same records, and ``index`` an index, slice or mask of the
+        particles.
         """
         system = self.system.take(index)
         state, log_likelihood = finer.evaluate(self.prior.natural(system.theta), self.sample)
@@ -286,11 +271,7 @@ class Sampler(ABC):
 
         `cross_refinement` goes on with it.
 
-        Parameters
-        ----------
-        finer : Likelihood
-        compared : ParticleSystem
-            What `compared` returned for it.
+        ``compared`` is what the method of that name returned for it.
         """
         self._use(self.likelihood, finer)
         self._change(system=compared)
@@ -412,12 +393,8 @@ class Sampler(ABC):
     def take_back(self, anew: Sampler | None, missed: float) -> None:
         """Go on with a population that holds what this one has lost; see `smcpn.smc.looks`.
 
-        Parameters
-        ----------
-        anew : Sampler or None
-            Of the same samples; None where nothing was lost, or it cannot be had.
-        missed : float
-            Log posterior of what was lost and cannot be had; else nan.
+        ``anew`` has the same samples; it is None where nothing was lost, or it cannot be had, and
+        ``missed`` is then the log posterior of what was lost and cannot be had, else nan.
         """
         before = [replace(one, missed=float("nan")) for one in self.rejuvenations]
         before[-1] = replace(before[-1], missed=missed)

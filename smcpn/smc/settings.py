@@ -161,10 +161,7 @@ class Options(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_typ
 class Settings(Options, frozen=True):
     """Options of an identification; what is None is chosen when the problem is known.
 
-    Raises
-    ------
-    InputError
-        For an option that is not known or out of range, in one sentence.
+    Raises `InputError` for an option that is not known or out of range, in one sentence.
     """
 
     max_moves: Count
@@ -203,10 +200,7 @@ class Settings(Options, frozen=True):
     def resolved(self, problem: Problem) -> RunSettings:
         """Return the settings with every option that was None chosen.
 
-        Raises
-        ------
-        InputError
-            If solver and likelihood do not go together.
+        Raises `InputError` if solver and likelihood do not go together.
         """
         if self.method == AUTO and isinstance(self.start, Modes):
             raise InputError(
@@ -355,10 +349,7 @@ class RunSettings(Options, frozen=True):
 def solver_with(solver: Solver, **settings: Any) -> Solver:
     """Return a solver with other settings.
 
-    Raises
-    ------
-    InputError
-        For a setting that it does not have, or a value out of range.
+    Raises `InputError` for a setting that it does not have, or a value out of range.
     """
     refuse_other_settings(solver, settings)
     return replace(solver, **settings)

@@ -71,17 +71,11 @@ SCOUTING_MOVES = 10
 class Mode:
     """A mode of a posterior, and the Gaussian about it.
 
-    Attributes
-    ----------
-    theta : ndarray, (d,)
-        Unconstrained coordinates.
-    covariance : ndarray, (d, d)
-        Inverse of minus the Hessian of the log density there.
-    log_evidence : float
-        Log of the integral of that Gaussian, scaled to the height of the density.
-    given_scales : ScaledGaussian or None
-        Where scales of the prior are learned, the Gaussian given them; theta and covariance are
-        mean and covariance over the scales then.
+    theta: (d,), unconstrained coordinates.
+    covariance: (d, d), inverse of minus the Hessian of the log density there.
+    log_evidence: Log of the integral of that Gaussian, scaled to the height of the density.
+    given_scales: Where scales of the prior are learned, the Gaussian given them; theta and
+        covariance are mean and covariance over the scales then.
     """
 
     theta: Array
@@ -110,33 +104,21 @@ def shares_of(modes: Sequence[Mode]) -> Array:
 class Modes(Stored):
     """Modes of a density, with the share and the spread of each, in unconstrained coordinates.
 
-    Attributes
-    ----------
-    shares : ndarray, (K,)
-        They sum to one.
-    means : ndarray, (K, d)
-    factors : ndarray, (K, d, d)
-        Lower Cholesky factors of the covariances.
-    searches : int
-        Searches that found them.
-    log_evidence : float
-        Of the Gaussians at all of them together; without any, the least that the highest end may
-        hold; -inf without an end.
-    informations : ndarray, (K, m, m)
-        Where the prior learns scales, of the m parameters that are none: matrix A of each
-        `GivenScales`, and ``means`` and ``factors`` are moments over the scales. Else empty.
-    pulls : ndarray, (K, m)
-        Their vectors b.
-    ends : ndarray, (E,)
-        Log posterior of the ends of the searches that converged, the highest first.
-    doubt : str
-        Why a higher mode may have been missed, or why no end has a Gaussian about it; empty where
-        nothing says so.
+    Raises `InputError` if the arrays do not fit each other.
 
-    Raises
-    ------
-    InputError
-        If the arrays do not fit each other.
+    shares: (K,), they sum to one.
+    means: (K, d)
+    factors: (K, d, d), lower Cholesky factors of the covariances.
+    searches: Searches that found them.
+    log_evidence: Of the Gaussians at all of them together; without any, the least that the highest
+        end may hold; -inf without an end.
+    informations: (K, m, m), where the prior learns scales, of the m parameters that are none:
+        matrix A of each `GivenScales`, and ``means`` and ``factors`` are moments over the scales.
+        Else empty.
+    pulls: (K, m), their vectors b.
+    ends: (E,), log posterior of the ends of the searches that converged, the highest first.
+    doubt: Why a higher mode may have been missed, or why no end has a Gaussian about it; empty
+        where nothing says so.
     """
 
     shares: Annotated[Array, Unchecked()]
@@ -240,14 +222,8 @@ class Modes(Stored):
 class MixtureStart:
     """A mixture of a near and a wide multivariate t at each mode, and the prior.
 
-    Attributes
-    ----------
-    prior : Prior
-    modes : Modes
-    columns : ScaledColumns or None
-        What the prior learns scales of, where ``modes`` were found given these.
-    width : float
-        Factor on the standard deviations of the components.
+    columns: What the prior learns scales of, where ``modes`` were found given these.
+    width: Factor on the standard deviations of the components.
 
     References
     ----------
@@ -390,14 +366,8 @@ def share_beyond(
     less evidence than there is about the modes it has lost its way, and what it found counts for
     nothing: a whole population from the prior would not be better off.
 
-    Parameters
-    ----------
-    start : MixtureStart
-        Wide enough for its components to cover the posterior about their modes.
-    likelihood : Likelihood
-    settings : Settings
-        Of the population that begins at the start.
-    rng : numpy.random.Generator
+    The start is wide enough for its components to cover the posterior about their modes; the
+    settings are those of the population that begins there.
 
     References
     ----------
@@ -419,15 +389,9 @@ def share_beyond(
 class Spread:
     """Spread of particles about a mode along one direction, relative to that of the start.
 
-    Attributes
-    ----------
-    mode : int
-    ratio : float
-        Of the standard deviations, corrected for the number of particles towards one.
-    direction : ndarray, (d,)
-        In standard deviations of each coordinate about the mode.
-    measured : float
-        The ratio without that correction.
+    ratio: Of the standard deviations, corrected for the number of particles towards one.
+    direction: (d,), in standard deviations of each coordinate about the mode.
+    measured: The ratio without that correction.
     """
 
     mode: int

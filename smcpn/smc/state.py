@@ -28,18 +28,11 @@ class Trace(Stored):
     The stride doubles whenever more than 4096 samples would be kept. What is kept depends on the
     number of samples only, not on the blocks in which they came.
 
-    Attributes
-    ----------
-    length : int
-        Samples seen.
-    stride : int
-    kept : ndarray, (n, 2)
-        Effective sample size before a rejuvenation, and log p(y_0, ..., y_t), of the samples
-        first, first + stride, first + 2 stride, ...
-    last : ndarray, (2,)
-        Of the last sample seen.
-    first : int
-        The first sample after which they are known.
+    length: Samples seen.
+    kept: (n, 2), effective sample size before a rejuvenation, and log p(y_0, ..., y_t), of the
+        samples first, first + stride, first + 2 stride, ...
+    last: (2,), of the last sample seen.
+    first: The first sample after which they are known.
     """
 
     length: Annotated[Whole, number(0, "T")]
@@ -153,42 +146,25 @@ class RandomState(Stored):
 class SamplerState(Stored):
     """The state of a sampler between two parts: all but its prior, likelihood and settings.
 
-    Attributes
-    ----------
-    system : ParticleSystem
-        The posterior given the samples so far.
-    random_state : RandomState
-        Of the generator, when `Sampler.snapshot` returned the state.
-    sample : int
-        Number of samples assimilated whole.
-    exponent : float or None
-        Power of the likelihood increment that is assimilated, between two parts of a sample.
-    trace : Trace
-        Effective sample size before a rejuvenation and log p(y_0, ..., y_t), after each sample.
-    rejuvenations : tuple of Rejuvenation
-    ess_before : float
-        Effective sample size at the sample under way, had it been assimilated whole.
-    log_evidence_at_resampling, variance_at_start, unrelated_at_start : float
-        The account of the evidence, see `smcpn.smc.evidence`.
-    log_pair_ratios : tuple of float
-        Of the resamplings since the evidence was last known independently.
-    factors : tuple of float
-        Factors on the diffusion so far, on a path that lowers it.
-    refining : bool
-        Whether the increment is that to a finer likelihood of the same samples.
-    pareto_k : float
-        Shape of the tail of the weights that led from another start than the prior to the
+    system: The posterior given the samples so far.
+    random_state: Of the generator, when `Sampler.snapshot` returned the state.
+    sample: Number of samples assimilated whole.
+    exponent: Power of the likelihood increment that is assimilated, between two parts of a sample.
+    trace: Effective sample size before a rejuvenation and log p(y_0, ..., y_t), after each sample.
+    ess_before: Effective sample size at the sample under way, had it been assimilated whole.
+    log_evidence_at_resampling, variance_at_start, unrelated_at_start: The account of the evidence,
+        see `smcpn.smc.evidence`.
+    log_pair_ratios: Of the resamplings since the evidence was last known independently.
+    factors: Factors on the diffusion so far, on a path that lowers it.
+    refining: Whether the increment is that to a finer likelihood of the same samples.
+    pareto_k: Shape of the tail of the weights that led from another start than the prior to the
         posterior; nan before they are known, and for a run from the prior.
-    state_particles : int
-        Of each filter of an estimated likelihood; 0 for an exact one.
-    look_ahead : bool
-        Whether these filters look ahead.
-    log_floor : float
-        Logarithm of what was added to an approximate likelihood on the way from it to an estimate,
-        see `smcpn.smc.estimation`; nan before, and for a run without.
-    estimate_variance : float
-        Variance of an estimated log-likelihood at the mean of the particles, as last measured; nan
-        before.
+    state_particles: Of each filter of an estimated likelihood; 0 for an exact one.
+    look_ahead: Whether these filters look ahead.
+    log_floor: Logarithm of what was added to an approximate likelihood on the way from it to an
+        estimate, see `smcpn.smc.estimation`; nan before, and for a run without.
+    estimate_variance: Variance of an estimated log-likelihood at the mean of the particles, as last
+        measured; nan before.
     """
 
     system: ParticleSystem

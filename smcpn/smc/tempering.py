@@ -198,10 +198,7 @@ class DiffusionTempering(Sampler):
     the likelihood, the first target is reached by exponents, as `Tempering` does; where none makes
     it flatter, the path is that of `Tempering`.
 
-    Raises
-    ------
-    InputError
-        If the likelihood has no diffusion to raise.
+    Raises `InputError` if the likelihood has no diffusion to raise.
     """
 
     def proceed(self, last: int) -> None:
@@ -229,10 +226,7 @@ class DiffusionTempering(Sampler):
     def _at(self, factor: float) -> Likelihood:
         """The likelihood at another diffusion.
 
-        Raises
-        ------
-        InputError
-            If it has none.
+        Raises `InputError` if it has none.
         """
         if not hasattr(self.likelihood, "at_diffusion"):
             raise InputError(
@@ -332,17 +326,8 @@ def at_power(
     They give where to begin: a t mixture fitted to them, wider by one over the root of the power.
     From there tempering leads to the target, exactly.
 
-    Parameters
-    ----------
-    theta : ndarray, (N, d)
-        Unconstrained coordinates.
-    log_weights : ndarray, (N,)
-
-    Returns
-    -------
-    Populations
-        As many particles; ``log_likelihood`` is that of the likelihood itself, ``log_evidence``
-        that of its power.
+    ``theta``, (N, d), are unconstrained coordinates. As many particles are returned, with the
+    ``log_likelihood`` of the likelihood itself, and the ``log_evidence`` of its power.
     """
     fitted = StudentMixture.fit(theta, normalise(log_weights))
     start = replace(fitted, factors=fitted.factors / np.sqrt(power))

@@ -16,7 +16,7 @@ import smcpn
 from smcpn import RK4, InputError, LogLikelihood, Prior
 from smcpn.estimate.batching import run_batched
 from smcpn.estimate.log_density import LogDensity
-from smcpn.estimate.multistart import NEGLIGIBLE, SHOOTING, further_starts, searched_on
+from smcpn.estimate.multistart import NEGLIGIBLE, SHOOTING, MultiStart, further_starts
 from smcpn.estimate.quasi_newton import search
 from smcpn.estimate.search import CONVERGED, SEARCHES, Region, SearchEnd, chosen_search
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT
@@ -389,7 +389,7 @@ def test_only_ends_that_matter_are_searched_on_from(decay, claimed):
         SearchEnd(end, height, CONVERGED, 1, end[None], np.array([height]))
         for end, height in zip(ends, heights, strict=True)
     ]
-    first, second = searched_on(climb, density, [[0, 1]], 50, SHOOTING, found)
+    first, second = MultiStart(climb, density, [[0, 1]], 50, SHOOTING).on_from(found)
     assert first.log_density == pytest.approx(values[0], abs=1e-6)
     if claimed:
         assert second.evaluations > 2

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from smcpn.estimate import multistart
-from smcpn.estimate.multistart import ENOUGH, GLANCE, LOOKED_AT, settled
+from smcpn.estimate.multistart import (
+    ENOUGH,
+    GLANCE,
+    LOOKED_AT,
+    SHOOTING,
+    MultiStart,
+    settled,
+)
 from smcpn.estimate.search import CONVERGED, LIMIT, SearchEnd
 
 
@@ -68,7 +75,7 @@ def test_the_highest_of_many_searches_go_on():
 
     starts: Any = np.arange(16.0)[:, None]
     density: Any = None
-    found = multistart._promising(climb, density, starts, [[0]], 3 * GLANCE)
+    found = MultiStart(climb, density, [[0]], 3 * GLANCE, SHOOTING).promising(starts)
     assert asked == [(16, GLANCE), (4, 2 * GLANCE)]
     heights = [one.log_density for one in found]
     assert heights == [*(np.arange(12.0) + GLANCE), *(np.arange(12.0, 16.0) + 3 * GLANCE)]

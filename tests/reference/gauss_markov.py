@@ -159,19 +159,15 @@ def lie_derivatives(
 class Dynamics:
     """An ODE at one parameter vector under integrated Wiener processes.
 
+    Raises `InputError` if the order is too low for a chain.
+
     Parameters
     ----------
     symbols : sequence of casadi.SX
         x, u, t and the parameters.
-    rhs : casadi.SX
     theta : ndarray, (p,)
     solver : EKF0 or EKF1
         Order, form, and Jacobian.
-
-    Raises
-    ------
-    InputError
-        If the order is too low for a chain.
 
     Attributes
     ----------
@@ -251,8 +247,6 @@ class Filter:
 
     Parameters
     ----------
-    dynamics : Dynamics
-    start : Normal
     at : iterator of ndarray, optional
         Means to linearise at, as another filter left them in ``points``; by default the predicted
         ones.

@@ -19,17 +19,11 @@ Function = Callable[..., np.ndarray]
 class Disturbed:
     """A disturbed system with numbers for its parameters.
 
-    Attributes
-    ----------
-    rate, outputs : callable
-        f(x, u, t) and g(x, u, t), of complex x too.
-    covariance : callable
-        Of the noise over a step, Q(x, u, t, h), (n, n).
-    noise : ndarray, (q,)
-        Variances of the outputs.
-    initial : ndarray, (n,)
-    spread : ndarray, (n, n), optional
-        Covariance of the first state, none by default.
+    rate, outputs: f(x, u, t) and g(x, u, t), of complex x too.
+    covariance: Of the noise over a step, Q(x, u, t, h), (n, n).
+    noise: (q,), variances of the outputs.
+    initial: (n,)
+    spread: (n, n), covariance of the first state, none by default.
     """
 
     rate: Function

@@ -221,16 +221,11 @@ def _laplace(
 class Pass:
     """A pass through time.
 
-    Attributes
-    ----------
-    filters : list of Filter
-        Of each interval between samples.
-    innovations : list of list of Innovation
-        Of each step of each interval, of the ODE.
-    data : ndarray, (T,)
-        Log density of y at each sample, given all that was seen before; 0 where nothing was.
-    filtered : list of Normal
-        State at each sample.
+    filters: Of each interval between samples.
+    innovations: Of each step of each interval, of the ODE.
+    data: (T,), log density of y at each sample, given all that was seen before; 0 where nothing
+        was.
+    filtered: State at each sample.
     """
 
     filters: list[Filter]
@@ -260,7 +255,6 @@ def forward(space: StateSpace, *, data: bool, at: list[Array] | None = None) -> 
 
     Parameters
     ----------
-    space : StateSpace
     data : bool
         Whether y corrects the state.
     at : list of ndarray, optional
@@ -319,14 +313,9 @@ def fenrir(space: StateSpace) -> Array:
 class Ekf0Solution:
     """Filter moments at the samples of a record.
 
-    Attributes
-    ----------
-    mean : ndarray, (T, n)
-        Filtered mean of the states.
-    covariance : ndarray, (T, n, n)
-        Filtered covariance of the states under the running diffusion.
-    increments : ndarray, (T,)
-        log N(y_n; g(mean), J covariance J' + R); 0 where nothing was measured.
+    mean: (T, n), filtered mean of the states.
+    covariance: (T, n, n), filtered covariance of the states under the running diffusion.
+    increments: (T,), log N(y_n; g(mean), J covariance J' + R); 0 where nothing was measured.
     """
 
     mean: Array

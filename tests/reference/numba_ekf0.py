@@ -52,7 +52,6 @@ def log_likelihoods(
 
     Parameters
     ----------
-    f : numba function
     start : ndarray, (d, q + 1, N)
         Each state at the first sample and its first q derivatives.
     theta : ndarray, (p, N)

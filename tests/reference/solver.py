@@ -26,11 +26,8 @@ Array = NDArray[np.float64]
 class ReferenceSolution:
     """Moments of the states on the grid.
 
-    Attributes
-    ----------
-    mean, smoothed_mean : ndarray, (N, n)
-    covariance, smoothed_covariance : ndarray, (N, n, n)
-    log_likelihood : float
+    mean, smoothed_mean: (N, n)
+    covariance, smoothed_covariance: (N, n, n)
     """
 
     mean: Array
@@ -45,9 +42,7 @@ class Reference(Dynamics):
 
     Parameters
     ----------
-    ode : ODE
     theta : ndarray, (p,)
-    solver : EKF0 or EKF1
     record : Record, optional
         Held or linear input, or a known function of time.
     """

@@ -18,20 +18,10 @@ def load_system(
 ) -> Case:
     """Return a case by its name, or by the path of a configuration or a Python file.
 
-    Parameters
-    ----------
-    name : str
-        A key of `CASES`; a TOML file, or the folder that holds it as ``config.toml``; or
-        ``model.py``, ``model.py:name``, which holds a `Problem`.
-    hold : str, optional
-        The input between samples, where a case study or a configuration is to have another one.
-    model, split : str, optional
-        See the function of the case study; its defaults where left out.
-
-    Raises
-    ------
-    InputError
-        If there is none of that name, its files are missing, or an option does not apply.
+    The name is a key of `CASES`; a TOML file, or the folder that holds it as ``config.toml``; or
+    ``model.py``, ``model.py:name``, which holds a `Problem`. ``hold`` is the input between samples,
+    where a case study or a configuration is to have another one; for ``model`` and ``split`` see
+    the function of the case study, whose defaults they have where left out.
     """
     if name in CASES:
         return load_case(name, hold, model, split)

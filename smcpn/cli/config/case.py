@@ -56,22 +56,9 @@ _SECTION_OF = {"observe": "outputs", "noise": "outputs", "coordinates": "prior"}
 def configured_case(document: Document, hold: str | None = None) -> Case:
     """Make the case of a configuration: run its model file, and read its data.
 
-    Parameters
-    ----------
-    document : Document
-        The TOML file; the paths in it are relative to its folder.
-    hold : str, optional
-        The input between samples, in place of what the configuration says.
-
-    Returns
-    -------
-    Case
-
-    Raises
-    ------
-    InputError
-        For anything that cannot be used. It names the line and the key of the configuration, the
-        line of the model file, or the line of a CSV file.
+    Paths in the document are relative to its folder; ``hold`` takes the place of what it says of
+    the input between samples. An `InputError` names the line and the key of the configuration, the
+    line of the model file, or the line of a CSV file.
     """
     root = document.root
     root.refuse_others(SECTIONS, _HOMES)
@@ -362,11 +349,7 @@ def _samples(key: str, value: Any) -> int:
 def _blaming(root: Section, folder: Path | None = None) -> Generator[None]:
     """Add the line of the configuration, or of a user's file, to an `InputError` raised inside.
 
-    Parameters
-    ----------
-    root : Section
-    folder : Path, optional
-        Where user's files are that run inside.
+    ``folder`` is where user's files are that run inside.
     """
     try:
         with nullcontext() if folder is None else blaming_user_code(folder):

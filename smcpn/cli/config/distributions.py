@@ -24,11 +24,7 @@ FAMILY, COORDINATE = "dist", "coordinate"
 class Form:
     """A prior given by its median and spread, mean and sd, or bounds.
 
-    Attributes
-    ----------
-    arguments : tuple of str
-    make : callable
-        Makes the distribution of them.
+    make: Makes the distribution of them.
     """
 
     arguments: tuple[str, ...]
@@ -93,10 +89,7 @@ _PRIOR_REMEDY = (
 def prior_of(section: Section, name: str) -> Distribution | float:
     """Return the prior of a parameter, or the number it is fixed to.
 
-    Raises
-    ------
-    ConfigurationError
-        For anything else; the line and the key are named.
+    Raises `ConfigurationError` for anything else; the line and the key are named.
     """
     value = section.table[name]
     if not isinstance(value, dict):
@@ -132,10 +125,7 @@ def noise_of(section: Section, key: str, functions: ModuleType) -> Any:
     ``{ar1 = {sd = "sigma", rho = "rho"}}``, ``{normal = {sd = "spread"}}``. In it a text may name
     a function of the model file, which is a formula.
 
-    Raises
-    ------
-    ConfigurationError
-        For anything else.
+    Raises `ConfigurationError` for anything else.
     """
     value = section.table.get(key)
     if isinstance(value, str) and callable(getattr(functions, value, None)):

@@ -50,10 +50,7 @@ class _Token(NamedTuple):
 def key_lines(text: str) -> Mapping[KeyPath, int]:
     """Return the line, from 1, of every table, key and array entry.
 
-    Parameters
-    ----------
-    text : str
-        TOML that `tomllib` has read: nothing is checked again.
+    The text is TOML that `tomllib` has read: nothing is checked again.
     """
     scanner = _Scanner(text)
     scanner.scan()
@@ -189,14 +186,9 @@ def configuration_path(text: str) -> Path:
 class Document:
     """A TOML file.
 
-    Attributes
-    ----------
-    path : Path
-        As the user named it.
-    tables : mapping
-        Its content.
-    lines : mapping of KeyPath to int
-        Where each key is.
+    path: As the user named it.
+    tables: Its content.
+    lines: Where each key is.
     """
 
     path: Path
@@ -207,10 +199,7 @@ class Document:
     def read(cls, path: Path) -> Document:
         """Read a file.
 
-        Raises
-        ------
-        InputError
-            If it cannot be read, or is no TOML: the line is named.
+        Raises `InputError` if it cannot be read, or is no TOML: the line is named.
         """
         try:
             text = _content(path)
@@ -237,10 +226,7 @@ class Document:
     def beside(self, name: str) -> Path:
         """Resolve a path in the file: it is relative to the folder of the file.
 
-        Raises
-        ------
-        InputError
-            If no file can have this name.
+        Raises `InputError` if no file can have this name.
         """
         with suppress(RuntimeError):
             path = self.path.parent / Path(name).expanduser()
@@ -264,13 +250,8 @@ class Document:
 class Section:
     """A table of a configuration.
 
-    Attributes
-    ----------
-    document : Document
-    path : KeyPath
-        Of the table.
-    table : mapping
-        Its content.
+    path: Of the table.
+    table: Its content.
     """
 
     document: Document
@@ -298,16 +279,8 @@ class Section:
     def refuse_others(self, known: Iterable[str], homes: Mapping[str, str] | None = None) -> None:
         """Refuse a key that is none of the known ones.
 
-        Parameters
-        ----------
-        known : iterable of str
-        homes : mapping of str to str, optional
-            Where keys belong that are known elsewhere.
-
-        Raises
-        ------
-        ConfigurationError
-            Naming the nearest known one.
+        The error names the nearest known one, or, of ``homes``, where a key belongs that is known
+        elsewhere.
         """
         known = tuple(known)
         for key in self.table:
@@ -320,10 +293,7 @@ class Section:
     def read(self, key: str, parse: Callable[[str, Any], T], default: T | None = None) -> T:
         """Return a value as ``parse(key, value)`` makes it.
 
-        Raises
-        ------
-        ConfigurationError
-            If it refuses the value, or there is neither value nor default.
+        Raises `ConfigurationError` if it refuses the value, or there is neither value nor default.
         """
         if key in self.table:
             with self.blame(key):

@@ -29,15 +29,7 @@ SEED = 0
 def write_new(folder: Path) -> list[Path]:
     """Write the files into a folder, which is made where it does not exist.
 
-    Returns
-    -------
-    list of Path
-        The files.
-
-    Raises
-    ------
-    InputError
-        If one of them exists, which is not overwritten, or the folder cannot be written.
+    A file that exists is not overwritten but refused.
     """
     paths = [folder / name for name in (*COPIED, DATA)]
     for path in paths:

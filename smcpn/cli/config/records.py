@@ -54,19 +54,11 @@ _SLICE = re.compile(r"\s*(\d{0,18})\s*:\s*(\d{0,18})\s*")
 class Channel:
     """An input or an output of the model, and the column it is in.
 
-    Attributes
-    ----------
-    name : str
-        An input of the model, or what an output measures.
-    section : Section
-        Where it is described.
-    column : str
-    unit : str
-        Of the column, where the configuration states it.
-    to : str
-        Unit to convert it to; none where "".
-    beside : tuple of (str, str)
-        Which of y_sd, y_lower and y_upper there are of an output, and their columns.
+    name: An input of the model, or what an output measures.
+    section: Where it is described.
+    unit: Of the column, where the configuration states it.
+    to: Unit to convert it to; none where "".
+    beside: Which of y_sd, y_lower and y_upper there are of an output, and their columns.
     """
 
     name: str
@@ -96,10 +88,7 @@ class Channel:
 
         Without ``column`` the columns are called ``x[0]``, ``x[1]``, ...
 
-        Raises
-        ------
-        ConfigurationError
-            If there is not one column for each entry.
+        Raises `ConfigurationError` if there is not one column for each entry.
         """
         short = isinstance(parent.table[name], list)
         section, key = (parent, name) if short else (parent.section(name), "column")
@@ -127,10 +116,7 @@ class Channel:
     def unit_of(self, noted: str) -> str:
         """Unit of the column, where the file notes ``noted``.
 
-        Raises
-        ------
-        ConfigurationError
-            If file and configuration contradict each other.
+        Raises `ConfigurationError` if file and configuration contradict each other.
         """
         if self.unit and noted and time_unit(self.unit) != time_unit(noted):
             raise self.section.error(
@@ -161,13 +147,8 @@ class Channels:
 class Reader:
     """Reads the entries of [data].
 
-    Attributes
-    ----------
-    data : Section
-        Keys that hold for all files.
-    channels : Channels
-    hold : str or None
-        In place of what the configuration says.
+    data: Keys that hold for all files.
+    hold: In place of what the configuration says.
     """
 
     data: Section
@@ -183,10 +164,7 @@ class Reader:
     def of_stream(self) -> StreamFormat:
         """Return how a stream is written: as the first file to learn from.
 
-        Raises
-        ------
-        InputError
-            If that file cannot be read any more.
+        Raises `InputError` if that file cannot be read any more.
         """
         entry = self.data.entries("train")[0]
         _, time = self._clock(entry)
@@ -226,10 +204,7 @@ class Reader:
     def records(self, key: str) -> dict[str, Record]:
         """Read the files of ``train`` or ``test``, by name.
 
-        Raises
-        ------
-        InputError
-            Naming the line and the key, or the line of the file.
+        Raises `InputError` naming the line and the key, or the line of the file.
         """
         records: dict[str, Record] = {}
         for entry in self.data.entries(key):

@@ -24,10 +24,7 @@ T = TypeVar("T")
 def run_file(path: Path) -> ModuleType:
     """Run a file as an import would, with its folder on the search path.
 
-    Raises
-    ------
-    InputError
-        If there is none, or it fails: the file and the line are named.
+    Raises `InputError` if there is none, or it fails: the file and the line are named.
     """
     if not path.is_file():
         raise InputError(f"'{path}' is no file: correct its name")
@@ -48,13 +45,7 @@ def run_file(path: Path) -> ModuleType:
 
 @contextmanager
 def blaming_user_code(folder: Path) -> Generator[None]:
-    """Report what fails inside in one sentence, with the line of the user's file it comes from.
-
-    Parameters
-    ----------
-    folder : Path
-        Where the user's files are.
-    """
+    """Report what fails inside in one sentence, with the line of the user's file it comes from."""
     try:
         yield
     except Terminated:
@@ -95,22 +86,8 @@ def user_place(error: BaseException, folder: Path) -> str | None:
 def only(module: ModuleType, kind: type[T], name: str | None, default: str, written: str) -> T:
     """Return an object of a module: the one named, the one of the usual name, or the only one.
 
-    Parameters
-    ----------
-    module : ModuleType
-    kind : type
-        What it must be.
-    name : str or None
-        As the user named it.
-    default : str
-        The usual name.
-    written : str
-        How a user writes such an object, for the message.
-
-    Raises
-    ------
-    InputError
-        If there is none, or several without a name.
+    ``written`` says how a user writes such an object, for the message where there is none, or
+    several without a name.
     """
     path = Path(str(module.__file__)).name
     # What is imported from elsewhere under two names is one object.
@@ -144,10 +121,7 @@ def is_script(text: str) -> bool:
 def scripted_case(text: str) -> Case:
     """Run a Python file and take the `smcpn.Problem` in it; its own records are the tests.
 
-    Raises
-    ------
-    InputError
-        If the file fails, or has none of that name.
+    Raises `InputError` if the file fails, or has none of that name.
     """
     from smcpn.cases import Case
     from smcpn.model.problem import Problem

@@ -24,16 +24,10 @@ from smcpn.values.stored import Names, Stored, Whole, counts, finite, truths
 class Factor:
     """A state, an input or the time, or a function of these; equal to one of the same name.
 
-    Attributes
-    ----------
-    name : str
-        ``"x"``, ``"sin(2 x)"``.
-    arguments : tuple of str
-        The variable, or the arguments of the function.
-    function : callable, optional
-        None for the variable itself.
-    degree : int
-        What it adds to the degree of a term.
+    name: ``"x"``, ``"sin(2 x)"``.
+    arguments: The variable, or the arguments of the function.
+    function: None for the variable itself.
+    degree: What it adds to the degree of a term.
     """
 
     name: str
@@ -44,10 +38,7 @@ class Factor:
     def graph(self, symbols: Mapping[str, ca.SX]) -> ca.SX:
         """Trace it over symbols of the variables.
 
-        Raises
-        ------
-        InputError
-            If the function cannot be traced, or does not return one expression.
+        Raises `InputError` if the function cannot be traced, or does not return one expression.
         """
         values = [symbols[name] for name in self.arguments]
         if self.function is None:
@@ -130,10 +121,7 @@ class Variables:
     def chosen(self, names: Sequence[str] | None) -> tuple[str, ...]:
         """Return the variables that a library is restricted to; all where it is not.
 
-        Raises
-        ------
-        InputError
-            If a name is none of a variable.
+        Raises `InputError` if a name is none of a variable.
         """
         if names is None:
             return self.names
@@ -159,21 +147,12 @@ SAME = 1e-9
 class Candidates(Stored):
     """Terms that the equations of a system may have, p of them for n states.
 
-    Attributes
-    ----------
-    names : tuple of str
-        As they are written: ``"1"``, ``"x"``, ``"x y"``, ``"x^2"``, ``"sin(x)"``, ``"u"``.
-    degrees : tuple of int
-        Total degree of each; a function counts as one factor, the k-th harmonic as k.
-    allowed : ndarray of bool, (n, p)
-        Whether the equation of a state may have the term.
-    states, inputs : tuple of str
-    scale : ndarray, (n + m,)
-        Units in which the states and inputs of `graph` are given, one unless `scaled`.
-    powers : ndarray of int, (p, n + m)
-        Powers of the states and inputs themselves in each term.
-    terms : casadi.Function
-        Of scaled states and inputs, time, and both scales.
+    names: As they are written: ``"1"``, ``"x"``, ``"x y"``, ``"x^2"``, ``"sin(x)"``, ``"u"``.
+    degrees: Total degree of each; a function counts as one factor, the k-th harmonic as k.
+    allowed: (n, p), whether the equation of a state may have the term.
+    scale: (n + m,), units in which the states and inputs of `graph` are given, one unless `scaled`.
+    powers: (p, n + m), powers of the states and inputs themselves in each term.
+    terms: Of scaled states and inputs, time, and both scales.
     """
 
     names: Names
@@ -193,11 +172,8 @@ class Candidates(Stored):
 
         A term that is a multiple of a monomial, or of a term before it, is left out.
 
-        Raises
-        ------
-        InputError
-            If there are none or more than `MOST_TERMS`, one is zero or not finite everywhere, or
-            two different functions have one name.
+        Raises `InputError` if there are none or more than `MOST_TERMS`, one is zero or not finite
+        everywhere, or two different functions have one name.
         """
         found = {
             equations: [one.ordered(variables.timed) for one in own]
@@ -265,12 +241,8 @@ class Candidates(Stored):
         With z = x / s a monomial is that of z, and a function is that of s z, so that a state of
         1e60 in its degree 6 does not overflow. Names stay those of the physical variables.
 
-        Parameters
-        ----------
-        states : ndarray, (n,)
-            s, such as the root mean square of each state.
-        inputs : ndarray, (m,), optional
-            Of the inputs; one by default.
+        ``states``, (n,), are s, such as the root mean square of each state, and ``inputs``, (m,),
+        that of the inputs, one by default.
         """
         n, m = len(self.states), len(self.inputs)
         given = np.concatenate([states, np.ones(m) if inputs is None else inputs]).astype(float)
@@ -341,17 +313,8 @@ def _first_multiples(
 ) -> tuple[list[int], dict[int, int]]:
     """Find the terms that are no multiple of a monomial, or of a term before them.
 
-    Returns
-    -------
-    kept : list of int
-        Their numbers.
-    stands_for : dict of int to int
-        From the number of every term to the place in ``kept`` of the one that it is a multiple of.
-
-    Raises
-    ------
-    InputError
-        If a term is zero, or not finite, wherever it is tried.
+    Returned are their numbers, and from the number of every term to the place in these of the one
+    that it is a multiple of. A term that is zero, or not finite, wherever it is tried is refused.
     """
     values = _at_random_points(function)
     for term, row in zip(terms, values, strict=True):
@@ -376,12 +339,9 @@ def _first_multiples(
 class _Samples:
     """Logarithms and signs of terms (p, N) at points.
 
-    Attributes
-    ----------
-    kind : ndarray, (p, N)
-        1 where a value compares; 0, 2 and 3 where it is zero, not a number, and infinite.
-    contrast : ndarray, (p,)
-        Logarithm of the ratio of the values at two points: equal for multiples, and for few others.
+    kind: (p, N), 1 where a value compares; 0, 2 and 3 where it is zero, not a number, and infinite.
+    contrast: (p,), logarithm of the ratio of the values at two points: equal for multiples, and for
+        few others.
     """
 
     log: NDArray[np.float64]

@@ -43,20 +43,12 @@ def coefficient_name(state: str, term: str) -> str:
 class Freedom:
     """Coefficients theta = basis phi + offset, of free ones phi.
 
-    Attributes
-    ----------
-    places : ndarray of int, (q, 2)
-        Equation and term of each coefficient, those of an equation together.
-    basis : scipy.sparse.csr_array, (q, K)
-        The identity where nothing is constrained.
-    offset : ndarray, (q,)
-        Values of coefficients that are given; 0 elsewhere.
-    free_places : ndarray of int, (K, 2)
-        Equation and term of the coefficient that each phi is.
-    names : tuple of str
-        Of phi, by `coefficient_name`.
-    signs : ndarray of int, (K,)
-        1 or -1 where phi has a sign, else 0.
+    places: (q, 2), equation and term of each coefficient, those of an equation together.
+    basis: (q, K), the identity where nothing is constrained.
+    offset: (q,), values of coefficients that are given; 0 elsewhere.
+    free_places: (K, 2), equation and term of the coefficient that each phi is.
+    names: Of phi, by `coefficient_name`.
+    signs: (K,), 1 or -1 where phi has a sign, else 0.
     """
 
     places: NDArray[np.int64]
@@ -70,11 +62,8 @@ class Freedom:
     def of(cls, candidates: Candidates, constraints: Sequence[str], known: KnownPart) -> Freedom:
         """Solve constraints for as many coefficients as they determine.
 
-        Raises
-        ------
-        InputError
-            If one cannot be read, names a coefficient that is not there, contradicts others or
-            the known part, or gives a sign to a sum of several.
+        Raises `InputError` if one cannot be read, names a coefficient that is not there,
+        contradicts others or the known part, or gives a sign to a sum of several.
         """
         if isinstance(constraints, str) or not all(isinstance(one, str) for one in constraints):
             raise InputError(

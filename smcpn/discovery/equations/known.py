@@ -26,17 +26,10 @@ Known = ODE | Mapping[str, Any]
 class KnownPart(Stored):
     """The known part f0 of x' = f0(x, u, t, parameters) + unknown terms.
 
-    Attributes
-    ----------
-    rhs : casadi.Function
-        f0 (n, 1) of states, inputs, time and parameters; zero where nothing is known.
-    parameters : tuple of str
-    defaults : mapping of str to float
-        As of an `ODE`.
-    complete : ndarray of bool, (n,)
-        Equations that are known to have no other terms.
-    diffusion : casadi.Function or None
-        As of an `ODE`.
+    rhs: f0 (n, 1) of states, inputs, time and parameters; zero where nothing is known.
+    defaults: As of an `ODE`.
+    complete: (n,), equations that are known to have no other terms.
+    diffusion: As of an `ODE`.
     """
 
     rhs: Annotated[ca.Function, AsTable("rhs")]
@@ -49,10 +42,8 @@ class KnownPart(Stored):
     def of(cls, known: Known | None, states: Sequence[str], inputs: Sequence[str]) -> KnownPart:
         """Read what a user knows.
 
-        Raises
-        ------
-        InputError
-            If it names what is no state or input of the system, or cannot be traced.
+        Raises `InputError` if it names what is no state or input of the system, or cannot be
+        traced.
         """
         if isinstance(known, ODE):
             remedy = dict.fromkeys(PARTS, "give known without them")
@@ -141,10 +132,7 @@ class KnownPart(Stored):
     def check_conserved(self, weights: Mapping[int, float], states: Sequence[str]) -> None:
         """Refuse to conserve a weighted sum of states that the known part changes.
 
-        Raises
-        ------
-        InputError
-            If the weighted sum of its derivatives is not zero.
+        Raises `InputError` if the weighted sum of its derivatives is not zero.
         """
         rng = np.random.default_rng(19)
         points = [rng.uniform(0.1, 2.0, size=(self.rhs.size1_in(k), 20)) for k in range(4)]

@@ -145,10 +145,8 @@ class Fourier(Library):
 class Functions(Library):
     """Functions of one variable applied to each, and functions of several by their names.
 
-    Attributes
-    ----------
-    functions : tuple of (str, callable, tuple of str or None)
-        Name, function, and the names of its arguments where they say which variables are meant.
+    functions: Name, function, and the names of its arguments where they say which variables are
+        meant.
     """
 
     functions: tuple[tuple[str, Callable[..., Any], tuple[str, ...] | None], ...]
@@ -350,10 +348,7 @@ def candidates_of(
 ) -> Candidates:
     """Apply a library to states and inputs, or one of its own to the equation of each state.
 
-    Raises
-    ------
-    InputError
-        As `Library.candidates`, and if there is a library for what is no state.
+    Raises `InputError` as `Library.candidates`, and if there is a library for what is no state.
     """
     variables = _variables(states, inputs)
     each = _library_of_each(library, variables)
@@ -429,10 +424,7 @@ def read_library(text: str) -> Library:
     those named behind the numbers, ``poly(2, x, v)``. ``sin`` is that of each variable, ``sin(x)``
     of one; ``x`` is a variable itself. ``+`` and ``*`` are those of `Library`.
 
-    Raises
-    ------
-    InputError
-        If it is none; names of variables are checked when the library is applied.
+    Raises `InputError` if it is none; names of variables are checked when the library is applied.
 
     Examples
     --------

@@ -27,14 +27,9 @@ class CandidateSystem:
     A coefficient is called ``"x'[x y]"``. Linear constraints leave K of the allowed ones free,
     theta = basis phi + offset, so that a support is a choice among these.
 
-    Attributes
-    ----------
-    candidates : Candidates
-        The terms f_j, and in which equations each may be.
-    known : KnownPart
-        f0, with parameters of its own.
-    freedom : Freedom
-        Names, signs and ``basis`` of the free coefficients phi.
+    candidates: The terms f_j, and in which equations each may be.
+    known: f0, with parameters of its own.
+    freedom: Names, signs and ``basis`` of the free coefficients phi.
     """
 
     candidates: Candidates
@@ -159,6 +154,8 @@ class CandidateSystem:
         Its parameters are those of the known part, then the free coefficients of the support. With
         all of them a support is a mask: the coefficients of absent terms are 0.
 
+        Raises `InputError` if the support does not have K entries, or a value is for no parameter.
+
         Parameters
         ----------
         support : sequence of bool, (K,), optional
@@ -167,11 +164,6 @@ class CandidateSystem:
             Defaults of parameters by name.
         name : str
             Of the equation.
-
-        Raises
-        ------
-        InputError
-            If the support does not have K entries, or a value is for no parameter.
         """
         active = np.ones(len(self.coefficients), bool) if support is None else np.asarray(support)
         if active.shape != (len(self.coefficients),) or active.dtype != bool:

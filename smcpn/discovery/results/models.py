@@ -29,22 +29,13 @@ LEAST, MOST = 3, 10
 class DiscoveredModel:
     """One choice of terms, with its coefficients.
 
-    Attributes
-    ----------
-    names : tuple of str, (k,)
-        Of the coefficients that are not zero.
-    support : ndarray of bool, (K,)
-        Which of all free coefficients these are.
-    mean, covariance : ndarray, (k,) and (k, k)
-        Of their posterior.
-    initial : ndarray, (R, n)
-        Most probable initial states of the records.
-    log_evidence : float
-        But for a constant that all models share.
-    log_prior : float
-        Log probability of the support before the data.
-    probability : float
-        Among the models found.
+    names: (k,), of the coefficients that are not zero.
+    support: (K,), which of all free coefficients these are.
+    mean, covariance: (k,) and (k, k), of their posterior.
+    initial: (R, n), most probable initial states of the records.
+    log_evidence: But for a constant that all models share.
+    log_prior: Log probability of the support before the data.
+    probability: Among the models found.
     """
 
     names: tuple[str, ...]
@@ -106,28 +97,16 @@ def _differing(names: tuple[str, ...], best: tuple[str, ...]) -> str:
 class ShrunkPosterior:
     """Weighted draws of coefficients, initial states and noise, and what they tell.
 
-    Attributes
-    ----------
-    coefficients : ndarray, (N, K)
-    initial : ndarray, (N, R, n)
-        States at the first samples of the records.
-    noise : ndarray, (N, q)
-        Standard deviations.
-    weights : ndarray, (N,)
-        They sum to one.
-    replicate : ndarray of int, (N,)
-    model : DiscoveredModel
-        All coefficients, with their means and covariance.
-    level : ndarray, (K,)
-        Of the widest equal-tailed credible interval of each coefficient without zero.
-    shrinkage : ndarray, (K,)
-        Share of the prior variance that is left given the data, see `CoefficientPopulations`.
-    log_evidence, log_evidence_se : float
-    ess : float
-        Effective sample size, where copies count once.
-    solver : Solver
-    likelihood : str
-    warnings : tuple of str
+    coefficients: (N, K)
+    initial: (N, R, n), states at the first samples of the records.
+    noise: (N, q), standard deviations.
+    weights: (N,), they sum to one.
+    replicate: (N,)
+    model: All coefficients, with their means and covariance.
+    level: (K,), of the widest equal-tailed credible interval of each coefficient without zero.
+    shrinkage: (K,), share of the prior variance that is left given the data, see
+        `CoefficientPopulations`.
+    ess: Effective sample size, where copies count once.
     """
 
     coefficients: Array = field(repr=False)
@@ -158,13 +137,8 @@ N_DRAWS = 4000
 class Coefficient:
     """A coefficient averaged over all models, zero in those that do not have it.
 
-    Attributes
-    ----------
-    mean, sd : float
-    lower, upper : float
-        Ends of the 95 % interval.
-    inclusion : float
-        Probability that it is not zero.
+    lower, upper: Ends of the 95 % interval.
+    inclusion: Probability that it is not zero.
     """
 
     mean: float

@@ -82,14 +82,9 @@ def _rounded(number: Decimal, last: int) -> Decimal:
 class WrittenTerm:
     """A term of an equation.
 
-    Attributes
-    ----------
-    name : str
-        ``"1"`` for a constant.
-    mean, sd : float
-        Of its coefficient.
-    inclusion : float
-        Probability that the equation has it.
+    name: ``"1"`` for a constant.
+    mean, sd: Of its coefficient.
+    inclusion: Probability that the equation has it.
     """
 
     name: str
@@ -121,16 +116,8 @@ def equation_text(
 ) -> str:
     """Write an equation, over several lines where it is long.
 
-    Parameters
-    ----------
-    state : str
-    known : str
-        What is known of the right-hand side; "" for nothing.
-    terms : sequence of WrittenTerm
-    probability : bool
-        Whether each term has its probability behind it.
-    width : int
-        Characters of a line.
+    ``known`` is what is known of the right-hand side, "" for nothing; with ``probability`` each
+    term has its own behind it; a line has ``width`` characters.
     """
     written = [term.text(probability) for term in terms]
     if known:

@@ -30,14 +30,9 @@ LEAST_PIECE = 12
 class PeerTable:
     """Coefficients of one discovery and of other methods; printed as a table.
 
-    Attributes
-    ----------
-    names : tuple of str
-        Of the coefficients that any of them has.
-    own : tuple of str
-        Of the discovery, with uncertainty and probability.
-    others : mapping of str to ndarray
-        By method, zero where it has none.
+    names: Of the coefficients that any of them has.
+    own: Of the discovery, with uncertainty and probability.
+    others: By method, zero where it has none.
     """
 
     names: tuple[str, ...]
@@ -56,10 +51,7 @@ def pysindy_table(found: WeightedModels) -> PeerTable:
     Each equation is regressed on the terms it may have, less what is known of it; a constraint
     between coefficients is not kept.
 
-    Raises
-    ------
-    InputError
-        If pysindy is not installed, or a state is not measured.
+    Raises `InputError` if pysindy is not installed, or a state is not measured.
     """
     try:
         import pysindy

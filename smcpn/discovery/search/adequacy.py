@@ -71,14 +71,9 @@ LEAST_FREE = 20
 class LackOfFit(NamedTuple):
     """The equation and the functions of which the data ask most.
 
-    Attributes
-    ----------
-    equation : int
-        Number of the state.
-    functions : {"time", "states", "signs"}
-        Of what they are.
-    p : float
-        Probability of as much with equations that are right, of all tests together.
+    equation: Number of the state.
+    functions: {"time", "states", "signs"}, of what they are.
+    p: Probability of as much with equations that are right, of all tests together.
     """
 
     equation: int
@@ -109,10 +104,7 @@ def adequacy(odds: float) -> float:
 def lack_of_fit(steps: PathRegression, point: Point) -> LackOfFit | None:
     """Return what the data ask for most beside the equations at a point; None where it is not told.
 
-    Raises
-    ------
-    numpy.linalg.LinAlgError, ValueError
-        If the path is not determined, or not finite.
+    Raises `LinAlgError` or `ValueError` if the path is not determined, or not finite.
     """
     tests = list(_tests(steps, point))
     if not tests:
@@ -198,14 +190,9 @@ COUNTED = 400
 class Function(NamedTuple):
     """A function of scaled states x.
 
-    Attributes
-    ----------
-    name : str
-        With ``{0}`` and ``{1}`` for the names of its states, and ``{2}`` for s.
-    states : tuple of int
-    half : float
-        s, in the unit of the state; 0 where there is none.
-    values : ndarray, (T,)
+    name: With ``{0}`` and ``{1}`` for the names of its states, and ``{2}`` for s.
+    half: s, in the unit of the state; 0 where there is none.
+    values: (T,)
     """
 
     name: str
@@ -222,13 +209,8 @@ class Function(NamedTuple):
 class OmittedFunction(NamedTuple):
     """The function, of those that the library does not have, that the data are most for.
 
-    Attributes
-    ----------
-    function : Function
-    equations : tuple of int
-        Numbers of the states in whose equations it is.
-    log_odds : float
-        Of all these functions to the library, after the data.
+    equations: Numbers of the states in whose equations it is.
+    log_odds: Of all these functions to the library, after the data.
     """
 
     function: Function
@@ -245,17 +227,8 @@ class OmittedFunction(NamedTuple):
 def omitted_function(steps: PathRegression, point: Point, scale: Array) -> OmittedFunction | None:
     """Return the function that the data are most for at a point; None where none can be told.
 
-    Parameters
-    ----------
-    steps : PathRegression
-    point : Point
-    scale : ndarray, (n,)
-        Units of its states.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError, ValueError
-        If the path is not determined, or not finite.
+    ``scale``, (n,), are units of the states. A path that is not determined, or not finite, raises
+    `LinAlgError` or `ValueError`.
     """
     functions = list(_functions(point.path, scale))
     free = np.flatnonzero(~steps.paths.rate.known)
@@ -313,14 +286,8 @@ def _told(rates: Array, library: int) -> NDArray[np.bool_]:
 class OneFunctionMore(BetaBinomial):
     """Prior of supports of a library and of one function that it lacks, or none.
 
-    Parameters
-    ----------
-    library : BetaBinomial
-        Of the d terms of the library.
-    size : int
-        d.
-    functions : ndarray of int, (e,)
-        Number of the function of each column behind those of the library.
+    ``library`` is the prior of its ``size`` terms, and ``functions``, (e,), has the number of the
+    function of each column behind them.
     """
 
     def __init__(self, library: BetaBinomial, size: int, functions: NDArray[np.int64]) -> None:

@@ -40,23 +40,8 @@ class LibraryRate:
     Of a scaled system (`CandidateSystem.scaled`) the states are the scaled ones, the inputs the
     physical ones, and the values phi / ``unit``, coefficients of scaled terms.
 
-    Parameters
-    ----------
-    system : CandidateSystem
-        Parameters of its known part have their defaults.
-
-    Attributes
-    ----------
-    unit : ndarray, (d,)
-        Of each value.
-    known : ndarray of bool, (n,)
-        Equations without a free coefficient.
-    states : tuple of str
-
-    Raises
-    ------
-    InputError
-        If a parameter of the known part has no default.
+    Parameters of the known part have their defaults; one without is refused. ``unit``, (d,), is
+    that of each value, and ``known``, (n,), tells the equations without a free coefficient.
     """
 
     def __init__(self, system: CandidateSystem) -> None:
@@ -211,15 +196,8 @@ class LinearOutputs:
 class LibraryPaths(Paths):
     """Outputs ``observe @ x`` of records whose equations have a library's terms.
 
-    Parameters
-    ----------
-    records : sequence of Record
-    rate : LibraryRate
-    observe : ndarray, (q, n)
-    initial : ndarray, (T, n)
-        Prior mean of the state at the first sample of each record; not read elsewhere.
-    relative : bool
-        Whether noise multiplies: the logarithms of the outputs are measured.
+    ``initial``, (T, n), is the prior mean of the state at the first sample of each record, and not
+    read elsewhere; with ``relative`` noise multiplies: the logarithms of the outputs are measured.
     """
 
     def __init__(

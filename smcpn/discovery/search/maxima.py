@@ -85,13 +85,7 @@ def further(steps: PathRegression, found: SupportMaximum) -> float:
 
 
 class Maxima(Batchable):
-    """Maxima of many supports, each from where the linear model at one point has it.
-
-    Parameters
-    ----------
-    steps : PathRegression
-    linear : LinearPoint
-    """
+    """Maxima of many supports, each from where the linear model at one point has it."""
 
     batches: ClassVar[tuple[str, ...]] = ("packed",)
     lanes = n_samples = 1
@@ -123,15 +117,8 @@ class Maxima(Batchable):
     def packed(self, values: NDArray[np.bool_], most: int = POLISHING) -> Arrays:
         """Maxima of supports (N, K), at most so many steps away, as arrays; see `unpacked`.
 
-        Returns
-        -------
-        path : ndarray, (T, n, N)
-        theta : ndarray, (K, N)
-        covariance : ndarray, (K, K, N)
-            Zero outside of the support.
-        variances, deviation : ndarray, (q, N) and (n, N)
-        evidence : ndarray, (1, N)
-            NaN where there is no maximum.
+        These are path (T, n, N), theta (K, N), covariance (K, K, N), zero outside of the support,
+        variances (q, N), deviation (n, N), and evidence (1, N), NaN where there is no maximum.
         """
         with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             found = [self._row(support, most) for support in values]

@@ -53,18 +53,11 @@ class Point(Stored):
 class ErrorModel(Stored):
     """Sizes of the errors that a path regression reckons with, as far as they are learned.
 
-    Attributes
-    ----------
-    variances : ndarray, (q,)
-        Of the noise.
-    deviation : ndarray, (n,)
-        Standard deviation of what the noise is in the units of each state.
-    share : float
-        Model error that a homotopy ends with, as a share of the noise.
-    independent : float
-        Share of the data that is independent.
-    told : bool
-        Whether the noise is known, and not learned.
+    variances: (q,), of the noise.
+    deviation: (n,), standard deviation of what the noise is in the units of each state.
+    share: Model error that a homotopy ends with, as a share of the noise.
+    independent: Share of the data that is independent.
+    told: Whether the noise is known, and not learned.
     """
 
     variances: Annotated[Array, finite("q", least=0.0)]
@@ -78,17 +71,11 @@ class ErrorModel(Stored):
 class LinearPoint:
     """A point with the regression of what the linear model leaves there.
 
-    Attributes
-    ----------
-    point : Point
-    path : ndarray, (T, n, 1 + d)
-        Most likely change of the path, affine in that of the coordinates of the coefficients.
-    regression : SpikeAndSlab
-        Coefficients in units of their slab.
-    error : ndarray, (T, n)
-        Variances of the model error.
-    log_determinant : float
-        Of the covariance of the outputs given the coefficients, in units of the noise.
+    path: (T, n, 1 + d), most likely change of the path, affine in that of the coordinates of the
+        coefficients.
+    regression: Coefficients in units of their slab.
+    error: (T, n), variances of the model error.
+    log_determinant: Of the covariance of the outputs given the coefficients, in units of the noise.
     """
 
     point: Point
@@ -101,29 +88,13 @@ class LinearPoint:
 class PathRegression:
     """Steps of path and coefficients.
 
-    Parameters
-    ----------
-    paths : LibraryPaths
-    start : Start
-    variances, least : ndarray, (q,)
-        Of the noise, at first and at least.
-    basis : ndarray, (d, d)
-        Triangular: from coefficients to orthonormal coordinates of the rate along the first path
-        (`orthonormal`).
-    groups : ndarray of int, (d,)
-        Of the prior of the support.
-    slabs : sequence of float
-    signs : ndarray of int, (d,)
-        1 or -1 where a coefficient has a sign, else 0.
-    told : bool
-        Whether the noise is known, and not learned.
-
-    Attributes
-    ----------
-    share : float
-        Model error that a homotopy ends with, as a share of the noise.
-    independent : float
-        Share of the data that is independent, by which log-likelihoods are multiplied.
+    ``variances`` and ``least``, (q,), are of the noise, at first and at least; ``basis``, (d, d),
+    triangular, leads from coefficients to orthonormal coordinates of the rate along the first path
+    (`orthonormal`); ``groups``, (d,), are those of the prior of the support; ``signs``, (d,), 1 or
+    -1 where a coefficient has a sign, else 0; and with ``told`` the noise is known, and not
+    learned. ``share`` is the model error that a homotopy ends with, as a share of the noise, and
+    ``independent`` the share of the data that is independent, by which log-likelihoods are
+    multiplied.
     """
 
     def __init__(
@@ -208,10 +179,7 @@ class PathRegression:
     def linearised(self, point: Point, share: float) -> LinearPoint:
         """Linearise at a point, with a model error of this share of the noise.
 
-        Raises
-        ------
-        numpy.linalg.LinAlgError, ValueError
-            If the path is not determined, or not finite.
+        Raises `LinAlgError` or `ValueError` if the path is not determined, or not finite.
         """
         return self._regression(self._linear(point), point, self._error(point, share))
 
@@ -266,10 +234,7 @@ class PathRegression:
         By the k coefficients of the support, and by those of rates (T, n, e) that are added, as
         trapezoids between samples.
 
-        Raises
-        ------
-        numpy.linalg.LinAlgError, ValueError
-            If the path is not determined, or not finite.
+        Raises `LinAlgError` or `ValueError` if the path is not determined, or not finite.
         """
         columns = np.flatnonzero(point.support)
         part = self.restricted(columns)
@@ -282,19 +247,9 @@ class PathRegression:
     ) -> SpikeAndSlab:
         """Regression at a point on all coefficients and on those of rates that are added.
 
-        Parameters
-        ----------
-        point : Point
-        added : ndarray, (T, n, e)
-        basis : ndarray, (d + e, d + e)
-            Triangular, as that of the coefficients.
-        prior : BetaBinomial
-            Of supports of d + e columns.
-
-        Raises
-        ------
-        numpy.linalg.LinAlgError, ValueError
-            If the path is not determined, or not finite.
+        ``added`` is (T, n, e), ``basis``, (d + e, d + e), triangular as that of the coefficients,
+        and ``prior`` that of supports of d + e columns. A path that is not determined, or not
+        finite, raises `LinAlgError` or `ValueError`.
         """
         linear = _with_rates(self._linear(point), self.paths, added)
         more, result = np.zeros(added.shape[2], dtype=np.int64), copy(self)

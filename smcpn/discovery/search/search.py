@@ -111,21 +111,14 @@ _NONE = (
 class FoundModel:
     """A support with its coefficients, of the K free ones of a system.
 
-    Attributes
-    ----------
-    support : ndarray of bool, (K,)
-    coefficients : ndarray, (K,)
-        Posterior means; zero outside the support.
-    covariance : ndarray, (k, k)
-        Of the coefficients in the support.
-    initial : ndarray, (R, n)
-        Most likely state at the first sample of each record.
-    log_evidence : float
-        By Laplace's method at the model's own maximum, but for a constant that all models share.
-    log_prior : float
-        Log probability of the support before the data.
-    probability : float
-        Among all supports that are counted.
+    support: (K,)
+    coefficients: (K,), posterior means; zero outside the support.
+    covariance: (k, k), of the coefficients in the support.
+    initial: (R, n), most likely state at the first sample of each record.
+    log_evidence: By Laplace's method at the model's own maximum, but for a constant that all models
+        share.
+    log_prior: Log probability of the support before the data.
+    probability: Among all supports that are counted.
     """
 
     support: Support
@@ -148,24 +141,15 @@ class FoundModel:
 class SearchResult:
     """The most probable models of a system with K free coefficients, noise and fitted path.
 
-    Attributes
-    ----------
-    models : tuple of FoundModel
-        The most probable first.
-    inclusion : ndarray, (K,)
-        Probability that a coefficient is not zero, over all supports that are counted.
-    noise : ndarray, (q,)
-        Standard deviation of the noise of each output.
-    path : ndarray, (T, n)
-        Of the best model, all records one after the other.
-    slab : ndarray, (K,)
-        Unit of the slab of each coefficient: rms(dx/dt) / rms(term) on the smoothed path.
-    error : float
-        Standard deviation of the model error of a sample, as a share of the noise.
-    lack : LackOfFit or None
-        What the data ask for most beside the best model, where that can be told.
-    omitted : OmittedFunction or None
-        The function that the library does not have and the data are most for, where there is one.
+    models: The most probable first.
+    inclusion: (K,), probability that a coefficient is not zero, over all supports that are counted.
+    noise: (q,), standard deviation of the noise of each output.
+    path: (T, n), of the best model, all records one after the other.
+    slab: (K,), unit of the slab of each coefficient: rms(dx/dt) / rms(term) on the smoothed path.
+    error: Standard deviation of the model error of a sample, as a share of the noise.
+    lack: What the data ask for most beside the best model, where that can be told.
+    omitted: The function that the library does not have and the data are most for, where there is
+        one.
     """
 
     models: tuple[FoundModel, ...]
@@ -183,38 +167,17 @@ class Search:
 
     Between parts a `snapshot` has all that it goes on from.
 
-    Parameters
-    ----------
-    records : sequence of Record
-        Outputs, NaN where missing.
-    system : CandidateSystem
-        Parameters of its known part have their defaults; its diffusion is not read.
-    observe : ndarray, (q, n), optional
-        Outputs are ``observe @ x`` and noise; the states if not given.
-    noise : ndarray, (q,), optional
-        Standard deviation of the noise of each output, up to one common factor; learned if not
-        given.
-    relative : bool
-        Whether noise multiplies: outputs are ``(observe @ x) exp(e)``, and ``noise`` is of e.
-    slabs : sequence of float
-        Widths of the slab, in units of rms(dx/dt) / rms(term), that scores are averaged over.
-    seed : int
-        Of the MCMC over supports.
-    state : SearchState, optional
-        A `snapshot` to go on from; the same bytes come of it.
-    workers : Workers, optional
-        Who lead supports to their maxima.
+    Outputs of ``records``, NaN where missing, are ``observe @ x``, (q, n), and noise; the states if
+    not given. Parameters of the known part of ``system`` have their defaults; its diffusion is not
+    read. ``noise``, (q,), has the standard deviation of each output, up to one common factor, and
+    is learned if not given; with ``relative`` it multiplies: outputs are ``(observe @ x) exp(e)``,
+    and ``noise`` is of e. Scores are averaged over ``slabs``, widths in units of rms(dx/dt) /
+    rms(term). ``seed`` is that of the MCMC over supports, and ``workers`` lead supports to their
+    maxima. From a ``state`` that is a `snapshot` the same bytes come; it is replaced in every part,
+    only the random generator goes on in place.
 
-    Attributes
-    ----------
-    state : SearchState
-        Replaced in every part; only the random generator goes on in place.
-
-    Raises
-    ------
-    InputError
-        If a hidden state is not told by a known equation, a parameter of the known part has no
-        default, or no trajectory of these terms comes near the data.
+    A hidden state that is told by no known equation, and terms of which no trajectory comes near
+    the data, are refused.
     """
 
     @np.errstate(over="ignore", invalid="ignore")
@@ -258,10 +221,7 @@ class Search:
     def proceed(self) -> None:
         """Compute the next part.
 
-        Raises
-        ------
-        InputError
-            If no trajectory of these terms comes near the data.
+        Raises `InputError` if no trajectory of these terms comes near the data.
         """
         part: dict[Stage, Callable[[], None]] = {
             "larger": self._with_larger_error,
@@ -458,26 +418,15 @@ def _loosened(
 class _Problem:
     """Records and a rate of states in units of their rms, with the path to begin from.
 
-    Attributes
-    ----------
-    scale : ndarray, (n,)
-        Units of the states.
-    observe : ndarray, (q, n)
-        Of scaled states.
-    start : Start
-        Scaled.
-    variances : ndarray, (q,)
-        Of the noise of the outputs.
-    groups : ndarray of int, (K,)
-        Degree of the term of each free coefficient.
-    signs : ndarray of int, (K,)
-        1 or -1 where it has a sign, else 0.
-    told : bool
-        Whether the noise is known.
-    relative : bool
-        Whether it multiplies.
-    least : ndarray, (q,)
-        Its least variances.
+    scale: (n,), units of the states.
+    observe: (q, n), of scaled states.
+    start: Scaled.
+    variances: (q,), of the noise of the outputs.
+    groups: (K,), degree of the term of each free coefficient.
+    signs: (K,), 1 or -1 where it has a sign, else 0.
+    told: Whether the noise is known.
+    relative: Whether it multiplies.
+    least: (q,), its least variances.
     """
 
     records: Sequence[Record]

@@ -27,13 +27,8 @@ supports, their maxima, a second homotopy, and its end."""
 class Landing(Stored):
     """A point of the way with a model error larger than those of the homotopy.
 
-    Attributes
-    ----------
-    evidence : float
-        Log evidence of the best support there.
-    share : float
-        The model error, as a share of the noise.
-    point : Point
+    evidence: Log evidence of the best support there.
+    share: The model error, as a share of the noise.
     """
 
     evidence: float
@@ -45,16 +40,9 @@ class Landing(Stored):
 class SupportMaximum(Stored):
     """Maximum of the posterior of a support, with the errors learned there.
 
-    Attributes
-    ----------
-    point : Point
-    errors : ErrorModel
-    covariance : ndarray, (k, k)
-        Of the k coefficients of the support.
-    log_evidence : float
-        By Laplace's method, but for a constant.
-    log_prior : float
-        Log probability of the support before the data.
+    covariance: (k, k), of the k coefficients of the support.
+    log_evidence: By Laplace's method, but for a constant.
+    log_prior: Log probability of the support before the data.
     """
 
     point: Point
@@ -73,15 +61,9 @@ class SupportMaximum(Stored):
 class Selection(Stored):
     """Probable supports on the linear model at a point, the most probable first.
 
-    Attributes
-    ----------
-    point : Point
-    errors : ErrorModel
-    chosen : ndarray of bool, (m, K)
-        Supports that are led to their own maxima.
-    others : ndarray of bool, (o, K)
-        Those that are counted by their scores here.
-    scores : ndarray, (o,)
+    chosen: (m, K), supports that are led to their own maxima.
+    others: (o, K), those that are counted by their scores here.
+    scores: (o,)
     """
 
     point: Point
@@ -95,12 +77,8 @@ class Selection(Stored):
 class CountedModels(Stored):
     """Probable models at their own maxima, best first, and supports that are counted beside them.
 
-    Attributes
-    ----------
-    maxima : tuple of SupportMaximum
-    others : ndarray of bool, (o, K)
-    scores : ndarray, (o,)
-        Of the others, less that of the best model.
+    others: (o, K)
+    scores: (o,), of the others, less that of the best model.
     """
 
     maxima: tuple[SupportMaximum, ...]
@@ -112,32 +90,18 @@ class CountedModels(Stored):
 class SearchState(Stored):
     """The state of a search between two parts.
 
-    Attributes
-    ----------
-    stage : str
-    random_state : RandomState
-        Of the generator, when `Search.snapshot` returned the state.
-    point : Point
-        The end of the way so far; that from which supports are selected, once there is a selection.
-    errors : ErrorModel
-        In force there.
-    substeps : int
-        Runge-Kutta steps of a sampling interval.
-    share : float
-        The model error that comes next, of those above the homotopy's; nan before it is known.
-    landings : tuple of Landing
-        With these model errors.
-    level : int
-        Model errors of the homotopy so far.
-    rounds : int
-        Selections so far whose supports have all been led to their maxima.
-    selection : Selection or None
-    maxima : tuple of SupportMaximum or None
-        Of the first supports of the selection; None where one has no maximum.
-    counted : CountedModels or None
-        Of the last round.
-    parts : int
-        Parts that were computed so far.
+    random_state: Of the generator, when `Search.snapshot` returned the state.
+    point: The end of the way so far; that from which supports are selected, once there is a
+        selection.
+    errors: In force there.
+    substeps: Runge-Kutta steps of a sampling interval.
+    share: The model error that comes next, of those above the homotopy's; nan before it is known.
+    landings: With these model errors.
+    level: Model errors of the homotopy so far.
+    rounds: Selections so far whose supports have all been led to their maxima.
+    maxima: Of the first supports of the selection; None where one has no maximum.
+    counted: Of the last round.
+    parts: Parts that were computed so far.
     """
 
     stage: Stage

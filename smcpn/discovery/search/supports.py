@@ -59,10 +59,7 @@ MOST_PAIRED = 100
 class BetaBinomial:
     """Prior of supports.
 
-    Parameters
-    ----------
-    degrees : ndarray of int, (d,)
-        Of each column.
+    ``degrees``, (d,), are those of each column.
     """
 
     def __init__(self, degrees: NDArray[np.int64]) -> None:
@@ -102,16 +99,10 @@ class BetaBinomial:
 class Neighbourhood(NamedTuple):
     """A support with its score, and those of all supports that differ in one column.
 
-    Attributes
-    ----------
-    evidence : float
-        Log evidence, but for a constant.
-    score : float
-        The same plus the log prior probability of the support.
-    flips : ndarray, (d,)
-        Score with this column added or deleted, minus the score.
-    theta : ndarray, (d,)
-        Posterior mean of the coefficients.
+    evidence: Log evidence, but for a constant.
+    score: The same plus the log prior probability of the support.
+    flips: (d,), score with this column added or deleted, minus the score.
+    theta: (d,), posterior mean of the coefficients.
     """
 
     evidence: float
@@ -123,23 +114,14 @@ class Neighbourhood(NamedTuple):
 class _Fit(NamedTuple):
     """Least squares on a support with each of C slabs.
 
-    Attributes
-    ----------
-    q : ndarray, (d, k)
-        Orthonormal coordinates of the support.
-    gram_q : ndarray, (d, k)
-        S'S Q.
-    to_theta : ndarray, (k, k)
-        R^-1.
-    theta : ndarray, (C, k)
-    inverse : ndarray, (C, k, k)
-        Of Q'S'S Q + 1 / c^2.
-    pull : ndarray, (C, d)
-        Half of the gradient of the sum of squares by all coordinates.
-    least : ndarray, (C,)
-        SSR.
-    log_volume : ndarray, (C,)
-        log|I + c^2 Q'S'S Q|.
+    q: (d, k), orthonormal coordinates of the support.
+    gram_q: (d, k), S'S Q.
+    to_theta: (k, k), R^-1.
+    theta: (C, k)
+    inverse: (C, k, k), of Q'S'S Q + 1 / c^2.
+    pull: (C, d), half of the gradient of the sum of squares by all coordinates.
+    least: (C,), SSR.
+    log_volume: (C,), log|I + c^2 Q'S'S Q|.
     """
 
     q: Array
@@ -160,18 +142,11 @@ class _Fit(NamedTuple):
 class _Flips(NamedTuple):
     """Gain of each of d columns if added to a support, with each of C slabs.
 
-    Attributes
-    ----------
-    inside : ndarray, (k, d)
-        Coordinates of a column within the support.
-    size : ndarray, (d,)
-        Length of the rest.
-    cross : ndarray, (k, d)
-        Of S'S, between the support and the rest of the column, of unit length.
-    pivot : ndarray, (C, d)
-        Square that the support leaves of that, in S'S + 1 / c^2.
-    pull : ndarray, (C, d)
-        Half of the gradient of the sum of squares along it.
+    inside: (k, d), coordinates of a column within the support.
+    size: (d,), length of the rest.
+    cross: (k, d), of S'S, between the support and the rest of the column, of unit length.
+    pivot: (C, d), square that the support leaves of that, in S'S + 1 / c^2.
+    pull: (C, d), half of the gradient of the sum of squares along it.
     """
 
     inside: Array
@@ -184,25 +159,11 @@ class _Flips(NamedTuple):
 class SpikeAndSlab:
     """The regression, and its supports as far as they were visited.
 
-    Parameters
-    ----------
-    residual : ndarray, (m,)
-        r.
-    columns : ndarray, (m, d)
-        S, derivatives by the coordinates.
-    centre : ndarray, (d,)
-        u0.
-    count : float
-        Independent numbers in the data.
-    prior : BetaBinomial
-        Of the support.
-    slabs : sequence of float
-    least : float
-        Added to every SSR: squares of the noise that is there at least.
-    signs : ndarray of int, (d,), optional
-        1 or -1 where a coefficient has a sign, else 0.
-    basis : ndarray, (d, d), optional
-        W; the identity if not given.
+    ``residual`` is r, (m,), ``columns`` S, (m, d), derivatives by the coordinates, ``centre`` u0,
+    (d,), and ``basis`` W, (d, d), the identity if not given. ``count`` are the independent numbers
+    in the data, ``prior`` that of the support, ``least`` is added to every SSR, squares of the
+    noise that is there at least, and ``signs``, (d,), are 1 or -1 where a coefficient has a sign,
+    else 0.
     """
 
     def __init__(

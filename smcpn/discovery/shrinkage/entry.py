@@ -41,11 +41,7 @@ def cut(
 
     Growth that a later sample undoes, as within the period of an oscillation, does not count.
 
-    Parameters
-    ----------
-    path : ndarray, (T, n)
-        Of all records, one after the other.
-    coefficients : ndarray, (K,)
+    ``path``, (T, n), is that of all records, one after the other.
     """
     rate, scale = LibraryRate(system), np.sqrt(np.mean(path**2, axis=0))
     scale = np.where(scale > 0.0, scale, 1.0)
@@ -83,13 +79,8 @@ def pieces(
 ) -> tuple[list[Record], NDArray[np.int64], NDArray[np.int64]]:
     """Cut records.
 
-    Returns
-    -------
-    records : list of Record
-    samples : ndarray of int
-        First sample of each piece, in all records one after the other.
-    first : ndarray of int
-        Pieces with which the records begin.
+    Returned are also the first sample of each piece, in all records one after the other, and the
+    pieces with which the records begin.
     """
     found: list[Record] = []
     samples, first, offset = [], [], 0
@@ -111,22 +102,10 @@ INITIAL_SPREAD = 100.0
 class ShrinkagePosterior:
     """Draws of all coefficients, initial states and noise from their posterior, part by part.
 
-    Parameters
-    ----------
-    outputs : sequence of str
-        State that each output measures.
-    found : SearchResult
-        By a `Search` of the same system and records; its best model is where the likelihood is
-        linearised first.
-    prior : Shrinkage
-    noise : ndarray, (q,), optional
-        Standard deviations, where they are known: to four digits, for they are sampled.
-    **options
-        As of `ShrinkageRun`.
-
-    Attributes
-    ----------
-    run : ShrinkageRun
+    ``outputs`` names the state that each output measures; ``found`` is of a `Search` of the same
+    system and records, whose best model is where the likelihood is linearised first; ``noise``,
+    (q,), has standard deviations, where they are known: to four digits, for they are sampled. The
+    options are those of `ShrinkageRun`.
     """
 
     def __init__(

@@ -38,11 +38,8 @@ has too little mass are left by no independent proposal."""
 class Normals:
     """Normal priors of the initial states, and gamma priors of the precisions of the noise.
 
-    Attributes
-    ----------
-    mean, sd : ndarray, (m,)
-    shape, rate : ndarray, (q,)
-        Of 1 / sigma^2 of each output.
+    mean, sd: (m,)
+    shape, rate: (q,), of 1 / sigma^2 of each output.
     """
 
     mean: Array
@@ -58,12 +55,7 @@ class LinearGibbs:
     A sweep draws the variances; given these noise, global scales, coefficients with initial states,
     scales and noise: a palindrome of reversible steps.
 
-    Attributes
-    ----------
-    prior : JointPrior
-        Of P coefficients, q standard deviations of the noise, m initial states.
-    linear : QuadraticLikelihood
-    normals : Normals
+    prior: Of P coefficients, q standard deviations of the noise, m initial states.
     """
 
     prior: JointPrior
@@ -199,13 +191,8 @@ class SurrogateKernel:
 class MixtureMoves(MoveStrategy):
     """Gibbs sweeps where the target is the linearised model; where it is not, they propose.
 
-    Attributes
-    ----------
-    gibbs : LinearGibbs
-    sweeps, proposing : int
-        Of a rejuvenation of the linearised model, and of a proposal.
-    most : int
-        Proposals of a rejuvenation at most.
+    sweeps, proposing: Of a rejuvenation of the linearised model, and of a proposal.
+    most: Proposals of a rejuvenation at most.
     """
 
     gibbs: LinearGibbs
@@ -270,12 +257,8 @@ def drawn_normals(precision: Array, pull: Array, noise: Array) -> Array:
     All N factorisations run at once, by rows of N numbers: for tens of coordinates that takes less
     than half of the time of one after the other.
 
-    Parameters
-    ----------
-    precision : ndarray, (l, l, N)
-        M, of which the lower triangle is read; the factor takes its place.
-    pull, noise : ndarray, (l, N)
-        b, and z of standard normals.
+    ``precision`` is M, (l, l, N), of which the lower triangle is read; the factor takes its place.
+    ``pull`` and ``noise``, (l, N), are b, and z of standard normals.
     """
     size, result = len(precision), pull.copy()
     for j in range(size):

@@ -36,13 +36,9 @@ SHRINKAGE: dict[str, type[Shrinkage]] = {}
 class Shrinkage(Stored, ABC):
     """A prior of coefficients, (N, P), with global scales (N, h) of their own, as logarithms.
 
-    Attributes
-    ----------
-    name : str
-    scales : tuple of str
-        Names of the h global scales that are not integrated out.
-    units : {"scaled", "physical"}
-        Whether coefficients are in units of rms(dx_i/dt) / rms(term), or as they stand.
+    scales: Names of the h global scales that are not integrated out.
+    units: {"scaled", "physical"}, whether coefficients are in units of rms(dx_i/dt) / rms(term), or
+        as they stand.
     """
 
     name: ClassVar[str]
@@ -247,13 +243,8 @@ class JointPrior(Prior):
 
     Where one wants a distribution of a single coefficient or scale, a Cauchy density stands for it.
 
-    Parameters
-    ----------
-    shrinkage : Shrinkage
-    units : mapping of str to float
-        Coefficients by name, and the unit of each in which the prior has it.
-    others : mapping of str to Distribution
-        Priors of the other parameters, independent of all.
+    ``units`` has the coefficients by name, and the unit of each in which the prior has it;
+    ``others`` the priors of the other parameters, independent of all.
     """
 
     def __init__(

@@ -30,17 +30,12 @@ class QuadraticLikelihood(Likelihood, Stored):
 
     It is a `Likelihood` of parameters theta and, from the P-th on, sigma; others are not read.
 
-    Attributes
-    ----------
-    first : int
-        Place P of the first noise.
-    centre : ndarray, (l,)
-        Of the location parameters theta.
-    counts : ndarray, (q,)
-    squares : ndarray, (q,)
-        Sum of squared residuals at the centre.
-    slopes : ndarray, (q, l)
-    curvatures : ndarray, (q, l, l)
+    first: Place P of the first noise.
+    centre: (l,), of the location parameters theta.
+    counts: (q,)
+    squares: (q,), sum of squared residuals at the centre.
+    slopes: (q, l)
+    curvatures: (q, l, l)
     """
 
     first: Whole
@@ -57,19 +52,10 @@ class QuadraticLikelihood(Likelihood, Stored):
     ) -> QuadraticLikelihood:
         """Linearise a model.
 
-        Parameters
-        ----------
-        log_likelihood : LogLikelihood
-            Gaussian; an error of its solver counts as it does at the noise given.
-        first : int
-        centre : ndarray, (l,)
-        noise, counts : ndarray, (q,)
-            Standard deviations, and measured numbers of each output.
-
-        Raises
-        ------
-        FloatingPointError
-            If the solution diverges at the centre.
+        ``log_likelihood`` is Gaussian; an error of its solver counts as it does at the noise given.
+        ``centre`` is (l,), ``noise`` and ``counts``, (q,), the standard deviations, and measured
+        numbers of each output. It raises `FloatingPointError` if the solution diverges at the
+        centre.
         """
         q, all_but_noise = len(noise), _locations(first, len(noise), len(centre))
         # The noise of all outputs but one is so large that they tell nothing.

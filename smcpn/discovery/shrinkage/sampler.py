@@ -52,17 +52,8 @@ def relative_to_start(
     expression of the model, a thousand of which cost more than a short record itself. The first
     samples are no data then and left out.
 
-    Parameters
-    ----------
-    outputs : sequence of str
-        State that each output measures.
-    initial : ndarray, (R, n)
-        x(0) of each record.
-
-    Raises
-    ------
-    InputError
-        If the input of a record is a function.
+    ``outputs`` names the state that each output measures, and ``initial``, (R, n), is x(0) of each
+    record. An input that is a function is refused.
     """
     n, m = len(ode.states), len(ode.inputs)
     x, u, t = ca.SX.sym("x", n), ca.SX.sym("u", m + n), ca.SX.sym("t")
@@ -101,13 +92,9 @@ CHAINS, SWEEPS = 64, 100
 class Point:
     """End of a search: coefficients, initial states and noise.
 
-    Attributes
-    ----------
-    coefficients : ndarray, (K,)
-    initial : ndarray, (R, n)
-        States at the first sample of each record.
-    noise : ndarray, (q,)
-        Standard deviation of each output.
+    coefficients: (K,)
+    initial: (R, n), states at the first sample of each record.
+    noise: (q,), standard deviation of each output.
     """
 
     coefficients: Array
@@ -119,17 +106,11 @@ class Point:
 class CoefficientPopulations(Populations):
     """Weighted particles of a system's coefficients.
 
-    Attributes
-    ----------
-    prior : JointPrior
-        Of K coefficients, noise of q outputs, initial states unless they are known, and its global
-        scales, in the order of the columns of ``values``.
-    shrinkage : ndarray, (K,)
-        Posterior mean of kappa_j = var(theta_j | y, v) / v_j, where v are the variances of the
-        mixture: 0 where the data decide, 1 where the prior does. K less their sum is the effective
-        number of coefficients.
-    solver : Solver
-    likelihood : str
+    prior: Of K coefficients, noise of q outputs, initial states unless they are known, and its
+        global scales, in the order of the columns of ``values``.
+    shrinkage: (K,), posterior mean of kappa_j = var(theta_j | y, v) / v_j, where v are the
+        variances of the mixture: 0 where the data decide, 1 where the prior does. K less their sum
+        is the effective number of coefficients.
 
     References
     ----------
@@ -161,16 +142,9 @@ def _known(likelihood: str) -> str:
 class ShrinkageState(Stored):
     """The state of a `ShrinkageRun` between two parts.
 
-    Attributes
-    ----------
-    solver : Solver
-    likelihood : str
-    linear : QuadraticLikelihood
-        Linearised about the posterior mean.
-    random_state : RandomState
-        Of the generator that is not one of a population.
-    populations : tuple of SamplerState
-        Finished ones first.
+    linear: Linearised about the posterior mean.
+    random_state: Of the generator that is not one of a population.
+    populations: Finished ones first.
     """
 
     solver: Solver
@@ -185,40 +159,16 @@ class ShrinkageRun:
 
     Between parts a `snapshot` has all that it goes on from.
 
-    Parameters
-    ----------
-    records : sequence of Record
-    system : CandidateSystem
-        Of K coefficients.
-    outputs : sequence of str
-        State that each output measures.
-    prior : Shrinkage
-    start : Point
-        With trajectories near the data; coefficients may be zero there.
-    units : ndarray, (K,)
-        In which a prior of scaled units has the coefficients.
-    spread : ndarray, (n,), optional
-        Prior standard deviations of the initial states about those of ``start``. Without them these
-        are taken as exact, and the first samples, from which they may come, as no data.
-    noise_prior : pair of float and float or ndarray (q,), optional
-        Shape and rates of the gamma prior of 1 / sigma^2; by default .25 and so that the mean is
-        that of ``start``.
-    solver, likelihood, particles, replicates, seed, threads
-        As of `smcpn.identify`.
-    workers : Workers, optional
-        Who evaluate large batches.
-    state : ShrinkageState, optional
-        A `snapshot` to go on from; the same bytes come of it.
+    The system has K coefficients, and ``outputs`` names the state that each output measures. The
+    start has trajectories near the data; coefficients may be zero there. A prior of scaled units
+    has the coefficients in ``units``, (K,). ``spread``, (n,), are prior standard deviations of the
+    initial states about those of ``start``; without them these are taken as exact, and the first
+    samples, from which they may come, as no data. ``noise_prior`` has shape and rates of the gamma
+    prior of 1 / sigma^2; by default .25 and so that the mean is that of ``start``. ``workers``
+    evaluate large batches. From a ``state`` that is a `snapshot` the same bytes come. ``samplers``
+    has finished ones first; the other options are as of `smcpn.identify`.
 
-    Attributes
-    ----------
-    samplers : list of Tempering
-        Finished ones first.
-
-    Raises
-    ------
-    InputError
-        If the trajectory at the start diverges, or a coefficient has a sign.
+    A trajectory that diverges at the start, and a coefficient with a sign, are refused.
     """
 
     def __init__(
@@ -407,10 +357,7 @@ def _centred(
 ) -> LinearGibbs:
     """Linearise about the posterior mean, as long as the trajectory there does not diverge.
 
-    Raises
-    ------
-    InputError
-        If it does at the start.
+    Raises `InputError` if it does at the start.
     """
     k, noise = len(start.coefficients), start.noise
     places = np.arange(k, k + len(noise))

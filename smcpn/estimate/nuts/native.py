@@ -229,15 +229,11 @@ class NativeDensity:
 
     It is machine code, rows and tables, and can be pickled for another process of this user.
 
-    Attributes
-    ----------
-    kernel : CompiledKernel
-        Value and derivative of the log-likelihood, with as many lanes as directions of one point.
-    rows : list of Rows
-        Of each record.
-    centre, factor : ndarray, (d,), (d, d)
-    maps, table : ndarray
-        See `coordinate_numbers` and `prior_table`.
+    kernel: Value and derivative of the log-likelihood, with as many lanes as directions of one
+        point.
+    rows: Of each record.
+    centre, factor: (d,), (d, d)
+    maps, table: See `coordinate_numbers` and `prior_table`.
     """
 
     kernel: CompiledKernel

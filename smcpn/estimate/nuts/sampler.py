@@ -58,13 +58,8 @@ STATISTICS: dict[str, tuple[str, Any]] = {
 class Chains:
     """Draws of C chains and what the sampler did for them.
 
-    Attributes
-    ----------
-    theta : ndarray, (C, D, d)
-        Unconstrained coordinates.
-    statistics : ChainStatistics
-    interrupted : bool
-        Whether there are fewer than were asked for.
+    theta: (C, D, d), unconstrained coordinates.
+    interrupted: Whether there are fewer than were asked for.
     """
 
     theta: Array
@@ -85,10 +80,7 @@ class ChainSettings:
 def nutpie() -> Any:
     """The package of the sampler.
 
-    Raises
-    ------
-    InputError
-        If it is not installed.
+    Raises `InputError` if it is not installed.
     """
     with warnings.catch_warnings():
         # What it imports announces its next version.
@@ -140,10 +132,7 @@ def sampled(
 class NativeChains(Batchable):
     """Chains on a log density in machine code, each of which is a run of its own.
 
-    Attributes
-    ----------
-    threads : int
-        Chains that run at the same time.
+    threads: Chains that run at the same time.
     """
 
     density: NativeDensity
@@ -335,10 +324,7 @@ def arrays_of(traces: Sequence[Any], tune: int) -> Arrays:
 
     An interrupt leaves chains of different lengths: as many are kept as make most draws.
 
-    Raises
-    ------
-    KeyboardInterrupt
-        If there are no draws after tuning.
+    Raises `KeyboardInterrupt` if there are no draws after tuning.
     """
     tables = [(draws[0], stats[0]) for draws, stats in (one.get_arrow_trace() for one in traces)]
     lengths = sorted((stats.num_rows for _, stats in tables), reverse=True)
@@ -378,13 +364,9 @@ class Coordinates:
     So the metric of a sampler that begins with the identity, and adapts a diagonal one, begins as
     that of the Gaussian about the mode, its correlations included.
 
-    Attributes
-    ----------
-    centre : ndarray, (d,)
-    factor : ndarray, (d, d)
-        Lower triangular.
-    modes : Modes
-        Modes that the chains start about.
+    centre: (d,)
+    factor: (d, d), lower triangular.
+    modes: Modes that the chains start about.
     """
 
     centre: Array
@@ -413,10 +395,7 @@ def coordinates_of(found: Laplace, density: LogDensity) -> Coordinates:
 
     Where the posterior has no Gaussian there, as on a ridge, no direction is wider than the prior.
 
-    Raises
-    ------
-    InputError
-        If no search found a point at all.
+    Raises `InputError` if no search found a point at all.
     """
     if found.modes:
         top = found.modes[0]
@@ -448,10 +427,7 @@ def check_bend(coordinates: Coordinates, density: LogDensity) -> None:
     Of functions of many weights data determine a few combinations, exactly, which differ from place
     to place: steps that are short enough take no chain through such a shell.
 
-    Raises
-    ------
-    InputError
-        With what there is instead.
+    Raises `InputError` with what there is instead.
     """
     d = len(coordinates.centre)
     if d <= FORWARD:

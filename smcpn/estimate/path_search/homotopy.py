@@ -81,15 +81,11 @@ LEARNED_BELOW = 1e-2
 class Searches:
     """Points of S searches.
 
-    Attributes
-    ----------
-    theta : ndarray, (S, d)
-    path : ndarray, (S, T, n)
-    variances : ndarray, (S, q)
-        Of the noise.
-    cost : ndarray, (S,)
-    of_start : ndarray of int, (S0,)
-        The search that each of the starts has become.
+    theta: (S, d)
+    path: (S, T, n)
+    variances: (S, q), of the noise.
+    cost: (S,)
+    of_start: (S0,), the search that each of the starts has become.
     """
 
     theta: Array
@@ -114,12 +110,8 @@ class Searches:
 class Homotopy:
     """Leads starts to maxima over path and parameters.
 
-    Parameters
-    ----------
-    density : LogDensity
-        For priors and scales of the parameters; its likelihood is not evaluated.
-    problem : Problem
-        With the records to search with.
+    Of ``density`` it has priors and scales of the parameters; its likelihood is not evaluated. The
+    records to search with are those of ``problem``.
     """
 
     def __init__(self, density: LogDensity, problem: Problem) -> None:
@@ -329,17 +321,8 @@ LEAST_TOGETHER, MOST_TOGETHER = 4, 64
 def lifted_ends(density: LogDensity, starts: Array) -> tuple[Array, NDArray[np.int64]]:
     """Return the points (S, d) that searches over path and parameters end in, and whose they are.
 
-    Parameters
-    ----------
-    density : LogDensity
-        Long records are searched by their beginnings.
-    starts : ndarray, (S0, d)
-
-    Returns
-    -------
-    ends : ndarray, (S, d)
-    of_start : ndarray of int, (S0,)
-        Which of them each start led to; -1 where it led nowhere.
+    Long records of ``density`` are searched by their beginnings. Of starts (S0, d) the second
+    result, (S0,), has the number of the end that each led to; -1 where it led nowhere.
     """
     began = time.perf_counter()
     ends: list[Array] = []

@@ -103,11 +103,8 @@ def _stacked(columns: Sequence[Array], shape: tuple[int, ...]) -> Array:
 class Flow(NamedTuple):
     """Ends of the sampling intervals, with their derivatives.
 
-    Attributes
-    ----------
-    end : ndarray, (S, K, n)
-    slopes : ndarray, (S, K, n, n + d)
-        By the state at the beginning, and by the parameter values.
+    end: (S, K, n)
+    slopes: (S, K, n, n + d), by the state at the beginning, and by the parameter values.
     """
 
     end: Array
@@ -117,18 +114,8 @@ class Flow(NamedTuple):
 class Intervals:
     """Sampling intervals of several records, one after the other.
 
-    Parameters
-    ----------
-    rate : Rate
-        dx/dt.
-    records : sequence of Record
-
-    Attributes
-    ----------
-    steps : int
-        Runge-Kutta steps of an interval, one at first.
-    begin : ndarray of int, (K,)
-        Sample at which each interval begins, counted over all records.
+    ``steps`` are the Runge-Kutta steps of an interval, one at first; ``begin``, (K,), is the sample
+    at which each interval begins, counted over all records.
     """
 
     def __init__(self, rate: Rate, records: Sequence[Record]) -> None:
@@ -229,12 +216,8 @@ class Measurements(Protocol):
     def cost(self, expected: Array, variances: Array) -> Array:
         """Minus the log density, (S,), but for what no path changes.
 
-        Parameters
-        ----------
-        expected : ndarray, (S, T, q)
-            Noise-free outputs.
-        variances : ndarray, (S, q)
-            Of Gaussian noise.
+        ``expected``, (S, T, q), are the noise-free outputs, ``variances``, (S, q), those of
+        Gaussian noise.
         """
         ...
 
@@ -262,13 +245,7 @@ class Gaussian:
 
 
 class OfDensity:
-    """Measurements of any density, whose parameters stay as they were at the start.
-
-    Parameters
-    ----------
-    values : ndarray, (d,)
-        Parameter values.
-    """
+    """Measurements of any density, whose parameters stay as they were at the start."""
 
     def __init__(self, model: Model, records: Sequence[Record], values: Array) -> None:
         density, y = model.density, np.concatenate([record.y for record in records])

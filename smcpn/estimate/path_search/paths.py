@@ -39,18 +39,7 @@ class Paths(ABC):
 
     Arrays have a first axis of searches, S; the samples of all records follow each other, T.
 
-    Parameters
-    ----------
-    records : sequence of Record
-    rate, outputs : Rate
-        Of the states, and what is measured of them.
-    measurements : Measurements
-
-    Attributes
-    ----------
-    times : ndarray, (T,)
-    begins : ndarray of int, (R,)
-        First sample of each record.
+    ``begins``, (R,), is the first sample of each record, and ``times`` are (T,).
     """
 
     def __init__(
@@ -104,12 +93,8 @@ class Paths(ABC):
     def cost(self, path: Array, theta: Array, variances: Array, error: Array) -> Array:
         """Minus the log density of measurements and path, (S,), but for constants.
 
-        Parameters
-        ----------
-        variances : ndarray, (S, q)
-            Of Gaussian noise.
-        error : ndarray, (S, T, n) or what is broadcast to it
-            Variances of the model error.
+        ``variances``, (S, q), are those of Gaussian noise, and ``error``, (S, T, n) or what is
+        broadcast to it, those of the model error.
         """
         with np.errstate(all="ignore"):
             gaps = self.gaps(path, theta)
@@ -158,11 +143,7 @@ class Paths(ABC):
 class ProblemPaths(Paths):
     """Paths of a problem, whose coordinates are those of its prior.
 
-    Parameters
-    ----------
-    problem : Problem
-    theta : ndarray, (d,)
-        Parameters of a noise density, where there is one.
+    ``theta``, (d,), are the parameters of a noise density, where there is one.
     """
 
     def __init__(self, problem: Problem, theta: Array) -> None:

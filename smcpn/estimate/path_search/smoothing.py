@@ -28,19 +28,13 @@ Array = NDArray[np.float64]
 class Linear(NamedTuple):
     """A linearised record of T samples with n states, d parameters and q outputs.
 
-    Attributes
-    ----------
-    a : ndarray, (T, n, n)
-        From the sample before; zero for the first of a record.
-    b : ndarray, (T, n, d)
-    gap : ndarray, (T, n)
-    h : ndarray, (T, q, n)
-    slopes : ndarray, (T, q, d)
-        D.
-    residual : ndarray, (T, q)
-        Any number where an output is missing.
-    weight : ndarray, (T, q)
-        Inverse variance of the noise; 0 where an output is missing.
+    a: (T, n, n), from the sample before; zero for the first of a record.
+    b: (T, n, d)
+    gap: (T, n)
+    h: (T, q, n)
+    slopes: (T, q, d), D.
+    residual: (T, q), any number where an output is missing.
+    weight: (T, q), inverse variance of the noise; 0 where an output is missing.
     """
 
     a: Array
@@ -55,14 +49,9 @@ class Linear(NamedTuple):
 class Regression(NamedTuple):
     """Path and whitened residuals, affine in dtheta: entry 0 of the last axis is the constant.
 
-    Attributes
-    ----------
-    path : ndarray, (T, n, 1 + d)
-        dx.
-    residuals : ndarray, (m, 1 + d)
-        Their squares add up to twice the cost.
-    log_determinant : float
-        Of the covariance of the measurements given dtheta, times their weights.
+    path: (T, n, 1 + d), dx.
+    residuals: (m, 1 + d), their squares add up to twice the cost.
+    log_determinant: Of the covariance of the measurements given dtheta, times their weights.
     """
 
     path: Array
@@ -73,18 +62,9 @@ class Regression(NamedTuple):
 def smoothed(linear: Linear, error: Array) -> Regression:
     """Most likely path for every dtheta.
 
-    Parameters
-    ----------
-    linear : Linear
-    error : ndarray, (T, n)
-        Variances of the model error, the diagonal of Q, for every sample; zero is none.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If the path is not determined.
-    ValueError
-        If a number is not finite.
+    ``error``, (T, n), are the variances of the model error, the diagonal of Q, for every sample;
+    zero is none. A path that is not determined raises `LinAlgError`, a number that is not finite
+    `ValueError`.
     """
     samples, n, d = linear.b.shape
     by_h = linear.h.swapaxes(1, 2) * linear.weight[:, None, :]

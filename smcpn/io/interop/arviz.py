@@ -33,10 +33,7 @@ def exported(groups: Mapping[str, Group], attributes: Mapping[str, Any]) -> Any:
 
     Where arviz-base is not installed, as with Python 3.11, it is an InferenceData of ArviZ 0.x.
 
-    Raises
-    ------
-    InputError
-        If neither is installed.
+    Raises `InputError` if neither is installed.
     """
     attributes = {"inference_library": "smcpn", **attributes}
     try:

@@ -62,30 +62,18 @@ ENOUGH = 4096
 class ModelSource:
     """A model with parameters for the simulator in C.
 
-    Attributes
-    ----------
-    title : str
-        Name of the model; `name` is made of it.
-    states, inputs, outputs, parameters : tuple of str
-        The parameters are those that the equations, outputs or initial state depend on.
-    values : ndarray, (p,)
-        Of these parameters.
-    model : Model
-        Its known numbers in place.
-    used : tuple of int
-        Places of these parameters in ``model.theta``.
-    interval : float
-        Sampling interval of the record; of irregular times the longest.
-    steps : int
-        Runge-Kutta steps in it.
-    linear_input : bool
-        Whether the input is linear between samples and not held.
-    t_unit : str
-        Unit of time.
-    dead_times : tuple of str
-        Of every input as an expression of C; empty where none has one.
-    past : int
-        Samples of the inputs that are remembered at most.
+    title: Name of the model; `name` is made of it.
+    states, inputs, outputs, parameters: The parameters are those that the equations, outputs or
+        initial state depend on.
+    values: (p,), of these parameters.
+    model: Its known numbers in place.
+    used: Places of these parameters in ``model.theta``.
+    interval: Sampling interval of the record; of irregular times the longest.
+    steps: Runge-Kutta steps in it.
+    linear_input: Whether the input is linear between samples and not held.
+    t_unit: Unit of time.
+    dead_times: Of every input as an expression of C; empty where none has one.
+    past: Samples of the inputs that are remembered at most.
     """
 
     title: str
@@ -107,10 +95,7 @@ class ModelSource:
     def of(cls, problem: Problem, values: Array, steps: int | str) -> ModelSource:
         """Make it of a problem at parameters (d,), as its first record has it.
 
-        Raises
-        ------
-        InputError
-            If the steps are neither a number nor "auto", or the solution diverges.
+        Raises `InputError` if the steps are neither a number nor "auto", or the solution diverges.
         """
         check_parts(problem.model.parts, "C source or FMU", {"algebraic", "delay"}, INSTEAD)
         if problem.ode.compiled is not None:
@@ -253,10 +238,8 @@ class ModelSource:
 def write_c(source: ModelSource, folder: Path) -> list[Path]:
     """Write the files of a model into a folder, which is made where there is none.
 
-    Raises
-    ------
-    InputError
-        If one cannot be written, or there is one of this name that smcpn did not write.
+    Raises `InputError` if one cannot be written, or there is one of this name that smcpn did not
+    write.
     """
     contents = {name: text.encode() for name, text in source.texts().items()}
     write_outputs(folder, contents, lambda content: content.startswith(BEGIN.encode()))

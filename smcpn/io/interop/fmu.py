@@ -129,10 +129,7 @@ class Variable:
 def archived(source: ModelSource) -> bytes:
     """Content of the FMU of a model, the same for the same model and compiler.
 
-    Raises
-    ------
-    InputError
-        If the headers of FMI or a compiler are lacking.
+    Raises `InputError` if the headers of FMI or a compiler are lacking.
     """
     texts = source.texts()
     del texts[f"{source.name}_main.c"]
@@ -205,10 +202,7 @@ def _unique(name: str, taken: set[str]) -> str:
 def compiled(texts: dict[str, str]) -> bytes:
     """Compile C sources with the headers of FMI, and return the shared library.
 
-    Raises
-    ------
-    InputError
-        If the headers or a compiler are lacking, or it fails.
+    Raises `InputError` if the headers or a compiler are lacking, or it fails.
     """
     headers, compiler = _headers(), _compiler()
     with TemporaryDirectory() as folder:

@@ -63,11 +63,6 @@ class SequentialStaticModel(StaticModel):
     `particles` evaluates log p(y_t | y_<t, theta) without passing a solver state on. The state of
     the latest theta is kept: a step of IBIS then costs one sample, and only moved particles
     are evaluated on their past.
-
-    Parameters
-    ----------
-    prior : Prior
-    likelihood : Likelihood
     """
 
     def __init__(self, prior: Prior, likelihood: Likelihood) -> None:
@@ -102,7 +97,6 @@ def static_model(
 
     Parameters
     ----------
-    problem : Problem
     solver : EKF0, EKF1 or RK4
         With a number of steps.
     threads : int, optional

@@ -57,10 +57,7 @@ class Address:
     def of(cls, text: str) -> Address:
         """Read ``port``, ``host:port`` or ``[address]:port``.
 
-        Raises
-        ------
-        InputError
-            If it is none of these.
+        Raises `InputError` if it is none of these.
         """
         host, _, port = text.rpartition(":")
         host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
@@ -91,22 +88,8 @@ def _is_host(name: str) -> bool:
 class LivePage:
     """The page of a stream: takes samples and events, and keeps a server running.
 
-    Parameters
-    ----------
-    serve : str
-        ``[host:]port``; port 0 takes a free one.
-    title : str
-    problem : Problem
-
-    Attributes
-    ----------
-    url : str
-        What to open, with the token where one is needed.
-
-    Raises
-    ------
-    InputError
-        If the address cannot be listened on, or the extra ``web`` is not installed.
+    The address is ``[host:]port``; port 0 takes a free one. ``url`` is what to open, with the token
+    where one is needed.
     """
 
     def __init__(self, serve: str, title: str, problem: Problem) -> None:

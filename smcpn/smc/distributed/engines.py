@@ -36,11 +36,7 @@ ENGINES: dict[str, type[Engine]] = {}
 class Engine(ABC):
     """An executor, and what its library calls things.
 
-    Attributes
-    ----------
-    executor : concurrent.futures.Executor
-    name : str
-        By which it is opened, before a colon; empty where it cannot be.
+    name: By which it is opened, before a colon; empty where it cannot be.
     """
 
     library: ClassVar[str]
@@ -216,10 +212,7 @@ class MPI(Engine):
 def engine_of(executor: Any) -> Engine:
     """Return the engine of an executor.
 
-    Raises
-    ------
-    InputError
-        If it is none.
+    Raises `InputError` if it is none.
     """
     if not isinstance(executor, Executor):
         raise InputError(f"executor is {shown(executor)}: {REMEDY}", argument="executor")
@@ -250,10 +243,7 @@ def _named() -> dict[str, type[Engine]]:
 def opened(executor: Any) -> Generator[Any]:
     """Yield an executor, itself or of a name; one that was opened here is closed.
 
-    Raises
-    ------
-    InputError
-        If it cannot be opened.
+    Raises `InputError` if it cannot be opened.
     """
     if not isinstance(executor, str):
         yield executor

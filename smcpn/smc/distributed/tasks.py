@@ -53,22 +53,13 @@ class Witness:
 class Answer:
     """The result of a task as a worker returns it: numbers, missing parts, a refusal, or an error.
 
-    Attributes
-    ----------
-    worker : str
-        Host, process and processor.
-    found : tuple of ndarray, optional
-        Results.
-    lacking : tuple of str
-        Fingerprints of parts of which the worker has not all.
-    refused : str
-        Why this worker cannot take part, and the remedy.
-    error : Exception, optional
-        Raised by the computation.
-    seconds, theta_steps : float, int
-        Processor time of the worker, and work as of `KernelClock`.
-    elapsed : float
-        Seconds on the clock.
+    worker: Host, process and processor.
+    found: Results.
+    lacking: Fingerprints of parts of which the worker has not all.
+    refused: Why this worker cannot take part, and the remedy.
+    error: Raised by the computation.
+    seconds, theta_steps: Processor time of the worker, and work as of `KernelClock`.
+    elapsed: Seconds on the clock.
     """
 
     worker: str
@@ -83,12 +74,7 @@ class Answer:
     def answers(self, batch: Batch, form: Form) -> bool:
         """True if it is an answer to a task: results of this form, or a word on why there is none.
 
-        Parameters
-        ----------
-        batch : Batch
-            The particles of the task.
-        form : Form
-            As the driver finds it; empty where that would take as long as the task.
+        The form is as the driver finds it; empty where that would take as long as the task.
         """
         work = (self.seconds, self.theta_steps, self.elapsed)
         texts = (self.worker, self.refused, *self.lacking)
@@ -120,18 +106,10 @@ def versions() -> Versions:
 class Task:
     """A batch of particles, as an executor calls it.
 
-    Attributes
-    ----------
-    likelihood : Message
-    batch : Batch
-    parts : mapping of str to bytes
-        Those that another worker lacked.
-    witness : Witness, optional
-        With the parts: who receives them proves itself.
-    number : int
-        Of the submission: engines that know equal tasks by their content compute each.
-    driver : tuple
-        `versions` of who sends it.
+    parts: Those that another worker lacked.
+    witness: With the parts: who receives them proves itself.
+    number: Of the submission: engines that know equal tasks by their content compute each.
+    driver: `versions` of who sends it.
     """
 
     likelihood: Message

@@ -60,29 +60,12 @@ WORKERLESS_SECONDS = 600.0
 class Workers:
     """The workers of an executor.
 
-    Parameters
-    ----------
-    executor : concurrent.futures.Executor
-    home_seconds : float, optional
-        Work, in seconds of one thread, up to which a batch is not sent; `HOME_SECONDS` by default.
-    clock : callable
-        Processor time of this thread, by which the cost of a batch is tried.
-
-    Raises
-    ------
-    InputError
-        If the executor takes no tasks, as one that was shut down.
-
-    Attributes
-    ----------
-    done : dict of str to int
-        Tasks that each worker has done, by its name.
-    resubmitted : int
-        Tasks that were lost or slow.
-    seconds : float
-        Processor time of all tasks.
-    slow_seconds : float
-        Time without an answer from which a task of the next batch may be slow.
+    ``home_seconds`` is the work, in seconds of one thread, up to which a batch is not sent,
+    `HOME_SECONDS` by default; ``clock`` the processor time of this thread, by which the cost of a
+    batch is tried. ``done`` are the tasks that each worker has done, by its name, ``resubmitted``
+    those that were lost or slow, ``seconds`` the processor time of all, and ``slow_seconds`` the
+    time without an answer from which a task of the next batch may be slow. An executor that takes
+    no tasks, as one that was shut down, is refused.
     """
 
     def __init__(
@@ -111,22 +94,11 @@ class Workers:
     ) -> tuple[Arrays, float]:
         """Evaluate a batch; return the results and the workers' time in seconds.
 
-        Parameters
-        ----------
-        likelihood : Message
-        lanes : int
-            Particles that are computed together: tasks begin at multiples of it.
-        witness : callable
-            Makes what workers that receive parts of the likelihood have to find.
-        seconds : float
-            Work that is expected, of one thread.
-        form : Form
-            Of the results; empty for that of the task which is answered first.
-
-        Raises
-        ------
-        ExecutorError
-            If tasks are lost again and again, or a worker finds other numbers or what is no answer.
+        Tasks begin at multiples of ``lanes``, the particles that are computed together; ``witness``
+        makes what workers that receive parts of the likelihood have to find; ``seconds`` is the
+        work that is expected, of one thread; ``form`` that of the results, empty for that of the
+        task which is answered first. If tasks are lost again and again, or a worker finds other
+        numbers or what is no answer, it raises `ExecutorError`.
         """
         begin = time.perf_counter()
         wait(self._loading, WARM_SECONDS)
@@ -389,11 +361,7 @@ WITNESSES = 2
 def distributed(likelihood: Any, workers: Workers | None) -> Any:
     """Return a likelihood whose large batches the workers evaluate, to the same bytes.
 
-    Parameters
-    ----------
-    likelihood : Batchable
-    workers : Workers or None
-        None for the likelihood itself.
+    Without workers it is the likelihood itself.
     """
     return likelihood if workers is None else Proxy(likelihood, workers)
 
@@ -404,13 +372,7 @@ def evaluated_by(workers: Workers | None) -> Callable[[Any], Any]:
 
 
 class Proxy:
-    """An object whose large batches go to workers; in all else it is the one at home.
-
-    Parameters
-    ----------
-    home : Batchable
-    workers : Workers
-    """
+    """An object whose large batches go to workers; in all else it is the one at home."""
 
     def __init__(self, home: Batchable, workers: Workers) -> None:
         self._home, self._workers = home, workers
