@@ -55,29 +55,19 @@ class KernelArgumentError(ValueError):
 class Rows:
     """Samples of a record, which all particles share, and what these do not tell.
 
-    Attributes
-    ----------
-    start : ndarray, (start_row,)
-    samples : ndarray, (before + T, width)
-        Times, inputs, outputs and other numbers of the samples, as `SharedGraphs` has them.
-    steps : int
-        Solver steps of the sampling interval that has most.
-    gains : ndarray, (1 ... S, gain_row)
-        Of the steps; the last row stays in force.
-    recur : bool
-        Whether gains are read from the first row again in every interval.
-    record : ndarray, (o,)
-        Numbers of the record.
-    inputs : ndarray, (S, r)
-        Numbers of every step.
-    intervals : ndarray, (T - 1, q)
-        Numbers of every interval.
-    counts : ndarray of int, (T - 1,), optional
-        Solver steps of every interval, where they are not all ``steps``.
-    before : int
-        Samples before the first one that counts.
-    sample, steps_before : int
-        Number of the first sample in its record, and of the solver steps before it.
+    start: (start_row,)
+    samples: (before + T, width), times, inputs, outputs and other numbers of the samples, as
+        `SharedGraphs` has them.
+    steps: Solver steps of the sampling interval that has most.
+    gains: (1 ... S, gain_row), of the steps; the last row stays in force.
+    recur: Whether gains are read from the first row again in every interval.
+    record: (o,), numbers of the record.
+    inputs: (S, r), numbers of every step.
+    intervals: (T - 1, q), numbers of every interval.
+    counts: (T - 1,), solver steps of every interval, where they are not all ``steps``.
+    before: Samples before the first one that counts.
+    sample, steps_before: Number of the first sample in its record, and of the solver steps before
+        it.
     """
 
     start: Array
@@ -162,12 +152,8 @@ def address(array: Array) -> int:
 class KernelSizes:
     """Numbers in the vectors of a program, and in the lanes of its kernel.
 
-    Attributes
-    ----------
-    widths : dict of str to int
-        See `LaneProgram`.
-    lanes, slots : int
-        Particles of a block, and values of each in the work array.
+    widths: See `LaneProgram`.
+    lanes, slots: Particles of a block, and values of each in the work array.
     """
 
     theta: int
@@ -199,12 +185,8 @@ class KernelSizes:
 class CompiledKernel:
     """Machine code of a recursion over time, and the arrays that it reads.
 
-    Parameters
-    ----------
-    constant_values : tuple of float
-        Of the program's constants.
-    threads : int, optional
-        Threads to use; by default all processors this process may use. Results do not depend
+    constant_values: Of the program's constants.
+    threads: Threads to use; by default all processors this process may use. Results do not depend
         on it: a particle's arithmetic is the same in every lane and on every thread.
     """
 
@@ -254,21 +236,13 @@ class CompiledKernel:
     ) -> tuple[Array, Array, Array]:
         """Run the samples ``[first, last)``, each preceded by its solver steps.
 
-        Parameters
-        ----------
-        theta : ndarray, (p, N)
-        state : ndarray, (k, N)
-            State at sample ``first - 1`` (at sample 0 where ``first`` is 0); not changed.
-        store : bool
-            Whether to return what each sample emits, or their sum only.
+        theta: (p, N)
+        state: (k, N), state at sample ``first - 1`` (at sample 0 where ``first`` is 0); not
+            changed.
+        store: Whether to return what each sample emits, or their sum only.
 
-        Returns
-        -------
-        state : ndarray, (k, N)
-            State at sample ``last - 1``.
-        emitted : ndarray, (last - first, e, N), or (0, e, N) without ``store``
-        totals : ndarray, (e, N)
-            Sum over the samples.
+        Returns state (k, N): state at sample ``last - 1``; emitted (last - first, e, N), or
+        (0, e, N) without ``store``; totals (e, N): sum over the samples.
         """
         state, emitted, _, totals = self._advance(theta, state, rows, (first, last), store, False)
         return state, emitted, totals
@@ -390,10 +364,8 @@ class CompiledKernel:
 class LaneKernel(CompiledKernel):
     """The compiled form of a `LaneProgram`.
 
-    Parameters
-    ----------
-    most_lanes : int
-        Particles that a block has at most. A block that is not full costs as much as a full one.
+    most_lanes: Particles that a block has at most. A block that is not full costs as much as a full
+        one.
     """
 
     def __init__(

@@ -77,24 +77,14 @@ def number(value: int) -> ir.Constant:
 class KernelPlan:
     """Blocks of statements, and where their values are in the work array.
 
-    Attributes
-    ----------
-    blocks : dict of str to Block
-        Statements that run once for all lanes, of each of ``pieces`` (``_shared``), and others.
-    pieces : mapping of str to sequence of Block, Loop or LoopCall
-        What runs in each lane, one piece on all of them after the other.
-    lanes, width : int
-        Particles of a block, and how many of them one instruction runs.
-    slots : int
-        Number of the slots.
-    widths : dict of str to int
-        See `LaneProgram.widths`.
-    window, parts : int
-        See `LaneProgram`.
-    left : int, optional
-        Entry of the state that is left of the interval, where lanes take their own steps.
-    loops : tuple of Loop
-        What sections run over memory, with an array for each argument and result.
+    blocks: Statements that run once for all lanes, of each of ``pieces`` (``_shared``), and others.
+    pieces: What runs in each lane, one piece on all of them after the other.
+    lanes, width: Particles of a block, and how many of them one instruction runs.
+    slots: Number of the slots.
+    widths: See `LaneProgram.widths`.
+    window, parts: See `LaneProgram`.
+    left: Entry of the state that is left of the interval, where lanes take their own steps.
+    loops: What sections run over memory, with an array for each argument and result.
     """
 
     blocks: dict[str, Block]
@@ -122,12 +112,9 @@ class KernelPlan:
 class Plan(KernelPlan):
     """A kernel, of which ``start`` is one block more.
 
-    Attributes
-    ----------
-    emit_slot, totals_slot, moments_slot : int
-        First slots of what a sample emits, of its sums and of its moments.
-    passes : tuple of tuple of LoopCall
-        Calls of loops in each section, after its block.
+    emit_slot, totals_slot, moments_slot: First slots of what a sample emits, of its sums and of its
+        moments.
+    passes: Calls of loops in each section, after its block.
     """
 
     pieces: Mapping[str, Sequence[Block]]
@@ -268,12 +255,8 @@ def copies(module: ir.Module, name: str, lanes: int, into_lanes: bool) -> Callab
 class SharedPlaces:
     """Places of the shared vectors in memory, at the samples and steps of some rows.
 
-    Parameters
-    ----------
-    rows : LLVM pointer
-        To the numbers that `ROWS` names.
-    widths, window, parts
-        See `LaneProgram`.
+    rows: LLVM pointer, to the numbers that `ROWS` names.
+    widths, window, parts: See `LaneProgram`.
     """
 
     def __init__(
@@ -442,12 +425,9 @@ def run_lanes(
 ) -> None:
     """Write a block of statements for all lanes, whole vectors of them at once.
 
-    Parameters
-    ----------
-    lanes : int or LLVM integer
-    arrays : sequence of LLVM pointers, optional
-        Where slots are: k of the a-th array is numbered ``a * ARRAY + k``. By default there is
-        one, the argument ``work``.
+    lanes: int or LLVM integer
+    arrays: sequence of LLVM pointers, where slots are: k of the a-th array is numbered
+        ``a * ARRAY + k``. By default there is one, the argument ``work``.
     """
     if isinstance(lanes, int):
         lanes = number(lanes)

@@ -35,42 +35,26 @@ class LaneProgram:
 
     An interval may have equal parts, at the beginning of each of which ``interval`` runs.
 
-    Attributes
-    ----------
-    theta, state : casadi.SX
-        Symbols of one particle: parameters (p, 1) and solver state (k, 1).
-    constants : casadi.SX
-        Symbols of numbers that are the same for all, (c, 1): they reach the kernel as arguments,
-        so that another number is not another kernel. ``constant_values`` holds them.
-    start_row, interval_row, step_row, gain_row, sample_row : casadi.SX
-        Symbols of the shared rows: one per record, one per interval between samples, one per
-        solver step, one per solver step until they recur or stay, one per sample.
-    start : casadi.SX
-        State at the first sample, (k, 1), of theta and start_row (and, as all below, constants).
-    shared : SharedGraphs or None
-        What these rows, but for start_row and gain_row, are graphs of.
-    interval : casadi.SX or None
-        State at the beginning of an interval, (k, 1), of theta, state, interval_row and, where
-        rows are graphs, the gain_row of its last step.
-    step : casadi.SX
-        State after a solver step, (k, 1), of theta, state, step_row and gain_row.
-    emitted : casadi.SX
-        What a sample yields, (e, 1), of theta, state and sample_row.
-    moments : casadi.SX
-        What else it yields where that is asked for, (m, 1), of the same: mean and variance of
+    theta, state: Symbols of one particle: parameters (p, 1) and solver state (k, 1).
+    constants: Symbols of numbers that are the same for all, (c, 1): they reach the kernel as
+        arguments, so that another number is not another kernel. ``constant_values`` holds them.
+    start_row, interval_row, step_row, gain_row, sample_row: Symbols of the shared rows: one per
+        record, one per interval between samples, one per solver step, one per solver step until
+        they recur or stay, one per sample.
+    start: State at the first sample, (k, 1), of theta and start_row (and, as all below, constants).
+    shared: What these rows, but for start_row and gain_row, are graphs of.
+    interval: State at the beginning of an interval, (k, 1), of theta, state, interval_row and,
+        where rows are graphs, the gain_row of its last step.
+    step: State after a solver step, (k, 1), of theta, state, step_row and gain_row.
+    emitted: What a sample yields, (e, 1), of theta, state and sample_row.
+    moments: What else it yields where that is asked for, (m, 1), of the same: mean and variance of
         ``n_outputs`` outputs first.
-    left : int or None
-        Entry of the state that is positive as long as ``step`` is to be repeated; None where it
+    left: Entry of the state that is positive as long as ``step`` is to be repeated; None where it
         runs once per step row.
-    control : tuple of int
-        Entries of the state that choose the steps. A derivative takes them for given numbers.
-
-    memory : casadi.SX
-        Symbols of numbers, (m, 1), that a lane has for the time of a step.
-    sections : tuple of Section
-        What a step does with them before ``step``, which reads them, is evaluated.
-    parts : int
-        Of an interval; each takes as many steps.
+    control: Entries of the state that choose the steps. A derivative takes them for given numbers.
+    memory: Symbols of numbers, (m, 1), that a lane has for the time of a step.
+    sections: What a step does with them before ``step``, which reads them, is evaluated.
+    parts: Of an interval; each takes as many steps.
     """
 
     theta: ca.SX

@@ -108,12 +108,8 @@ def code(
 
     An interrupt waits until it is whole.
 
-    Parameters
-    ----------
-    text : str
-        All that the code depends on, but for the modules of this package.
-    write : callable
-        Writes it to a module.
+    text: All that the code depends on, but for the modules of this package.
+    write: Writes it to a module.
     """
     chosen = target()
     key = "|".join([text, _writers(), llvmlite.__version__, chosen.cpu, chosen.features])

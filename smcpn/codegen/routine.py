@@ -652,14 +652,9 @@ _DOUBLE, _INTEGER = struct.Struct("=d"), struct.Struct("=q")
 class PassedArgument:
     """An argument of a routine as it is passed, for one that many calls take.
 
-    Attributes
-    ----------
-    value : object
-        A number, an array, or a named tuple of these; kept alive.
-    words : list of int
-        Numbers as 64 bits, arrays as the addresses of their objects.
-    makes : list of str
-        Kinds of the numbers and arrays.
+    value: object, a number, an array, or a named tuple of these; kept alive.
+    words: Numbers as 64 bits, arrays as the addresses of their objects.
+    makes: Kinds of the numbers and arrays.
     """
 
     value: Any

@@ -34,10 +34,7 @@ def _weigh(_: Target) -> Any:
 def weigh(log_weights: Array, weights: Array | None = None) -> tuple[Array, Array]:
     """Effective sample size, and log of the mean weight, of rows of log-weights (m, N); (m,).
 
-    Parameters
-    ----------
-    weights : ndarray, (m, N), optional
-        Becomes the weights, relative to the largest of each row.
+    weights: (m, N), becomes the weights, relative to the largest of each row.
     """
     weigh = _weigh(target())
     rows = np.ascontiguousarray(log_weights, dtype=float)
@@ -52,12 +49,8 @@ def weigh(log_weights: Array, weights: Array | None = None) -> tuple[Array, Arra
 class Population:
     """Weighted particles as compiled code reads and writes them: one array.
 
-    Attributes
-    ----------
-    sizes : tuple of int
-        Numbers of the solver's state, of outputs, and of particles.
-    address : int
-        Of the numbers in memory.
+    sizes: Numbers of the solver's state, of outputs, and of particles.
+    address: Of the numbers in memory.
     """
 
     __slots__ = ("_numbers", "address", "sizes")
@@ -114,24 +107,13 @@ class Population:
 class Update:
     """The samples of some rows, assimilated one by one by the particles of some parameters.
 
-    Parameters
-    ----------
-    kernel : LaneKernel
-        Of a program with moments of ``n_outputs`` outputs.
-    columns : ndarray
-        Parameters, of `LaneKernel.columns`.
-    measured : int
-        Columns of the samples of which the outputs are the last ones, NaN where missing.
-
-    Attributes
-    ----------
-    samples : range
-        Numbers of those that it knows. The first of the rows is one that the rows before end with,
-        unless the stream begins with it.
-    moments : ndarray, (m, N)
-        The program's moments of the sample that was assimilated last.
-    latest : Population or None
-        That after this sample.
+    kernel: Of a program with moments of ``n_outputs`` outputs.
+    columns: Parameters, of `LaneKernel.columns`.
+    measured: Columns of the samples of which the outputs are the last ones, NaN where missing.
+    samples: Numbers of those that it knows. The first of the rows is one that the rows before end
+        with, unless the stream begins with it.
+    moments: (m, N), the program's moments of the sample that was assimilated last.
+    latest: That after this sample.
     """
 
     def __init__(self, kernel: LaneKernel, columns: Array, rows: Rows, measured: int) -> None:

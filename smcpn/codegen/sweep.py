@@ -311,25 +311,15 @@ class CompiledSweep:
     ) -> tuple[Array, Array, Array]:
         """Sum (N,) of what is emitted first over records, and its derivatives.
 
-        Parameters
-        ----------
-        forward : CompiledKernel
-            Of the same program; runs to the ends of the segments, with its constants and threads.
-        theta : ndarray, (p, N)
-        numbers : ndarray, (w, N)
-            What the particles compute once, and the constants.
-        rows : sequence of Rows
-            Of R records.
-        size : int, optional
-            States on a tape at most, and in a ring, by default as many as `TAPE` holds.
+        forward: Of the same program; runs to the ends of the segments, with its constants and
+            threads.
+        theta: (p, N)
+        numbers: (w, N), what the particles compute once, and the constants.
+        rows: Of R records.
+        size: States on a tape at most, and in a ring, by default as many as `TAPE` holds.
 
-        Returns
-        -------
-        totals : ndarray, (N,)
-        slopes : ndarray, (s, N)
-            Derivatives by the numbers, without the constants.
-        adjoints : ndarray, (R, k, N)
-            By the first state of each record.
+        Returns totals (N,); slopes (s, N): derivatives by the numbers, without the constants;
+        adjoints (R, k, N): by the first state of each record.
         """
         n = theta.shape[1]
         totals, slopes = np.zeros(n), np.zeros((self.sizes.n_slopes, n))
@@ -398,15 +388,8 @@ class CompiledSweep:
 class SweepKernel:
     """The compiled reverse pass of a program, with what is computed before and after it.
 
-    Parameters
-    ----------
-    program : LaneProgram
-        Which ``reverses``.
-
-    Attributes
-    ----------
-    cost : float
-        See `SweepPlan.cost`.
+    program: Which ``reverses``.
+    cost: See `SweepPlan.cost`.
     """
 
     def __init__(self, program: LaneProgram) -> None:

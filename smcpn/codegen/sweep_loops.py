@@ -74,14 +74,10 @@ class SweepPlan(KernelPlan):
 
     Those of the way back are named with ``_back``, ``sample_back`` among them.
 
-    Attributes
-    ----------
-    n_kept : int
-        Numbers on the tape that are a state, and what is kept of the step from it.
-    n_numbers, n_slopes : int
-        Of ``n_numbers`` the first ``n_slopes`` move.
-    adjoint_slot, slopes_slot, total_slot : int
-        First slots of the derivatives by state and numbers and of the sum of what is emitted.
+    n_kept: Numbers on the tape that are a state, and what is kept of the step from it.
+    n_numbers, n_slopes: Of ``n_numbers`` the first ``n_slopes`` move.
+    adjoint_slot, slopes_slot, total_slot: First slots of the derivatives by state and numbers and
+        of the sum of what is emitted.
     """
 
     n_kept: int

@@ -25,12 +25,8 @@ Array = NDArray[np.float64]
 class SetBack:
     """Shares of the states that the sample before an interval leaves, as graphs.
 
-    Attributes
-    ----------
-    row : casadi.SX
-        Symbol of the share of an accumulator, (1, 1); (0, 1) of a model without one.
-    share : casadi.SX, (n, 1)
-        Of every state.
+    row: Symbol of the share of an accumulator, (1, 1); (0, 1) of a model without one.
+    share: (n, 1), of every state.
     """
 
     model: Model
@@ -78,10 +74,8 @@ class SetBack:
     ) -> LaneProgram:
         """The program of a recursion that begins every interval with a share of some entries.
 
-        Parameters
-        ----------
-        entries, share : casadi.SX, (k, 1)
-            Symbols in the program's state, and what is left of each, over `row`.
+        entries, share: (k, 1), symbols in the program's state, and what is left of each, over
+            `row`.
         """
         if not self.model.accumulators:
             return program

@@ -75,16 +75,10 @@ ROUNDING = float(np.finfo(float).eps)
 class Attempt:
     """A step that is tried.
 
-    Attributes
-    ----------
-    mean : Mean
-        Predicted.
-    sizes : casadi.SX, (n, 1)
-        With the predicted states.
-    noise : list of casadi.SX
-        Variance of the process noise of each process, in its coordinates.
-    error : casadi.SX
-        Local error in units of the tolerance, root mean square over the states.
+    mean: Predicted.
+    sizes: (n, 1), with the predicted states.
+    noise: Variance of the process noise of each process, in its coordinates.
+    error: Local error in units of the tolerance, root mean square over the states.
     """
 
     h: ca.SX

@@ -67,12 +67,8 @@ class AlgebraicEquations:
     def solved(self, x: ca.SX, driven: ca.SX, newton: Newton) -> ca.SX:
         """State with consistent values of the algebraic variables; NaN where there are none.
 
-        Parameters
-        ----------
-        x : casadi.SX, (n, 1)
-            State, from whose algebraic variables the iteration begins.
-        driven : casadi.SX
-            Inputs and time.
+        x: (n, 1), state, from whose algebraic variables the iteration begins.
+        driven: Inputs and time.
         """
         x = ca.SX(ca.densify(x))
         for _ in range(newton.steps):
@@ -91,10 +87,7 @@ class AlgebraicEquations:
     def slopes(self, rates: ca.SX) -> ca.SX:
         """Derivatives of all states in time, z' = -(dg/dz)^-1 (dg/dx x' + dg/d(u, t) (u, t)').
 
-        Parameters
-        ----------
-        rates : casadi.SX
-            Derivatives of inputs and time.
+        rates: Derivatives of inputs and time.
         """
         slopes = ca.densify(self._model.mass * self._model.rhs)
         forced = jacobian(self._residual, self._symbols) @ ca.vertcat(slopes, rates)
@@ -144,10 +137,7 @@ def explicit_model(model: Model, first: FirstSample) -> Model:
     The algebraic variables follow z' = -(dg/dz)^-1 (dg/dx x' + dg/dt), under inputs that are held;
     right-hand side and outputs begin Newton's iteration there.
 
-    Parameters
-    ----------
-    first : FirstSample
-        Inputs and time at which the initial states are consistent.
+    first: Inputs and time at which the initial states are consistent.
     """
     if not model.algebraic:
         return model
@@ -165,10 +155,7 @@ def explicit_model(model: Model, first: FirstSample) -> Model:
 def check_consistent(problem: Problem, values: Array) -> None:
     """Refuse a problem whose algebraic variables have no consistent values at any parameters.
 
-    Parameters
-    ----------
-    values : ndarray, (N, d)
-        Parameters, drawn from the prior.
+    values: (N, d), parameters, drawn from the prior.
     """
     if not problem.model.algebraic:
         return

@@ -49,12 +49,8 @@ def with_coloured_noise(
 ) -> ExpectedOutputs:
     """Copy that expects coloured noise too: what the state tells of it counts as its variance.
 
-    Parameters
-    ----------
-    mean : casadi.SX, (q, 1)
-        Of the coloured noise, given the samples before.
-    whole : casadi.SX, (q, q)
-        Covariance of the outputs and their coloured noise together.
+    mean: (q, 1), of the coloured noise, given the samples before.
+    whole: (q, q), covariance of the outputs and their coloured noise together.
     """
     if not model.coloured:
         return white
@@ -73,10 +69,8 @@ def correlation(model: Model, outputs: Sequence[int]) -> ca.SX:
 class NoiseFilter:
     """Filter of the coloured noise of one particle: the symbols of its state, and its equations.
 
-    Attributes
-    ----------
-    state : casadi.SX, (2 c, 1)
-        Mean and variance of the noise of the c coloured outputs, given the samples before.
+    state: (2 c, 1), mean and variance of the noise of the c coloured outputs, given the samples
+        before.
     """
 
     model: Model
@@ -139,12 +133,9 @@ class NoiseFilter:
     ) -> LaneProgram:
         """The program of a recursion whose particles hold this filter too.
 
-        Parameters
-        ----------
-        expected : ExpectedOutputs
-            Over symbols of the program's state and sample row.
-        before : casadi.SX, optional
-            Graph of the sample row at the sample before an interval, by default `Signal.sample`.
+        expected: Over symbols of the program's state and sample row.
+        before: Graph of the sample row at the sample before an interval, by default
+            `Signal.sample`.
         """
         coloured = list(self.model.coloured)
         if not coloured:

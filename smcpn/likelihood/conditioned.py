@@ -92,14 +92,9 @@ class GainPass:
 
     Its memory are these covariances at a sample.
 
-    Parameters
-    ----------
-    length : float
-        Of a step, where all are alike, or of those of mean length.
-    steps : int
-        Of a sampling interval.
-    factor : float
-        Raises the diffusion, where it is a number that gains depend on.
+    length: Of a step, where all are alike, or of those of mean length.
+    steps: Of a sampling interval.
+    factor: Raises the diffusion, where it is a number that gains depend on.
     """
 
     def __init__(

@@ -44,21 +44,12 @@ Array = NDArray[np.float64]
 class DeadTimes:
     """Dead times in the graphs of a likelihood; without any, all stays as it is.
 
-    Parameters
-    ----------
-    grid : Grid
-        Of the records: `Grid.delays` and how inputs go on between samples.
-
-    Attributes
-    ----------
-    model : Model
-        By the time of the kernel; its inputs are polynomials of a part of an interval.
-    parts : int
-        Of an interval, see `smcpn.codegen.lower.LaneProgram.parts`.
-    speed : casadi.SX
-        Of time in a part.
-    state, moving, row : casadi.SX
-        What a particle keeps of a part, of which steps read ``moving``; and what samples tell.
+    grid: Of the records: `Grid.delays` and how inputs go on between samples.
+    model: By the time of the kernel; its inputs are polynomials of a part of an interval.
+    parts: Of an interval, see `smcpn.codegen.lower.LaneProgram.parts`.
+    speed: Of time in a part.
+    state, moving, row: What a particle keeps of a part, of which steps read ``moving``; and what
+        samples tell.
     """
 
     def __init__(self, model: Model, grid: Grid) -> None:
@@ -189,10 +180,7 @@ class DeadTimes:
     def of_inputs(self, graph: ca.SX, inputs: ca.SX) -> ca.SX:
         """A graph of `row` where held inputs are a particle's own, and not those of samples.
 
-        Parameters
-        ----------
-        inputs : casadi.SX, (n, memory)
-            At the sample that begins an interval, and at those before it.
+        inputs: (n, memory), at the sample that begins an interval, and at those before it.
         """
         lookup = self._lookup
         if lookup is None:
@@ -262,10 +250,7 @@ class DeadTimes:
 class Piece(NamedTuple):
     """A delayed input from one arrival of a sample to the next, and its value at the next sample.
 
-    Attributes
-    ----------
-    curve : list of casadi.SX
-        Coefficients by powers of the time since the first arrival.
+    curve: Coefficients by powers of the time since the first arrival.
     """
 
     curve: list[ca.SX]
@@ -321,10 +306,7 @@ class _Lookup:
     def piece(self, i: int, arrivals: list[ca.SX], place: ca.SX) -> Piece:
         """A delayed input between two arrivals, of which the first has a place among the samples.
 
-        Parameters
-        ----------
-        arrivals : list of casadi.SX
-            Of these two.
+        arrivals: Of these two.
         """
         begin, end = arrivals
         length = ca.SX(1.0) if self.uniform else end - begin

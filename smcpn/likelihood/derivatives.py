@@ -66,14 +66,10 @@ def information_rows(
 ) -> list[ca.SX]:
     """Rows whose products with those of another direction sum to the expected information.
 
-    Parameters
-    ----------
-    covariance : casadi.SX, (q, q)
-        S.
-    slopes, change : casadi.SX, (q, 1) and (q, q)
-        Derivatives of g and S along the direction; rows that are zero throughout are left out.
-    present : casadi.SX, (q, 1)
-        1 where an output was measured.
+    covariance: (q, q), S.
+    slopes, change: (q, 1) and (q, q), derivatives of g and S along the direction; rows that are
+        zero throughout are left out.
+    present: (q, 1), 1 where an output was measured.
     """
     q = slopes.numel()
     whiten = whitening(masked_covariance(covariance, present))
@@ -103,10 +99,8 @@ MOST_BYTES = 2**25
 class Tangents(Batchable):
     """Value and derivatives of the sum of what a kernel emits first, by a tangent kernel.
 
-    Parameters
-    ----------
-    likelihood : CompiledLikelihood
-        Of parameters and a direction, (N, 2 d); emits value, derivative, and `information_rows`.
+    likelihood: Of parameters and a direction, (N, 2 d); emits value, derivative, and
+        `information_rows`.
     """
 
     batches: ClassVar = ("derivative", "gradient", "expansion", "scores")

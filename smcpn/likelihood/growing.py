@@ -72,12 +72,8 @@ def growing_likelihood(
 ) -> StreamLikelihood:
     """Build the likelihood of samples to come, which are sampled as the problem's first record is.
 
-    Parameters
-    ----------
-    history : History
-        Empty.
-    lookahead : int, optional
-        Samples known beyond one before it counts; by default what the hold needs.
+    history: Empty.
+    lookahead: Samples known beyond one before it counts; by default what the hold needs.
     """
     number_of_steps(solver)
     if solver.interval is not None:
@@ -114,10 +110,7 @@ def stream_program(recursion: Recursion) -> LaneProgram:
 class StreamSamples(Samples):
     """The samples of a stream, which may go on with samples to come.
 
-    Parameters
-    ----------
-    template : Record
-        Tells how the stream is sampled.
+    template: Tells how the stream is sampled.
     """
 
     def __init__(self, template: Record, history: History) -> None:
@@ -163,17 +156,9 @@ class GrowingRows(KernelRows):
 
     Pieces are the chunks of the history; rows are kept as long as it has them in memory.
 
-    Parameters
-    ----------
-    history : History
-        Empty.
-    lookahead : int
-        Samples that must be known after one before it counts.
-
-    Attributes
-    ----------
-    n_samples : int
-        Those that count.
+    history: Empty.
+    lookahead: Samples that must be known after one before it counts.
+    n_samples: Those that count.
     """
 
     def __init__(self, inputs: KernelInputs, history: History, lookahead: int = 0) -> None:
@@ -278,10 +263,7 @@ class GrowingRows(KernelRows):
 class StreamLikelihood(CompiledLikelihood):
     """A compiled likelihood that follows a stream, sample by sample.
 
-    Parameters
-    ----------
-    kernel : LaneKernel
-        Of a `stream_program`.
+    kernel: Of a `stream_program`.
     """
 
     def __init__(self, kernel: LaneKernel, stream: GrowingRows, n_states: int) -> None:

@@ -59,10 +59,7 @@ Array = NDArray[np.float64]
 class Correction:
     """A filter after a sample.
 
-    Attributes
-    ----------
-    log_density : casadi.SX, (1, 1)
-        Of the sample given those before.
+    log_density: (1, 1), of the sample given those before.
     """
 
     gaussian: Gaussian
@@ -109,19 +106,11 @@ class Kalman(Recursion):
     and those of L where it stays the same. A sample corrects mean and P at the beginning of the
     interval after it.
 
-    Parameters
-    ----------
-    spread : casadi.SX, (n, 1), optional
-        Variances of the states at the first sample; by default they are known.
-
-    Attributes
-    ----------
-    transition : Transition
-        Of a solver step.
-    mean : casadi.SX, (n + c, 1)
-        Symbols of the states' mean and that of the coloured noise of c outputs.
-    predicted : Gaussian
-        States and noise at a sample, given those before; over the symbols of the lane's state.
+    spread: (n, 1), variances of the states at the first sample; by default they are known.
+    transition: Of a solver step.
+    mean: (n + c, 1), symbols of the states' mean and that of the coloured noise of c outputs.
+    predicted: States and noise at a sample, given those before; over the symbols of the lane's
+        state.
     """
 
     name = "kalman"
@@ -388,12 +377,9 @@ def corrected(
 ) -> Correction:
     """Condition states on one output of a sample after the other.
 
-    Parameters
-    ----------
-    outputs, slopes : casadi.SX, (q, 1) and (q, n)
-        Noise-free outputs at the mean, and their derivatives, of an approximation that is linear.
-    about : casadi.SX, (q, 1), optional
-        Outputs about which densities are expanded, by default those that are predicted.
+    outputs, slopes: (q, 1) and (q, n), noise-free outputs at the mean, and their derivatives, of an
+        approximation that is linear.
+    about: (q, 1), outputs about which densities are expanded, by default those that are predicted.
     """
     mean, factor = gaussian.mean, gaussian.factor
     determinant, total = ca.SX(1), ca.SX(0)

@@ -30,16 +30,10 @@ Array = NDArray[np.float64]
 class Grid:
     """Properties of sampling and input that decide which steps a recursion takes at a sample.
 
-    Attributes
-    ----------
-    restarts : bool
-        The input jumps or bends there, or where it arrives.
-    rescales : bool
-        The length of the steps changes.
-    smooth : bool
-        An input is smooth between samples: it is known by numbers of every step.
-    delays : tuple of Span
-        Samples of each delayed input that arrive about an interval.
+    restarts: The input jumps or bends there, or where it arrives.
+    rescales: The length of the steps changes.
+    smooth: An input is smooth between samples: it is known by numbers of every step.
+    delays: Samples of each delayed input that arrive about an interval.
     """
 
     restarts: bool
@@ -63,12 +57,9 @@ class Grid:
 class SampleSymbols:
     """Shared values at a sample: input, time, what was measured, and what of it is known.
 
-    Attributes
-    ----------
-    measured, known : casadi.SX, (m, 1)
-        Of every number of `measured_rows` itself, 0 where it is missing, and whether it is known.
-    input : casadi.SX
-        Input of the equations there: ``u`` but for dead times.
+    measured, known: (m, 1), of every number of `measured_rows` itself, 0 where it is missing, and
+        whether it is known.
+    input: Input of the equations there: ``u`` but for dead times.
     """
 
     u: ca.SX
@@ -174,10 +165,7 @@ class CompiledLikelihood(Batchable, Likelihood):
     Several records follow each other: at the first sample of each the state starts anew. The last
     one may be a stream, of which those samples count that there are.
 
-    Parameters
-    ----------
-    rows : list of Rows or KernelRows
-        Of each record.
+    rows: Of each record.
     """
 
     batches: ClassVar = ("advance", "accumulate", "evaluate", "total")

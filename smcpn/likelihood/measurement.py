@@ -20,18 +20,12 @@ def where_present(values: ca.SX, present: ca.SX) -> ca.SX:
 def gaussian_log_density(innovation: ca.SX, covariance: ca.SX, present: ca.SX) -> ca.SX:
     """Log N(v; 0, S) = -(log det S + v' S^-1 v + q log 2 pi) / 2 over the outputs present, (1, 1).
 
-    Parameters
-    ----------
-    innovation : casadi.SX, (q, 1)
-        v; any value where an output is missing.
-    covariance : casadi.SX, (q, q)
-        S.
-    present : casadi.SX, (q, 1)
-        1 where the output was measured, 0 where it is missing: a missing output becomes a unit
-        variance, independent of the rest, without a constant, so that it adds nothing.
+    innovation: (q, 1), v; any value where an output is missing.
+    covariance: (q, q), S.
+    present: (q, 1), 1 where the output was measured, 0 where it is missing: a missing output
+        becomes a unit variance, independent of the rest, without a constant, so that it adds
+        nothing.
 
-    Notes
-    -----
     By the factorisation S = L D L', in straight-line code with a single logarithm.
     """
     factor = factorised(masked_covariance(covariance, present))
@@ -165,11 +159,8 @@ def measurement(
 ) -> GaussianMeasurement | LaplaceMeasurement:
     """Measured value of the j-th output, whose predicted value is ``expected``.
 
-    Parameters
-    ----------
-    about : casadi.SX, optional
-        Output about which a density is expanded, by default ``expected``; at which the variance of
-        Gaussian noise is taken. Coloured noise counts as part of the output.
+    about: Output about which a density is expanded, by default ``expected``; at which the variance
+        of Gaussian noise is taken. Coloured noise counts as part of the output.
     """
     model, point = sample.model, expected if about is None else about
     variance = model.noise_variance[j] * (SILENT if j in model.coloured else 1.0)

@@ -31,10 +31,8 @@ Array = NDArray[np.float64]
 class Averages(NamedTuple):
     """Averages over the samples, for each of N parameters; not finite where a solution diverges.
 
-    Attributes
-    ----------
-    outputs, output_squares : ndarray, (q, N)
-    states, state_squares, error_squares : ndarray, (n, N)
+    outputs, output_squares: (q, N)
+    states, state_squares, error_squares: (n, N)
     """
 
     outputs: Array
@@ -60,11 +58,8 @@ class Stretch(NamedTuple):
 class CompiledPrediction:
     """A recursion compiled to emit the predicted outputs, and the local error of the last step.
 
-    Attributes
-    ----------
-    sizes : tuple of int
-        Of the parts of what the kernel emits: outputs, covariance, states, error, mean and variance
-        of the noise.
+    sizes: Of the parts of what the kernel emits: outputs, covariance, states, error, mean and
+        variance of the noise.
     """
 
     def __init__(self, recursion: Recursion) -> None:
@@ -104,14 +99,9 @@ def compiled_prediction(
 class Prediction:
     """Predictions of one record by a likelihood, for any parameters and number of steps.
 
-    Attributes
-    ----------
-    number : int
-        Which of the model's initial states the record starts from.
-    interval : float
-        Its sampling interval in units of that of the problem's first record.
-    divided : float, optional
-        See `Solver.interval`.
+    number: Which of the model's initial states the record starts from.
+    interval: Its sampling interval in units of that of the problem's first record.
+    divided: See `Solver.interval`.
     """
 
     compiled: CompiledPrediction
@@ -250,19 +240,12 @@ def predictive_moments(
 ) -> list[tuple[Array, Array]]:
     """Run the likelihood's own recursion and return the mean and the solver's covariance.
 
-    Parameters
-    ----------
-    solver : EKF0, EKF1 or RK4
-        With a number of steps, counted per sampling interval of the problem's first record.
-    records : iterable of (int, Record)
-        Each with the number of the initial state it starts from.
+    solver: With a number of steps, counted per sampling interval of the problem's first record.
+    records: Each with the number of the initial state it starts from.
 
-    Returns
-    -------
-    list of (mean (T, q), covariance (T, q, q))
-        Outputs without noise. Of the marginal likelihood J Sigma J' (PN-SMC eq. 20); zero of the
-        classical one, which claims no error. Of those that see the data, both are given the
-        samples before: the covariance is what the solver is uncertain of one sample ahead.
+    The outputs are without noise, mean (T, q) and covariance (T, q, q). Of the marginal likelihood J Sigma J' (PN-SMC eq. 20); zero of
+    the classical one, which claims no error. Of those that see the data, both are given the samples
+    before: the covariance is what the solver is uncertain of one sample ahead.
     """
     found = predictions(problem, solver, records, likelihood)
     return [one.moments(values, int(solver.steps)) for one in found]

@@ -39,15 +39,11 @@ WITH_EVENTS: dict[str, type[Recursion]] = {}
 class ExpectedOutputs:
     """Graphs of the mean and solver covariance of a sample's outputs, of the states and the noise.
 
-    Attributes
-    ----------
-    outputs : casadi.SX, (q, 1)
-        Mean of the noise-free outputs.
-    covariance : casadi.SX, (q, q)
-        That of the solver's error in the outputs.
-    states : casadi.SX, (n, 1)
-    noise_mean, noise_variance : casadi.SX, (q, 1)
-        Of the noise given the samples before: what coloured noise still holds.
+    outputs: (q, 1), mean of the noise-free outputs.
+    covariance: (q, q), that of the solver's error in the outputs.
+    states: (n, 1)
+    noise_mean, noise_variance: (q, 1), of the noise given the samples before: what coloured noise
+        still holds.
     """
 
     outputs: ca.SX
@@ -319,10 +315,7 @@ def build_likelihood(
 ) -> LaneLikelihood:
     """Build a likelihood of a problem under a solver.
 
-    Parameters
-    ----------
-    likelihood : str, optional
-        One of `LIKELIHOODS`; by default the one of the solver.
+    likelihood: One of `LIKELIHOODS`; by default the one of the solver.
     """
     kind = suitable_likelihood(problem, solver, likelihood)
     require_exact(kind.name)

@@ -77,12 +77,8 @@ EVEN = 1e-6
 class Tableau:
     """Coefficients of a stiffly accurate Rosenbrock method of s stages.
 
-    Attributes
-    ----------
-    a, c : tuple of tuple of float
-        Rows of the stages from the second on.
-    alpha, d : tuple of float, (s,)
-        Times of the stages, and factors of the time derivative.
+    a, c: Rows of the stages from the second on.
+    alpha, d: (s,), times of the stages, and factors of the time derivative.
     """
 
     gamma: float
@@ -94,11 +90,8 @@ class Tableau:
     def stages(self, step: Any) -> tuple[Any, Any]:
         """Return the solution at the end of a step, and its difference to the embedded one.
 
-        Parameters
-        ----------
-        step : object
-            With ``x`` at the beginning, and ``stage(state, alpha, d, sum)``, the solution of the
-            linear system of a stage, with sum_{j<i} c_ij k_j.
+        step: object, with ``x`` at the beginning, and ``stage(state, alpha, d, sum)``, the solution
+            of the linear system of a stage, with sum_{j<i} c_ij k_j.
         """
         x, k = step.x, [step.stage(step.x, self.alpha[0], self.d[0], 0.0 * step.x)]
         for i, (a, c) in enumerate(zip(self.a, self.c, strict=True), start=1):
@@ -150,12 +143,8 @@ RODAS5P = Tableau(
 class RosenbrockStep:
     """Graphs of the linear systems of a step from ``model.x``, see `Tableau.stages`.
 
-    Parameters
-    ----------
-    h, left : casadi.SX
-        Length of the step, and of the time that is left until the sample at its beginning.
-    algebra : StraightLine
-        Or `Memory`, in which what all stages read is kept.
+    h, left: Length of the step, and of the time that is left until the sample at its beginning.
+    algebra: Or `Memory`, in which what all stages read is kept.
     """
 
     def __init__(
@@ -275,17 +264,9 @@ class LoopedStages:
 class Trajectory:
     """Graphs of a solution by adaptive Rosenbrock steps.
 
-    Attributes
-    ----------
-    model : Model
-        As it is integrated.
-    signal : Signal
-    sample : SampleSymbols
-    clock : Clock
-    state : casadi.SX, (n, 1)
-        At a sample, its algebraic variables consistent with the input there.
-    outputs : casadi.SX, (q, 1)
-        Noise-free, at a sample; not a number where the steps were too many.
+    model: As it is integrated.
+    state: (n, 1), at a sample, its algebraic variables consistent with the input there.
+    outputs: (q, 1), noise-free, at a sample; not a number where the steps were too many.
     """
 
     def __init__(self, model: Model, grid: Grid) -> None:
@@ -468,10 +449,7 @@ class StiffTrajectory(OwnSteps):
 class ExplicitTrajectory(Trajectory):
     """Graphs of a solution by the steps of an explicit method, as many in every interval.
 
-    Attributes
-    ----------
-    explicit : Step
-        The step that is tried; once a sample is reached, one that would follow.
+    explicit: The step that is tried; once a sample is reached, one that would follow.
     """
 
     def __init__(self, model: Model, grid: Grid, kind: type[Step]) -> None:

@@ -51,10 +51,7 @@ def is_compiled(function: Any) -> bool:
 class CompiledFunction:
     """A function ``f(x, u, t, p, out)`` of numba and the numbers of its arguments.
 
-    Attributes
-    ----------
-    function : numba.core.registry.CPUDispatcher
-        It writes the derivatives of the states to ``out``.
+    function: numba.core.registry.CPUDispatcher, it writes the derivatives of the states to ``out``.
     """
 
     function: Any
@@ -88,10 +85,7 @@ class CompiledFunction:
     def graph(self, k: ca.SX | int, interval: ca.SX | float, arguments: ca.SX) -> ca.SX:
         """Graph of the k-th derivative at arguments (m, 1).
 
-        Parameters
-        ----------
-        interval : float or casadi.SX
-            Time in which the solution changes little, by which derivatives in time are taken.
+        interval: Time in which the solution changes little, by which derivatives in time are taken.
         """
         return self._node(k, interval, ca.densify(arguments))
 

@@ -35,16 +35,10 @@ _REMEDY = "give a time that is not negative, or the name of a parameter"
 class Delay:
     """Dead times: the equation's u(t) is the record's u(t - tau).
 
-    Attributes
-    ----------
-    inputs : tuple of int
-        Numbers of the inputs that are delayed, ascending.
-    sources : tuple of int or float
-        Of each the place of its dead time in theta (int), or the dead time (float).
-    bounds : tuple of (float, float)
-        Least and greatest dead time of each.
-    names : tuple of str
-        Of the parameters that hold a dead time, learned or fixed.
+    inputs: Numbers of the inputs that are delayed, ascending.
+    sources: Of each the place of its dead time in theta (int), or the dead time (float).
+    bounds: Least and greatest dead time of each.
+    names: Of the parameters that hold a dead time, learned or fixed.
     """
 
     inputs: tuple[int, ...]
@@ -62,10 +56,7 @@ class Delay:
     ) -> Delay | None:
         """Read the argument ``delay`` of a model; None where there is none.
 
-        Parameters
-        ----------
-        free : mapping of str to distribution
-            Parameters that theta begins with, in its order.
+        free: Parameters that theta begins with, in its order.
         """
         if given is None or (isinstance(given, Mapping) and not given):
             return None
@@ -146,13 +137,9 @@ class Delay:
 class Span(NamedTuple):
     """Samples of a delayed input that arrive before and in an interval between two samples.
 
-    Attributes
-    ----------
-    least, most : int
-        Least and greatest number of samples between that which begins the interval and the last one
-        to arrive before it.
-    cuts : int
-        Samples that arrive in the interval, at most.
+    least, most: Least and greatest number of samples between that which begins the interval and the
+        last one to arrive before it.
+    cuts: Samples that arrive in the interval, at most.
     """
 
     least: int

@@ -29,12 +29,9 @@ LEAST_EIGENVALUE = 1e-12
 class ProcessNoise:
     """Columns G(x, u, t; theta) of dx = f dt + G dW, in the sense of Ito.
 
-    Attributes
-    ----------
-    columns : casadi.SX, (n, m)
-        One for each of m independent Wiener processes; zeros are left out of its sparsity.
-    x : casadi.SX, (n, 1)
-        Symbols of the states.
+    columns: (n, m), one for each of m independent Wiener processes; zeros are left out of its
+        sparsity.
+    x: (n, 1), symbols of the states.
     """
 
     columns: ca.SX
@@ -50,13 +47,9 @@ class ProcessNoise:
 class Disturbance:
     """Process noise by states: each has a Wiener process, two of which may be correlated.
 
-    Attributes
-    ----------
-    deviations : mapping of str to float or str
-        State to the standard deviation that its noise alone has after one second, or the
+    deviations: State to the standard deviation that its noise alone has after one second, or the
         parameter that holds it.
-    correlations : mapping of (str, str) to float or str
-        Two states to the correlation of their Wiener processes.
+    correlations: Two states to the correlation of their Wiener processes.
     """
 
     deviations: Mapping[str, float | str]

@@ -53,12 +53,9 @@ MOST_ARRIVALS = 12
 class Arrivals(NamedTuple):
     """Times from which something arrives, but for a lag: (m,) each.
 
-    Attributes
-    ----------
-    times : ndarray
-        Ascending.
-    jumps, slopes : ndarray
-        By how much the amount that has arrived jumps then, and how much faster it grows after it.
+    times: Ascending.
+    jumps, slopes: By how much the amount that has arrived jumps then, and how much faster it grows
+        after it.
     """
 
     times: Array
@@ -80,18 +77,11 @@ class Arrivals(NamedTuple):
 class Route:
     """Doses that enter one state, with the same fraction and lag.
 
-    Attributes
-    ----------
-    state : str
-    fraction, lag : float or str
-        As of `Dose`; a lag that is known is 0: it is in the times of arrival.
-    places : tuple
-        State, fraction and lag by their places: of the state in x, and of parameters in theta; a
-        number stands for itself.
-    bounds : tuple of (float, float)
-        Least and greatest lag.
-    slots : int
-        Arrivals that may fall in one interval between samples, for a lag that is a parameter.
+    fraction, lag: As of `Dose`; a lag that is known is 0: it is in the times of arrival.
+    places: State, fraction and lag by their places: of the state in x, and of parameters in theta;
+        a number stands for itself.
+    bounds: Least and greatest lag.
+    slots: Arrivals that may fall in one interval between samples, for a lag that is a parameter.
     """
 
     state: str
@@ -154,13 +144,8 @@ class Route:
 class Dosing:
     """Routes of the doses of a problem's records, and their part in its graphs.
 
-    Attributes
-    ----------
-    routes : tuple of Route
-    n_inputs : int
-        Of the equation.
-    degree : int
-        Of the polynomials of an input within an interval, where a lag is a parameter.
+    n_inputs: Of the equation.
+    degree: Of the polynomials of an input within an interval, where a lag is a parameter.
     """
 
     routes: tuple[Route, ...]
@@ -374,12 +359,9 @@ class Dosing:
     def applied(self, graph: ca.SX, model: Any, at_sample: bool) -> ca.SX:
         """A graph of x, u and t as one of z, of the numbers of the interval, and of t or s.
 
-        Parameters
-        ----------
-        model : Model
-            Whose inputs are those of the equation and `symbols`.
-        at_sample : bool
-            At the sample that ends an interval, before what arrives just then, and not within.
+        model: Model, whose inputs are those of the equation and `symbols`.
+        at_sample: At the sample that ends an interval, before what arrives just then, and not
+            within.
         """
         clock = _Clock(self, model, at_sample)
         moved = ca.vertcat(model.x + clock.arrived(), model.t if at_sample else clock.time)
@@ -425,10 +407,7 @@ def with_function(record: Record) -> Record:
 class _Clock:
     """Time of a particle within an interval, and what has arrived by then.
 
-    Attributes
-    ----------
-    inputs : casadi.SX, (n, 1)
-        Of the equation, at that time.
+    inputs: (n, 1), of the equation, at that time.
     """
 
     def __init__(self, dosing: Dosing, model: Any, at_sample: bool) -> None:

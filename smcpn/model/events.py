@@ -96,10 +96,8 @@ def event(
 class Events:
     """All events of a model in a column of graphs, as files hold them.
 
-    Attributes
-    ----------
-    column : casadi.SX, (E (n + 2), 1)
-        Of each event its expression, the sign of its direction, and the state after it.
+    column: (E (n + 2), 1), of each event its expression, the sign of its direction, and the state
+        after it.
     """
 
     column: ca.SX
@@ -133,12 +131,8 @@ class Events:
 class EventGraphs:
     """Graphs of an event over the symbols of a model.
 
-    Attributes
-    ----------
-    expression : casadi.SX
-        What crosses zero.
-    sign : int
-        As of `DIRECTIONS`.
+    expression: What crosses zero.
+    sign: As of `DIRECTIONS`.
     """
 
     expression: ca.SX

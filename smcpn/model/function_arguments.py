@@ -30,12 +30,8 @@ Parameter = Callable[..., ca.SX]
 class FunctionArguments:
     """Symbols of a model by name, for the functions beside its equation.
 
-    Attributes
-    ----------
-    named : mapping of str to casadi.SX or SymbolArray
-        States, inputs and time, and vectors of them.
-    wholes : mapping of str to tuple of str
-        As of `ODE`.
+    named: States, inputs and time, and vectors of them.
+    wholes: As of `ODE`.
     """
 
     model: str
@@ -47,10 +43,7 @@ class FunctionArguments:
     def traced(self, function: Callable[..., Any], what: str, argument: str) -> list[ca.SX]:
         """Scalar graphs that a function returns.
 
-        Parameters
-        ----------
-        what, argument : str
-            How messages call the function, and the argument of a problem that holds it.
+        what, argument: How messages call the function, and the argument of a problem that holds it.
         """
         first, again = (
             scalars(self.returned(function, what, argument), function_name(function))

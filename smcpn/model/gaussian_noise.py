@@ -155,12 +155,8 @@ def as_gaussian(value: Any) -> Normal | AR1 | None:
 class NoiseGraphs:
     """Variance and correlation of the noise of each output.
 
-    Attributes
-    ----------
-    variance : casadi.SX, (q, 1)
-        Infinite where a density takes its place.
-    correlation : casadi.SX, (q, 1)
-        With the noise a time ``gap`` earlier.
+    variance: (q, 1), infinite where a density takes its place.
+    correlation: (q, 1), with the noise a time ``gap`` earlier.
     """
 
     variance: ca.SX
@@ -173,12 +169,8 @@ def noise_graphs(
 ) -> NoiseGraphs:
     """Put the noise of all outputs together.
 
-    Parameters
-    ----------
-    noise : sequence of Normal, AR1 or None
-        None where a density takes its place.
-    interval : float
-        Sampling interval of the first record.
+    noise: None where a density takes its place.
+    interval: Sampling interval of the first record.
     """
     gap = ca.SX.sym("gap")
     variances = [

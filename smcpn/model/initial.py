@@ -99,10 +99,7 @@ def equilibrium(ode: ODE, begin: ca.SX, u: ca.SX, t: ca.SX, parameters: ca.SX) -
     Nor is there one on the other side of an event. Only the two ends are compared: an event that
     an overshoot on the way would call is not seen.
 
-    Parameters
-    ----------
-    begin, u, t, parameters : casadi.SX
-        State, inputs, time, and parameters of the ODE.
+    begin, u, t, parameters: State, inputs, time, and parameters of the ODE.
     """
     others = frozenset({"process_noise", "accumulators", "algebraic", "events"})
     check_parts(ode.parts, "a steady state", others)

@@ -395,18 +395,13 @@ def _default(name: str, value: Any) -> float | None:
 class OutputDensity:
     """Log density of every output's measurement, as graphs over symbols of its own.
 
-    Attributes
-    ----------
-    y, output : casadi.SX, (q, 1)
-        Symbols of measured values and of outputs.
-    log_density : casadi.SX, (q, 1)
-        Entry j is a function of ``y[j]``, ``output[j]``, theta, and of ``beside``, inputs and time.
-    beside : casadi.SX, (5 q, 1)
-        Symbols of what is known of a sample beside its value, `Beside.column`; empty where no
-        output depends on it.
-    variance : casadi.SX, (q, 1)
-        Variance of the noise of each output that is Gaussian, a function as of ``log_density``;
-        infinite for the others, and empty where none is.
+    y, output: (q, 1), symbols of measured values and of outputs.
+    log_density: (q, 1), entry j is a function of ``y[j]``, ``output[j]``, theta, and of ``beside``,
+        inputs and time.
+    beside: (5 q, 1), symbols of what is known of a sample beside its value, `Beside.column`; empty
+        where no output depends on it.
+    variance: (q, 1), variance of the noise of each output that is Gaussian, a function as of
+        ``log_density``; infinite for the others, and empty where none is.
     """
 
     y: ca.SX
@@ -453,10 +448,7 @@ class OutputDensity:
     ) -> ca.SX:
         """A graph of the density at other values and outputs, and what is known of a sample.
 
-        Parameters
-        ----------
-        known : tuple of casadi.SX
-            Symbols of inputs and time, and what takes their place.
+        known: Symbols of inputs and time, and what takes their place.
         """
         symbols = ca.vertcat(self.y, self.output, self.beside, known[0])
         return ca.substitute(graph, symbols, ca.vertcat(y, output, beside, known[1]))
@@ -490,14 +482,9 @@ def output_density(
 ) -> OutputDensity | None:
     """Put the densities of all outputs together; None where all are of constant variance.
 
-    Parameters
-    ----------
-    densities : list of Density
-        Of every output.
-    limited : bool
-        Whether values may be known by their limits, where a density takes them.
-    symbols : Symbols
-        With the inputs and the time by name.
+    densities: Of every output.
+    limited: Whether values may be known by their limits, where a density takes them.
+    symbols: With the inputs and the time by name.
     """
     constant = (isinstance(one, Normal) and not one.varies for one in densities)
     if all(constant) and not limited:

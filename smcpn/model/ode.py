@@ -487,11 +487,7 @@ def with_events(equation: ODE, events: Sequence[Event]) -> ODE:
 class ArgumentNames:
     """Names of all scalars that a function compiled by numba takes, and its chains.
 
-    Attributes
-    ----------
-    states, inputs, parameters : tuple of str
-    chains : mapping of str to str
-        State to the state that is its derivative.
+    chains: State to the state that is its derivative.
     """
 
     states: tuple[str, ...]
@@ -622,19 +618,12 @@ def _known_to(function: Callable[..., Any], scope: Mapping[str, Any]) -> Mapping
 class Arguments:
     """Symbols for the arguments of a function that describes an equation.
 
-    Attributes
-    ----------
-    symbols : mapping of str to casadi.SX
-        Of the scalars of the positional arguments, then of the keyword-only ones, which
+    symbols: Of the scalars of the positional arguments, then of the keyword-only ones, which
         ``defaults`` names.
-    defaults : mapping of str to object
-        As `argument_names`, by scalar.
-    calls : mapping of str to FunctionCalls
-        Of the keyword-only arguments that are unknown functions.
-    sizes : mapping of str to int
-        Of the arguments that are vectors.
-    names : tuple of str
-        Of the positional arguments.
+    defaults: mapping of str to object, as `argument_names`, by scalar.
+    calls: Of the keyword-only arguments that are unknown functions.
+    sizes: Of the arguments that are vectors.
+    names: Of the positional arguments.
     """
 
     function: Callable[..., Any]
@@ -650,12 +639,9 @@ class Arguments:
     ) -> Arguments:
         """Read the signature of a function.
 
-        Parameters
-        ----------
-        scope : mapping of str to object
-            Where an argument without default finds the unknown function of its name.
-        sizes : mapping of str to int
-            Of the arguments that are vectors.
+        scope: mapping of str to object, where an argument without default finds the unknown
+            function of its name.
+        sizes: Of the arguments that are vectors.
         """
         positional, keyword = argument_names(function)
         if TIME in keyword:

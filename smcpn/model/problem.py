@@ -466,10 +466,7 @@ def check_ode(ode: ODE) -> None:
 def check_record(record: Record, ode: ODE, n_outputs: int, learned: Sequence[Record] = ()) -> None:
     """Refuse a record that is none of the model; outputs may be absent.
 
-    Parameters
-    ----------
-    learned : sequence of Record
-        Those that the parameters are learned from, in whose unit of time they are.
+    learned: Those that the parameters are learned from, in whose unit of time they are.
     """
     given = record.n_inputs - record.held
     if given != len(ode.inputs):

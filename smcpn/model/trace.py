@@ -223,10 +223,7 @@ def _viewed(found: Any) -> Any:
 class TracedFunction:
     """An unknown function and where a model evaluates it.
 
-    Attributes
-    ----------
-    places : casadi.Function
-        Arguments of every call, (calls, variables), as a function of (x, u, t, parameters).
+    places: Arguments of every call, (calls, variables), as a function of (x, u, t, parameters).
     """
 
     function: UnknownFunction
@@ -237,9 +234,7 @@ class TracedFunction:
 class FunctionCalls:
     """An unknown function in the body of a model, which records the arguments of every call.
 
-    Attributes
-    ----------
-    parameters : casadi.SX, (p, 1)
+    parameters: (p, 1)
     """
 
     name: str

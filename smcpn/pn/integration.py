@@ -46,10 +46,7 @@ _ARGUMENTS = {
 class CompiledField:
     """A compiled graph of (x, u, t, parameters).
 
-    Attributes
-    ----------
-    address : int
-        What `smcpn.codegen.routine.call_address` calls with (x, u, t, parameters, result).
+    address: What `smcpn.codegen.routine.call_address` calls with (x, u, t, parameters, result).
     """
 
     address: int
@@ -123,12 +120,8 @@ class Equations:
 class Discretisation:
     """An ODE arranged for a solver: layout, and the compiled rates of its processes.
 
-    Attributes
-    ----------
-    rate : CompiledField
-        Rate of the top of every process, (d,).
-    jacobian : CompiledField or None
-        Derivative of these in the states, (d, n), for EKF1.
+    rate: Rate of the top of every process, (d,).
+    jacobian: Derivative of these in the states, (d, n), for EKF1.
     """
 
     def __init__(self, ode: ODE, solver: ProbabilisticSolver) -> None:

@@ -251,10 +251,7 @@ class SeriesProgram:
     def __call__(self, x: Array, u: Array, t: float, parameters: Array, order: int) -> Array:
         """Coefficients x^(j) / j! of the solution through ``x`` at ``t``, (n, order + 1).
 
-        Parameters
-        ----------
-        u : ndarray, (order, n_inputs) or more rows
-            Coefficients of the inputs.
+        u: (order, n_inputs) or more rows, coefficients of the inputs.
         """
         n, m = len(x), u.shape[1]
         series = np.zeros((len(self.constants), order + 1))

@@ -54,18 +54,12 @@ class SampledController(Protocol):
 class ClosedLoop(Simulator):
     """A model under a sampled controller; the record's input is not used.
 
-    Parameters
-    ----------
-    model : Model
-        Its outputs are what the controller measures, without noise; they must not depend on the
+    model: Its outputs are what the controller measures, without noise; they must not depend on the
         input.
-    initial : ndarray, (N, n_states)
-        State of every particle at the first sample.
-    controller : SampledController
-        Its commands are held, and arrive after the dead times of the inputs; those before the first
-        sample are the one there.
-    signals : ndarray, (T, r)
-        Inputs of the controller besides the outputs.
+    initial: (N, n_states), state of every particle at the first sample.
+    controller: Its commands are held, and arrive after the dead times of the inputs; those before
+        the first sample are the one there.
+    signals: (T, r), inputs of the controller besides the outputs.
     """
 
     def __init__(
@@ -155,16 +149,10 @@ def predict_particles(
 ) -> Simulation:
     """Predict a record up to ``horizon`` samples ahead with weighted values, (N, d) and (N,).
 
-    Parameters
-    ----------
-    horizon : int
-        Samples; see `WindowFilter`.
-    filter : StateFilter or None
-        None: the Kalman filter of the problem's process noise.
-    step_length : float
-        Seconds of a Runge-Kutta step, about.
-    like : Record, optional
-        The record of the problem whose initial state this one shares, where these differ.
+    horizon: Samples; see `WindowFilter`.
+    filter: None: the Kalman filter of the problem's process noise.
+    step_length: Seconds of a Runge-Kutta step, about.
+    like: The record of the problem whose initial state this one shares, where these differ.
     """
     model = starting_like(problem, problem.model, record if like is None else like)
     if filter is None and model.process_noise is None:

@@ -92,18 +92,11 @@ class StateFilter:
 class WindowFilter:
     """Predictions over windows that begin at a filtered state: means, and variances of the outputs.
 
-    Parameters
-    ----------
-    model : Model
-        Of the problem, with one initial state and the outputs of the record.
-    record : Record
-        Measured as the model observes; NaN where it is not to be seen.
-    begins : ndarray of bool, (T,)
-        Samples at which a window begins.
-    filter : StateFilter, optional
-        Noise of the filter, where the model has no process noise.
-    initial : ndarray, (N, n_states), optional
-        State of every particle at the first sample, in place of the model's.
+    model: Of the problem, with one initial state and the outputs of the record.
+    record: Measured as the model observes; NaN where it is not to be seen.
+    begins: (T,), samples at which a window begins.
+    filter: Noise of the filter, where the model has no process noise.
+    initial: (N, n_states), state of every particle at the first sample, in place of the model's.
     """
 
     def __init__(

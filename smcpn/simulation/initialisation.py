@@ -42,20 +42,12 @@ def fitted_initial_states(
 
     Several outputs count by their noise, see `_scales`.
 
-    Parameters
-    ----------
-    window : Record
-        The samples to fit; NaN outputs do not count.
-    outputs : ndarray, (N, T, q), optional
-        What the state of each parameter vector is fitted to, in place of the window's outputs.
+    window: The samples to fit; NaN outputs do not count.
+    outputs: (N, T, q), what the state of each parameter vector is fitted to, in place of the
+        window's outputs.
 
-    Returns
-    -------
-    ndarray, (N, n_states)
-        Where a parameter vector diverges, the state that the search starts from.
+    Returns (N, n_states): where a parameter vector diverges, the state that the search starts from.
 
-    Notes
-    -----
     By `least_squares`; CasADi differentiates the Runge-Kutta steps. It starts from
     the problem's initial state, with the states that are outputs at their first measured value.
     """
@@ -178,10 +170,7 @@ def started_states(
 ) -> Array:
     """Least-squares initial states (N, n_states) of a record by its first ``samples``.
 
-    Parameters
-    ----------
-    step_length : float or None
-        Seconds of a Runge-Kutta step, about.
+    step_length: Seconds of a Runge-Kutta step, about.
     """
     if not 2 <= samples < len(record):
         raise InputError(

@@ -125,10 +125,7 @@ def linearised(
 ) -> StateSpace:
     """Linearise a model at parameters (d,) and at each of those of draws (N, d).
 
-    Parameters
-    ----------
-    model : Model
-        Its states, inputs and outputs are those of ``ode``, and ``outputs``.
+    model: Its states, inputs and outputs are those of ``ode``, and ``outputs``.
     """
     takes = {"delay", "doses", "accumulators", "algebraic"}
     takes |= set() if at.state is None else {"events"}

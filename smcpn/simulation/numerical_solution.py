@@ -34,12 +34,8 @@ STAGES = 8
 class StiffRun:
     """The kernel of a model with known parameters, which runs over a record through any times.
 
-    Parameters
-    ----------
-    model : Model
-        Its outputs are the states.
-    record : Record
-        Input, and the first and the last time.
+    model: Its outputs are the states.
+    record: Input, and the first and the last time.
     """
 
     def __init__(self, model: Model, record: Record, theta: Array) -> None:

@@ -208,18 +208,11 @@ def simulate_prior(
 class _PriorSimulator(Simulator):
     """Outputs of draws from a prior over one record, with process noise where the model has it.
 
-    Parameters
-    ----------
-    values : ndarray, (N, d)
-        Draws by which the steps are judged: one parameter vector in the middle tells little of a
-        wide prior.
-    seed : int
-        Of the process noise.
-
-    Attributes
-    ----------
-    unsettled, stiff : float
-        Shares of the draws whose outputs change with the steps, and that diverge by their steps.
+    values: (N, d), draws by which the steps are judged: one parameter vector in the middle tells
+        little of a wide prior.
+    seed: Of the process noise.
+    unsettled, stiff: Shares of the draws whose outputs change with the steps, and that diverge by
+        their steps.
     """
 
     def __init__(

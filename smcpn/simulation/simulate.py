@@ -207,17 +207,10 @@ def simulate_problem(
 ) -> Array:
     """Integrate the model of a problem over one of its records, at known parameters.
 
-    Parameters
-    ----------
-    record : Record
-        Or another one, where all of the problem's start from the same state.
-    parameters : mapping of str to float
-        Those that the problem learns; by default the medians of their priors.
+    record: Or another one, where all of the problem's start from the same state.
+    parameters: Those that the problem learns; by default the medians of their priors.
 
-    Returns
-    -------
-    ndarray, (T, n_outputs)
-        Without measurement noise.
+    Returns (T, n_outputs): without measurement noise.
     """
     parameters = by_scalar(parameters, problem.ode, "parameters")
     for name in parameters:

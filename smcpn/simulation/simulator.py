@@ -66,22 +66,13 @@ def steps_within(interval: float, step_length: float) -> int:
 class Simulator:
     """Outputs of a model over one record, in chunks of time.
 
-    Parameters
-    ----------
-    steps : int or "auto"
-        Runge-Kutta steps per sample, at irregular times in the longest interval between samples;
+    steps: Runge-Kutta steps per sample, at irregular times in the longest interval between samples;
         ``"auto"`` doubles until the outputs settle. Where they do not, for `OwnSteps`, and where
         there are events or algebraic equations, every particle chooses the steps of a `Rosenbrock`
         solver.
-    step_length : float, optional
-        Seconds; ``steps="auto"`` starts near it.
-    initial : ndarray, (N, n_states), optional
-        State of every particle at the first sample, in place of the model's.
-
-    Attributes
-    ----------
-    steps : int or "auto"
-        A number once the simulator has run.
+    step_length: Seconds; ``steps="auto"`` starts near it.
+    initial: (N, n_states), state of every particle at the first sample, in place of the model's.
+    steps: A number once the simulator has run.
     """
 
     def __init__(
@@ -266,14 +257,9 @@ STEPS = 16
 class DisturbedSimulator(Simulator):
     """Outputs of a model with process noise over one record, in chunks of time.
 
-    Parameters
-    ----------
-    model : Model
-        With process noise.
-    steps : int or "auto"
-        As of `Simulator`, which looks at the path without noise.
-    seed : int or None
-        The same seed, steps and number of particles give the same paths, each time it is called.
+    model: With process noise.
+    steps: As of `Simulator`, which looks at the path without noise.
+    seed: The same seed, steps and number of particles give the same paths, each time it is called.
     """
 
     def __init__(self, model: Model, record: Record, steps: int | str, seed: int | None) -> None:

@@ -217,12 +217,8 @@ def _without_doses(
 
     D is what doses have brought, a known function of time, see `smcpn.model.dosing`.
 
-    Parameters
-    ----------
-    record : Record
-        With doses.
-    values : mapping of str to float
-        Parameters, of which lags and fractions may be some.
+    record: With doses.
+    values: Parameters, of which lags and fractions may be some.
     """
     if record.u_function is not None:
         raise InputError(
@@ -253,12 +249,8 @@ def _without_doses(
 class Brought:
     """D(t), what doses have brought by the times (T,): (T, n).
 
-    Attributes
-    ----------
-    doses : tuple of Dose
-        Whose lags and fractions are numbers.
-    places : tuple of int
-        Number of the state that each enters.
+    doses: Whose lags and fractions are numbers.
+    places: Number of the state that each enters.
     """
 
     doses: tuple[Dose, ...]

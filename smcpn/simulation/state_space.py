@@ -46,12 +46,8 @@ LARGEST = 20_000_000
 class Matrices:
     """A, B, C, D of N draws: (N, n, n), (N, n, m), (N, q, n), (N, q, m); and where they hold.
 
-    Attributes
-    ----------
-    state, output : ndarray, (N, n), (N, q)
-        Operating point of each draw.
-    delay : ndarray, (N, m)
-        Dead time of each input.
+    state, output: (N, n), (N, q), operating point of each draw.
+    delay: (N, m), dead time of each input.
     """
 
     A: Array

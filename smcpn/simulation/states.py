@@ -77,16 +77,11 @@ Array = NDArray[np.float64]
 class FilterMoments:
     """A Kalman filter's moments at the samples [a, b), for N parameter vectors.
 
-    Attributes
-    ----------
-    predicted : ndarray, (m, n, N)
-        Mean given the samples before.
-    predicted_covariance : ndarray, (m, n, n, N)
-    moved : ndarray, (m, n, n, N)
-        F, the derivative of a state by that at the sample before.
-    mean : ndarray, (m, n, N)
-        Given the sample too.
-    covariance : ndarray, (m, n, n, N)
+    predicted: (m, n, N), mean given the samples before.
+    predicted_covariance: (m, n, n, N)
+    moved: (m, n, n, N), F, the derivative of a state by that at the sample before.
+    mean: (m, n, N), given the sample too.
+    covariance: (m, n, n, N)
     """
 
     predicted: Array
@@ -99,12 +94,8 @@ class FilterMoments:
 class Smoother:
     """A smoother that goes back in time over one stretch of samples after the other.
 
-    Parameters
-    ----------
-    lanes : ndarray of int, (D,)
-        Parameter vector of each path that is drawn.
-    rng : numpy.random.Generator
-        Draws the paths.
+    lanes: (D,), parameter vector of each path that is drawn.
+    rng: Draws the paths.
     """
 
     def __init__(self, lanes: NDArray[np.int64], rng: np.random.Generator) -> None:

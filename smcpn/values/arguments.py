@@ -54,12 +54,8 @@ class UnfitError(Exception):
 class Kind:
     """The values that an argument takes, with the words for them and the function that reads one.
 
-    Attributes
-    ----------
-    noun : str
-        As a message names it, after "give".
-    read : callable
-        From the value given to the one that is used; raises `UnfitError` for any other.
+    noun: As a message names it, after "give".
+    read: callable, from the value given to the one that is used; raises `UnfitError` for any other.
     """
 
     noun: str

@@ -126,12 +126,8 @@ def write_outputs(
 ) -> None:
     """Write files of given names, which the user did not name, into a folder, made where none is.
 
-    Parameters
-    ----------
-    contents : mapping of str to bytes
-        By name of the file.
-    own : callable
-        Whether the content of an existing file is smcpn's own, which may be replaced.
+    contents: By name of the file.
+    own: Whether the content of an existing file is smcpn's own, which may be replaced.
     """
     for name in contents:
         _require_own(folder / name, own)

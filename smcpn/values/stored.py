@@ -40,14 +40,10 @@ class Stored:
 class Reading:
     """Context in which the fields of a file are read: its arrays, sizes and other parts.
 
-    Attributes
-    ----------
-    arrays : dict of str to ndarray
-        Arrays by their paths, each of which is taken out when it is read.
-    sizes : dict of str to int
-        Sizes that are known; others are added.
-    given : mapping of str to object
-        Fields that other parts of the file hold.
+    arrays: dict of str to ndarray, arrays by their paths, each of which is taken out when it is
+        read.
+    sizes: Sizes that are known; others are added.
+    given: mapping of str to object, fields that other parts of the file hold.
     """
 
     arrays: dict[str, NDArray[Any]]
@@ -65,17 +61,10 @@ class Reading:
 class Bounds:
     """Bounds of a number, or of all numbers of an array.
 
-    Attributes
-    ----------
-    least : float
-    most : float or str
-        Both allowed: numbers, or the name of a size.
-    below : str
-        Name of a size that is greater than all; empty for none.
-    missing : bool
-        Whether NaN is allowed.
-    rising : bool
-        Whether each is greater than the one before.
+    most: Both allowed: numbers, or the name of a size.
+    below: Name of a size that is greater than all; empty for none.
+    missing: Whether NaN is allowed.
+    rising: Whether each is greater than the one before.
     """
 
     least: float = -LARGEST
@@ -112,10 +101,7 @@ class Bounds:
 class ArraySchema:
     """An array of a type, a shape and bounds.
 
-    Attributes
-    ----------
-    shape : tuple of int, str or None
-        Lengths, names of sizes, or None for any length.
+    shape: Lengths, names of sizes, or None for any length.
     """
 
     dtype: str

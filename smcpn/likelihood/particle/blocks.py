@@ -24,30 +24,19 @@ OWN, STEP, PATH, SAMPLE = (array * ARRAY for array in range(4))
 class Blocks:
     """Statements by name, once (``_shared``) and in each lane, and the sizes of their arrays.
 
-    Attributes
-    ----------
-    theta : dict of str to Block
-        Lanes are thetas: ``hoist``, ``start``, ``predict``, ``update``, ``look``, ``unseen``,
+    theta: Lanes are thetas: ``hoist``, ``start``, ``predict``, ``update``, ``look``, ``unseen``,
         ``back``, ``unguided``, ``begin``, ``roll``, ``place``.
-    particle : dict of str to Block
-        Lanes are the particles of one theta: ``enter``, ``step``, ``sample``; under psi + c
+    particle: Lanes are the particles of one theta: ``enter``, ``step``, ``sample``; under psi + c
         ``mixed`` in place of ``sample``, and ``turned`` where a filter passes over to that.
-    own, step, sample : int
-        Values of a theta, and of the rows of a step and a sample.
-    n, noises, n_theta : int
-        States, normals of a step, and parameters with constants.
-    copy, growth, free : int
-        Slots of a particle: a copy of its states and ``free``; log G since the last sample, or
-        what is ahead of it; and the probability that it moves without looking ahead, then
-        whether it does. States, log weight and normals are before them.
-    first : int
-        Slot of the state at the first sample.
-    look, n_look : int
-        Slot of what is carried of the look-ahead function, and how many numbers that is.
-    slots : dict of Value to int
-        Where values of theta are among its own.
-    widths : dict of str to int
-        Numbers in the rows that all share.
+    own, step, sample: Values of a theta, and of the rows of a step and a sample.
+    n, noises, n_theta: States, normals of a step, and parameters with constants.
+    copy, growth, free: Slots of a particle: a copy of its states and ``free``; log G since the last
+        sample, or what is ahead of it; and the probability that it moves without looking ahead,
+        then whether it does. States, log weight and normals are before them.
+    first: Slot of the state at the first sample.
+    look, n_look: Slot of what is carried of the look-ahead function, and how many numbers that is.
+    slots: Where values of theta are among its own.
+    widths: Numbers in the rows that all share.
     """
 
     theta: dict[str, Block]
@@ -278,14 +267,9 @@ class _Layout:
     ) -> tuple[Block, Block]:
         """Shared and lane statements of outputs that are stored from given slots on.
 
-        Parameters
-        ----------
-        lanes : mapping of str to (casadi.SX, int)
-            Symbols of the lanes' values and the slot of the first.
-        rows : str
-            Names of what is read: ``step``, ``sample`` or ``start``, and of vectors.
-        hoisted_from_lanes : bool
-            Whether values of theta lie in lanes, or are shared by all of them.
+        lanes: Symbols of the lanes' values and the slot of the first.
+        rows: Names of what is read: ``step``, ``sample`` or ``start``, and of vectors.
+        hoisted_from_lanes: Whether values of theta lie in lanes, or are shared by all of them.
         """
         whole, known, names = ca.vertcat(*[part for part, _ in outputs]), dict(more or {}), ""
         for name in rows.split():

@@ -41,14 +41,10 @@ unstable, and look-ahead functions, which a step changes by its square, lose all
 class Piece:
     """Consecutive samples of a record that filters run over.
 
-    Attributes
-    ----------
-    rows : Rows
-        Of the record.
-    first, last : int
-        Samples ``[first, last)`` of the record.
-    sample_offset, step_offset : int
-        Samples and solver steps of the records before, by which random numbers are counted.
+    rows: Of the record.
+    first, last: Samples ``[first, last)`` of the record.
+    sample_offset, step_offset: Samples and solver steps of the records before, by which random
+        numbers are counted.
     """
 
     rows: Rows
@@ -70,12 +66,8 @@ class Piece:
 class Kept:
     """State particles, weights and ancestors of a filter at every sample, before it resamples.
 
-    Attributes
-    ----------
-    states : ndarray, (T, n + 1, N_x)
-        States of the particles, and their log weights.
-    ancestors : ndarray of int, (T, N_x)
-        Particle of the sample that each one of the next descends from.
+    states: (T, n + 1, N_x), states of the particles, and their log weights.
+    ancestors: (T, N_x), particle of the sample that each one of the next descends from.
     """
 
     states: Array
@@ -86,12 +78,8 @@ class Kept:
 class FilterSizes:
     """Sizes of the arrays of compiled filters, see `smcpn.likelihood.particle.blocks.Blocks`.
 
-    Attributes
-    ----------
-    window : int
-        Samples that shared statements look at.
-    jacobian : tuple of int
-        Where the diagonal of a step's Jacobian is in the row of a step.
+    window: Samples that shared statements look at.
+    jacobian: Where the diagonal of a step's Jacobian is in the row of a step.
     """
 
     own: int
@@ -173,31 +161,17 @@ class CompiledFilters:
     ) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Run the filters of N thetas over a piece.
 
-        Parameters
-        ----------
-        theta : ndarray, (N, p)
-            With the constants.
-        keys : ndarray of uint64, (N, B)
-        particles : int
-            A multiple of `GROUP`.
-        fresh : bool
-            Whether the filters begin with the first state of the record, or with ``state``.
-        look_ahead : bool
-            Whether they are twisted by the samples of the piece.
-        state : ndarray, (N, `state_size`), optional
-            Changed.
-        kept : Kept, optional
-            Filled with what the filter of a single theta does.
-        urgent : bool
-            Whether it waits for no other call that is under way.
+        theta: (N, p), with the constants.
+        keys: (N, B)
+        particles: A multiple of `GROUP`.
+        fresh: Whether the filters begin with the first state of the record, or with ``state``.
+        look_ahead: Whether they are twisted by the samples of the piece.
+        state: (N, `state_size`), changed.
+        kept: Filled with what the filter of a single theta does.
+        urgent: Whether it waits for no other call that is under way.
 
-        Returns
-        -------
-        state : ndarray, (N, `state_size`)
-        increments : ndarray, (m, N)
-            Of the log of the estimate.
-        guided : ndarray of bool, (N,)
-            Which looked ahead: those whose guide is a number, of steps that are `RESOLVED`.
+        Returns state (N, `state_size`); increments (m, N): of the log of the estimate; guided (N,):
+        which looked ahead: those whose guide is a number, of steps that are `RESOLVED`.
         """
         begin = time.perf_counter()
         n = len(theta)

@@ -52,16 +52,10 @@ class History:
     the last one. A path drawn by `draw` is one given all samples, and there it is the filter that
     looks ahead, which resamples seldom, that has many of them.
 
-    Attributes
-    ----------
-    states : ndarray, (T, n, N_x)
-        Before resampling.
-    log_weights : ndarray, (T, N_x)
-        Those by which the filter resamples, not normalised.
-    ancestors : ndarray of int, (T, N_x)
-        Particle of a sample that the i-th one of the next sample descends from.
-    guided : bool
-        Whether the filter looked ahead, or was a bootstrap filter.
+    states: (T, n, N_x), before resampling.
+    log_weights: (T, N_x), those by which the filter resamples, not normalised.
+    ancestors: (T, N_x), particle of a sample that the i-th one of the next sample descends from.
+    guided: Whether the filter looked ahead, or was a bootstrap filter.
     """
 
     states: Array
@@ -142,10 +136,7 @@ class Particle(Kalman):
     ) -> ParticleLikelihood:
         """Compile the filters for a problem's records.
 
-        Parameters
-        ----------
-        state_particles : int
-            N_x, a multiple of 32.
+        state_particles: N_x, a multiple of 32.
         """
         number_of_steps(solver)
         recursion = cls.traced(problem, solver, Grid.of(problem.records, problem.model.delay))
@@ -186,12 +177,8 @@ class ParticleEstimate(Batchable, EstimatedLikelihood):
     At the first sample of each record the state starts anew, and a filter looks ahead to the end of
     its record at most. It is machine code and rows, no more: it can be pickled.
 
-    Parameters
-    ----------
-    rows : sequence of Rows or KernelRows
-        Of each record.
-    look_ahead : bool
-        Whether `evaluate` twists.
+    rows: Of each record.
+    look_ahead: Whether `evaluate` twists.
     """
 
     batches: ClassVar = ("advance", "accumulate", "evaluate")

@@ -53,13 +53,9 @@ def stream_estimate(
 class StreamFilters:
     """The compiled filters of a stream, and what their particles expect of a sample.
 
-    Attributes
-    ----------
-    outputs : LaneKernel
-        Lanes are state particles. Its moments are mean and variance of the outputs, noise included,
-        and the states with what has arrived by doses.
-    n_held : int
-        States and what is known of coloured noise, of a particle.
+    outputs: Lanes are state particles. Its moments are mean and variance of the outputs, noise
+        included, and the states with what has arrived by doses.
+    n_held: States and what is known of coloured noise, of a particle.
     """
 
     def __init__(
@@ -134,16 +130,11 @@ class StreamEstimate(ParticleEstimate):
     ) -> tuple[Array, Array]:
         """State (N, k) after one of some samples, and log increments (N,), of no history.
 
-        Parameters
-        ----------
-        keys : ndarray of uint64, (N, 1)
-            New for every sample.
-        state : ndarray, (N, k), or None
-            At the sample before; None at the first one.
-        samples : ndarray, (m, 1 + n + q)
-            Time, inputs and outputs of this one, those `behind` it and those ahead.
-        place : int
-            Of this one among them.
+        keys: (N, 1), new for every sample.
+        state: (N, k), at the sample before; None at the first one.
+        samples: (m, 1 + n + q), time, inputs and outputs of this one, those `behind` it and those
+            ahead.
+        place: Of this one among them.
         """
         known, here = self._placed(samples, place)
         held = None if state is None else state.copy()
@@ -265,10 +256,7 @@ class StreamEstimate(ParticleEstimate):
     def _moments(self, values: Array, state: Array, rows: Rows, local: int) -> Array:
         """Means and variances of the outputs, then those of the states, (2 q + 2 n, N).
 
-        Parameters
-        ----------
-        state : ndarray, (k, N)
-            At sample ``local`` of the rows.
+        state: (k, N), at sample ``local`` of the rows.
         """
         held, weights = self._weighted(state)
         kernel, size = self._compiled.outputs, held.shape[1]
@@ -304,10 +292,7 @@ class EstimateUpdate:
 
     As `smcpn.codegen.stream_step.Update`, which is that of lane kernels.
 
-    Attributes
-    ----------
-    samples : range
-        Those whose keys are known.
+    samples: Those whose keys are known.
     """
 
     moments = np.empty((0, 0))
@@ -349,10 +334,7 @@ class EstimateUpdate:
 def _prediction(q: int, moments: Array, log_weights: Array) -> Array:
     """Mean and standard deviation of q outputs, (2, q).
 
-    Parameters
-    ----------
-    moments : ndarray, (m, N)
-        Means and variances of the outputs, then others.
+    moments: (m, N), means and variances of the outputs, then others.
     """
     weights = np.exp(log_weights - log_weights.max())
     # A diverged particle has no weight, but nan times zero is nan.

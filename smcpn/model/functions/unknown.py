@@ -82,11 +82,8 @@ def labels(family: str, arguments: Sequence[Any], most: int) -> tuple[str, ...]:
 class Stretch:
     """Parameters that a function takes only multiplied by positive factors r(l) of a length l.
 
-    Attributes
-    ----------
-    names : tuple of str, (p,)
-    log_factor : callable
-        From l (n,) to log r (n, p) and its derivative by l, (n, p).
+    names: (p,)
+    log_factor: From l (n,) to log r (n, p) and its derivative by l, (n, p).
     """
 
     names: tuple[str, ...]

@@ -212,16 +212,10 @@ def validate(
 ) -> Validation:
     """Validate a posterior on the records it was learned from, or on another.
 
-    Parameters
-    ----------
-    solver : Solver
-        As it ran, its steps a number.
-    theta : ndarray, (N, d)
-        Unconstrained coordinates of the particles.
-    shift : DiscretisationShift, optional
-        Of the posterior when its solver is made twice as fine.
-    record : Record, optional
-        Measured as the problem observes; by default the records learned from.
+    solver: As it ran, its steps a number.
+    theta: (N, d), unconstrained coordinates of the particles.
+    shift: Of the posterior when its solver is made twice as fine.
+    record: Measured as the problem observes; by default the records learned from.
     """
     weights = normalise(log_weights)
     if record is not None:

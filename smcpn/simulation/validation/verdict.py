@@ -110,20 +110,13 @@ def judge(
 ) -> Verdict:
     """Judge the tests of all outputs together.
 
-    Parameters
-    ----------
-    learned : sequence of bool
-        Of each output, whether its noise was learned: the variance then fits whatever the model.
-    others : sequence of str
-        What else is to be looked at, such as the steps of the solver.
-    names : sequence of str
-        Of the outputs; by default their numbers from 0.
-    first : sequence of str
-        What is to be looked at before the errors are, such as a unit.
-    fit : sequence of float
-        Of each output, see `Verdict`.
-    suspected : sequence of str
-        What is to be looked at first where the errors have structure, and else not at all.
+    learned: Of each output, whether its noise was learned: the variance then fits whatever the
+        model.
+    others: What else is to be looked at, such as the steps of the solver.
+    names: Of the outputs; by default their numbers from 0.
+    first: What is to be looked at before the errors are, such as a unit.
+    fit: Of each output, see `Verdict`.
+    suspected: What is to be looked at first where the errors have structure, and else not at all.
     """
     tests = number_of_tests(outputs, learned)
     noise, reasons, wrong, structured = list[str](), list[str](), False, False
