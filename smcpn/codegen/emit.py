@@ -196,7 +196,7 @@ class _Layout:
         """Numbers that a sample emits, and their sums over the samples."""
         outputs = self.sample.outputs
         emitted = self._made(self.sample, shared, enumerate(outputs, self.emit_slot))
-        return with_sums(emitted, list(enumerate(outputs, self.totals_slot)))
+        return with_sums(emitted, list(enumerate(outputs, self.totals_slot)), at_once=False)
 
     def _moments(self, shared: Block) -> Block:
         """Block of the mean and covariance that a sample yields beside its log density."""
@@ -221,13 +221,14 @@ def lane_block(
     )
 
 
-def with_sums(block: Block, added: Sequence[tuple[int, Operand]]) -> Block:
-    """The block, which adds operands to what is in slots besides."""
+def with_sums(block: Block, added: Sequence[tuple[int, Operand]], at_once: bool = True) -> Block:
+    """The block, which adds operands to what is in slots, at once or at its end."""
     before = [Value("before", place, Level.LANE) for place, _ in added]
     sums = [Value("sum", place, Level.LANE) for place, _ in added]
     adding: dict[Operand, list[Statement]] = {}
     for total, value, (_, output) in zip(sums, before, added, strict=True):
-        adding.setdefault(output, []).append(Statement(total, "add", (value, output)))
+        key = output if at_once else total
+        adding.setdefault(key, []).append(Statement(total, "add", (value, output)))
     places = [place for place, _ in added]
     return replace(
         block,

@@ -243,9 +243,10 @@ def predictive_moments(
     solver: With a number of steps, counted per sampling interval of the problem's first record.
     records: Each with the number of the initial state it starts from.
 
-    The outputs are without noise, mean (T, q) and covariance (T, q, q). Of the marginal likelihood J Sigma J' (PN-SMC eq. 20); zero of
-    the classical one, which claims no error. Of those that see the data, both are given the samples
-    before: the covariance is what the solver is uncertain of one sample ahead.
+    The mean (T, q) is of outputs without noise, the covariance (T, q, q) of the solver's error:
+    of the marginal likelihood J Sigma J' (PN-SMC eq. 20); zero of the classical one, which claims
+    no error. Of those that see the data, both are given the samples before: the covariance is what
+    the solver is uncertain of one sample ahead.
     """
     found = predictions(problem, solver, records, likelihood)
     return [one.moments(values, int(solver.steps)) for one in found]
