@@ -152,6 +152,7 @@ class _Layout:
             width=min(doubles(), lanes),
             n_state=self.n_state,
             n_theta=self.n_theta,
+            n_start=program.start_row.numel(),
             n_emitted=self.n_emitted,
             n_moments=program.moments.numel(),
             n_outputs=program.n_outputs,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.clock import compiling, count
 from smcpn.codegen.emit import MAX_LANES, kernel_code
-from smcpn.codegen.loops import ARGUMENTS, ROWS, START_ARGUMENTS
+from smcpn.codegen.loops import ARGUMENTS, ROWS, START_ARGUMENTS, Plan
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.native import Code, native
 from smcpn.codegen.threads import processors, thread_pool
@@ -148,43 +148,10 @@ def address(array: Array) -> int:
     return array.__array_interface__["data"][0]
 
 
-@dataclass(frozen=True)
-class KernelSizes:
-    """Numbers in the vectors of a program, and in the lanes of its kernel.
-
-    widths: See `LaneProgram`.
-    lanes, slots: Particles of a block, and values of each in the work array.
-    """
-
-    theta: int
-    state: int
-    emitted: int
-    moments: int
-    start_row: int
-    window: int
-    widths: dict[str, int]
-    lanes: int
-    slots: int
-
-    @classmethod
-    def of(cls, program: LaneProgram, lanes: int, slots: int) -> KernelSizes:
-        """Sizes of a program whose kernel has so many lanes and slots."""
-        return cls(
-            theta=program.theta.numel(),
-            state=program.state.numel(),
-            emitted=program.emitted.numel(),
-            moments=program.moments.numel(),
-            start_row=program.start_row.numel(),
-            window=program.window,
-            widths=program.widths,
-            lanes=lanes,
-            slots=slots,
-        )
-
-
 class CompiledKernel:
     """Machine code of a recursion over time, and the arrays that it reads.
 
+    sizes: See `KernelPlan.sizes`.
     constant_values: Of the program's constants.
     threads: Threads to use; by default all processors this process may use. Results do not depend
         on it: a particle's arithmetic is the same in every lane and on every thread.
@@ -193,7 +160,7 @@ class CompiledKernel:
     def __init__(
         self,
         code: Code,
-        sizes: KernelSizes,
+        sizes: Plan,
         constant_values: tuple[float, ...],
         threads: int | None = None,
     ) -> None:
@@ -223,7 +190,7 @@ class CompiledKernel:
         """Return the state (k, N) at the first sample for parameters (p, N)."""
         begin = time.perf_counter()
         self._check(theta, rows)
-        state = np.empty((self.sizes.state, theta.shape[1]))
+        state = np.empty((self.sizes.n_state, theta.shape[1]))
         theta = self._with_constants(theta)
         _, work = self.work_array()
         start = self.code.function("start", len(START_ARGUMENTS))
@@ -258,7 +225,7 @@ class CompiledKernel:
         """The program's moments at a sample, (m, N), from the state at that sample."""
         self.check_one(columns, state.shape, rows, sample)
         n = columns.shape[1]
-        moments, totals = np.empty((self.sizes.moments, n)), np.empty((self.sizes.emitted, n))
+        moments, totals = np.empty((self.sizes.n_moments, n)), np.empty((self.sizes.n_emitted, n))
         arrays = KernelArrays(columns, state, np.empty_like(state), None, moments, totals)
         here = replace(
             rows, samples=rows.samples[sample : sample + rows.before + 1], inputs=None,
@@ -283,11 +250,11 @@ class CompiledKernel:
     ) -> tuple[Array, Array, Array, Array]:
         begin = time.perf_counter()
         self._check(theta, rows)
-        n, n_emitted, (first, last) = theta.shape[1], self.sizes.emitted, samples
-        if state.shape != (self.sizes.state, n) or not 0 <= first <= last <= len(rows):
+        n, n_emitted, (first, last) = theta.shape[1], self.sizes.n_emitted, samples
+        if state.shape != (self.sizes.n_state, n) or not 0 <= first <= last <= len(rows):
             raise KernelArgumentError(_SHAPES)
         emitted = np.empty((last - first if store else 0, n_emitted, n))
-        moments = np.empty((last - first if with_moments else 0, self.sizes.moments, n))
+        moments = np.empty((last - first if with_moments else 0, self.sizes.n_moments, n))
         arrays = KernelArrays(
             self._with_constants(theta), state, np.empty_like(state),
             emitted if store else None, moments if with_moments else None, np.empty((n_emitted, n)),
@@ -326,7 +293,7 @@ class CompiledKernel:
 
         The type of every array, and that it is contiguous, is checked where its address is taken.
         """
-        if theta.ndim != 2 or len(theta) != self.sizes.theta:
+        if theta.ndim != 2 or len(theta) != self.sizes.n_theta - len(self.constant_values):
             raise KernelArgumentError(_SHAPES)
         if rows is not self._fitting:
             self._check_rows(rows)
@@ -337,8 +304,8 @@ class CompiledKernel:
         """Refuse arguments of a call for one sample that do not fit the program."""
         if (
             columns.ndim != 2
-            or len(columns) != self.sizes.theta + len(self.constant_values)
-            or state_shape != (self.sizes.state, columns.shape[1])
+            or len(columns) != self.sizes.n_theta
+            or state_shape != (self.sizes.n_state, columns.shape[1])
             or not 0 <= sample < len(rows)
         ):
             raise KernelArgumentError(_SHAPES)
@@ -346,7 +313,7 @@ class CompiledKernel:
             self._check_rows(rows)
 
     def _check_rows(self, rows: Rows) -> None:
-        if rows.start.shape != (self.sizes.start_row,) or not rows_fit(
+        if rows.start.shape != (self.sizes.n_start,) or not rows_fit(
             rows, self.sizes.widths, self.sizes.window
         ):
             raise KernelArgumentError(_SHAPES)
@@ -374,8 +341,7 @@ class LaneKernel(CompiledKernel):
         begin = time.perf_counter()
         with compiling():
             plan = kernel_code(program, most_lanes)
-            sizes = KernelSizes.of(program, plan.lanes, plan.slots)
-            super().__init__(native(plan), sizes, program.constant_values, threads)
+            super().__init__(native(plan), plan.sizes, program.constant_values, threads)
         self.program = program
         seconds = time.perf_counter() - begin
         level = logging.INFO if seconds > NOTABLE_SECONDS else logging.DEBUG

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple, Self
 
 from llvmlite import ir
 
@@ -100,6 +100,11 @@ class KernelPlan:
     loops: tuple[Loop, ...]
 
     @property
+    def sizes(self) -> Self:
+        """The plan without statements: what is known of machine code where it is called."""
+        return replace(self, blocks={}, pieces=dict.fromkeys(self.pieces, ()), loops=())
+
+    @property
     def text(self) -> str:
         """All that the machine code depends on, but for the modules that write it."""
         sizes = {field.name: getattr(self, field.name) for field in fields(self)[2:]}
@@ -112,6 +117,7 @@ class KernelPlan:
 class Plan(KernelPlan):
     """A kernel, of which ``start`` is one block more.
 
+    n_theta, n_start: Numbers of a particle, with the constants, and of the row of a start.
     emit_slot, totals_slot, moments_slot: First slots of what a sample emits, of its sums and of its
         moments.
     passes: Calls of loops in each section, after its block.
@@ -119,6 +125,7 @@ class Plan(KernelPlan):
 
     pieces: Mapping[str, Sequence[Block]]
     n_theta: int
+    n_start: int
     n_emitted: int
     n_moments: int
     n_outputs: int
@@ -136,10 +143,16 @@ class Plan(KernelPlan):
 class Function:
     """A function that is being written: its builder, its arguments, and loops."""
 
-    def __init__(self, module: ir.Module, name: str, arguments: dict[str, Any]) -> None:
+    def __init__(
+        self, module: ir.Module, name: str, arguments: dict[str, Any], called: bool = False
+    ) -> None:
+        """Begin a function, by default one that others find; else one that is ``called`` here."""
         kind = ir.FunctionType(_VOID, list(arguments.values()))
-        self.function = ir.Function(module, kind, name)
+        self.function: Any = ir.Function(module, kind, name)
         self.function.attributes.add("nounwind")
+        if called:
+            self.function.linkage = "internal"
+            self.function.attributes.add("noinline")
         for argument, (label, of) in zip(self.function.args, arguments.items(), strict=True):
             argument.name = label
             if of.is_pointer:
@@ -221,9 +234,7 @@ def copies(module: ir.Module, name: str, lanes: int, into_lanes: bool) -> Callab
         "work": NUMBERS, "array": NUMBERS, "rows": INTEGER, "particles": INTEGER,
         "base": INTEGER, "live": INTEGER,
     }  # fmt: skip
-    made = Function(module, name, arguments)
-    made.function.linkage = "internal"
-    made.function.attributes.add("noinline")
+    made = Function(module, name, arguments, called=True)
     builder, width = made.builder, number(lanes)
     vectors = vector(DOUBLE, lanes).as_pointer()
 
@@ -610,9 +621,9 @@ def _moments(module: ir.Module, plan: Plan) -> Callable[..., None]:
 
     It is a function of its own, so that the arithmetic of the rest does not depend on it.
     """
-    made = Function(module, "moments", {"work": NUMBERS, "rows": _COUNTS, "sample": INTEGER})
-    made.function.linkage = "internal"
-    made.function.attributes.add("noinline")
+    made = Function(
+        module, "moments", {"work": NUMBERS, "rows": _COUNTS, "sample": INTEGER}, called=True
+    )
     places = SharedPlaces(made, made["rows"], plan.widths, plan.window, plan.parts)
     shared = Shared(made, plan.blocks["moments_shared"], places.of_sample(made["sample"]))
     _lanes_of(made, plan, "moments", shared)
@@ -633,9 +644,7 @@ def loop_functions(
         arrays = 1 + max(slot // ARRAY for slot, _ in loop.block.stores)
         names = [f"array{place}" for place in range(arrays)]
         kinds = {"work": NUMBERS, **dict.fromkeys(names, INTEGER), "turns": INTEGER}
-        made = Function(module, f"pass{k}", kinds)
-        made.function.linkage = "internal"
-        made.function.attributes.add("noinline")
+        made = Function(module, f"pass{k}", kinds, called=True)
         at = [made.at(made["work"], made.times(made[name], number(lanes))) for name in names]
         if any(move for _, move in loop.store_moves):
             run_loop(made, loop, lanes, width, None, at, made["turns"])

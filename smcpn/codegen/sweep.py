@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import casadi as ca
@@ -272,29 +272,11 @@ FORWARD_STEPS = 4
 
 
 @dataclass(frozen=True)
-class SweepSizes:
-    """Sizes of a `SweepPlan` that its machine code is run with, see there."""
-
-    begun: int
-    lanes: int
-    left: int | None
-    n_state: int
-    n_kept: int
-    n_slopes: int
-    slots: int
-
-    @classmethod
-    def of(cls, plan: SweepPlan) -> SweepSizes:
-        """Sizes of a plan."""
-        return cls(**{field.name: getattr(plan, field.name) for field in fields(cls)})
-
-
-@dataclass(frozen=True)
 class CompiledSweep:
     """The machine code of a reverse pass over the samples, which can be pickled."""
 
     code: Code
-    sizes: SweepSizes
+    sizes: SweepPlan
 
     @property
     def lanes(self) -> int:
@@ -397,8 +379,20 @@ class SweepKernel:
             of_particle = hoisted(program)
             plan = sweep_plan(of_particle.program)
             self.cost = plan.cost
-            self.compiled = CompiledSweep(native_sweep(plan), SweepSizes.of(plan))
-            self._ends = _Ends(of_particle)
+            self.compiled = CompiledSweep(native_sweep(plan), plan.sizes)
+            self._compute(of_particle)
+
+    def _compute(self, of_particle: HoistedRecursion) -> None:
+        """Make what is computed once for a particle, or once for a record of it."""
+        program, parameters = of_particle.program, of_particle.parameters
+        known = ca.vertcat(parameters, program.constants)
+        slopes = ca.SX.sym("slopes", program.theta.numel(), 1)
+        adjoint = ca.SX.sym("adjoint", program.state.numel(), 1)
+        (by_numbers,) = transposed(of_particle.numbers, [parameters], slopes)
+        (by_start,) = transposed(program.start, [parameters], program.moving(adjoint))
+        self._numbers = RowFunction(known, ca.vertcat(of_particle.numbers, program.constants))
+        self._by_numbers = RowFunction(ca.vertcat(known, slopes), by_numbers)
+        self._by_start = RowFunction(ca.vertcat(known, program.start_row, adjoint), by_start)
 
     def value_and_gradient(
         self, forward: CompiledKernel, theta: Array, rows: Sequence[Rows], size: int | None = None
@@ -413,7 +407,7 @@ class SweepKernel:
 
     def numbers(self, forward: CompiledKernel, theta: Array) -> Array:
         """Numbers that the particles compute once, and the constants, (w, N)."""
-        return self._ends.numbers(theta, np.array(forward.constant_values))
+        return self._numbers(theta, _repeated(np.array(forward.constant_values), theta))
 
     def gradient(
         self, forward: CompiledKernel, theta: Array, rows: Sequence[Rows], slopes: Array,
@@ -423,8 +417,9 @@ class SweepKernel:
         constants = np.array(forward.constant_values)
         gradient = np.zeros_like(theta)
         for record, adjoint in zip(rows, adjoints, strict=True):
-            gradient += self._ends.start(theta, constants, record.start, adjoint)
-        return gradient + self._ends.gradient(theta, constants, slopes)
+            known = _repeated(np.append(constants, record.start), theta)
+            gradient += self._by_start(theta, known, adjoint)
+        return gradient + self._by_numbers(theta, _repeated(constants, theta), slopes)
 
 
 _KEPT = threading.local()
@@ -438,37 +433,6 @@ def _memory(size: int) -> Array:
         if 8 * size <= TAPE + LINE:
             _KEPT.tape = kept
     return kept
-
-
-@dataclass
-class _Ends:
-    """Values that are computed once for a particle, or once for a record of it."""
-
-    hoisted: HoistedRecursion
-
-    def __post_init__(self) -> None:
-        program, parameters = self.hoisted.program, self.hoisted.parameters
-        known = ca.vertcat(parameters, program.constants)
-        slopes = ca.SX.sym("slopes", program.theta.numel(), 1)
-        adjoint = ca.SX.sym("adjoint", program.state.numel(), 1)
-        weights = program.moving(adjoint)
-        (by_numbers,) = transposed(self.hoisted.numbers, [parameters], slopes)
-        (by_start,) = transposed(program.start, [parameters], weights)
-        self._numbers = RowFunction(known, ca.vertcat(self.hoisted.numbers, program.constants))
-        self._gradient = RowFunction(ca.vertcat(known, slopes), by_numbers)
-        self._start = RowFunction(ca.vertcat(known, program.start_row, adjoint), by_start)
-
-    def numbers(self, theta: Array, constants: Array) -> Array:
-        """The numbers (w, N), and the constants below them."""
-        return self._numbers(theta, _repeated(constants, theta))
-
-    def gradient(self, theta: Array, constants: Array, slopes: Array) -> Array:
-        """Derivatives (p, N) of those by the numbers."""
-        return self._gradient(theta, _repeated(constants, theta), slopes)
-
-    def start(self, theta: Array, constants: Array, row: Array, adjoint: Array) -> Array:
-        """Derivatives (p, N) of those by the first state."""
-        return self._start(theta, _repeated(np.append(constants, row), theta), adjoint)
 
 
 def _repeated(numbers: Array, like: Array) -> Array:

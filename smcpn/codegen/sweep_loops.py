@@ -262,10 +262,9 @@ class _Sweep:
         """Define a function of pieces, of addresses of work, the state and the next, and values."""
         plan, names = self._plan, {value: f"shared{k}" for k, value in enumerate(shared.values)}
         given = {"work": NUMBERS, "here": NUMBERS, "after": NUMBERS}
-        made = Function(self._module, part, given | dict.fromkeys(names.values(), DOUBLE))
-        made.function.linkage = "internal"
-        made.function.attributes.add("noinline")
-        arrays = [made[name] for name in given]
+        given |= dict.fromkeys(names.values(), DOUBLE)
+        made = Function(self._module, part, given, called=True)
+        arrays = [made[name] for name in ("work", "here", "after")]
         shared = shared.known_as({value: made[name] for value, name in names.items()})
         for piece in plan.pieces[part]:
             if isinstance(piece, LoopCall):

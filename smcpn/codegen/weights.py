@@ -194,9 +194,7 @@ def _write_innovate(module: ir.Module) -> ir.Function:
         "moments": _NUMBERS, "outputs": INTEGER, "count": INTEGER, "weights": _NUMBERS,
         "measured": _NUMBERS, "innovations": _NUMBERS,
     }  # fmt: skip
-    made = Function(module, "innovate", arguments)
-    made.function.linkage = "internal"
-    made.function.attributes.add("noinline")
+    made = Function(module, "innovate", arguments, called=True)
     builder, count = made.builder, made["count"]
     with made.loop(number(0), made["outputs"]) as output:
         means = made.at(made["moments"], made.times(output, count))

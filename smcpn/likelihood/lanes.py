@@ -186,7 +186,7 @@ class CompiledLikelihood(Batchable, Likelihood):
     @property
     def n_emitted(self) -> int:
         """Numbers that a sample emits."""
-        return self._kernel.sizes.emitted
+        return self._kernel.sizes.n_emitted
 
     @property
     def rows(self) -> list[Rows]:
@@ -201,7 +201,7 @@ class CompiledLikelihood(Batchable, Likelihood):
     def start(self, values: Array) -> Array:
         """State before the first sample, (k, N); zero while there is no sample."""
         if not len(self._rows[0]):
-            return np.zeros((self._kernel.sizes.state, len(values)))
+            return np.zeros((self._kernel.sizes.n_state, len(values)))
         return started(self._kernel, np.ascontiguousarray(values.T), self._rows[0])
 
     @override

@@ -262,7 +262,7 @@ class NativeDensity:
         """Argument of a chain's calls of these functions: its own, in which they work and count."""
         numbers, sizes, d = self._placed[0], self.kernel.sizes, len(self.centre)
         rows = int(numbers[DATA.index("rows")])
-        scratch = sizes.slots * sizes.lanes + d * (rows + 2 * sizes.state + sizes.emitted + 4)
+        scratch = sizes.slots * sizes.lanes + d * (rows + 2 * sizes.n_state + sizes.n_emitted + 4)
         data = np.concatenate([numbers, np.zeros(_LINE // 8 + scratch, dtype=np.int64)])
         behind = data.ctypes.data + 8 * len(numbers)
         data[DATA.index("scratch")] = -(-behind // _LINE) * _LINE
@@ -279,8 +279,8 @@ class NativeDensity:
             "parameters": d,
             "rows": 2 * d + len(constants),
             "constants": len(constants),
-            "state": sizes.state,
-            "emitted": sizes.emitted,
+            "state": sizes.n_state,
+            "emitted": sizes.n_emitted,
             "work": sizes.slots * sizes.lanes,
             "blocks": -(-d // sizes.lanes),
             "cells": CELLS,
