@@ -168,21 +168,16 @@ def _pair(
 def _deviation(state: str, value: Any) -> float | str:
     if is_name(value):
         return value
-    what = f"process noise of '{state}'"
-    number = real_number(what, value, _DEVIATION, argument=f"{ARGUMENT}.{state}")
-    if not number > 0.0:
-        raise _refused(f"{what} is {shown(value)}: {_DEVIATION}", state)
-    return number
+    argument = f"{ARGUMENT}.{state}"
+    return real_number(f"process noise of '{state}'", value, _DEVIATION, argument, above=0.0)
 
 
 def _correlation(key: tuple[Any, ...], value: Any) -> float | str:
     if is_name(value):
         return value
-    what, label = f"correlation of the process noise of {shown(key)}", ",".join(key)
-    number = real_number(what, value, _CORRELATION, argument=f"{ARGUMENT}.{label}")
-    if not -1.0 < number < 1.0:
-        raise _refused(f"{what} is {shown(value)}: {_CORRELATION}", label)
-    return number
+    what = f"correlation of the process noise of {shown(key)}"
+    argument = f"{ARGUMENT}.{','.join(key)}"
+    return real_number(what, value, _CORRELATION, argument, above=-1.0, below=1.0)
 
 
 def _bounds(

@@ -73,15 +73,12 @@ class AR1:
     def __post_init__(self) -> None:
         if not isinstance(self.sd, str):
             remedy = "give a positive number or a parameter's name"
-            if not real_number("sd of AR1", self.sd, remedy, argument="noise") > 0.0:
-                raise InputError(f"sd of AR1 is {shown(self.sd)}: {remedy}", argument="noise")
+            real_number("sd of AR1", self.sd, remedy, argument="noise", above=0.0)
         if not isinstance(self.rho, str):
             _check_correlation(f"rho of AR1 is {shown(self.rho)}", self.rho)
         if self.interval is not None:
             remedy = "give a time above 0, or leave it out"
-            if not real_number("interval of AR1", self.interval, remedy, argument="noise") > 0.0:
-                sentence = f"interval of AR1 is {shown(self.interval)}: {remedy}"
-                raise InputError(sentence, argument="noise")
+            real_number("interval of AR1", self.interval, remedy, argument="noise", above=0.0)
 
     def correlation(self, gap: ca.SX, interval: float, symbols: Symbols) -> ca.SX:
         """Correlation with the noise a time ``gap`` earlier, rho^(gap / interval), (1, 1)."""
@@ -146,9 +143,7 @@ def as_gaussian(value: Any) -> Normal | AR1 | None:
         "give a positive standard deviation, a parameter's name, smcpn.AR1, or a density such as "
         "smcpn.Poisson()"
     )
-    if (sd := real_number("noise", value, remedy)) > 0.0:
-        return Normal(sd)
-    raise InputError(f"noise is {shown(value)}: {remedy}", argument="noise")
+    return Normal(real_number("noise", value, remedy, above=0.0))
 
 
 @dataclass(frozen=True)

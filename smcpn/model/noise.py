@@ -20,7 +20,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.errors import InputError, listed, real_number, shown
+from smcpn.errors import InputError, listed, real_number
 from smcpn.model.measured import Y_SD, Beside
 from smcpn.model.special_functions import (
     log_gamma,
@@ -337,8 +337,7 @@ class LogNormal(FormulaNames):
 
     def __post_init__(self) -> None:
         _positive("sd", self.sd)
-        if not real_number("base", self.base, "give a number above 1", argument="base") > 1.0:
-            raise InputError(f"base is {shown(self.base)}: give a number above 1", argument="base")
+        real_number("base", self.base, "give a number above 1", above=1.0)
 
     def log_density(self, y: ca.SX, output: ca.SX, symbols: Symbols) -> ca.SX:
         """Log density or probability of y, (1, 1)."""
@@ -536,5 +535,4 @@ def gaussian(residual: ca.SX, variance: ca.SX) -> ca.SX:
 def _positive(name: str, value: Scale) -> None:
     if isinstance(value, str) or (callable(value) and not isinstance(value, type)):
         return
-    if not real_number(name, value, _REMEDY) > 0.0:
-        raise InputError(f"{name} is {shown(value)}: {_REMEDY}", argument=name)
+    real_number(name, value, _REMEDY, above=0.0)

@@ -28,7 +28,6 @@ InputFunction = Callable[[Array], ArrayLike]
 BESIDE = ("y_sd", "y_lower", "y_upper")
 """What may be known of every value of y, each an array of its shape."""
 HOLDS = ("zoh", "foh", "bandlimited")
-_DT_REMEDY = "give a positive number, in the unit of time"
 MOST = 100_000
 """Most columns and repetitions of a record."""
 COARSEST = 0.25
@@ -145,10 +144,8 @@ class Record(WithCard):
         start = real_number(f"{self.name}: start", self.start, "give a time", argument="start")
         put("start", start)
         if self.dt is not None:
-            dt = real_number(f"{self.name}: dt", self.dt, _DT_REMEDY, argument="dt")
-            if dt <= 0.0:
-                raise InputError(f"{self.name}: dt is {dt!r}: {_DT_REMEDY}", argument="dt")
-            put("dt", dt)
+            remedy = "give a positive number, in the unit of time"
+            put("dt", real_number(f"{self.name}: dt", self.dt, remedy, "dt", above=0.0))
         y = None if self.y is None else _columns(self.y, "y", self.name)
         u = None if self.u is None else _columns(self.u, "u", self.name)
         put("t", _times(t, self.dt, self.start, _length(u, y, t, self.name), self.name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from inspect import signature
 from typing import Any, overload
 
@@ -418,11 +419,7 @@ def _initial(ode: ODE, initial: Any, values: dict[str, float]) -> tuple[Array, s
     return x0, used
 
 
-def _positive(name: str, value: Any) -> float:
-    number = real_number(name, value, "give a positive number")
-    if not number > 0.0:
-        raise InputError(f"{name} is {shown(value)}: give a positive number")
-    return number
+_positive = partial(real_number, remedy="give a positive number", above=0.0)
 
 
 def _control(control: Any) -> tuple[float, float]:
