@@ -108,7 +108,7 @@ def _standard_error(errors: Sequence[float]) -> float:
     return float(np.std(np.median(again, axis=1)))
 
 
-@study("selection", full=FULL, quick=QUICK)
+@study("selection", full=FULL, quick=None)
 def selection(plan: Plan) -> Iterator[Result]:
     """Section 5.2: which of four models, fitted to the same records, has the highest likelihood."""
     compile_all(tuple(SELECTION), plan.order)

@@ -73,7 +73,7 @@ def _z_of_means(found: smcpn.Posterior) -> Array:
     return (own - mean) / np.sqrt(spread / found.ess + theirs)
 
 
-@study("boehm-posterior", full=40, quick=1)
+@study("boehm-posterior", full=40, quick=None)
 def boehm_posterior(seeds: int) -> Iterator[Row]:
     """Evidence and means of nine parameters in a box of ten decades, beside a stored reference."""
     problem, of_evidence, of_means, used, warned = boehm_problem().problem, [], [], [], []

@@ -209,9 +209,10 @@ def rod(cells: int, losses: int = 1) -> smcpn.Problem:
     return smcpn.Problem(heated, record, observe=f"T[{cells - 1}]", noise=0.1, prior=prior)
 
 
-@study("cells", full=(25, 50, 100, 200), quick=(25, 50))
-def cells(sizes: tuple[int, ...]) -> Iterator[Row]:
+@study("cells", full=((25, 50, 100, 200), (3, 29)), quick=((25, 50), (3,)))
+def cells(size: tuple[tuple[int, ...], tuple[int, ...]]) -> Iterator[Row]:
     """A heated rod: cost of a step, and of a gradient, by the number of cells; compilation."""
+    sizes, of_losses = size
     values = np.array([0.05, 0.1]) * np.exp(AROUND * np.random.default_rng(0).normal(size=(64, 2)))
     calls: dict[str, Callable[[], Any]] = {}
     for n in sizes:
@@ -237,7 +238,7 @@ def cells(sizes: tuple[int, ...]) -> Iterator[Row]:
         # Two sizes tell it to a tenth or two.
         yield row if len(sizes) > 3 else reached(row, was)
     for n in sizes[:3]:
-        for losses in (3, 29):
+        for losses in of_losses:
             yield from _gradient_of_many(n, losses)
 
 

@@ -225,14 +225,17 @@ class Stream:
                     item = reader.take()
                 except EOFError:
                     self.ended = True
-                    yield from self._take_flagged()
-                    self._report(Event("end", f"{self._source.name} has ended"))
                     break
                 self.waiting = reader.waiting
                 if item is not None:
                     yield from self._take(item)
                 elif self._idle is not None:
                     self._idle()
+            # A source that replays has the line again when the stream goes on.
+            if self.ended or not self._source.replays:
+                yield from self._take_flagged()
+            if self.ended:
+                self._report(Event("end", f"{self._source.name} has ended"))
         finally:
             reader.close()
             self._report_skipped()

@@ -34,7 +34,8 @@ from numpy.typing import NDArray
 from smcpn.codegen.lower import LaneProgram
 from smcpn.likelihood.diffusion import powered
 from smcpn.likelihood.lanes import Grid
-from smcpn.model.dosing import SMOOTH_DEGREE, ascending
+from smcpn.model.delay import BEGIN, END
+from smcpn.model.dosing import CURVES, SMOOTH_DEGREE, ascending
 from smcpn.model.problem import Model
 from smcpn.model.signal import Samples, Signal
 
@@ -217,15 +218,18 @@ class DeadTimes:
     def _start(self, samples: Samples) -> Array:
         """Numbers of the last part of the interval that ends with the first sample."""
         assert self._lookup is not None
-        known, begun = np.zeros(self._known.numel()), samples.columns(-1, 1)[0, 0]
-        return np.concatenate([self._lookup.start(samples), known, [self.parts - 1.0, begun]])
+        before, first = samples.columns(-1, 1)
+        known, held = np.zeros(self._known.shape), self._given.held
+        known[len(known) - held :, 0] = first[1 + self._given.u.numel() - held :][:held]
+        known = known.ravel(order="F")
+        return np.concatenate([self._lookup.start(samples), known, [self.parts - 1.0, before[0]]])
 
     def _picked(self, lookup: _Lookup) -> ca.SX:
         """Numbers that a particle keeps of a part."""
-        numbers = range(len(lookup.spans))
-        arrivals, places = zip(*map(lookup.arrivals, numbers), strict=True)
-        cuts = lookup.cuts(arrivals)
-        first, last = consecutive([ca.SX(0.0), *cuts, ca.SX(1.0)], self._part, 2, len(cuts))
+        numbers, edges = range(len(lookup.spans)), self._edges(lookup)
+        arrivals, places = zip(*(lookup.arrivals(i, edges[0]) for i in numbers), strict=True)
+        cuts = lookup.cuts(arrivals, edges)
+        first, last = consecutive([edges[0], *cuts, edges[1]], self._part, 2, len(cuts))
         curves: dict[int, list[ca.SX]] = {}
         ends: list[ca.SX] = []
         for i, j in zip(numbers, lookup.delay.inputs, strict=True):
@@ -238,13 +242,32 @@ class DeadTimes:
             piece = lookup.piece(i, about, places[i] + number)
             curves[j] = _shifted(piece.curve, first - about[0])
             ends.append(piece.end)
-        for k, j in enumerate(lookup.undelayed):
-            curves[j] = _shifted(ca.horzsplit(self._known[k, :]), first)
+        pace = self.parts * (last - first) / lookup.length
+        by_time = {j: [c * pace**m for m, c in enumerate(curve)] for j, curve in curves.items()}
+        if lookup.lagged:
+            # Of an interval in which no time passes all parts are at its begin.
+            length = edges[1] - edges[0]
+            share = ca.if_else(length > 0.0, 1.0 / ca.if_else(length > 0.0, length, 1.0), 0.0)
+            first, last = share * (first - edges[0]), share * (last - edges[0])
         speed = self.parts * (last - first)
         pace = speed / lookup.length
-        by_time = [c * pace**m for _, curve in sorted(curves.items()) for m, c in enumerate(curve)]
-        kept = ca.vertcat(self._sampled + first * lookup.length, speed, *by_time, *ends)
+        for k, j in enumerate(lookup.undelayed):
+            known = _shifted(ca.horzsplit(self._known[k, :]), first)
+            by_time[j] = [c * pace**m for m, c in enumerate(known)]
+        each = [number for _, curve in sorted(by_time.items()) for number in curve]
+        kept = ca.vertcat(self._sampled + first * lookup.length, speed, *each, *ends)
         return kept[self._kept]
+
+    def _edges(self, lookup: _Lookup) -> tuple[ca.SX, ca.SX]:
+        """Begin and end of an interval in a particle's own time, see `_Lookup.arrivals`."""
+        model = self._given
+        if not lookup.lagged:
+            return ca.SX(0.0), ca.SX(1.0)
+        assert model.dosing is not None
+        held = self._known[self._known.size1() - model.held :, 0]
+        edges = ca.substitute(model.dosing.edges(model), model.u[-model.held :], held)
+        first, last = ca.vertsplit((edges - self._sampled) / lookup.length)
+        return first, last
 
 
 class Piece(NamedTuple):
@@ -263,7 +286,9 @@ class _Lookup:
     def __init__(self, model: Model, grid: Grid) -> None:
         assert model.delay is not None
         self.spans, self.delay, self._theta = grid.delays, model.delay, model.theta
-        self.uniform, self.degree = not grid.rescales, SMOOTH_DEGREE if grid.smooth else 1
+        self.lagged = self.delay.lagged
+        self.uniform = not (grid.rescales or self.lagged)
+        self.degree = SMOOTH_DEGREE if grid.smooth else 1
         self.memory = 1 + max(span.most for span in self.spans)
         self._cut_of = dict(zip(self.delay.keys, self.spans, strict=True))
         self.parts = 1 + sum(span.cuts for span in self._cut_of.values())
@@ -279,18 +304,18 @@ class _Lookup:
         self._linear, self.length = ca.SX.sym("linear"), ca.SX.sym("interval")
         self.row = ca.vertcat(*map(ca.vec, self.samples), *self._times, self._linear, self.length)
 
-    def cuts(self, arrivals: Sequence[list[ca.SX]]) -> list[ca.SX]:
-        """Times at which the interval is cut, ascending."""
+    def cuts(self, arrivals: Sequence[list[ca.SX]], edges: tuple[ca.SX, ca.SX]) -> list[ca.SX]:
+        """Times at which the interval between two others is cut, ascending."""
         inner = dict(zip(self.delay.keys, (each[1:-1] for each in arrivals), strict=True))
         cuts = [cut for each in inner.values() for cut in each]
         cuts = ascending(cuts) if len(inner) > 1 else cuts
-        return cuts if self.uniform else [ca.fmin(ca.fmax(cut, 0.0), 1.0) for cut in cuts]
+        return cuts if self.uniform else [ca.fmin(ca.fmax(cut, edges[0]), edges[1]) for cut in cuts]
 
-    def arrivals(self, i: int) -> tuple[list[ca.SX], ca.SX]:
+    def arrivals(self, i: int, begin: ca.SX) -> tuple[list[ca.SX], ca.SX]:
         """Times at which the samples about an interval arrive, and the place of the first of them.
 
-        The first one is the last to arrive before the interval. Times count from the beginning of
-        the interval, which is their unit.
+        The first one is the last to arrive before the interval. Times count from the sample that
+        begins the interval, which is their unit, and ``begin`` is that of a particle's own.
         """
         span, seconds = self.spans[i], self.delay.seconds(self._theta)[i]
         if self.uniform:
@@ -300,7 +325,7 @@ class _Lookup:
             return [fraction + (k - 1) for k in range(3)], span.most - 1 - whole
         times = [(time + seconds) / self.length for time in ca.vertsplit(self._times[i])]
         later = times[1 : span.most - span.least + 1]
-        place = sum((time <= 0.0 for time in later), ca.SX(0.0))
+        place = sum((time <= begin for time in later), ca.SX(0.0))
         return consecutive(times, place, span.cuts + 2, span.most - span.least), place
 
     def piece(self, i: int, arrivals: list[ca.SX], place: ca.SX) -> Piece:
@@ -327,16 +352,37 @@ class _Lookup:
     def interval_graph(self, signal: Signal) -> ca.SX:
         """`row` of an interval, of its samples and those before."""
         columns: list[ca.SX] = []
+        end = signal.of_interval[END] if self.lagged else signal.t()
         for j, span in zip(self.delay.inputs, self.spans, strict=True):
-            backs = [max(lag + 1, 0) for lag in span.lags]
-            of_lag = [signal.curve(k, j) if signal.curves else signal.u(k)[j] for k in backs]
+            of_lag = [
+                self._until(signal, j, end) if lag < 0 and self.lagged
+                else signal.curve(max(lag + 1, 0), j) if signal.curves
+                else signal.u(max(lag + 1, 0))[j]
+                for lag in span.lags
+            ]  # fmt: skip
             columns += [ca.horzcat(*of_lag).T[:]]
         times = [
-            signal.t(max(lag + 1, 0)) - signal.t(1) - min(lag + 1, 0) * signal.between_samples
+            (end if lag < 0 else signal.t(lag + 1))
+            - signal.t(1)
+            - min(lag + 1, 0) * signal.between_samples
             for span in self.spans
             for lag in ([] if self.uniform else span.lags)
         ]
         return ca.vertcat(*columns, *times, signal.linear, signal.between_samples)
+
+    def _until(self, signal: Signal, j: int, end: ca.SX) -> ca.SX:
+        """What stands for an input with the sample that ends an interval, prolonged to a time.
+
+        A particle's own time may be after that sample, where it was put in for an arrival.
+        """
+        begin, length = signal.t(1), end - signal.t(1)
+        if not signal.curves:
+            ahead = length / signal.between_samples - 1.0
+            return signal.u()[j] + signal.linear * ahead * (signal.u() - signal.u(1))[j]
+        known = signal.of_interval
+        curve = known[CURVES + j :: signal.n_inputs - signal.held][: self.degree + 1]
+        moved = _shifted(ca.vertsplit(curve), begin - known[BEGIN])
+        return ca.vertcat(*(c * length**m for m, c in enumerate(moved)))
 
     def known_graph(self, signal: Signal) -> ca.SX:
         """Coefficients of the undelayed inputs over an interval, which is their unit of time."""

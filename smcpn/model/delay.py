@@ -28,6 +28,8 @@ MOST_ARRIVALS = 16
 """Samples of a delayed input that arrive in one interval, which is cut at each of them."""
 LONGEST = 10**5
 """Sampling intervals in a dead time, at most."""
+BEGIN, END = 1, 5
+"""Places of the edges among the numbers of an interval that `smcpn.model.dosing` moves."""
 _REMEDY = "give a time that is not negative, or the name of a parameter"
 
 
@@ -39,12 +41,15 @@ class Delay:
     sources: Of each the place of its dead time in theta (int), or the dead time (float).
     bounds: Least and greatest dead time of each.
     names: Of the parameters that hold a dead time, learned or fixed.
+    lagged: Whether an interval of a record is moved within that of `smcpn.model.dosing.Dosing`, by
+        lags of doses that are parameters.
     """
 
     inputs: tuple[int, ...]
     sources: tuple[int | float, ...]
     bounds: tuple[tuple[float, float], ...]
     names: tuple[str, ...] = ()
+    lagged: bool = False
 
     @classmethod
     def of(
@@ -113,8 +118,11 @@ class Delay:
                     "the input of the record"
                 )
             span = Span(1 + floor(lower / max(lengths)), 1 + floor(upper / min(lengths)), 1)
-            if not all(record.uniform for record in records):
-                each = [_uneven_span(*_with_times_before(r, upper), lower, upper) for r in records]
+            if self.lagged or not all(record.uniform for record in records):
+                each = [
+                    _uneven_span(*_with_times_before(r, upper, self.lagged), lower, upper)
+                    for r in records
+                ]
                 least, most, cuts = zip(*each, strict=True)
                 span = Span(min(least), max(most), max(cuts))
             if span.most - span.least > MOST_INTERVALS:
@@ -153,17 +161,22 @@ class Span(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _uneven_span(times: bytes, more: int, lower: float, upper: float) -> Span:
+def _uneven_span(times: bytes, more: int, moved: bytes, lower: float, upper: float) -> Span:
     """Samples that arrive about an interval of samples at these times, for all dead times.
 
-    So many of them, ``more``, are before the first sample.
+    So many of them, ``more``, are before the first sample. Each interval begins and ends somewhere
+    within that of ``moved``, where there are such.
     """
     t = np.frombuffer(times)
     here = np.arange(more - 1, len(t) - 1)
     begin, end, rounding = t[here], t[here + 1], 1e-9 * (t[more + 1] - t[more])
+    latest = begin
+    if moved:
+        begin, latest = np.frombuffer(moved).reshape(2, -1)
+        end = latest
     least, most = (
-        here + 1 - np.searchsorted(t, begin - delay, side="right")
-        for delay in (lower - rounding, upper + rounding)
+        here + 1 - np.searchsorted(t, at - delay, side="right")
+        for at, delay in ((latest, lower - rounding), (begin, upper + rounding))
     )
     # Most arrive where the last of them does at the end of the interval, or for the longest one.
     earliest, latest = (
@@ -177,11 +190,17 @@ def _uneven_span(times: bytes, more: int, lower: float, upper: float) -> Span:
     return Span(int(least.min()), int(most.max()), cuts)
 
 
-def _with_times_before(record: Record, upper: float) -> tuple[bytes, int]:
-    """Times of the samples and of those that may arrive after the first, and how many these are."""
+def _with_times_before(record: Record, upper: float, lagged: bool) -> tuple[bytes, int, bytes]:
+    """Times of the samples and of those that may arrive after the first, and how many these are.
+
+    The last ones are the edges between which each interval is moved, none where it is not.
+    """
     known = 0 if record.t_before is None else len(record.t_before)
     number = known + ceil(upper / spacing_before(record)) + 2
-    return np.append(times_before(record, number), record.t).tobytes(), number
+    times = np.append(times_before(record, number), record.t)
+    edges = record.u[1:, [BEGIN - record.held, END - record.held]].T if lagged else np.empty((2, 0))
+    first = times[number - 1 : number + 1, None] if lagged else np.empty((2, 0))
+    return times.tobytes(), number, np.hstack([first, edges]).tobytes()
 
 
 def times_before(record: Record, number: int) -> Array:

@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, shown
+from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution, support
 from smcpn.model.dose import Dose
 from smcpn.model.ode import ODE
@@ -46,6 +47,8 @@ TOGETHER = 1e-9
 """Part of a mean sampling interval within which an arrival is at a sample."""
 SMOOTH_DEGREE = 8
 """Of the polynomials of an input that is smooth between samples, through nine points."""
+CURVES = 6
+"""Place of the inputs' coefficients among the numbers of an interval, where a lag is learned."""
 MOST_ARRIVALS = 12
 """Arrivals of one route that may fall in one interval between samples."""
 
@@ -198,6 +201,10 @@ class Dosing:
     def learned(self) -> bool:
         """True if a lag or a fraction is a parameter that is not known."""
         return any(isinstance(one, int) for one in self.sources)
+
+    def moving(self, delay: Delay | None) -> Delay | None:
+        """Return dead times beside it, which count in a particle's own time."""
+        return delay and replace(delay, lagged=self.lagged)
 
     def over(self, kept: Sequence[int]) -> Dosing:
         """Return it for a model of some of the parameters, by their places, in this order."""
@@ -366,9 +373,15 @@ class Dosing:
         clock = _Clock(self, model, at_sample)
         moved = ca.vertcat(model.x + clock.arrived(), model.t if at_sample else clock.time)
         graph = ca.substitute(graph, ca.vertcat(model.x, model.t), moved)
-        if at_sample or not self.lagged or not self.n_inputs:
+        delayed = () if model.delay is None else model.delay.inputs
+        known = [j for j in range(self.n_inputs) if j not in delayed]
+        if at_sample or not self.lagged or not known:
             return graph
-        return ca.substitute(graph, model.u[: self.n_inputs], clock.inputs)
+        return ca.substitute(graph, model.u[known], clock.inputs[known])
+
+    def edges(self, model: Any) -> ca.SX:
+        """Times of a particle at the begin and at the end of an interval, (2, 1)."""
+        return ca.vertcat(*_Clock(self, model, False).edges)
 
     def speed(self, model: Any) -> ca.SX:
         """Speed of time within an interval, w."""
@@ -407,6 +420,7 @@ def with_function(record: Record) -> Record:
 class _Clock:
     """Time of a particle within an interval, and what has arrived by then.
 
+    edges: Begin and end of the interval, in a particle's own time.
     inputs: (n, 1), of the equation, at that time.
     """
 
@@ -420,10 +434,10 @@ class _Clock:
         own = take(4 + (dosing.degree + 1) * n if dosing.lagged else 0)
         self._routes = [(route, take(route.width)) for route in dosing.routes]
         self.time, self.speed, self.inputs = model.t, ca.SX(1.0), ca.SX(0, 1)
-        self._middle = model.t
+        self._middle, self.edges = model.t, (model.t, model.t)
         if dosing.lagged:
             start, length, part, end, *inputs = own
-            first, last = self._edges(part, end)
+            first, last = self.edges = self._edges(part, end)
             self.speed = (last - first) / length
             self.time = last if at_sample else first + self.speed * (model.t - start)
             self._middle = last if at_sample else 0.5 * (first + last)

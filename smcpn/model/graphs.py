@@ -305,7 +305,7 @@ class Model:
                 y[:q], output, log_density[:q], ca.vec(y[q:]), ca.vec(log_density[q:])
             ) if y.numel() else None,
             process_noise=_process_noise(columns, x),
-            delay=delay,
+            delay=delay if dosing is None else dosing.moving(delay),
             algebraic=algebraic,
             dosing=dosing,
             accumulators=tuple(accumulators),
@@ -702,12 +702,8 @@ def _check_algebraic(model: Model, ode: ODE, names: list[str]) -> None:
 
 def _dosed(model: Model, dosing: Dosing) -> Model:
     """A model with the smooth part of the states in place of these, see `smcpn.model.dosing`."""
-    if dosing.lagged and model.delay is not None:
-        raise InputError(
-            "a lag of doses is a parameter, which does not go with delay: give the lag a number",
-            argument="delay",
-        )
-    model = replace(model, u=ca.vertcat(model.u, dosing.symbols()), dosing=dosing)
+    delay = dosing.moving(model.delay)
+    model = replace(model, u=ca.vertcat(model.u, dosing.symbols()), dosing=dosing, delay=delay)
     noise, speed = model.process_noise, dosing.speed(model)
     if noise is not None:
         # A part of no length has no slope, either.

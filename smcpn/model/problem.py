@@ -640,16 +640,8 @@ def _check_records(problem: Problem) -> None:
 
 
 def _check_delay(problem: Problem) -> None:
-    model = problem.model
-    if model.delay is None:
-        return
-    if model.dosing is not None and model.dosing.lagged and model.u.numel() > model.held:
-        raise InputError(
-            "delay does not go with a lag of doses that is a parameter, which moves the times at "
-            "which inputs are taken: give the lag a number",
-            argument="delay",
-        )
-    model.delay.spans(problem.records)
+    if problem.model.delay is not None:
+        problem.model.delay.spans(problem.records)
 
 
 def assembled(

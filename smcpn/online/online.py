@@ -244,7 +244,7 @@ class Online:
         )
         searches = SearchesOfFirstSamples(
             lambda: LogLikelihood(problem, self.settings.likelihood, self.solver, threads),
-            lambda n: [stream_record(problem, history, n)] if history.in_memory else [],
+            lambda n: [stream_record(problem, history, n, self.doses)] if history.in_memory else [],
         )
         if self.budget is not None:
             searches.prepare()
@@ -383,6 +383,7 @@ class Online:
             self.settings.likelihood,
             self._windows.current,
             self.settings.seed,
+            self.doses,
         )
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -18,6 +18,7 @@ from smcpn.likelihood.registry import build_likelihood
 from smcpn.likelihood.shift import DiscretisationShift, shift_of_particles
 from smcpn.likelihood.solver_choice import finer_solver
 from smcpn.likelihood.wall import PosteriorPoints, wall_of
+from smcpn.model.dose import Dose
 from smcpn.model.measured import outputs_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
@@ -306,13 +307,18 @@ def predicted(
 
 
 def stream_posterior(
-    problem: Problem, solver: Solver, likelihood: str, window: Window, seed: int | None
+    problem: Problem,
+    solver: Solver,
+    likelihood: str,
+    window: Window,
+    seed: int | None,
+    doses: Sequence[Dose],
 ) -> Posterior:
     """Return the posterior of the population of a window that has caught up.
 
-    The first record of the problem is the template of the stream's.
+    The first record of the problem is the template of the stream's; ``doses`` were given so far.
     """
-    record = stream_record(problem, window.stream.history, window.stream.n_samples)
+    record = stream_record(problem, window.stream.history, window.stream.n_samples, doses)
     observed = problem.with_records([record])
     observed.prior = window.prior
     sampler = window.tracker.sampler.looked()
@@ -366,10 +372,16 @@ def _shift(
     return shift_of_particles(names, solver, finer, one.theta, weights, one.log_increment)
 
 
-def stream_record(problem: Problem, history: History, samples: int) -> Record:
-    """Return the first samples of a stream as a record, sampled as the problem's first one is."""
+def stream_record(
+    problem: Problem, history: History, samples: int, doses: Sequence[Dose]
+) -> Record:
+    """Return the first samples of a stream as a record, sampled as the problem's first one is.
+
+    It has the doses that were given by its end; those before its begin count as what has arrived.
+    """
     template = problem.records[0]
     t, u, measured = history.samples(0, samples)
+    earlier = any(one.time < t[0] for one in doses)
     known = template.u_function if template.u_function is not None else u
     uniform = template.dt is not None
     return Record(
@@ -383,4 +395,6 @@ def stream_record(problem: Problem, history: History, samples: int) -> Record:
         t_unit=template.t_unit,
         name=template.name,
         held=template.held,
+        doses=[one for one in doses if one.time <= t[-1]],
+        u_before=np.empty((0, template.n_inputs)) if earlier else None,
     )

@@ -171,14 +171,21 @@ def _rounds(some: Records, rejuvenations: Records) -> str:
     return f"{len(some)} of {len(rejuvenations)} rounds of moves"
 
 
+def _place(rejuvenation: Rejuvenation) -> str:
+    """Where it was made, as the end of a clause; on a whole record by its exponent."""
+    if rejuvenation.sample:
+        return f" at sample {rejuvenation.sample}"
+    return f" at exponent {rejuvenation.exponent:.2g}" if rejuvenation.exponent < 1.0 else ""
+
+
 def _of_acceptance(rejuvenations: Records) -> str:
     low = [r for r in rejuvenations if r.acceptance < LOW_ACCEPTANCE and not _moved_enough(r)]
     if not low:
         return ""
     worst = min(low, key=lambda r: r.acceptance)
     return (
-        f"only {100 * worst.acceptance:.2g} % of the parameter values tried at sample "
-        f"{worst.sample} were accepted, and less than {100 * LOW_ACCEPTANCE:.0f} % in "
+        f"only {100 * worst.acceptance:.2g} % of the parameter values tried{_place(worst)} "
+        f"were accepted, and less than {100 * LOW_ACCEPTANCE:.0f} % in "
         f"{_rounds(low, rejuvenations)}: the particles may not have reached the whole posterior, "
         "take more particles= or a narrower prior"
     )
@@ -195,8 +202,8 @@ def _of_the_unmoved(rejuvenations: Records) -> str:
         return ""
     worst = max(stuck, key=lambda r: r.unmoved)
     return (
-        f"{100 * worst.unmoved:.0f} % of the particles could not be moved at sample "
-        f"{worst.sample}, and more than {100 * MUCH_UNMOVED:.0f} % in "
+        f"{100 * worst.unmoved:.0f} % of the particles could not be moved{_place(worst)}, "
+        f"and more than {100 * MUCH_UNMOVED:.0f} % in "
         f"{_rounds(stuck, rejuvenations)}: means may be off and the error of the log-evidence is "
         "too low, take more particles="
     )
@@ -231,8 +238,9 @@ def _of_bridges(rejuvenations: Records) -> str:
     sample, depth = bridges.most_common(1)[0] if bridges else (0, 0)
     if depth <= DEEP_BRIDGE:
         return ""
+    known = f"sample {sample}" if sample else "the record"
     return (
-        f"sample {sample} tells so much that it had to be learned from in {depth} parts: the "
+        f"{known} tells so much that it had to be learned from in {depth} parts: the "
         "noise is very small for the prior, check noise= and units, or narrow the prior"
     )
 

@@ -504,8 +504,9 @@ class Sampler(ABC):
         )
         self._change(system=system, rejuvenations=(*self.rejuvenations, record))
         _log.info(
-            "rejuvenation %d at sample %d: acceptance %.2f, moves %d",
-            len(self.rejuvenations), self.sample, record.acceptance, record.moves,
+            "rejuvenation %d at sample %d, exponent %.2g: acceptance %.2f, moves %d",
+            len(self.rejuvenations), record.sample, record.exponent, record.acceptance,
+            record.moves,
         )  # fmt: skip
         grown = 0.0 if record.chains else growth(before, self.system, record.ess)
         self._change(
@@ -577,8 +578,9 @@ class Sampler(ABC):
         if not alive.any():
             begin = "prior" if self.settings.start is None else "start"
             when = "for every particle" if self.rejuvenations else f"at every draw from the {begin}"
+            place = f" at sample {self.sample}" if self.sample else ""
             raise InputError(
-                f"the model's solution is NaN or infinite {when} at sample {self.sample}: "
+                f"the model's solution is NaN or infinite {when}{place}: "
                 "check the model and units, that of time as well (t_unit of the record), "
                 "narrow the prior, raise steps, or, where the model is stiff, take solver='auto' "
                 "or smcpn.Rosenbrock()"

@@ -15,6 +15,7 @@ from smcpn.io.parse import LineParser
 from smcpn.io.read import following_record
 from smcpn.io.sources import Lines
 from smcpn.io.stream import Stream
+from smcpn.process.signals import Stop
 from tests.io.small_stream import Pieces
 
 TIMES = np.arange(0.0, 8.0)
@@ -238,3 +239,15 @@ def test_a_line_of_a_dose_does_not_take_the_place_of_the_sample_of_its_time(as_j
     assert [one.message for one in events].count(told) == 1
     kinds = {one.kind for one in events}
     assert kinds == {"format", "doses", "end", "duplicate"} - ({"doses"} if as_json else set())
+
+
+@pytest.mark.parametrize("replays", [False, True])
+def test_a_line_without_a_measurement_counts_where_the_stream_is_stopped_after_it(replays):
+    text = "t,c,MDV\n8,2.5,0\n9,0,1\nbad\n10,1.1,0\n"
+    live, stop = online(), Stop()
+    source = Lines(Pieces(text.encode()), LineParser(Channels.of(LIMITED)))
+    source.replays = replays
+    list(
+        Stream(live, source, lambda e: stop.request() if e.kind == "bad-line" else None, stop=stop)
+    )
+    assert live.snapshot().t.tolist() == ([8.0] if replays else [8.0, 9.0])

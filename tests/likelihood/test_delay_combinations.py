@@ -12,7 +12,7 @@ from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 
 import smcpn
-from smcpn import EKF0, EKF1, RK4, AdaptiveEKF1, InputError, Rosenbrock
+from smcpn import EKF0, EKF1, RK4, AdaptiveEKF1, Rosenbrock
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.growing import growing_likelihood
 from smcpn.likelihood.history import History
@@ -76,11 +76,15 @@ def moved(one, tau):
 
 
 @lru_cache
-def plain_solution(signal, tau):
-    """State x of the model at the samples by SciPy, from one kink of the input to the next."""
+def plain_solution(signal, tau, doses=()):
+    """State x of the model at the samples by SciPy, from one kink of the input to the next.
+
+    Doses are pairs of a time of arrival and an amount that enters x.
+    """
     one = record(*SIGNALS[signal])
     smooth = one.u_function is not None or one.hold == "bandlimited"
     kinks = one.t if smooth else np.concatenate([one.t, one.t + tau])
+    kinks, given = np.append(kinks, [at for at, _ in doses]), dict(doses)
     events = np.unique(kinks.round(12))
     events, u = events[events <= one.t[-1] + 1e-9], moved(one, tau)
     state, states = np.array([0.0, 0.0]), [0.0]
@@ -93,6 +97,7 @@ def plain_solution(signal, tau):
         state = solve_ivp(rate, (a, b), state, "DOP853", rtol=1e-8, atol=1e-9).y[:, -1]
         if np.abs(one.t - b).min() < 1e-9:
             states.append(state[0])
+        state = np.add(state, [given.get(b, 0.0), 0.0])
     return np.array(states)
 
 
@@ -437,21 +442,39 @@ def test_noise_that_depends_on_the_state_takes_the_moved_input():
     np.testing.assert_allclose(*found, rtol=1e-8)
 
 
-def test_doses_beside_a_delayed_input():
-    """Whole samples, against the moved input; a lag that is a parameter is refused."""
-    moved_u, found = np.concatenate([np.full(2, U[0]), U[: N - 2]]), []
-    for u, given in ((U, {"delay": {"u": 2 * DT}}), (moved_u, {})):
-        dose = smcpn.Dose(0.73, "x", 0.5)
-        one = smcpn.Record(u=u, y=np.zeros(N), dt=DT, hold="foh", doses=[dose])
-        plain = {"observe": "x", "noise": NOISE, "prior": {"a": PRIOR["a"], "q": 1.0}}
-        problem = smcpn.Problem(driven, one, **plain, **given)
-        found.append(build_likelihood(problem, RK4(8)).evaluate(np.array([[0.7]]), N)[1])
-    np.testing.assert_allclose(*found, rtol=1e-6)
-    late = smcpn.Dose(0.73, "x", 0.5, lag="late")
-    plain["prior"] |= {"late": stats.uniform(0, 0.1)}
-    one = smcpn.Record(u=U, y=np.zeros(N), dt=DT, hold="foh", doses=[late])
-    with pytest.raises(InputError, match="lag of doses"):
-        smcpn.Problem(driven, one, **plain, delay={"u": 0.1})
+DOSES = (0.33, 0.41, 1.05)
+LAGGED = {
+    ("filtering", "linear, uneven"), ("classical", "function"), ("rosenbrock", "held, uneven"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "signal"),
+    [
+        pytest.param(*pair, marks=[] if pair in LAGGED else pytest.mark.nightly)
+        for pair in product(("classical", "marginal", "filtering", "rosenbrock"), SIGNALS)
+    ],
+)
+def test_learned_lags_of_doses_beside_a_learned_dead_time(likelihood, signal):
+    hold, when, u = SIGNALS[signal]
+    given = [smcpn.Dose(at, "x", 0.3, lag="lag") for at in DOSES]
+    one, solver = record(hold, when, u, doses=given), SOLVERS[likelihood]
+    problem = learned(one, tau=stats.uniform(0, 0.5), lag=stats.uniform(0, 0.3))
+    pairs = [(0.0, 0.0), (0.137, 0.123), (0.5, 0.3), (0.02, 0.21)]
+    values = np.array([[VALUES["a"], *pair] for pair in pairs])
+    made = build_likelihood(problem, solver, 1, likelihood)
+    found = made.evaluate(values, made.n_samples)[1]
+    outputs = [
+        plain_solution(signal, tau, tuple((round(at + lag, 12), 0.3) for at in DOSES))
+        for tau, lag in pairs
+    ]
+    expected = [stats.norm.logpdf(one.y[:, 0], x, NOISE).sum() for x in outputs]
+    np.testing.assert_allclose(found, expected, atol=2e-3 if solver.probabilistic else 1e-4)
+    function = LogLikelihood(problem, solver=solver, likelihood=likelihood)
+    _, slopes = function.value_and_gradient(values[1:2])
+    for k, step in enumerate(1e-5 * np.eye(3)):
+        ends = [function(values[1:2] + sign * step) for sign in (1.0, -1.0)]
+        np.testing.assert_allclose(slopes[0, k], (ends[0] - ends[1]) / 2e-5, rtol=1e-3)
 
 
 def test_predictions_with_a_filter_of_the_users():

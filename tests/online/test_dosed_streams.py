@@ -6,6 +6,7 @@ from scipy import stats
 
 import smcpn
 from smcpn import Dose, InputError
+from smcpn.model.dosing import as_given
 
 TIMES = np.array([0, 1, 2, 3.1, 4, 5, 6, 7, 8, 9, 10, 11, 12.0])
 DOSES = [
@@ -74,6 +75,9 @@ def test_a_stream_with_doses_ends_as_the_record_killed_and_resumed(tmp_path):
     for end in ends:
         assert end.log_evidence == batch.log_evidence
         np.testing.assert_array_equal(end.theta, batch.theta)
+        held = as_given(end.problem.records[0])
+        assert held.doses == as_given(batch.problem.records[0]).doses == one.doses
+        np.testing.assert_array_equal(end.simulate(held).mean, batch.simulate(one).mean)
     coming = stream.predict([0.1, 0.2], [13.0, 14.0])
     assert coming.mean.shape == (2, 1)
     assert coming.mean[1, 0] < coming.mean[0, 0]
@@ -123,4 +127,9 @@ def test_a_window_has_the_doses_that_a_parameter_of_its_first_states_comes_befor
         given = [one for one in doses if last < one.time <= t]
         summary, last = stream.update(0.0, y[k], t, doses=given), t
     assert "c0" not in summary.mean
+    end = stream.posterior()
+    (record,) = end.problem.records
+    assert 0 < sum(one.time < record.t[0] for one in record.doses) < len(record.doses) == 6
+    again = end.problem.with_records([as_given(record)]).records[0]
+    np.testing.assert_array_equal(again.u[1:], record.u[1:])
     assert abs(summary.state_mean["gut"] - gut[-1]) < 0.1 * gut[-1]

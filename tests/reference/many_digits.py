@@ -113,8 +113,8 @@ def log_likelihood(
             """Matrix of the residual, and what is to be explained of it."""
             matrix = zeros(2, 2 * size)
             matrix[[0, 1], tops] = mpf(1)
-            matrix[:, values] -= h * slopes(mean[values], theta, diagonal)
-            return matrix, h * rates(mean[values], theta) - mean[tops]
+            matrix[:, values] -= slopes(mean[values], theta, diagonal) * h
+            return matrix, rates(mean[values], theta) * h - mean[tops]
 
         total = mpf(0)
         for k, sample in enumerate(y):

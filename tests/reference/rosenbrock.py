@@ -116,8 +116,9 @@ def solved(matrix: Any, right: Any) -> Any:
     for k in range(n):
         for i in range(k + 1, n):
             factor = matrix[i, k] / matrix[k, k]
-            matrix[i] = matrix[i] - factor * matrix[k]
-            x[i] = x[i] - factor * x[k]
+            # Numbers of many digits times an array are tried as numbers first: slowly.
+            matrix[i] = matrix[i] - matrix[k] * factor
+            x[i] = x[i] - x[k] * factor
     for k in reversed(range(n)):
         x[k] = (x[k] - sum(matrix[k, k + 1 :] * x[k + 1 :])) / matrix[k, k]
     return x
@@ -128,9 +129,9 @@ def step(method: Method, problem: Problem, t: Any, x: Any, h: Any) -> tuple[Any,
     place, matrix = x, np.eye(len(x)) / (h * method.gamma) - problem.slopes(t, x)
     moved, stages = problem.moved(t, x), []
     for i in range(len(method.alpha)):
-        place = x + sum((method.a[i, j] * k for j, k in enumerate(stages)), 0.0 * x)
-        right = problem.rate(t + method.alpha[i] * h, place) + h * method.d[i] * moved
-        right = right + sum((method.c[i, j] * k for j, k in enumerate(stages)), 0.0 * x) / h
+        place = x + sum((k * method.a[i, j] for j, k in enumerate(stages)), 0.0 * x)
+        right = problem.rate(t + method.alpha[i] * h, place) + moved * (h * method.d[i])
+        right = right + sum((k * method.c[i, j] for j, k in enumerate(stages)), 0.0 * x) / h
         stages.append(solved(matrix, right))
     return place + stages[-1], stages[-1]
 

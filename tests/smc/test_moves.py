@@ -215,6 +215,8 @@ def test_diagnose():
     assert (
         "only 3 % of the parameter values tried at sample 7" in diagnose([good, few])["acceptance"]
     )
+    tempered = diagnose([replace(few, sample=0, exponent=0.25)])["acceptance"]
+    assert "tried at exponent 0.25 were accepted" in tempered
     assert diagnose([replace(few, unmoved=0.05)]) == {}
     assert "acceptance" in diagnose([replace(few, unmoved=0.05, proposal="random walk")])
     assert "only 4" in diagnose([replace(good, lineages=4)])["lineages"]
