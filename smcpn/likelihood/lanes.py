@@ -221,13 +221,9 @@ class CompiledLikelihood(Batchable, Likelihood):
 
     def total(self, values: Array, share: float = 1.0) -> Array:
         """Sum of all that the samples emit, (e, N), of a share of each record as of `blocks`."""
-        theta = np.ascontiguousarray(values.T)
-        total = np.zeros((self.n_emitted, theta.shape[1]))
-        for rows in self._rows:
-            state = started(self._kernel, theta, rows)
-            for piece in chunks(rows, 0, ceil(share * len(rows))):
-                state, _, sums = self._kernel.advance(theta, state, *piece, False)
-                total += sums
+        total = np.zeros((self.n_emitted, len(values)))
+        for _, sums in self.blocks(values, share, store=False):
+            total += sums
         return total
 
     def with_derivatives(self, derivatives: Callable[[], Derivatives]) -> Self:
@@ -241,16 +237,18 @@ class CompiledLikelihood(Batchable, Likelihood):
         state, parts, _ = self._run(values, state, a, b, store=True)
         return state, parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def blocks(self, values: Array, share: float = 1.0) -> Iterator[tuple[Array, Array]]:
+    def blocks(
+        self, values: Array, share: float = 1.0, store: bool = True
+    ) -> Iterator[tuple[Array, Array]]:
         """Yield what at most `CHUNK` samples emit at a time, (m, e, N), and its sum, (e, N).
 
-        Of each record it is the given share from its beginning.
+        Of each record it is the given share from its beginning; without ``store`` the sum alone.
         """
         theta = np.ascontiguousarray(values.T)
         for rows in self._rows:
             state = started(self._kernel, theta, rows)
             for piece in chunks(rows, 0, ceil(share * len(rows))):
-                state, emitted, sums = self._kernel.advance(theta, state, *piece, True)
+                state, emitted, sums = self._kernel.advance(theta, state, *piece, store)
                 yield emitted, sums
                 # Before the next one is made, as whoever took it does.
                 del emitted

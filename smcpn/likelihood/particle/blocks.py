@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import casadi as ca
 
@@ -36,7 +36,8 @@ class Blocks:
     first: Slot of the state at the first sample.
     look, n_look: Slot of what is carried of the look-ahead function, and how many numbers that is.
     slots: Where values of theta are among its own.
-    widths: Numbers in the rows that all share.
+    widths, window: Numbers in the rows that all share, and samples that shared statements look at.
+    jacobian: Where the diagonal of a step's Jacobian is in the row of a step.
     """
 
     theta: dict[str, Block]
@@ -55,6 +56,13 @@ class Blocks:
     n_look: int
     slots: dict[Value, int]
     widths: dict[str, int]
+    window: int
+    jacobian: tuple[int, ...]
+
+    @property
+    def sizes(self) -> Blocks:
+        """The sizes without statements: what is known of filters where they are called."""
+        return replace(self, theta={}, particle={}, slots={})
 
     @property
     def text(self) -> str:
@@ -145,6 +153,8 @@ class _Layout:
             n_look=self.carried["l"].numel(),
             slots=self.slot,
             widths=self.widths,
+            window=2 + guide.kalman.signal.before,
+            jacobian=guide.jacobian_diagonal(),
         )
 
     def _of_theta(self) -> Mapping[str, Callable[[], tuple[Block, Block]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -74,42 +74,15 @@ class Kept:
     ancestors: NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class FilterSizes:
-    """Sizes of the arrays of compiled filters, see `smcpn.likelihood.particle.blocks.Blocks`.
-
-    window: Samples that shared statements look at.
-    jacobian: Where the diagonal of a step's Jacobian is in the row of a step.
-    """
-
-    own: int
-    step: int
-    sample: int
-    n: int
-    free: int
-    n_theta: int
-    look: int
-    n_look: int
-    widths: dict[str, int]
-    window: int
-    jacobian: tuple[int, ...]
-
-    @classmethod
-    def of(cls, blocks: Blocks, guide: Guide) -> FilterSizes:
-        """Sizes of the filters of a guide."""
-        own = {one.name: getattr(blocks, one.name) for one in fields(cls)[:-2]}
-        return cls(**own, window=2 + guide.kalman.signal.before, jacobian=guide.jacobian_diagonal())
-
-
 _ARGUMENTS = {"begin": BEGIN_ARGUMENTS, "run": FILTER_ARGUMENTS} | dict.fromkeys(
     ("forward", "backward", "again", "alone"), PASS_ARGUMENTS
 )
 
 
 class CompiledFilters:
-    """Compiled filters; see `smcpn.likelihood.particle.machine`. They can be pickled."""
+    """Compiled filters, see `smcpn.likelihood.particle.machine`; they can be pickled."""
 
-    def __init__(self, code: Code, sizes: FilterSizes) -> None:
+    def __init__(self, code: Code, sizes: Blocks) -> None:
         self.code, self.sizes = code, sizes
 
     def call(self, name: str, *numbers: Any) -> None:
@@ -203,7 +176,7 @@ class ParticleKernel(CompiledFilters):
                 f"particle filter {sources(write_filter)}\n{blocks.text}",
                 lambda module: write_filter(module, blocks),
             )
-            super().__init__(compiled, FilterSizes.of(blocks, guide))
+            super().__init__(compiled, blocks.sizes)
 
 
 @dataclass(frozen=True)

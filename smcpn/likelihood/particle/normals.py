@@ -42,7 +42,7 @@ def philox(builder: Any, counters: tuple[Any, Any, Any, Any], key: Any) -> list[
     """Write a block of Philox-4x32-7: four words, in 64-bit integers, of scalars or vectors.
 
     counters: tuple of LLVM values, below 2^32, all scalars or all vectors of 64-bit integers.
-    key: LLVM value, A 64-bit integer.
+    key: LLVM value, a 64-bit integer.
     """
     kind = counters[0].type
 
