@@ -54,7 +54,7 @@ from smcpn.late_binding import late_bound
 from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.lanes import Grid
-from smcpn.likelihood.particle.likelihood import History, Particle, ParticleLikelihood
+from smcpn.likelihood.particle.likelihood import History, Particle, ParticleLikelihood, normalised
 from smcpn.likelihood.prediction import steps_of, written_rows
 from smcpn.likelihood.registry import suitable_likelihood
 from smcpn.model.problem import Problem, check_record
@@ -170,9 +170,7 @@ class PathMoments:
     def add(self, history: History, rng: np.random.Generator, draws: int) -> Array:
         """Count the paths of a filter, and draw some of them, (draws, T, n)."""
         self._count += 1
-        last = history.log_weights[-1]
-        weights = np.exp(last - last.max())
-        weights /= weights.sum()
+        weights = normalised(history.log_weights[-1])
         chosen = rng.choice(len(weights), size=draws, p=weights)
         drawn = np.empty((draws, *self._mean.shape))
         for a, paths in _paths(history):
@@ -219,9 +217,7 @@ def filtered_moments(
     for k in range(filters.n_samples):
         state, _ = filters.advance(values, state, k, k + 1, keys)
         particles = state[:-1].reshape(-1, count, len(values))
-        states, log_weights = particles[:-1], particles[-1]
-        weights = np.exp(log_weights - log_weights.max(axis=0))
-        weights /= weights.sum(axis=0)
+        states, weights = particles[:-1], normalised(particles[-1], axis=0)
         mean = (states * weights).sum(axis=1)
         yield mean, (np.square(states - mean[:, None]) * weights).sum(axis=1)
 

@@ -73,7 +73,7 @@ class History:
     @property
     def weights(self) -> Array:
         """Normalised weights, (T, N_x)."""
-        return _normalised(self.log_weights)
+        return normalised(self.log_weights)
 
     def filtered(self) -> tuple[Array, Array]:
         """Mean (T, n) and covariance (T, n, n) of the state under the weights."""
@@ -88,7 +88,7 @@ class History:
         Paths of one filter share their beginnings where it has resampled; those of many filters,
         one each, are independent.
         """
-        place = rng.choice(self.states.shape[2], size=size, p=_normalised(self.log_weights[-1:])[0])
+        place = rng.choice(self.states.shape[2], size=size, p=normalised(self.log_weights[-1]))
         paths = np.empty((size, *self.states.shape[:2]))
         for k in range(len(self.states) - 1, -1, -1):
             if k < len(self.states) - 1:
@@ -97,9 +97,10 @@ class History:
         return paths
 
 
-def _normalised(log_weights: Array) -> Array:
-    weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
-    return weights / weights.sum(axis=1, keepdims=True)
+def normalised(log_weights: Array, axis: int = -1) -> Array:
+    """Weights that sum to one along an axis, of log weights."""
+    weights = np.exp(log_weights - log_weights.max(axis=axis, keepdims=True))
+    return weights / weights.sum(axis=axis, keepdims=True)
 
 
 STATE_PARTICLES = 64

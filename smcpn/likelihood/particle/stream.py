@@ -22,7 +22,12 @@ from smcpn.likelihood.contract import NO_KEYS, Keys
 from smcpn.likelihood.growing import GrowingRows, samples_ahead, stream_grid
 from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.kernel import Piece
-from smcpn.likelihood.particle.likelihood import STATE_PARTICLES, Particle, ParticleEstimate
+from smcpn.likelihood.particle.likelihood import (
+    STATE_PARTICLES,
+    Particle,
+    ParticleEstimate,
+    normalised,
+)
 from smcpn.likelihood.particle.machine import KEY_SAMPLES
 from smcpn.likelihood.registry import ExpectedOutputs, number_of_steps, suitable_likelihood
 from smcpn.model.problem import Problem
@@ -247,11 +252,8 @@ class StreamEstimate(ParticleEstimate):
     def _weighted(self, state: Array) -> tuple[Array, Array]:
         """State particles (m, particles, N) of filters (k, N), and their weights."""
         held = state[:-1].reshape(self.n_held + 1, -1, state.shape[1])
-        log_weights = held[self.n_held]
         with np.errstate(invalid="ignore"):
-            weights = np.exp(log_weights - log_weights.max(axis=0))
-            weights /= weights.sum(axis=0)
-        return held[: self.n_held], weights
+            return held[: self.n_held], normalised(held[self.n_held], axis=0)
 
     def _moments(self, values: Array, state: Array, rows: Rows, local: int) -> Array:
         """Means and variances of the outputs, then those of the states, (2 q + 2 n, N).
