@@ -21,7 +21,7 @@ from smcpn.io import Channels, Lines, Stream
 from smcpn.io.parse import LineParser
 from smcpn.io.sink import JsonSink
 from smcpn.io.sources import File
-from smcpn.io.stream import Checkpoints, Run
+from smcpn.io.stream import Checkpoints, StreamRun
 from smcpn.process.signals import Stop
 from smcpn.values.files import left_beside
 from tests.models import oscillator_problem, oscillator_record
@@ -46,7 +46,7 @@ def _stream(folder: Path) -> None:
             live = smcpn.Online(PROBLEM, solver=smcpn.RK4(2), particles=50, seed=1)
         source = Lines(File(folder / "lines.csv"), LineParser(Channels.of(PROBLEM)))
         stop = Stop()
-        run = Run(
+        run = StreamRun(
             live=live,
             samples=Stream(live, source, lambda event: None, stop=stop),
             sink=JsonSink(str(folder / "to.jsonl"), live.t),

@@ -218,7 +218,7 @@ def _some(quick: bool) -> dict[str, Trajectories]:
     return {name: SYSTEMS[name] for name in SYSTEMS if name in QUICK or not quick}
 
 
-@study("shim-scripts")
+@study("shim-scripts", quick=None)
 def scripts(quick: bool) -> Iterator[Row]:
     """Scripts with pysindy as ``ps``, and with `smcpn.sindy`: the same statements."""
     if find_spec("pysindy") is None:

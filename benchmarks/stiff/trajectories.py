@@ -171,7 +171,10 @@ def _scipy(classic: Classic, method: str, tolerance: float) -> Array:
         classic.rate(), (0.0, classic.t[-1]), classic.initial, method, classic.t, rtol=tolerance,
         atol=tolerance * 1e-6,
     )  # fmt: skip
-    return found.y.T
+    # One that gives up before the end has no value where it did not get.
+    ends = np.full((len(classic.t), len(classic.initial)), np.inf)
+    ends[: len(found.t)] = found.y.T
+    return ends
 
 
 @study("golden")

@@ -54,6 +54,8 @@ def bouc_wen_case(hold: str = "bandlimited", model: str = "bouc-wen", split: str
     without them, and is tested on such. On the paper's split, whose published scores are those of
     the files as they are, they are further tests.
 
+    Raises `InputError` for an unknown model or split.
+
     Parameters
     ----------
     hold : str
@@ -62,11 +64,6 @@ def bouc_wen_case(hold: str = "bandlimited", model: str = "bouc-wen", split: str
     split : {"paper", "official"}
         Learn from 3 s of acceleration at 4096 Hz, or from the benchmark's five periods of
         displacement at 750 Hz. The tests are the same.
-
-    Raises
-    ------
-    InputError
-        For an unknown model or split.
     """
     one_of("model", model, ["bouc-wen"])
     one_of("split", split, SPLITS)

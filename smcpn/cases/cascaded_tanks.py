@@ -54,6 +54,8 @@ MODELS: dict[str, Mapping[str, str]] = {
 def cascaded_tanks_case(hold: str = "zoh", model: str = "disturbed", split: str = OFFICIAL) -> Case:
     """Build the case.
 
+    Raises `InputError` for an unknown model or split, or without the file.
+
     Parameters
     ----------
     hold : str
@@ -63,11 +65,6 @@ def cascaded_tanks_case(hold: str = "zoh", model: str = "disturbed", split: str 
         the equation misses is measurement noise. A disturbed model is scored one sample ahead
         too, and beside the free run of the deterministic one.
     split : {"official"}
-
-    Raises
-    ------
-    InputError
-        For an unknown model or split, or without the file.
     """
     one_of("model", model, MODELS)
     one_of("split", split, [OFFICIAL])

@@ -176,6 +176,8 @@ def emps_case(hold: str = "zoh", model: str = "emps", split: str = PAPER) -> Cas
     The position is simulated freely from the measured force: the paper's likelihood. The state
     at the first sample is that of a cubic through the first 20 positions, which are not compared.
 
+    Raises `InputError` for an unknown model or split, or without the files.
+
     Parameters
     ----------
     hold : str
@@ -184,11 +186,6 @@ def emps_case(hold: str = "zoh", model: str = "emps", split: str = PAPER) -> Cas
         Viscous and Coulomb friction, or an increasing spline beside the Coulomb term.
     split : {"paper", "official"}
         The first 24576 training samples, or all 24841. The scores are the same.
-
-    Raises
-    ------
-    InputError
-        For an unknown model or split, or without the files.
     """
     one_of("model", model, MODELS)
     one_of("split", split, SPLITS)

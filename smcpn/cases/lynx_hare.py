@@ -49,16 +49,13 @@ def lynx_hare_case(model: str = "lotka-volterra", split: str = PAPER) -> Case:
     The measurements scatter log-normally about both populations. The last six years are scored by
     a posterior of the first fifteen as well.
 
+    Raises `InputError` for an unknown model or split, or without the file.
+
     Parameters
     ----------
     model : {"lotka-volterra"}
     split : {"paper"}
         All years are learned from, as in the study.
-
-    Raises
-    ------
-    InputError
-        For an unknown model or split, or without the file.
     """
     one_of("model", model, ["lotka-volterra"])
     one_of("split", split, [PAPER])

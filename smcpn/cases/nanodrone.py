@@ -73,6 +73,8 @@ def acceleration(m1: Any, m2: Any, m3: Any, m4: Any, *, lift: Any, bias: Any) ->
 def nanodrone_case(hold: str = "foh", model: str = "quadrotor", split: str = OFFICIAL) -> Case:
     """Build the case.
 
+    Raises `InputError` for an unknown model or split, or without the files.
+
     Parameters
     ----------
     hold : str
@@ -81,11 +83,6 @@ def nanodrone_case(hold: str = "foh", model: str = "quadrotor", split: str = OFF
     split : {"official"}
         Flights 1 to 3 to learn from, 4 and 5 to test on; the benchmark's own test flights are
         others.
-
-    Raises
-    ------
-    InputError
-        For an unknown model or split, or without the files.
     """
     one_of("model", model, ["quadrotor"])
     one_of("split", split, [OFFICIAL])

@@ -74,6 +74,8 @@ def offset_output(x: Any, *, y0: Any) -> Any:
 def silverbox_case(hold: str = "bandlimited", model: str | None = None, split: str = PAPER) -> Case:
     """Build the case.
 
+    Raises `InputError` for an unknown model or split, or without the file.
+
     Parameters
     ----------
     hold : str
@@ -86,11 +88,6 @@ def silverbox_case(hold: str = "bandlimited", model: str | None = None, split: s
     split : {"paper", "official"}
         The paper's 3072 samples from rest with its noise, or the benchmark's 65062. These begin
         in motion, so the initial state is unknown, and so is the noise.
-
-    Raises
-    ------
-    InputError
-        For an unknown model or split, or without the file.
     """
     one_of("split", split, SPLITS)
     if model is None:

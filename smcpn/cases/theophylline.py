@@ -30,17 +30,14 @@ MODELS = ("own", "pooled")
 def theophylline_case(model: str = "own", split: str = OFFICIAL) -> Case:
     """Build the case.
 
+    Raises `InputError` for an unknown model or split, or without the file.
+
     Parameters
     ----------
     model : {"own", "pooled"}
         Every subject has its own absorption, clearance and volume, or all have the same.
     split : {"official"}
         All samples are learned from, and compared with.
-
-    Raises
-    ------
-    InputError
-        For an unknown model or split, or without the file.
     """
     one_of("model", model, MODELS)
     one_of("split", split, [OFFICIAL])

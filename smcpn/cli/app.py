@@ -14,7 +14,6 @@ from smcpn.cli import checkpoint
 from smcpn.cli.compare import compare
 from smcpn.cli.data import data_app, new
 from smcpn.cli.discover import discover
-from smcpn.cli.export import export
 from smcpn.cli.fit import fit
 from smcpn.cli.identify import identify
 from smcpn.cli.simulate import simulate
@@ -77,7 +76,7 @@ for command in (
     checkpoint.resume,
     checkpoint.inspect,
     checkpoint.report,
-    export,
+    checkpoint.export,
     stream,
 ):
     app.command()(command)

@@ -1,4 +1,4 @@
-"""``smcpn resume``, ``inspect`` and ``report``: work with the file of a run."""
+"""``smcpn resume``, ``inspect``, ``report`` and ``export``: work with the file of a run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from smcpn.cli.options import (
 )
 from smcpn.cli.terminal import remark, say
 from smcpn.errors import InputError
-from smcpn.values.files import file_path
+from smcpn.values.files import file_path, write_output
 
 if TYPE_CHECKING:
     from smcpn.model.problem import Problem
@@ -163,6 +163,46 @@ def report(
             target = _own_report(files[0].with_suffix(".html")) if to is None else to
             written = posteriors[0].report(target, figures=figures)
     say(written)
+
+
+@taking(FunctionOptions.of("solver", "EKF0", "steps"))
+def export(
+    file: File,
+    c: Annotated[
+        Path | None,
+        typer.Option("--c", help="Folder for C source with a simulator.", metavar="FOLDER"),
+    ] = None,
+    fmu: Annotated[Path | None, typer.Option(help="FMU of FMI 3.0.", metavar="FILE")] = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Parameter table as CSV.", metavar="FILE")
+    ] = None,
+    latex: Annotated[
+        Path | None, typer.Option(help="Parameter table as LaTeX.", metavar="FILE")
+    ] = None,
+    **options: Any,
+) -> None:
+    """Write the model of a run with its mean parameters, or its table, for other programs.
+
+    Example: smcpn export run.h5 --c oscillator --fmu oscillator.fmu
+    """
+    if c is None and fmu is None and csv is None and latex is None:
+        raise InputError("nothing is to be written: give --c, --fmu, --csv or --latex")
+    from smcpn.run.resume import load
+
+    steps = options["steps"] or "auto"
+    with as_sentences():
+        posterior = load(file_path("FILE", file))
+    if c is not None:
+        for path in posterior.to_c(c, steps=steps):
+            say(path)
+    if fmu is not None:
+        say(posterior.to_fmu(fmu, steps=steps))
+    if csv is not None:
+        say(posterior.to_csv(csv))
+    if latex is not None:
+        path = file_path("--latex", latex)
+        write_output(path, f"{posterior.to_latex()}\n".encode())
+        say(path)
 
 
 def _compared(posteriors: dict[str, Posterior], to: Path, figures: Path | None) -> Path:

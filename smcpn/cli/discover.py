@@ -33,8 +33,8 @@ TEXT = FunctionOptions.of("io.read", "read_record", "delimiter", "decimal", pane
 
 
 @dataclass(frozen=True)
-class Question:
-    """Question of a discovery, and its files, as typed."""
+class DiscoverOptions:
+    """Options of a discovery, and its files, as typed."""
 
     files: Annotated[
         list[Path],
@@ -181,7 +181,7 @@ class Question:
     )
 )  # fmt: skip
 def discover(
-    question: Question,
+    question: DiscoverOptions,
     report: ReportFile = None,
     picture: Annotated[
         Path | None,

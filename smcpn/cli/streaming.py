@@ -27,7 +27,7 @@ from smcpn.io.events import Event, EventLog, Report
 from smcpn.io.parse import StreamFormat
 from smcpn.io.sink import PROBABILITIES, JsonSink
 from smcpn.io.sources import Source
-from smcpn.io.stream import Checkpoints, Observer, Run, Stream
+from smcpn.io.stream import Checkpoints, Observer, Stream, StreamRun
 from smcpn.io.watch import watching
 from smcpn.model.problem import Problem
 from smcpn.online import Online
@@ -125,7 +125,7 @@ def _run(
     stop: Stop,
     report: Report,
     observers: Sequence[Observer],
-) -> Run:
+) -> StreamRun:
     checkpoints = Checkpoints(options.checkpoint, options.checkpoint_every, report)
     samples = Stream(
         live,
@@ -134,7 +134,7 @@ def _run(
         stop=stop,
         idle=lambda: checkpoints.save_if_due(live),
     )
-    return Run(
+    return StreamRun(
         live=live,
         samples=samples,
         sink=JsonSink(None if options.to == STANDARD else options.to, live.t),

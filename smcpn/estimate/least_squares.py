@@ -249,18 +249,12 @@ def climbed(
 class Climb:
     """One search: where it is, the point that it wants to know, and why it ended.
 
-    Attributes
-    ----------
-    trial : ndarray, (d,)
-        Point to evaluate next.
-    theta, gradient : ndarray, (d,)
-    value : float
-    information : ndarray, (d, d)
-        At the best point.
-    reason : str
-        Why it ended; "" before.
-    of_noise, noise_refused : bool
-        Whether the trial moves the noise alone, and whether the last one that did was no better.
+    trial: (d,), point to evaluate next.
+    theta, gradient: (d,)
+    information: (d, d), at the best point.
+    reason: Why it ended; "" before.
+    of_noise, noise_refused: Whether the trial moves the noise alone, and whether the last one that
+        did was no better.
     """
 
     def __init__(

@@ -31,18 +31,12 @@ class LogDensity:
     is not the image of the mode of the density of the values. A likelihood is no density, so its
     maximum is the same in any coordinates.
 
-    Attributes
-    ----------
-    target : {"posterior", "likelihood"}
-    centre, scale : ndarray, (d,)
-        Median and spread of the prior in these coordinates; the spread is that of a normal with
-        the same quartiles.
-    bounds : ndarray, (d, 2)
-        Ends of the support of the prior, to rounding.
-    highest : float
-        Largest log density that was evaluated with a gradient so far, at ``top`` (d,).
-    evaluations : int
-        Points at which it was, with a gradient, so far.
+    target: {"posterior", "likelihood"}
+    centre, scale: (d,), median and spread of the prior in these coordinates; the spread is that of
+        a normal with the same quartiles.
+    bounds: (d, 2), ends of the support of the prior, to rounding.
+    highest: Largest log density that was evaluated with a gradient so far, at ``top`` (d,).
+    evaluations: Points at which it was, with a gradient, so far.
     """
 
     def __init__(

@@ -223,7 +223,7 @@ class Arrival(NamedTuple):
     gap: Array = _NOTHING
 
 
-class Arrivals:
+class SampleArrivals:
     """Checks the samples of a stream and places them on its time axis.
 
     The first record of the problem defines the sampling and the hold. From ``last_input``, (n,),

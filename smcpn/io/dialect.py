@@ -266,10 +266,7 @@ class Marks:
     point is suspected only where a column has numbers below a thousand without one, as ``998``,
     ``999``, ``1.000``, or columns are separated as where commas mark decimals.
 
-    Parameters
-    ----------
-    mark : str
-        A comma or a point.
+    mark: A comma or a point.
     """
 
     def __init__(self, mark: str) -> None:

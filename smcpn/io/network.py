@@ -87,18 +87,11 @@ class Tcp:
     The server decides where it goes on after that. It may replay from its beginning, or from
     where it was. What comes twice is recognised by its time; what is missing is a gap in time.
 
-    Parameters
-    ----------
-    host : str
-    port : int
-    announce : bool
-        Send one line on every connection, ``{"resume_after": t, "resume_after_n": n}``: the time
-        and the sequence number of the last sample read, null where there is none. A server that
-        reads it need not replay.
-    give_up : float, optional
-        Seconds without data after which the source ends; it never does by default.
-    tls : ssl.SSLContext, optional
-        For a connection over TLS.
+    announce: Send one line on every connection, ``{"resume_after": t, "resume_after_n": n}``: the
+        time and the sequence number of the last sample read, null where there is none. A server
+        that reads it need not replay.
+    give_up: Seconds without data after which the source ends; it never does by default.
+    tls: For a connection over TLS.
     """
 
     replays = False
@@ -172,23 +165,11 @@ class Mqtt:
     A message holds one line or several. It is acknowledged once its samples are assimilated; what a
     killed process had not assimilated the broker sends again.
 
-    Parameters
-    ----------
-    host : str
-    port : int
-    topic : str
-    client_id : str
-        The name of the session: the same after a restart, another one for another reader.
-    username, password : str, optional
-    give_up : float, optional
-        Seconds without a message after which the source ends; it never does by default.
-    tls : ssl.SSLContext, optional
-        For a connection over TLS.
+    client_id: The name of the session: the same after a restart, another one for another reader.
+    give_up: Seconds without a message after which the source ends; it never does by default.
+    tls: For a connection over TLS.
 
-    Raises
-    ------
-    InputError
-        If paho-mqtt is not installed.
+    Raises `InputError` if paho-mqtt is not installed.
     """
 
     replays = False

@@ -88,26 +88,17 @@ class CsvLines:
     passed over. Where no line names them the columns are the inputs and then the outputs in the
     problem's order, with the time before them where there is one column more.
 
-    Parameters
-    ----------
-    channels : Channels
-    columns : sequence of str, optional
-        Names instead of a header.
-    delimiter, decimal : str, optional
-        Separator of columns, and decimal mark of numbers, instead of a guess.
+    columns: Names instead of a header.
+    delimiter, decimal: Separator of columns, and decimal mark of numbers, instead of a guess.
 
     Raises
     ------
     InputError
         If ``columns`` lacks an input.
 
-    Attributes
-    ----------
-    told : list of tuple
-        Kinds and messages of events: how lines are written, where it was guessed, and units that
+    told: Kinds and messages of events: how lines are written, where it was guessed, and units that
         the problem does not know.
-    believes : bool
-        Whether a line of words may name the columns.
+    believes: Whether a line of words may name the columns.
     """
 
     def __init__(
@@ -133,12 +124,8 @@ class CsvLines:
     def parse(self, number: int, text: str) -> Sample | None:
         """Return the sample of a line, or None for one that may name the columns.
 
-        Raises
-        ------
-        BadLineError
-            For anything else.
-        InputError
-            If the line that names the columns lacks an input.
+        Raises `BadLineError` for anything else. Raises `InputError` if the line that names the
+        columns lacks an input.
         """
         line = TextLine(number, text, comment=False)
         if self._is_words(text):
@@ -573,19 +560,12 @@ class LineParser:
     Without ``format`` a line that begins with a brace is JSON, any other one CSV. Empty lines and
     comments (``#``) hold nothing.
 
-    Parameters
-    ----------
-    channels : Channels
-    format : {"csv", "json"}, optional
-    columns : sequence of str, optional
-        Names of the columns of CSV, instead of a header.
-    delimiter, decimal : str, optional
-        Separator of columns of CSV, and decimal mark of its numbers; guessed if left out.
+    format: {"csv", "json"}, optional
+    columns: Names of the columns of CSV, instead of a header.
+    delimiter, decimal: Separator of columns of CSV, and decimal mark of its numbers; guessed if
+        left out.
 
-    Raises
-    ------
-    InputError
-        For an unknown format, or columns that lack an input.
+    Raises `InputError` for an unknown format, or columns that lack an input.
     """
 
     def __init__(
@@ -612,12 +592,8 @@ class LineParser:
     def parse(self, line: Line) -> Sample | None:
         """Return the sample of a line, or None where it holds none.
 
-        Raises
-        ------
-        BadLineError
-            For a line that is no sample.
-        InputError
-            For a CSV header that lacks an input.
+        Raises `BadLineError` for a line that is no sample. Raises `InputError` for a CSV header
+        that lacks an input.
         """
         if line.too_long:
             raise BadLineError(f"longer than {LONGEST} bytes")

@@ -33,12 +33,8 @@ class JsonSink:
 
     Raises `InputError` if the file cannot be written.
 
-    Parameters
-    ----------
-    path : str, optional
-        A file; standard output by default.
-    after : float, optional
-        Time of the last sample of an earlier run: its file is cut after the line of that sample
+    path: A file; standard output by default.
+    after: Time of the last sample of an earlier run: its file is cut after the line of that sample
         and continued, as if nothing had happened. A new file otherwise.
     """
 

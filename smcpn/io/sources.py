@@ -202,10 +202,7 @@ _POLL_SECONDS = 0.1
 class Reader:
     """Reads a source in a thread of its own.
 
-    Parameters
-    ----------
-    ahead : int
-        Most items that wait.
+    ahead: Most items that wait.
     """
 
     def __init__(self, source: Source, ahead: int = AHEAD) -> None:
@@ -299,10 +296,7 @@ class FollowedFile:
 
     Raises `InputError` if it exists and is no regular file.
 
-    Parameters
-    ----------
-    path : path
-        It need not exist yet.
+    path: It need not exist yet.
     """
 
     replays = True

@@ -434,7 +434,7 @@ class Checkpoints:
 
 
 @dataclass
-class Run:
+class StreamRun:
     """A stream with its output, checkpoints and view: what ``smcpn stream`` runs.
 
     report: Called with every `Event`.

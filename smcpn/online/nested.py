@@ -35,7 +35,7 @@ from typing_extensions import override
 
 from smcpn.checkpoint.nested import FilterState, read_nested, write_nested
 from smcpn.errors import InputError, whole_number
-from smcpn.io.axis import Arrivals, TimeAxis
+from smcpn.io.axis import SampleArrivals, TimeAxis
 from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.likelihood import STATE_PARTICLES, Particle
 from smcpn.likelihood.particle.stream import stream_estimate
@@ -197,7 +197,7 @@ class NestedFilter:
         none = History(problem.records[0].n_inputs, problem.model.measured)
         filters = stream_estimate(problem, solver, none, threads, likelihood=Particle.name)
         self._filters = filters.with_state_particles(state_particles)
-        self._arrivals = Arrivals(problem)
+        self._arrivals = SampleArrivals(problem)
 
     def update(
         self,

@@ -16,7 +16,7 @@ from smcpn.checkpoint.stream_state import StreamState
 from smcpn.codegen.threads import processors
 from smcpn.errors import InputError, real_number, shown
 from smcpn.estimate.first_samples import SearchesOfFirstSamples
-from smcpn.io.axis import Arrivals, TimeAxis
+from smcpn.io.axis import SampleArrivals, TimeAxis
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.growing import growing_likelihood
 from smcpn.likelihood.history import KEPT_CHUNKS, History
@@ -204,7 +204,7 @@ class Online:
         self.budget = options["budget"]
         if threads is None and self.budget is not None:
             threads = max(1, processors() - 1)
-        self._arrivals = Arrivals(problem)
+        self._arrivals = SampleArrivals(problem)
         self._shared: Shared | None = None
         self._windows = Windows(
             problem,

@@ -53,14 +53,9 @@ STATE_SD = 0.3
 class Window:
     """A window of the stream, and the population that tracks it.
 
-    Attributes
-    ----------
-    begin : int
-        Number of its first sample in the stream.
-    prior : Prior
-        Of the population.
-    start : ndarray, (2, n)
-        Mean and deviation of the states at its first sample; empty for the first window.
+    begin: Number of its first sample in the stream.
+    prior: Of the population.
+    start: (2, n), mean and deviation of the states at its first sample; empty for the first window.
     """
 
     def __init__(
@@ -83,11 +78,8 @@ class Window:
 class FreeStart:
     """A copy of a problem whose initial state is unknown.
 
-    Attributes
-    ----------
-    problem : Problem
-        Its first parameters are those of the original problem that the equation, the outputs and
-        the noise depend on; the states at the first sample come last.
+    problem: Its first parameters are those of the original problem that the equation, the outputs
+        and the noise depend on; the states at the first sample come last.
     """
 
     def __init__(self, problem: Problem) -> None:

@@ -89,12 +89,8 @@ def uninterrupted() -> Generator[None]:
 class Stop:
     """A request to stop, set by a signal or a limit and read between samples.
 
-    Attributes
-    ----------
-    signal : int, optional
-        The signal that set it.
-    at_once : bool
-        Nothing more is to be kept: the next signal ends the process, whatever it is doing.
+    signal: The signal that set it.
+    at_once: Nothing more is to be kept: the next signal ends the process, whatever it is doing.
     """
 
     def __init__(self) -> None:

@@ -34,7 +34,7 @@ def status(wanted: bool | None) -> Generator[Say]:
     if outer is not None:
         yield outer
         return
-    line = Line(wanted is True) if wanted is not False and (wanted or is_watched()) else None
+    line = StatusLine(wanted is True) if wanted is not False and (wanted or is_watched()) else None
     with routed(_nowhere if line is None else line.say) as say:
         try:
             yield say
@@ -76,7 +76,7 @@ def _nowhere(text: str) -> None:
     """Show nothing."""
 
 
-class Line:
+class StatusLine:
     """A line of status, where standard error goes.
 
     With ``logged`` lines are written below each other where they cannot replace each other.

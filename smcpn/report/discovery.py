@@ -48,6 +48,7 @@ from smcpn.report.style import (
     plain,
     styled,
 )
+from smcpn.report.trajectories import labelled, plot_state_measured
 from smcpn.simulation.simulation import Simulation
 from smcpn.values.tables import Column, Fact, Table, words
 
@@ -64,8 +65,6 @@ LABELS = {
     "probability": "probability that the equation has the term",
     "level": "level of the widest interval without zero",
 }
-MARKED = 400
-"""Samples up to which each measurement is a mark of its own."""
 
 
 @styled
@@ -125,17 +124,14 @@ def path_figure(found: Discovery) -> Figure:
     for column, (record, path) in enumerate(zip(records, found.paths, strict=False)):
         for i, axes in enumerate(grid[:, column]):
             if i in measured:
-                _plot_measured(axes, record, record.y[:, measured.index(i)])
+                plot_state_measured(axes, record.t, record.y[:, measured.index(i)], 2.5)
             axes.plot(*envelope(record.t, path[:, i]), color=DARK, lw=0.9, label="fitted")
             axes.set_xlim(float(record.t[0]), float(record.t[-1]))
             if column == 0:
                 axes.set_ylabel(plain(states[i]))
         grid[0, column].set_title(plain(record.name))
         grid[-1, column].set_xlabel(over_time(record))
-    legend: dict[str, Any] = {}
-    for axes in grid[:, 0]:
-        handles, labels = axes.get_legend_handles_labels()
-        legend |= dict(zip(labels, handles, strict=True))
+    legend = labelled(grid[:, 0])
     left = len(found.records) - len(records)
     title = f"{left} more records" if left else None
     drawing.legend(legend.values(), legend, loc="outside upper left", ncols=2, title=title)
@@ -147,13 +143,6 @@ def _output_of(row: Array) -> int | None:
     """Number of the state that an output is, None where it is a sum of several."""
     places = np.flatnonzero(row)
     return int(places[0]) if len(places) == 1 and row[places[0]] == 1.0 else None
-
-
-def _plot_measured(axes: Axes, record: Record, y: Array) -> None:
-    style: dict[str, Any] = {"lw": 2.0}
-    if len(record) <= MARKED:
-        style = {"ls": "", "marker": "o", "ms": 2.5, "mew": 0}
-    axes.plot(*envelope(record.t, y), color=MIDDLE, label="measured", **style)
 
 
 @styled

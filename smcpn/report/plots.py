@@ -63,10 +63,8 @@ class Panel:
 
 @dataclass(frozen=True)
 class Plot:
-    """Panels over a common time axis.
+    """Panels over the times of a record.
 
-    t: (T,)
-    time: What stands at its values.
     arrays: (T,), NaN is drawn as a gap.
     panels: Above each other; they zoom together.
     picture: What is shown without a script, and printed.
@@ -74,8 +72,7 @@ class Plot:
     shaded: Intervals of time with another ground.
     """
 
-    t: Array
-    time: str
+    record: Record
     arrays: Mapping[str, Array | RoundedArray]
     panels: Sequence[Panel]
     caption: str
@@ -87,16 +84,11 @@ class Plot:
         """The plot as JSON, for an attribute of an element."""
         return json.dumps(
             {
-                "t": _time(self.t),
-                "time": self.time,
+                "t": _time(self.record.t),
+                "time": time_label(self.record.t_unit),
                 "arrays": {name: packed(values) for name, values in self.arrays.items()},
                 "panels": [
-                    {
-                        "label": panel.label,
-                        "curves": [vars(curve) for curve in panel.curves],
-                        "band": panel.band,
-                        "levels": panel.levels,
-                    }
+                    {**vars(panel), "curves": [vars(curve) for curve in panel.curves]}
                     for panel in self.panels
                 ],
                 "mark": self.mark,
@@ -162,14 +154,7 @@ def simulation_figure(
     band: tuple[Terms, Terms] = (((1, "mean"), (-1, "half")), ((1, "mean"), (1, "half")))
     y = record.y[:, output] if record.n_outputs else np.full(len(record), np.nan)
     if not np.isfinite(y).any():
-        return Plot(
-            record.t,
-            time_label(record.t_unit),
-            arrays,
-            [Panel(label, (model,), band)],
-            caption,
-            picture,
-        )
+        return Plot(record, arrays, [Panel(label, (model,), band)], caption, picture)
     points = as_points(y)
     error = Curve("error", "model", ((1, "y"), (-1, "mean")), points)
     part = record.t[worst_window(np.abs(y - mean))]
@@ -186,10 +171,8 @@ def simulation_figure(
     t, shaded = record.t, [(a, b) for a, b in simulation.learned if b - a < len(record)]
     if shaded:
         caption += " Shaded: what was learned from; the rest is predicted."
-    return Plot(
-        t, time_label(record.t_unit), {**arrays, "y": y}, panels, caption, picture, mark,
-        [(float(t[a]), float(t[min(b, len(t) - 1)])) for a, b in shaded],
-    )  # fmt: skip
+    ground = [(float(t[a]), float(t[min(b, len(t) - 1)])) for a, b in shaded]
+    return Plot(record, {**arrays, "y": y}, panels, caption, picture, mark, ground)
 
 
 def innovation_plots(validation: Validation, output: int) -> list[Plot]:
@@ -204,16 +187,8 @@ def innovation_plots(validation: Validation, output: int) -> list[Plot]:
             part_of = worst_window(np.abs(values))
             mark = ("largest", float(t[part_of][0]), float(t[part_of][-1]))
             caption = f"{name.capitalize()} of {part.record.name}, sample by sample."
-            plots.append(
-                Plot(
-                    t,
-                    time_label(part.record.t_unit),
-                    {"v": RoundedArray(values, 1 / FINE)},
-                    [panel],
-                    caption,
-                    mark=mark,
-                )
-            )
+            rounded = {"v": RoundedArray(values, 1 / FINE)}
+            plots.append(Plot(part.record, rounded, [panel], caption, mark=mark))
     return plots
 
 
@@ -241,7 +216,7 @@ def states_figure(gallery: Gallery, states: States, caption: str) -> Plot | Pict
             arrays[f"y{i}"] = record.y[:, output]
             curves.insert(0, Curve("measured", "data", ((1, f"y{i}"),)))
         panels.append(Panel(name, tuple(curves), (((1, f"low{i}"),), ((1, f"high{i}"),))))
-    return Plot(record.t, time_label(record.t_unit), arrays, panels, caption, picture)
+    return Plot(record, arrays, panels, caption, picture)
 
 
 def path_plots(found: Discovery) -> list[Plot]:
@@ -260,15 +235,7 @@ def path_plots(found: Discovery) -> list[Plot]:
                     arrays[f"y{j}"] = record.y[:, j]
                     curves.insert(0, Curve("measured", "data", ((1, f"y{j}"),)))
             panels.append(Panel(name, tuple(curves)))
-        plots.append(
-            Plot(
-                record.t,
-                time_label(record.t_unit),
-                arrays,
-                panels,
-                f"{record.name}, sample by sample.",
-            )
-        )
+        plots.append(Plot(record, arrays, panels, f"{record.name}, sample by sample."))
     return plots
 
 
@@ -288,4 +255,4 @@ def compared_plot(
         Panel(with_unit(name, unit), (measured, *models)),
         Panel(with_unit("error", unit), tuple(errors)),
     ]
-    return Plot(record.t, time_label(record.t_unit), arrays, panels, caption)
+    return Plot(record, arrays, panels, caption)

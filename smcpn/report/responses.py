@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -45,13 +47,18 @@ def bode_figure(linear: StateSpace, frequencies: Array | None) -> Figure:
         panels[2 * i + 1, 0].yaxis.set_major_locator(MaxNLocator(nbins=4, steps=QUARTERS))
         for j in range(m):
             panels[2 * i, j].set_title(f"{plain(linear.inputs[j])} to {plain(linear.outputs[i])}")
+    _finish(drawing, linear, panels, with_unit("frequency", frequency_unit(bode.t_unit)))
+    drawing.align_ylabels(list(panels[:, 0]))
+    return drawing
+
+
+def _finish(drawing: Figure, linear: StateSpace, panels: NDArray[Any], label: str) -> None:
+    """Add what stands below the panels, and about all of them."""
     for axes in panels[-1]:
-        axes.set_xlabel(with_unit("frequency", frequency_unit(bode.t_unit)))
+        axes.set_xlabel(label)
     drawing.suptitle(plain(linear.heading), fontsize=9.0)
     handles, labels = panels[0, 0].get_legend_handles_labels()
     drawing.legend(handles, labels, loc="outside lower left", ncols=2)
-    drawing.align_ylabels(list(panels[:, 0]))
-    return drawing
 
 
 def draw_band(axes: Axes, x: Array, curve: Array, lower: Array, upper: Array) -> None:
@@ -78,9 +85,5 @@ def step_figure(linear: StateSpace, duration: float | None) -> Figure:
             draw_band(axes, step.t, step.response[at], lower[at], upper[at])
             axes.set_title(f"{plain(linear.inputs[j])} to {plain(linear.outputs[i])}")
         panels[i, 0].set_ylabel("step response")
-    for axes in panels[-1]:
-        axes.set_xlabel(with_unit("time", step.t_unit))
-    drawing.suptitle(plain(linear.heading), fontsize=9.0)
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    drawing.legend(handles, labels, loc="outside lower left", ncols=2)
+    _finish(drawing, linear, panels, with_unit("time", step.t_unit))
     return drawing

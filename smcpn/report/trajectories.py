@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -349,29 +350,34 @@ def states_figure(states: States) -> Figure:
         _plot_state(axes, states, i)
     panels[0].set_title(f"{plain(states.record.name)}: states given all samples")
     panels[-1].set_xlabel(over_time(states.record))
-    found: dict[str, Any] = {}
-    for axes in panels:
-        handles, labels = axes.get_legend_handles_labels()
-        found |= dict(zip(labels, handles, strict=True))
-    drawing.legend(
-        list(found.values()), list(found), loc="outside lower left", ncols=columns(len(found))
-    )
+    found = labelled(panels)
+    drawing.legend(found.values(), found, loc="outside lower left", ncols=columns(len(found)))
     drawing.align_ylabels(list(panels))
     return drawing
 
 
+def labelled(panels: Iterable[Axes]) -> dict[str, Artist]:
+    """Return what a legend names of several axes, each name once."""
+    return {
+        label: handle
+        for axes in panels
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+
+
+def plot_state_measured(axes: Axes, t: Array, y: Array, size: float) -> None:
+    """Draw measurements of a state, as marks of a size where they are few."""
+    style: dict[str, Any] = {"lw": 2.0}
+    if len(t) <= MARKED_STATES:
+        style = {"ls": "", "marker": "o", "ms": size, "mew": 0}
+    axes.plot(*envelope(t, y), color=MIDDLE, label="measured", **style)
+
+
 def _plot_state(axes: Axes, states: States, i: int) -> None:
     t, output = states.record.t, states.measured[i]
-    axes.fill_between(
-        *band_envelope(t, states.lower[:, i], states.upper[:, i]),
-        color=LIGHT, lw=0, label="95 % band",
-    )  # fmt: skip
+    _plot_band(axes, t, states.lower[:, i], states.upper[:, i])
     if output is not None and states.record.n_outputs:
-        style: dict[str, Any] = {"lw": 2.0}
-        if len(t) <= MARKED_STATES:
-            style = {"ls": "", "marker": "o", "ms": 3.0, "mew": 0}
-        y = states.record.y[:, output]
-        axes.plot(*envelope(t, y), color=MIDDLE, label="measured", **style)
+        plot_state_measured(axes, t, states.record.y[:, output], 3.0)
     for path in states.draws[:DRAWN_PATHS]:
         axes.plot(*envelope(t, path[:, i]), color=MIDDLE, lw=0.4, alpha=0.6, label="draws")
     filtered = states.filtered_mean[:, i]

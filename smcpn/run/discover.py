@@ -57,6 +57,7 @@ from smcpn.run.restore import (
     compare_processors,
     goes_on,
     locked,
+    require_same,
     written_records,
 )
 from smcpn.smc.distributed.engines import checked_executor
@@ -281,15 +282,7 @@ def _require_same_question(header: DiscoveryHeader, question: Question, path: Pa
     fingerprint = data_fingerprint(question.records, _samples(question))
     if header.data_fingerprint != fingerprint or header.n_samples != _samples(question):
         raise InputError(f"{path} belongs to other data: {anew}")
-    before, wanted = plain(header.settings), plain(_storable(question.settings))
-    for name, value in wanted.items():
-        if before[name] != value:
-            was, asked = ("the default" if one is None else one for one in (before[name], value))
-            raise InputError(
-                f"{path} was started with {name} = {was}, not {asked}: use the same, another file, "
-                "or existing='overwrite' to begin anew",
-                argument=name,
-            )
+    require_same(plain(header.settings), plain(_storable(question.settings)), path)
 
 
 def _samples(question: Question) -> int:

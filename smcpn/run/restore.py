@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, Protocol, Self
+from typing import Any, Generic, Protocol, Self
 
 from smcpn.checkpoint.codec import plain
 from smcpn.checkpoint.container import CheckpointWarning, begun, lock, remove
@@ -154,11 +154,16 @@ def _require_same_settings(stored: RunSettings, wanted: RunSettings, path: Path)
     before = plain(stored)
     if stored.solver_open and not wanted.solver_open:
         before["solver"] = None
-    for name, value in plain(wanted).items():
-        free = name in ("block", "entropy", "solver_reason", "solver_open") or (
-            name == "seed" and value is None
-        )
-        if not free and before[name] != value:
+    free = {"block", "entropy", "solver_reason", "solver_open"}
+    require_same(before, plain(wanted), path, free if wanted.seed is not None else free | {"seed"})
+
+
+def require_same(
+    before: Mapping[str, Any], wanted: Mapping[str, Any], path: Path, free: Collection[str] = ()
+) -> None:
+    """Refuse settings that are not those of a checkpoint, in the first one that differs."""
+    for name, value in wanted.items():
+        if name not in free and before[name] != value:
             was, asked = ("the default" if one is None else one for one in (before[name], value))
             raise InputError(
                 f"{path} was started with {name} = {was}, not {asked}: use the same, "

@@ -69,7 +69,7 @@ class Begin:
 
 
 @dataclass(frozen=True)
-class Exchange:
+class ExchangeSolver:
     """The step of a run whose population goes on with another solver, reweighted where it is.
 
     plan: With the solver.
@@ -107,16 +107,13 @@ class Outcome:
     departure: Departure | None = None
 
 
-Step = Begin | Exchange | CarryOver | Outcome
+Step = Begin | ExchangeSolver | CarryOver | Outcome
 
 
 class Likelihoods:
     """The likelihoods of a run by any solver, each made once.
 
-    Attributes
-    ----------
-    first : str or None
-        Name of the likelihood that populations have first; None for an estimate.
+    first: Name of the likelihood that populations have first; None for an estimate.
     """
 
     def __init__(
@@ -170,20 +167,12 @@ class Run:
     Where the likelihood is an estimate, they are computed by its approximation, and carried over
     to it at the end; without an approximation they begin with it.
 
-    Attributes
-    ----------
-    settings : RunSettings
-        With the solver of the plan, where that was chosen again.
-    workers : Workers or None
-        Who evaluate large batches of particles; None for this process alone.
-    state : RunState
-        All that the run goes on from but for the populations; replaced as it goes on.
-    samplers : list of Sampler
-        Finished ones first; the last one may be at work.
-    likelihood : Likelihood
-        The one that populations have first by the solver in force.
-    outcome : Outcome or None
-        At the end.
+    settings: With the solver of the plan, where that was chosen again.
+    workers: Who evaluate large batches of particles; None for this process alone.
+    state: All that the run goes on from but for the populations; replaced as it goes on.
+    samplers: Finished ones first; the last one may be at work.
+    likelihood: The one that populations have first by the solver in force.
+    outcome: At the end.
     """
 
     def __init__(

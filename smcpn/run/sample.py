@@ -19,7 +19,7 @@ from smcpn.likelihood.solver_choice import (
 )
 from smcpn.model.learned_scales import learned_scales
 from smcpn.run.judge import judge_on_the_way
-from smcpn.run.run import Begin, Exchange, Run, Step
+from smcpn.run.run import Begin, ExchangeSolver, Run, Step
 from smcpn.smc.estimation import spread_out
 from smcpn.smc.evidence import largest_k
 from smcpn.smc.ibis import Ibis
@@ -70,7 +70,7 @@ def sample(run: Run, number: int) -> Step | None:
     return costly
 
 
-def _begin_otherwise(run: Run, sampler: Method, error: InputError) -> Begin | Exchange | None:
+def _begin_otherwise(run: Run, sampler: Method, error: InputError) -> Begin | ExchangeSolver | None:
     """Begin again where that may do better: by another solver, with all steps, or at the prior."""
     if run.settings.solver_open and not run.solver.adaptive:
         other = _called_for(run, sampler)
@@ -158,7 +158,7 @@ def _missed_modes(run: Run, sampler: Method) -> Begin | None:
     return Begin(plan=replace(plan, method="ibis", reason=reason))
 
 
-def _other_solver(run: Run, sampler: Method) -> Begin | Exchange | None:
+def _other_solver(run: Run, sampler: Method) -> Begin | ExchangeSolver | None:
     """Go on with another solver where particles from the prior call for it by now.
 
     They are asked after 1, 2, 4 and so on rejuvenations, for what they say costs evaluations by two
@@ -173,7 +173,7 @@ def _other_solver(run: Run, sampler: Method) -> Begin | Exchange | None:
     return _called_for(run, sampler)
 
 
-def _called_for(run: Run, sampler: Method) -> Begin | Exchange | None:
+def _called_for(run: Run, sampler: Method) -> Begin | ExchangeSolver | None:
     """Go on with the solver that particles call for; None where that is in force."""
     problem = run.problem
     values = problem.prior.natural(sampler.system.theta[spread_out(sampler.system, JUDGES)])
@@ -185,7 +185,7 @@ def _called_for(run: Run, sampler: Method) -> Begin | Exchange | None:
     choice, solver = again
     if solver.adaptive:
         return run.planned_anew(choice)
-    return Exchange(replace(run.plan, solver=solver, choice=choice))
+    return ExchangeSolver(replace(run.plan, solver=solver, choice=choice))
 
 
 def _costly(run: Run, sampler: Method) -> Begin | None:

@@ -23,7 +23,7 @@ from smcpn.run.plan import planned
 from smcpn.run.posterior import posterior_of
 from smcpn.run.progress import progress_line
 from smcpn.run.restore import InMemory
-from smcpn.run.run import Begin, CarryOver, Exchange, Outcome, Run, Step
+from smcpn.run.run import Begin, CarryOver, ExchangeSolver, Outcome, Run, Step
 from smcpn.run.sample import sample
 from smcpn.smc.replicates import SamplerWarning
 from smcpn.smc.sampler import Progress
@@ -74,7 +74,7 @@ def advance(run: Run) -> None:
     step = _next_step(run)
     if isinstance(step, Begin):
         run.begin(step)
-    elif isinstance(step, Exchange):
+    elif isinstance(step, ExchangeSolver):
         run.exchange(step.plan)
     elif isinstance(step, CarryOver):
         begin_to_carry_over(run, step)

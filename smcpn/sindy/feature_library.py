@@ -502,10 +502,7 @@ RENAMED = {"library_functions": "functions"}
 def translated(library: Any) -> FeatureLibrary:
     """Return a library of `smcpn.sindy` with the features of the one given.
 
-    Raises
-    ------
-    InputError
-        If it is none that can be translated.
+    Raises `InputError` if it is none that can be translated.
     """
     if isinstance(library, FeatureLibrary):
         return library

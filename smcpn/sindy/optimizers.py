@@ -133,10 +133,7 @@ MEANINGFUL = ("TrappingSR3", "StableLinearSR3", "SINDyPI")
 def check_optimizer(optimizer: Any) -> None:
     """Refuse an optimizer that changes what is looked for.
 
-    Raises
-    ------
-    InputError
-        If it constrains the equations, or makes them implicit.
+    Raises `InputError` if it constrains the equations, or makes them implicit.
     """
     name = type(optimizer).__name__
     constrained = getattr(optimizer, "constraint_lhs", None) is not None

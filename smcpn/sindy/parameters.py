@@ -29,10 +29,7 @@ class Parameters:
     def set_params(self, **parameters: Any) -> Parameters:
         """Set parameters by name, those of a part by ``part__name``.
 
-        Raises
-        ------
-        InputError
-            If there is no such parameter, or it cannot have the value.
+        Raises `InputError` if there is no such parameter, or it cannot have the value.
         """
         parts: dict[str, dict[str, Any]] = {}
         own = self.get_params(deep=False)

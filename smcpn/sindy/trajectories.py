@@ -23,12 +23,9 @@ FAR = 0.3
 class Trajectories:
     """Trajectories of one system.
 
-    Attributes
-    ----------
-    states : list of ndarray, (T, n)
-    controls : list of ndarray, (T, m), or None
-    several : bool
-        Whether a list was given, and one is returned.
+    states: (T, n)
+    controls: (T, m)
+    several: Whether a list was given, and one is returned.
     """
 
     states: list[Array]
@@ -39,10 +36,7 @@ class Trajectories:
     def of(cls, x: Any, u: Any = None) -> Trajectories:
         """Read states and controls.
 
-        Raises
-        ------
-        InputError
-            If they are no numbers, infinite, or of shapes that do not fit.
+        Raises `InputError` if they are no numbers, infinite, or of shapes that do not fit.
         """
         states, several = _each("x", x)
         for k, one in enumerate(states):
@@ -61,10 +55,7 @@ class Trajectories:
     def records(self, t: Any) -> list[Record]:
         """Make records at times, or with a time step.
 
-        Raises
-        ------
-        InputError
-            If the times do not fit or do not increase, or a control is NaN.
+        Raises `InputError` if the times do not fit or do not increase, or a control is NaN.
         """
         records: list[Record] = []
         for k, (one, axis) in enumerate(zip(self.states, self._times(t), strict=True)):
@@ -88,10 +79,7 @@ class Trajectories:
     def check_derivatives(self, x_dot: Any, t: Any) -> None:
         """Refuse derivatives that are not those of the states.
 
-        Raises
-        ------
-        InputError
-            If their integral is far from the states.
+        Raises `InputError` if their integral is far from the states.
         """
         given, _ = _each("x_dot", x_dot if self.several else [np.asarray(x_dot)])
         _check_fits("x_dot", given, self.states)
@@ -118,10 +106,7 @@ _TINY = np.finfo(float).tiny
 def matrix(name: str, given: Any) -> Array:
     """Return samples as numbers (T, n).
 
-    Raises
-    ------
-    InputError
-        For anything else; NaN is a missing sample.
+    Raises `InputError` for anything else; NaN is a missing sample.
     """
     try:
         found = np.array(given, dtype=float)
@@ -147,10 +132,7 @@ def matrix(name: str, given: Any) -> Array:
 def sample_times(t: Any, length: int) -> Array:
     """Return the times (T,) that a time step, or times, stand for.
 
-    Raises
-    ------
-    InputError
-        If they are no numbers, not of this length, or do not increase.
+    Raises `InputError` if they are no numbers, not of this length, or do not increase.
     """
     if t is None:
         raise InputError(f"t is missing: {T_REMEDY}", argument="t")

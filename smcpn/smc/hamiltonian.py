@@ -245,14 +245,10 @@ class Trajectories:
     depends on how exact the gradient is but the acceptance: the ends are evaluated, and accepted,
     by the target's own density.
 
-    Attributes
-    ----------
-    gradients : int
-        Gradients evaluated.
-    start_correlation : float
-        Mean over the moves of the correlation of the log-likelihood with that at the start.
-    efficiency : float
-        Effective draws of a move, see `smcpn.smc.rejuvenation`.
+    gradients: Gradients evaluated.
+    start_correlation: Mean over the moves of the correlation of the log-likelihood with that at the
+        start.
+    efficiency: Effective draws of a move, see `smcpn.smc.rejuvenation`.
     """
 
     def __init__(self, name: str, metric: Metric, tuning: Tuning) -> None:

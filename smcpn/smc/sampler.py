@@ -106,12 +106,8 @@ class Sampler(ABC):
     It goes in parts: a block of samples, or one exponent of the next one with its rejuvenation.
     Between parts a `snapshot` has all that it goes on from.
 
-    Attributes
-    ----------
-    state : SamplerState
-        Replaced in every part; only the random generator goes on in place.
-    finer : Likelihood or None
-        The one that the population is carried over to, between `refine` and the end of that.
+    state: Replaced in every part; only the random generator goes on in place.
+    finer: The one that the population is carried over to, between `refine` and the end of that.
     """
 
     takes_start: ClassVar[bool] = False

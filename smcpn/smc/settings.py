@@ -270,20 +270,12 @@ class PartialSettings(Settings, frozen=True):
 class RunSettings(Options, frozen=True):
     """Settings of a run, with nothing left open.
 
-    Attributes
-    ----------
-    solver : Solver
-        Its steps may be ``"auto"``.
-    likelihood, method : str
-        The method may be ``"auto"``, and the start as well.
-    moves : MoveStrategy or None
-        None in a file that cannot hold them.
-    solver_reason : str
-        Why this solver was chosen; empty where it was given.
-    solver_open : bool
-        Whether another one may be chosen where the particles are.
-    entropy : int
-        What the random generators are made from: the seed, where there is one.
+    solver: Its steps may be ``"auto"``.
+    likelihood, method: The method may be ``"auto"``, and the start as well.
+    moves: None in a file that cannot hold them.
+    solver_reason: Why this solver was chosen; empty where it was given.
+    solver_open: Whether another one may be chosen where the particles are.
+    entropy: What the random generators are made from: the seed, where there is one.
     """
 
     solver: Annotated[Solver, _made_by(_solver)]

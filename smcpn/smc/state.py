@@ -187,12 +187,7 @@ class SamplerState(Stored):
     estimate_variance: Annotated[float, number(0.0, np.inf, missing=True)] = NAN
 
     def require_whole(self) -> None:
-        """Refuse parts that do not fit each other.
-
-        Raises
-        ------
-        ValueError
-        """
+        """Refuse parts that do not fit each other."""
         if not np.isfinite(self.system.log_weights).any():
             raise ValueError("no particle has any weight")
         keyed, begun = bool(self.system.keys.size), self.sample > 0 or self.exponent is not None

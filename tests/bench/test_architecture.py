@@ -61,8 +61,3 @@ def test_another_owner_of_a_mechanism_and_a_name_that_was_deleted_are_found(monk
     ]
     with pytest.raises(ValueError, match="no such module"):
         architecture.owners(architecture.Mechanism(owners=("smcpn.gone",)))
-
-
-def test_there_are_no_circles_and_no_imports_upward():
-    assert architecture.circles() == []
-    assert architecture.upward_imports() == []

@@ -72,7 +72,7 @@ def by_quadrature(problem):
     return evidence, mean[order], covariance[np.ix_(order, order)], grid[logs.argmax()]
 
 
-@pytest.fixture(scope="module", params=[0.01, 1.0])
+@pytest.fixture(scope="module", params=[pytest.param(0.01, marks=pytest.mark.nightly), 1.0])
 def found(request):
     problem = problem_of(request.param)
     return problem, smcpn.laplace(problem, **OPTIONS), by_quadrature(problem)

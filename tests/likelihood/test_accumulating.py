@@ -371,7 +371,14 @@ STREAMED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("likelihood", STREAMED)
+LESS = ("dalton", "filtering", "fenrir", "kalman-iterated", "particle")
+"""A likelihood of the same form stands for each of these in every run."""
+
+
+@pytest.mark.parametrize(
+    "likelihood",
+    [pytest.param(one, marks=pytest.mark.nightly) if one in LESS else one for one in STREAMED],
+)
 def test_a_stream_counts_as_the_record(likelihood):
     kind, solver = LIKELIHOODS[likelihood], STREAMED[likelihood]
     one = disturbed()[0] if kind.takes_process_noise else problem()

@@ -319,7 +319,7 @@ def shaken_problem(irregular, n=25):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("irregular", [False, True], ids=["uniform", "irregular"])
+@pytest.mark.parametrize("irregular", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_particles_that_look_ahead_are_exact_on_a_linear_model(irregular):
     """Given its path a particle knows the noise; that of Kalman is held by a textbook's filter."""
     problem, values = shaken_problem(irregular), np.array([[0.7], [1.2]])

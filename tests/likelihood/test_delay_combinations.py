@@ -170,7 +170,9 @@ def test_events_of_a_model_with_a_delayed_input(signal, solver):
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("solver", [Rosenbrock(tolerance=1e-9), RK4(16)])
+@pytest.mark.parametrize(
+    "solver", [pytest.param(Rosenbrock(tolerance=1e-9), marks=pytest.mark.nightly), RK4(16)]
+)
 def test_events_move_with_the_dead_time_and_streams_know_them(solver):
     one = record()
     prior = PRIOR | {"tau": stats.uniform(0, 0.5)}

@@ -179,7 +179,7 @@ def taken_steps(tolerance: float) -> list[list[float]]:
     return taken
 
 
-@pytest.mark.parametrize("reverses", [False, True])
+@pytest.mark.parametrize("reverses", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_derivatives_are_those_of_the_steps_taken(reverses):
     problem, values = chain_problem(), np.array([list(CHAIN.values())])
     function = smcpn.LogLikelihood(problem, solver=Rosenbrock(1e-6))

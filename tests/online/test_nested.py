@@ -8,8 +8,14 @@ import smcpn
 from smcpn import RK4
 from smcpn.model.signal import sinc_taps
 from tests import models
-from tests.reference.linear_gaussian import kalman
-from tests.simulation.test_states import SENSOR, STEPS, discrete, oscillator, simulated
+from tests.simulation.test_states import (
+    SENSOR,
+    STEPS,
+    assert_exact_states,
+    disturbed_problem,
+    oscillator,
+    simulated,
+)
 
 SAMPLES = 80
 
@@ -31,24 +37,8 @@ def updates(live, record: smcpn.Record) -> list:
 
 def test_of_known_parameters_it_is_a_particle_filter_of_the_exact_states(problem):
     record = problem.records[0]
-    known = smcpn.Problem(
-        oscillator,
-        record,
-        observe="x",
-        noise=SENSOR,
-        process_noise={"v": "q"},
-        initial={"x": 0.5},
-        prior={"c": stats.lognorm(1e-7, scale=0.3), "q": stats.lognorm(1e-7, scale=0.4)},
-    )
-    after = updates(nested(known, particles=160), record)
-    run = kalman(discrete(problem, 0.3, 0.4, record.u[:, 0]), record.y)
-    # Log-evidence by 160 filters of 64 particles has a standard deviation of .1.
-    assert abs(after[-1].log_evidence - run.increments.sum()) <= 0.4
-    mean = np.array([list(one.state_mean.values()) for one in after])
-    sd = np.sqrt(np.diagonal(run.covariance, axis1=1, axis2=2))
-    # Means of some 5000 independent particles; neighbours share them.
-    assert (np.abs(mean - run.mean)[1:] <= 0.2 * sd[1:]).all()
-    assert list(after[-1].state_sd.values()) == pytest.approx(sd[-1], rel=0.1)
+    known = disturbed_problem(record, spread=1e-7)
+    assert_exact_states(updates(nested(known, particles=160), record), problem, record)
 
 
 def test_the_posterior_is_near_the_exact_one(problem):

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
 from typer.testing import CliRunner
 
 import smcpn
@@ -15,8 +14,7 @@ from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.stream import stream_estimate
 from smcpn.online.tracker import Interim, StreamIbis
 from smcpn.smc.sampler import Settings
-from tests.reference.linear_gaussian import kalman
-from tests.simulation.test_states import SENSOR, STEPS, discrete, oscillator, simulated
+from tests.simulation.test_states import STEPS, assert_exact_states, disturbed_problem, simulated
 
 SAMPLES = 100
 
@@ -66,25 +64,10 @@ def test_the_particles_of_identify_to_the_byte(problem):
 
 def test_of_known_parameters_it_is_a_particle_filter_of_the_exact_states(problem):
     record = problem.records[0]
-    known = smcpn.Problem(
-        oscillator,
-        record,
-        observe="x",
-        noise=SENSOR,
-        process_noise={"v": "q"},
-        initial={"x": 0.5},
-        prior={"c": stats.lognorm(1e-7, scale=0.3), "q": stats.lognorm(1e-7, scale=0.4)},
-    )
+    known = disturbed_problem(record, spread=1e-7)
     live = online(known, particles=160, state_particles=64)
     after = updates(live, record)
-    run = kalman(discrete(problem, 0.3, 0.4, record.u[:, 0]), record.y)
-    # Log-evidence by 160 filters of 64 particles has a standard deviation of .1.
-    assert abs(after[-1].log_evidence - run.increments.sum()) <= 0.4
-    mean = np.array([list(one.state_mean.values()) for one in after])
-    sd = np.sqrt(np.diagonal(run.covariance, axis1=1, axis2=2))
-    # Means of some 5000 particles.
-    assert (np.abs(mean - run.mean)[1:] <= 0.2 * sd[1:]).all()
-    assert list(after[-1].state_sd.values()) == pytest.approx(sd[-1], rel=0.1)
+    assert_exact_states(after, problem, record)
     exact = smcpn.Online(known, solver=RK4(steps=STEPS), particles=10, seed=1)
     innovations = np.array([one.innovation for one in updates(exact, record)])
     found = np.array([one.innovation for one in after])

@@ -48,7 +48,14 @@ def exact(t):
     return x
 
 
-SOLVERS = [EKF1(order=5, smooth=True), EKF1(order=4), EKF0(order=4), EKF0(order=4, smooth=True)]
+SOLVERS = [
+    EKF1(order=5, smooth=True),
+    EKF0(order=4),
+    *(
+        pytest.param(one, marks=pytest.mark.nightly)
+        for one in (EKF1(order=4), EKF0(order=4, smooth=True))
+    ),
+]
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)

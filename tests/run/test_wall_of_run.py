@@ -67,7 +67,14 @@ def test_the_default_reaches_all_of_a_posterior_of_which_a_part_is_stiff():
     assert posterior.warnings == ()
 
 
-@pytest.mark.parametrize("solver", [smcpn.EKF0(steps=64), smcpn.RK4(steps=64), smcpn.RK4()])
+@pytest.mark.parametrize(
+    "solver",
+    [
+        pytest.param(smcpn.EKF0(steps=64), marks=pytest.mark.nightly),
+        smcpn.RK4(steps=64),
+        smcpn.RK4(),
+    ],
+)
 def test_a_solver_that_was_chosen_names_its_wall(solver):
     with pytest.warns(UserWarning, match=r"kf above .* % of the prior\) was never reached"):
         posterior = smcpn.identify(chain_problem(), solver=solver, seed=1, progress=False)

@@ -168,11 +168,6 @@ def test_the_likelihood_of_the_pendulum_has_many_maxima_and_a_diffusion_removes_
     assert maxima(1e6) <= 1
 
 
-@pytest.mark.slow
-def test_pendulum_is_found_from_the_whole_range_of_starts():
-    assert pendulum_length(seed=0, particles=100) == pytest.approx(1.0, abs=1e-2)
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(20))
 def test_pendulum_is_found_by_every_seed(seed):

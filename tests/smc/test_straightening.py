@@ -104,7 +104,9 @@ class Product(Likelihood):
 
 
 @pytest.mark.parametrize(
-    "moves", [IndependentMetropolis(), RandomWalkMetropolis()], ids=lambda moves: moves.name
+    "moves",
+    [IndependentMetropolis(), pytest.param(RandomWalkMetropolis(), marks=pytest.mark.nightly)],
+    ids=lambda moves: moves.name,
 )
 def test_exact_draws_of_a_ridge_stay_exact(moves: MoveStrategy):
     """Of twenty rejuvenations the last ten; at least 400 independent draws each time."""

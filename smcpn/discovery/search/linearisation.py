@@ -22,7 +22,7 @@ from smcpn.codegen.arrays import ArrayFunction
 from smcpn.codegen.tangent import derived
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.errors import InputError, listed
-from smcpn.estimate.path_search.linearisation import Gaussian
+from smcpn.estimate.path_search.linearisation import GaussianMeasurements
 from smcpn.estimate.path_search.paths import Paths
 from smcpn.estimate.smoothed_outputs import Equations
 from smcpn.model.expression import ExpressionTable
@@ -209,7 +209,7 @@ class LibraryPaths(Paths):
         relative: bool = False,
     ) -> None:
         y = np.concatenate([record.y for record in records])
-        measured = Gaussian(np.log(y) if relative else y)
+        measured = GaussianMeasurements(np.log(y) if relative else y)
         super().__init__(records, rate, LinearOutputs(observe, relative), measured)
         self.rate = rate
         self._initial = initial[self.begins]

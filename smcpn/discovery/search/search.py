@@ -240,12 +240,7 @@ class Search:
 
     @np.errstate(over="ignore", invalid="ignore")
     def verify(self) -> None:
-        """Lead one of the models that were found on from its maximum, and refuse it if it moves.
-
-        Raises
-        ------
-        InputError
-        """
+        """Lead one of the models that were found on from its maximum, and refuse it if it moves."""
         found = [] if self.state.counted is None else list(self.state.counted.maxima)
         found += [one for one in self.state.maxima if one is not None]
         # By the system's entropy: nobody who wrote a file can know which.

@@ -119,12 +119,7 @@ class SearchState(Stored):
     parts: Whole = 0
 
     def require_whole(self) -> None:
-        """Refuse parts that do not fit each other.
-
-        Raises
-        ------
-        ValueError
-        """
+        """Refuse parts that do not fit each other."""
         ends = [one for one in self.maxima if one is not None]
         ends += self.counted.maxima if self.counted is not None else ()
         for one in ends:

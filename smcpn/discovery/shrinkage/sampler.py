@@ -221,12 +221,7 @@ class ShrinkageRun:
             )
 
     def verify(self) -> None:
-        """Evaluate particles of all populations again, and refuse them if they differ.
-
-        Raises
-        ------
-        InputError
-        """
+        """Evaluate particles of all populations again, and refuse them if they differ."""
         if not all(is_consistent(sampler) for sampler in self.samplers):
             raise InputError(
                 "its particles have another likelihood here: use the versions of smcpn and its "

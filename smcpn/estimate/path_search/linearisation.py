@@ -226,7 +226,7 @@ class Measurements(Protocol):
         ...
 
 
-class Gaussian:
+class GaussianMeasurements:
     """Measurements with Gaussian noise, weighted as if it were white."""
 
     def __init__(self, y: Array) -> None:
@@ -244,7 +244,7 @@ class Gaussian:
         return residual, self._present / variances[:, None, :]
 
 
-class OfDensity:
+class DensityMeasurements:
     """Measurements of any density, whose parameters stay as they were at the start."""
 
     def __init__(self, model: Model, records: Sequence[Record], values: Array) -> None:

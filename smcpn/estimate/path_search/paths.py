@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from smcpn.estimate.path_search.linearisation import (
+    DensityMeasurements,
     Field,
-    Gaussian,
+    GaussianMeasurements,
     Intervals,
     Measurements,
-    OfDensity,
     Rate,
     state_outputs,
 )
@@ -151,9 +151,9 @@ class ProblemPaths(Paths):
         self._prior, self._n = problem.prior, model.x.numel()
         self._y = np.concatenate([record.y for record in records])
         measurements = (
-            Gaussian(self._y)
+            GaussianMeasurements(self._y)
             if model.density is None
-            else OfDensity(model, records, self.values(theta[None, :])[0])
+            else DensityMeasurements(model, records, self.values(theta[None, :])[0])
         )
         super().__init__(
             records, Field(model, model.rhs), Field(model, model.outputs), measurements

@@ -221,12 +221,7 @@ def engine_of(executor: Any) -> Engine:
 
 
 def checked_executor(executor: Any) -> Any:
-    """Return an executor, or the name of one, if it can be one.
-
-    Raises
-    ------
-    InputError
-    """
+    """Return an executor, or the name of one, if it can be one."""
     if isinstance(executor, str):
         if executor.partition(":")[0] not in _named():
             raise InputError(f"executor is {shown(executor)}: {REMEDY}", argument="executor")

@@ -60,7 +60,9 @@ def noisy(x, share, seed):
     return x + share * x.std(axis=0) * np.random.default_rng(seed).normal(size=x.shape)
 
 
-@pytest.mark.parametrize(("degree", "noise"), [(2, 0.02), (5, 0.01)])
+@pytest.mark.parametrize(
+    ("degree", "noise"), [(2, 0.02), pytest.param(5, 0.01, marks=pytest.mark.nightly)]
+)
 def test_lorenz(degree, noise):
     t = np.arange(0.0, 2.005, 0.01)
     x = solution(lorenz, [-8.0, 7.0, 27.0], t)

@@ -275,7 +275,13 @@ OTHERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cubic", "student", "diffusion of the state, counts",
+        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("one output", "square")),
+    ],
+)  # fmt: skip
 def test_twisted_and_bootstrap_filters_estimate_the_same(name):
     # 400 runs each: standard errors of .001 to .02, compared at four of their sum.
     problem, values = OTHERS[name]()

@@ -37,8 +37,15 @@ def growing(
     return likelihood.with_state_particles(32)
 
 
-@pytest.mark.parametrize("hold", ["zoh", "foh"])
-@pytest.mark.parametrize("irregular", [False, True])
+@pytest.mark.parametrize(
+    ("hold", "irregular"),
+    [
+        ("zoh", True),
+        ("foh", False),
+        pytest.param("zoh", False, marks=pytest.mark.nightly),
+        pytest.param("foh", True, marks=pytest.mark.nightly),
+    ],
+)
 def test_a_stream_has_the_estimates_of_its_record(hold, irregular):
     problem = problem_of(record_as(hold, irregular), cubic=0.5)
     whole = Bootstrap.build(problem, smcpn.RK4(2), 1, state_particles=32)
@@ -69,7 +76,7 @@ def test_others_share_the_samples_and_an_emptied_one_has_none():
     assert not stream.guided(VALUES[None], SAMPLES).any()
 
 
-@pytest.mark.parametrize("irregular", [False, True])
+@pytest.mark.parametrize("irregular", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_what_a_sample_is_expected_to_be(irregular):
     """Against weighted means over the particles of a filter that misses the sample."""
     problem, missed = problem_of(record_as("zoh", irregular)), 48
