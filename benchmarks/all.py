@@ -36,11 +36,7 @@ QUICK_MINUTES = 15.0
 def rows_of(name: str, quick: bool) -> list[Row]:
     """Return the rows of a command, and its processor time, which no other work lengthens.
 
-    Parameters
-    ----------
-    name : str
-        Of the command; studies after it, if not all are meant.
-    quick : bool
+    name: Of the command; studies after it, if not all are meant.
     """
     module, *studies = name.split()
     with tempfile.TemporaryDirectory() as folder:

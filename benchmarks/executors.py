@@ -47,10 +47,7 @@ def executing(executor: Executor | str | None) -> Iterator[None]:
 def each(function: Callable[[Case], Found], cases: Iterable[Case]) -> Iterator[Found]:
     """Yield a function of every case, in the order of the cases, whoever ran them.
 
-    Parameters
-    ----------
-    function : callable
-        Its value depends on the case alone. It, the cases and its values can be pickled.
+    function: Its value depends on the case alone. It, the cases and its values can be pickled.
     """
     executor = _CHOSEN.get()
     if executor is None:

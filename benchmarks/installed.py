@@ -18,10 +18,8 @@ def installed(
 ) -> dict[str, Built | str]:
     """Build what can be built.
 
-    Parameters
-    ----------
-    candidates : iterable of (name, package, build)
-        ``build()`` raises `ImportError` where the package is absent.
+    candidates: (name, package, build), ``build()`` raises `ImportError` where the package is
+        absent.
     """
     found: dict[str, Built | str] = {}
     for name, package, build in candidates:

@@ -29,10 +29,8 @@ UNSEEN = 1e6
 def peers(y: Array, start: Array) -> dict[str, Batch | str]:
     """Log-likelihoods by name; a sentence instead of one that is not installed.
 
-    Parameters
-    ----------
-    y : ndarray, (41, 2)
-    start : ndarray, (2,)
+    y: (41, 2)
+    start: (2,)
     """
     return installed(
         (

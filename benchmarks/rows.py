@@ -97,14 +97,9 @@ def rms_of(limit: float, numbers: float, full: float) -> float:
 def reached(row: Row, limit: float, most: bool = True) -> Row:
     """Return a row that misses its target by a number that is known, judged by that.
 
-    Parameters
-    ----------
-    row : Row
-        With the target that it should have.
-    limit : float
-        What was reached, with room for the scatter of one run.
-    most : bool
-        Whether the figure should not exceed it; otherwise it should not fall below.
+    row: With the target that it should have.
+    limit: What was reached, with room for the scatter of one run.
+    most: Whether the figure should not exceed it; otherwise it should not fall below.
     """
     if row.met:
         return row

@@ -56,14 +56,9 @@ class Probdiffeq:
 
     Raises `ImportError` if the package is not installed.
 
-    Parameters
-    ----------
-    problem : InitialValueProblem
-        What to solve.
-    order : int
-        Integrations of the Wiener process.
-    linearised : bool
-        EKF1 instead of EKF0.
+    problem: What to solve.
+    order: Integrations of the Wiener process.
+    linearised: EKF1 instead of EKF0.
     """
 
     def __init__(self, problem: InitialValueProblem, order: int, linearised: bool) -> None:

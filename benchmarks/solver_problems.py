@@ -156,14 +156,9 @@ def extended_solution(problem: InitialValueProblem, times: Array, rows: int = 6)
     Wanner, II.9): its coefficients are whole numbers, so any precision will do. A covariance from
     tolerance 1e-13 can only be judged against a solution this exact.
 
-    Parameters
-    ----------
-    problem : InitialValueProblem
-        What to solve.
-    times : ndarray, (T,)
-        From the begin of the span; the spacing is the step of order 2 ``rows``.
-    rows : int
-        Rows of the extrapolation.
+    problem: What to solve.
+    times: (T,), from the begin of the span; the spacing is the step of order 2 ``rows``.
+    rows: Rows of the extrapolation.
     """
     grid = times.astype(np.longdouble)
     states = [np.array(problem.initial, np.longdouble)]

@@ -85,14 +85,9 @@ def studies_of(*modules: str) -> list[Study]:
 def command(module: str, parts: Iterable[str] = (), executor: str | None = None) -> int:
     """Run the studies of a module that is a command, or of the parts of its package.
 
-    Parameters
-    ----------
-    module : str
-        Its ``__name__``; the first line of its documentation is the help text.
-    parts : iterable of str
-        Modules of the package that hold the studies; by default the command itself does.
-    executor : str, optional
-        Who runs the cases of `benchmarks.executors.each` by default.
+    module: Its ``__name__``; the first line of its documentation is the help text.
+    parts: Modules of the package that hold the studies; by default the command itself does.
+    executor: Who runs the cases of `benchmarks.executors.each` by default.
     """
     itself = sys.modules[module]
     names = [f"{itself.__package__}.{part}" for part in parts] or [module]

@@ -51,14 +51,9 @@ def ended(call: Callable[[], Any], seconds: int = SECONDS, megabytes: int = MEGA
     What the parent has imported and compiled the child has too, so that a thousand calls take
     seconds. The child leaves no file behind but what the call wrote.
 
-    Parameters
-    ----------
-    call : callable
-        Without arguments; what it returns can be pickled.
-    seconds : int
-        From which it hangs.
-    megabytes : int
-        Growth from which it took too much.
+    call: Without arguments; what it returns can be pickled.
+    seconds: From which it hangs.
+    megabytes: Growth from which it took too much.
     """
     reading, writing = os.pipe()
     before = resident_memory() / 1e6

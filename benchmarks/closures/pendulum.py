@@ -88,10 +88,7 @@ def problem_of(
 ) -> smcpn.Problem:
     """The problem of measured states (N, 2) at the paper's times.
 
-    Parameters
-    ----------
-    noise : sequence of str or float
-        Parameters that hold it, or its standard deviations.
+    noise: Parameters that hold it, or its standard deviations.
     """
     record = smcpn.Record(y=y[::every], dt=float(PENDULUM.times[every]))
     prior: dict[str, Any] = {name: stats.norm(0.0, 3.0) for name in COEFFICIENTS}

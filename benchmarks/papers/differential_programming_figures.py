@@ -77,10 +77,7 @@ def interval_figure(
 ) -> Figure:
     """95 % intervals as multiples of the truth, ours beside the published.
 
-    Parameters
-    ----------
-    studies : mapping
-        By title the truth, and by whose they are a list of intervals in its order.
+    studies: By title the truth, and by whose they are a list of intervals in its order.
     """
     drawn = figure(2.6)
     ratios = [len(truth) for truth, _ in studies.values()]

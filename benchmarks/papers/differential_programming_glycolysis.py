@@ -74,9 +74,7 @@ def sampled(found: Laplace, seed: int = 1) -> Posterior:
 class Rates:
     """Median and 95 % interval of each rate.
 
-    Parameters
-    ----------
-    draws : mapping of str to ndarray, (N,)
+    draws: (N,)
     """
 
     def __init__(self, draws: Mapping[str, np.ndarray]) -> None:

@@ -69,15 +69,10 @@ def estimate(
 ) -> Array:
     """Return the least-squares estimate (d,) that a search from ``begin`` finds.
 
-    Parameters
-    ----------
-    ode : ODE
-        What is fitted: the true system, or one with all terms of the library.
-    begin : ndarray, (d,)
-    published : bool
-        The interval of the authors' code, one sample shorter than the data's.
-    latent : bool
-        The state at the beginning of each pair is unknown.
+    ode: What is fitted: the true system, or one with all terms of the library.
+    begin: (d,)
+    published: The interval of the authors' code, one sample shorter than the data's.
+    latent: The state at the beginning of each pair is unknown.
     """
     experiment = data.experiment
     interval = experiment.end / (experiment.samples - 1)

@@ -55,10 +55,7 @@ class Sequel:
     def record(self, noise: Array) -> Record:
         """Samples on the grid, NaN where not seen.
 
-        Parameters
-        ----------
-        noise : ndarray, (10 intervals + 1, n)
-            Of unit variance.
+        noise: (10 intervals + 1, n), of unit variance.
         """
         times = np.linspace(0.0, self.end, FINER * self.intervals + 1)
         exact = self.system.states(times)

@@ -18,11 +18,7 @@ def exact_transition(slope: Array, noise: Array, h: float) -> tuple[Array, Array
 
         exp([[-A, G G'], [0, A']] h) = [[., F^-1 Q], [0, F']].
 
-    Parameters
-    ----------
-    slope, noise : ndarray, (..., n, n)
-        A and G G'.
-    h : float
+    slope, noise: (..., n, n), a and G G'.
     """
     n = slope.shape[-1]
     whole = np.zeros((*slope.shape[:-2], 2 * n, 2 * n))
@@ -50,9 +46,7 @@ class Textbook:
     def run(self, y: Array) -> tuple[Array, list[tuple[Array, Array, Array, Array]]]:
         """Return log-likelihoods (...,), and at every sample mean and covariance before and after.
 
-        Parameters
-        ----------
-        y : ndarray, (T,)
+        y: (T,)
         """
         F, before = self.transition, self.transition.shape[:-2]
         mean, covariance = np.tile(self.initial, (*before, 1)), np.zeros_like(self.added)

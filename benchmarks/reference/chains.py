@@ -15,10 +15,7 @@ def chains(target: Target, begin: Answer, seed: int = 0, steps: int = 4000) -> A
 
     Raises `ImportError` where emcee is not installed.
 
-    Parameters
-    ----------
-    begin : Answer
-        Whose points the walkers begin at, drawn evenly: a quarter of the steps are left out.
+    begin: Whose points the walkers begin at, drawn evenly: a quarter of the steps are left out.
     """
     import emcee  # pyright: ignore[reportMissingImports]
 

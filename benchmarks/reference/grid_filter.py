@@ -40,21 +40,13 @@ def log_likelihood(
 ) -> float:
     """Return the log-likelihood of samples, which the first begins.
 
-    Parameters
-    ----------
-    rate : callable
-        Drift of the states (N,).
-    spread, noise : float
-        s and r.
-    initial : ndarray, (N,)
-        Density of the first state at the nodes.
-    y : ndarray, (T,)
-    interval : float
-        Between samples.
-    steps : int
-        To a sample.
-    nodes : ndarray, (N,)
-        Evenly spaced, no further apart than the noise of a step.
+    rate: Drift of the states (N,).
+    spread, noise: s and r.
+    initial: (N,), density of the first state at the nodes.
+    y: (T,)
+    interval: Between samples.
+    steps: To a sample.
+    nodes: (N,), evenly spaced, no further apart than the noise of a step.
     """
     h, width = interval / steps, nodes[1] - nodes[0]
     ahead = runge_kutta(rate, nodes, h)

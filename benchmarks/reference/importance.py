@@ -112,14 +112,9 @@ def sample(
 ) -> Answer:
     """Return the posterior by weighted draws, enough for an error of the log-evidence.
 
-    Parameters
-    ----------
-    error : float
-        Standard error at which it ends; at `LARGEST` draws it ends anyway.
-    starts : sequence of mapping, optional
-        Values to climb from besides draws of the prior, such as the truth.
-    draws : int
-        Of the prior, of which some are climbed from.
+    error: Standard error at which it ends; at `LARGEST` draws it ends anyway.
+    starts: Values to climb from besides draws of the prior, such as the truth.
+    draws: Of the prior, of which some are climbed from.
     """
     rng = np.random.default_rng(seed)
     mixture = adapted(target, rng, _starts(target, rng, starts, draws))

@@ -19,10 +19,7 @@ def quadrature(target: Target, axes: Mapping[str, tuple[float, float, int]]) -> 
     It converges faster than any power of the spacing where the density is smooth and has vanished
     at the ends. The error is the difference to the rule of half as many nodes.
 
-    Parameters
-    ----------
-    axes : mapping of str to (float, float, int)
-        Ends and number of nodes in prior standard deviations, of every parameter.
+    axes: Ends and number of nodes in prior standard deviations, of every parameter.
     """
     lines = [np.linspace(*axes[name]) for name in target.names]
     points, heights, coarse = [], [], []

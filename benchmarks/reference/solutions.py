@@ -46,13 +46,9 @@ def integrated(
 ) -> list[Array]:
     """States at times as (T, N) each, by Runge-Kutta steps no longer than `longest`.
 
-    Parameters
-    ----------
-    rate : callable
-        From the number of the interval and the states, (N,) each, to their slopes.
-    initial : sequence of ndarray, (N,)
-    times : ndarray, (T,)
-    longest : float
+    rate: From the number of the interval and the states, (N,) each, to their slopes.
+    initial: (N,)
+    times: (T,)
     """
     x, found = np.array(initial), [np.array(initial)]
     with np.errstate(all="ignore"):

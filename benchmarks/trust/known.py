@@ -224,15 +224,9 @@ def counted(
 ) -> Iterator[Row]:
     """Yield rows: wrong without a word, wrong, and warned of although right.
 
-    Parameters
-    ----------
-    found : sequence of Outcome
-    silent : float
-        Largest share that may be wrong without a warning.
-    full : int
-        Runs that the limits are meant for; fewer may be what chance leaves of them.
-    warned : bool
-        Whether false warnings are judged.
+    silent: Largest share that may be wrong without a warning.
+    full: Runs that the limits are meant for; fewer may be what chance leaves of them.
+    warned: Whether false warnings are judged.
     """
     n = len(found)
     wrong = [one for one in found if one.wrong]
@@ -258,17 +252,10 @@ def errors_told(
 ) -> Iterator[Row]:
     """Yield rows: errors of the log-evidence beside those that runs state.
 
-    Parameters
-    ----------
-    found : sequence of Outcome
-    full : int
-        Runs that the limits are meant for.
-    farthest : float
-        Errors beyond which a run without a warning is one too many.
-    bias : float
-        Of the log-evidence in the mean; fewer runs may scatter by `ERRORS`.
-    judged : bool
-        Whether the root mean square has a target.
+    full: Runs that the limits are meant for.
+    farthest: Errors beyond which a run without a warning is one too many.
+    bias: Of the log-evidence in the mean; fewer runs may scatter by `ERRORS`.
+    judged: Whether the root mean square has a target.
     """
     found = [one for one in found if np.isfinite(one.off)]
     z = np.array([one.off / one.error for one in found])
@@ -298,13 +285,8 @@ def calibrated(
 ) -> Iterator[Row]:
     """Yield rows: whether the weight below the truth is uniform over data sets.
 
-    Parameters
-    ----------
-    found : sequence of Outcome
-    full : int
-        Runs that the limits are meant for.
-    within : float
-        Of the coverage of central intervals, all parameters together.
+    full: Runs that the limits are meant for.
+    within: Of the coverage of central intervals, all parameters together.
     """
     found = [one for one in found if one.below]
     names = list(found[0].below)

@@ -33,6 +33,7 @@ from pydantic import AfterValidator
 
 from smcpn.errors import InputError, real_number, shown, whole_number
 from smcpn.io.doses import NO_DOSES
+from smcpn.model.delay import intervals_of
 from smcpn.model.dose import Dose, as_doses
 from smcpn.model.dosing import route_of
 from smcpn.model.problem import Problem
@@ -244,6 +245,8 @@ class SampleArrivals:
         self.last_input: Sequence[float] = [0.0] * self._record.n_inputs
         self._given = self._record.n_inputs - self._record.held
         self._dosing, self.doses = problem.model.dosing, tuple[Dose, ...]()
+        late = problem.model.delay is not None and not self.axis.regular
+        self._between = intervals_of(self._record) if late else None
 
     def take(self, u: Any, outputs: Sequence[float], t: float | None, doses: Any = ()) -> Arrival:
         """Check a sample and place it; ``outputs`` are of `measured`.
@@ -260,11 +263,39 @@ class SampleArrivals:
         none = isinstance(doses, tuple) and not doses
         if self._dosing is not None or (not none and as_doses(doses, "stream")):
             return self._take_dosed(t, inputs, outputs, doses)
-        times, gap = self.axis.place(t), _NOTHING
+        times, gap = self._placed(t), _NOTHING
         if len(times) > 1:
             gap = self._gap(times, np.array(self.last_input), np.array(inputs))
         self.last_input = inputs
         return Arrival("new", [times[-1], *inputs, *outputs], gap)
+
+    def _placed(self, t: float | None) -> list[float]:
+        """Place a sample, see `TimeAxis.place`; where its interval is refused nothing is taken."""
+        if self._between is None:
+            return self.axis.place(t)
+        since, begun = self.axis.last, self.axis.state
+        times = self.axis.place(t)
+        try:
+            self._check_between(since, times)
+        except InputError:
+            self.axis.resume(begun)
+            raise
+        return times
+
+    def _check_between(self, since: float, times: Sequence[float]) -> None:
+        """Refuse intervals in which more delayed inputs may arrive than there are places for."""
+        lengths = np.diff([since, *times])
+        if self._between is None or not math.isfinite(lengths[0]):
+            return
+        shortest, longest = self._between
+        for length, t in zip(lengths.tolist(), times, strict=True):
+            if not shortest <= length <= longest:
+                raise InputError(
+                    f"t is {t:g}, {length:g} after the sample before: with a delay the intervals "
+                    f"of a stream are as those of the problem's record, from {shortest:g} to "
+                    f"{longest:g}; pose the problem with a record of such times",
+                    argument="t",
+                )
 
     def _take_dosed(
         self, t: float | None, inputs: list[float], outputs: Sequence[float], doses: Any
@@ -309,11 +340,6 @@ class SampleArrivals:
             if not more:
                 return
             raise InputError(NO_DOSES, argument="doses")
-        if self._record.u_function is not None:
-            raise InputError(
-                "a stream with doses has an input that is a function of time: give its samples",
-                argument="doses",
-            )
         self._dosing.check_kinds(more, "stream")
         for dose in more:
             if dose.time < since:
@@ -359,7 +385,8 @@ class SampleArrivals:
             # It ends no interval: what it has of the next one does not count.
             t, u = np.append(t[1:], t[-1] + self._record.interval), u[[1, 1]]
         one = Record(
-            t=t, u=u if n else None, hold=self._record.hold, doses=self.doses, name="stream",
+            t=t, u=self._record.u_function or (u if n else None), hold=self._record.hold,
+            doses=self.doses, name="stream",
             u_before=np.empty((0, n)),
         )  # fmt: skip
         made = self._dosing.prepared(one)
@@ -401,6 +428,7 @@ class SampleArrivals:
         if not len(inputs) or not np.isfinite(inputs).all():
             raise InputError("u holds no samples, or some that are not finite: an input is known")
         times = self.axis.coming(len(inputs), t)
+        self._check_between(self.axis.last, times.tolist())
         if self._dosing is None:
             return times, inputs, np.full(len(times), True)
         missing = np.full((len(times), self._width), np.nan)

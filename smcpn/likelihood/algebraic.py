@@ -64,15 +64,18 @@ class AlgebraicEquations:
     def _at(self, graph: ca.SX, x: ca.SX, driven: ca.SX) -> ca.SX:
         return ca.substitute(graph, self._symbols, ca.vertcat(x, driven))
 
-    def solved(self, x: ca.SX, driven: ca.SX, newton: Newton) -> ca.SX:
+    def solved(self, x: ca.SX, driven: ca.SX, newton: Newton, detached: bool = False) -> ca.SX:
         """State with consistent values of the algebraic variables; NaN where there are none.
 
         x: (n, 1), state, from whose algebraic variables the iteration begins.
         driven: Inputs and time.
+        detached: Take derivatives of the last step alone, which are those of the solution.
         """
         x = ca.SX(ca.densify(x))
         for _ in range(newton.steps):
             x[self._places] = self._moved(x, driven, newton.shares)
+        if detached:
+            x[self._places] = _rounded(x[self._places])
         x[self._places] = self._moved(x, driven, (1.0,))
         left, parts = (self._at(one, x, driven) for one in (self._residual, self._parts))
         fails = ca.sum1(ca.logic_not(ca.fabs(left) <= SOLVED * parts))
@@ -117,6 +120,12 @@ class AlgebraicEquations:
         return best
 
 
+def _rounded(values: ca.SX) -> ca.SX:
+    """Values to thirty bits, which have no derivative."""
+    unit = 2.0 ** (ca.floor(ca.log(ca.fabs(values) + np.finfo(float).tiny) / np.log(2.0)) - 30.0)
+    return ca.floor(values / unit) * unit
+
+
 def _sizes(residual: ca.SX) -> ca.SX:
     """Sum of |dg/da| |a| over the arguments and numbers a of each residual g.
 
@@ -142,7 +151,7 @@ def explicit_model(model: Model, first: FirstSample) -> Model:
     if not model.algebraic:
         return model
     equations = AlgebraicEquations(model)
-    state = equations.solved(model.x, ca.vertcat(model.u, model.t), AFTER_JUMP)
+    state = equations.solved(model.x, ca.vertcat(model.u, model.t), AFTER_JUMP, True)
     held = ca.vertcat(ca.SX(model.u.numel(), 1), 1.0)
     rates, outputs = ca.substitute([equations.slopes(held), model.outputs], [model.x], [state])
     begun = [

@@ -371,7 +371,7 @@ class _Lookup:
         return ca.vertcat(*columns, *times, signal.linear, signal.between_samples)
 
     def _until(self, signal: Signal, j: int, end: ca.SX) -> ca.SX:
-        """An input at the sample that ends an interval, with that interval prolonged to a time.
+        """Stand-in for an input with the sample that ends an interval, prolonged to a time.
 
         A particle's own time may be after that sample, where it was put in for an arrival.
         """

@@ -52,14 +52,10 @@ def samples_ahead(template: Record, lookahead: int | None) -> int:
 def stream_grid(problem: Problem) -> Grid:
     """Grid of the samples of a stream, which are as those of the problem's first record."""
     template, delay = problem.records[0], problem.model.delay
-    if delay is not None and not template.uniform:
-        raise InputError(
-            f"{template.name}: delay in a stream needs samples at equal intervals, of which it is "
-            "known how many inputs arrive between two: give the record dt, and outputs as NaN "
-            "where they are missing",
-            argument="delay",
-        )
-    return Grid.of([template], delay)
+    grid = Grid.of([template], delay)
+    if delay is None or (template.uniform and not delay.lagged):
+        return grid
+    return replace(grid, delays=delay.spans_between(template))
 
 
 def growing_likelihood(

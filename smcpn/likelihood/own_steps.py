@@ -237,11 +237,12 @@ def solver_steps(
     Where the solution diverges there are inf steps, and the log-likelihood is -inf.
     """
     place = 3 + problem.model.x.numel()
-    total, counts = np.zeros(len(values)), np.zeros(len(values))
-    for end in np.cumsum([len(record) for record in problem.records]):
+    total, counts, begin = np.zeros(len(values)), np.zeros(len(values)), 0
+    for record in problem.records:
+        end = begin + len(record)
         with np.errstate(all="ignore"):
-            state, total = likelihood.evaluate(values, int(end))
-        counts += state[place]
+            state, increment = likelihood.accumulate(values, None, begin, end)
+        total, counts, begin = total + increment, counts + state[place], end
     finite = np.isfinite(total)
     return np.where(finite, counts, np.inf), np.where(finite, total, -np.inf)
 

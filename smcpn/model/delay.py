@@ -28,6 +28,7 @@ MOST_ARRIVALS = 16
 """Samples of a delayed input that arrive in one interval, which is cut at each of them."""
 LONGEST = 10**5
 """Sampling intervals in a dead time, at most."""
+ROUNDING = 1e-9
 BEGIN, END = 1, 5
 """Places of the edges among the numbers of an interval that `smcpn.model.dosing` moves."""
 _REMEDY = "give a time that is not negative, or the name of a parameter"
@@ -140,6 +141,39 @@ class Delay:
                 )
             spans.append(span)
         return tuple(spans)
+
+    def spans_between(self, record: Record) -> tuple[Span, ...]:
+        """Samples that arrive about any interval that is not shorter or longer than a record's.
+
+        Raises
+        ------
+        InputError
+            If too many may arrive, or there are samples of doses, which come at any times.
+        """
+        if record.held:
+            raise _refused(
+                f"{record.name}: delay in a stream with doses needs samples at equal intervals, of "
+                "which it is known how many inputs arrive between two: give the record dt, and "
+                "outputs as NaN where they are missing"
+            )
+        shortest, longest = intervals_of(record)
+        cuts = 1 + floor(longest / shortest)
+        if cuts > MOST_ARRIVALS:
+            raise _refused(
+                f"{record.name}: delay in a stream with intervals from {shortest:g} to "
+                f"{longest:g}, in one of which {cuts} samples of a delayed input may arrive, at "
+                f"most {MOST_ARRIVALS} may: give the record times that differ less"
+            )
+        return tuple(
+            Span(floor(lower / longest), 1 + floor(upper / shortest), cuts)
+            for lower, upper in self.bounds
+        )
+
+
+def intervals_of(record: Record) -> tuple[float, float]:
+    """Shortest and longest interval that a stream like a record may have, but for rounding."""
+    intervals = np.diff(record.t)
+    return float(intervals.min()) * (1.0 - ROUNDING), float(intervals.max()) * (1.0 + ROUNDING)
 
 
 class Span(NamedTuple):

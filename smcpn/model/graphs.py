@@ -108,14 +108,27 @@ class Model:
 
     def arrived(self, record: Record, values: Array) -> Array:
         """Amounts that have arrived in every state, (T, n, N), at parameter values (N, d)."""
-        shape = len(record), self.x.numel(), len(values)
+        each = [self.arrived_at(theta[None], record.u, record.t) for theta in values]
+        return np.stack(each, axis=2) if each else np.zeros((len(record), self.x.numel(), 0))
+
+    def arrived_at(self, values: Array, u: Array, t: Array) -> Array:
+        """Amounts that have arrived in every state at samples, or at values, of the other: (M, n).
+
+        Either the parameter values (N, d), or inputs (T, m) and times (T,), are one.
+        """
+        most = max(len(values), len(t))
+        if self._arrival is None:
+            return np.zeros((most, self.x.numel()))
+        columns = [np.broadcast_to(one.T, (one.shape[1], most)) for one in (values, u, t[:, None])]
+        return np.array(self._arrival(*columns)).T
+
+    @cached_property
+    def _arrival(self) -> ca.Function | None:
+        """`Dosing.arrived` of parameters, inputs and time; None without doses."""
         if self.dosing is None:
-            return np.zeros(shape)
+            return None
         model = self.with_numbers()
-        symbols = [model.theta, model.u, model.t]
-        function = ca.Function("arrived", symbols, [self.dosing.arrived(model)])
-        each = [np.array(function(theta, record.u.T, record.t[None])).T for theta in values]
-        return np.stack(each, axis=2)
+        return ca.Function("arrived", [model.theta, model.u, model.t], [self.dosing.arrived(model)])
 
     def prepared(self, record: Record) -> Record:
         """Return a record as kernels read it, with samples where its doses arrive."""

@@ -463,6 +463,21 @@ class OutputDensity:
         return ca.if_else(curvature < 0.0, -curvature, gradient**2)
 
 
+TAKEN_FOR: dict[str, str] = {
+    Poisson.__name__: "logarithm of the mean",
+    NegativeBinomial.__name__: "mean",
+    Bernoulli.__name__: "log odds of a one",
+    LogNormal.__name__: "median",
+}
+"""The number about which noise is that is not about a mean in the unit of y."""
+
+
+def taken_for(label: Any) -> str:
+    """Say what noise of this label, as a problem has it, takes the output for; else ""."""
+    what = TAKEN_FOR.get(str(label).partition("(")[0])
+    return f"{label} takes it for the {what} of y" if what else ""
+
+
 def as_density(value: Any) -> Density | None:
     """The density that an entry of ``noise`` is; None for Gaussian noise of one variance."""
     if isinstance(value, type):

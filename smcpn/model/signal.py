@@ -590,4 +590,4 @@ class Signal:
         numbers = samples.rates(a, b, self.order)
         if self._halves.numel():
             numbers = np.concatenate([numbers, samples.inputs(a, b, 2)[:, 1:]], axis=1)
-        return np.ascontiguousarray(numbers.reshape(b - a - 1, -1))
+        return np.ascontiguousarray(numbers.reshape(b - a - 1, self.widths[1]))

@@ -188,12 +188,6 @@ class NestedFilter:
         threads: int | None,
     ) -> None:
         self.problem, self._rng = problem, rng
-        if problem.model.dosing is not None and problem.model.dosing.learned:
-            raise InputError(
-                "NestedFilter moves parameters at every sample, and with a fraction or a lag what "
-                "doses have given: give both numbers, or follow this stream with smcpn.Online",
-                argument="problem",
-            )
         none = History(problem.records[0].n_inputs, problem.model.measured)
         filters = stream_estimate(problem, solver, none, threads, likelihood=Particle.name)
         self._filters = filters.with_state_particles(state_particles)
@@ -269,8 +263,10 @@ class NestedFilter:
         before = self._state
         theta = self._jittered() if before.sample else before.theta
         keys = fresh_keys(self._rng, len(theta), 1)
-        values = self.problem.prior.natural(theta)
-        filters, increments = self._filters.run_one(values, keys, self._known_filters, known, place)
+        values, filters = self.problem.prior.natural(theta), self._known_filters
+        if filters is not None:
+            filters = self._with_arrived(filters, values, known[place - 1])
+        filters, increments = self._filters.run_one(values, keys, filters, known, place)
         log_weights = before.log_weights + finite_or_excluded(increments)
         top = log_weights.max()
         if top == -np.inf:
@@ -289,6 +285,22 @@ class NestedFilter:
         )
         if effective_sample_size(self._state.log_weights) < len(theta) / 2:
             self._resample()
+
+    def _with_arrived(self, filters: Array, values: Array, sample: Array) -> Array:
+        """State particles (N, k) of the same states for other values (N, d), at the last sample.
+
+        Of states they hold what has not arrived by doses, which values of lags and fractions move.
+        """
+        dosing, before = self.problem.model.dosing, self.problem.prior.natural(self._state.theta)
+        if dosing is None or not dosing.learned:
+            return filters
+        u, t = sample[None, 1 : 1 + self.problem.records[0].n_inputs], sample[:1]
+        old, new = (self.problem.model.arrived_at(one, u, t) for one in (before, values))
+        moved = filters.copy()
+        moved[:, : old.shape[1] * self._filters.state_particles] += np.repeat(
+            old - new, self._filters.state_particles, axis=1
+        )
+        return moved
 
     @property
     def _known_filters(self) -> Array | None:

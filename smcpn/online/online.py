@@ -179,19 +179,6 @@ class Online:
             f"{self.settings.likelihood} likelihood, {self.solver}>"
         )
 
-    @classmethod
-    def _configured(
-        cls,
-        problem: Problem,
-        settings: RunSettings,
-        options: dict[str, Any],
-        threads: int | None = None,
-    ) -> Online:
-        """Return an empty stream of checked options."""
-        live = cls.__new__(cls)
-        live._configure(problem, settings, options, threads)
-        return live
-
     def _configure(
         self,
         problem: Problem,
@@ -238,10 +225,8 @@ class Online:
         """Return who searches for what particles lose; None for an estimate, without a gradient."""
         if LIKELIHOODS[self.settings.likelihood].estimated:
             return None
-        problem, history = (
-            self.problem.with_records(self.problem.records[:1]),
-            likelihood.stream.history,
-        )
+        problem = self.problem.with_records(self.problem.records[:1])
+        history = likelihood.stream.history
         searches = SearchesOfFirstSamples(
             lambda: LogLikelihood(problem, self.settings.likelihood, self.solver, threads),
             lambda n: [stream_record(problem, history, n, self.doses)] if history.in_memory else [],
@@ -419,8 +404,8 @@ class Online:
             If it is damaged and its previous version is used.
         """
         file, threads = FILE_NAME("path", path), THREADS("threads", threads)
-        stored = read_stream(file)
-        live = cls._configured(stored.problem, stored.settings, stored.options, threads)
+        stored, live = read_stream(file), cls.__new__(cls)
+        live._configure(stored.problem, stored.settings, stored.options, threads)
         live._resume(stored.state)
         # A band-limited input was known less far when a sample was assimilated.
         interpolated = stored.problem.records[0].hold == "bandlimited"

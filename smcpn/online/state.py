@@ -382,10 +382,11 @@ def stream_record(
     template = problem.records[0]
     t, u, measured = history.samples(0, samples)
     earlier = any(one.time < t[0] for one in doses)
-    known = template.u_function if template.u_function is not None else u
+    known = u if template.held else template.u_function or u
     uniform = template.dt is not None
     return Record(
         u=known if template.n_inputs else None,
+        u_function=template.u_function,
         **outputs_of(template, measured),
         dt=template.dt,
         t=None if uniform else t,

@@ -248,15 +248,26 @@ def _disagreement(run: Run, populations: Populations) -> tuple[str, ...]:
 def _spreads_by_weights(run: Run) -> list[Spread]:
     """Spreads of draws from the start that are weighted to the posterior; empty without trust.
 
-    A start that is wider than the posterior has good weights, of whatever shape that is.
+    A start that is wider than the posterior has good weights, of whatever shape that is. In many
+    dimensions few draws of modes widened are near it, but those of the modes as they are.
     """
     start, settings = run.start, run.settings
     assert start is not None
-    sampler_settings = replace(settings.sampler, start=start)
+    drawn = [_drawn_from(run, width) for width in sorted({start.width, 1.0}, reverse=True)]
+    trusted = [one for one in drawn if one.state.pareto_k <= largest_k(settings.particles)]
+    return [
+        spread
+        for one in trusted
+        for spread in extreme_spreads(start, one.system.theta, normalise(one.system.log_increment))
+    ]
+
+
+def _drawn_from(run: Run, width: float) -> Tempering:
+    """Return draws from the modes of so many times their width, and their weights."""
+    settings = run.settings
+    begun = replace(settings.sampler, start=run.start_of_width(width))
     with counted_apart():
         rng = settings.generator(settings.replicates)
-        drawn = Tempering(run.problem.prior, run.likelihood, sampler_settings, rng)
+        drawn = Tempering(run.problem.prior, run.likelihood, begun, rng)
         drawn.proceed(run.likelihood.n_samples)
-    if not drawn.state.pareto_k <= largest_k(settings.particles):
-        return []
-    return extreme_spreads(start, drawn.system.theta, normalise(drawn.system.log_increment))
+    return drawn

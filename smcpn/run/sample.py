@@ -37,8 +37,9 @@ TEMPERED = 15
 epidemics, oscillators and populations of 21 to 200 samples, where its moves are accepted."""
 BEYOND = 0.01
 """Share of particles from the prior that may end beyond the modes of a start."""
-EFFECTIVE = 0.5
-"""Share of the draws of a start with learned scales that must be effective at the posterior."""
+EFFECTIVE, OF_SCALES = 0.25, 0.5
+"""Share of the draws of a start that must be effective at the posterior; of one with learned
+scales. They are .7 where that is Gaussian, in few and in twenty dimensions."""
 
 
 def sample(run: Run, number: int) -> Step | None:
@@ -92,8 +93,10 @@ def _refused_start(run: Run, sampler: Method) -> Begin | None:
 
     That is at the modes widened, or, where these miss a part of it, at the prior; so it is
     where the weights were too heavy to tell the error of the evidence, and moves could not
-    either. Moves that follow the gradient carry particles along the path from where they begin,
-    and in many dimensions no start has weights of which the largest do not matter.
+    either. Starts with learned lengths are kept for all but that: moves do not find back from
+    modes that are wider. Moves that follow the gradient carry particles along the path from
+    where they begin, and in many dimensions no start has weights of which the largest do not
+    matter.
     """
     pareto_k = sampler.state.pareto_k
     if run.settings.follows_gradient and np.isfinite(pareto_k):
@@ -102,10 +105,15 @@ def _refused_start(run: Run, sampler: Method) -> Begin | None:
         return None
     ended = sampler.sample == run.likelihood.n_samples
     open_end = ended and isinstance(sampler, Tempering) and sampler.leaves_error_open
+    scales = learned_scales(run.problem)
     if pareto_k > largest_k(run.settings.particles) or open_end:
         widened = bool(np.isfinite(pareto_k)) and _covers_posterior(run)
-    elif _leaves_scales_open(run, sampler):
+    elif scales is not None:
+        if scales.stretches or not _few_effective(run, sampler, OF_SCALES):
+            return None
         widened = True
+    elif _few_effective(run, sampler, EFFECTIVE):
+        widened = _covers_posterior(run)
     else:
         return None
     begin = "the modes widened" if widened else "the prior"
@@ -126,18 +134,16 @@ def _covers_posterior(run: Run) -> bool:
         return False
 
 
-def _leaves_scales_open(run: Run, sampler: Method) -> bool:
-    """True if few draws of a start with learned scales count for the posterior.
+def _few_effective(run: Run, sampler: Method, share: float) -> bool:
+    """True if less than a share of the draws of a start count for the posterior.
 
-    The posterior of a scale has a long tail. Where few or none of the draws are in it their k
-    does not tell, moves from them come into it late, and the evidence is stated too low.
-    Learned lengths are left out: moves do not find back from modes that are wider.
+    In some tail it is wider then than the start, and of a thousand draws few or none are there: k,
+    which the weights of the others tell, is low.
     """
-    columns = learned_scales(run.problem)
-    if sampler.sample or sampler.state.exponent != 0.0 or columns is None or columns.stretches:
+    if run.start is None or sampler.sample or sampler.state.exponent != 0.0:
         return False
     effective = effective_sample_size(sampler.system.log_increment)
-    return bool(effective < EFFECTIVE * run.settings.particles)
+    return bool(effective < share * run.settings.particles)
 
 
 def _missed_modes(run: Run, sampler: Method) -> Begin | None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from smcpn.codegen.kernel import LaneKernel
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError
+from smcpn.likelihood.algebraic import explicit_model
 from smcpn.likelihood.classical import (
     outputs_at,
     runge_kutta_program,
@@ -24,6 +25,7 @@ from smcpn.likelihood.classical import (
 )
 from smcpn.likelihood.gauss_newton import least_squares
 from smcpn.likelihood.lanes import SampleSymbols
+from smcpn.model.initial import FirstSample
 from smcpn.model.problem import Model, Problem, check_record
 from smcpn.model.record import Record
 from smcpn.simulation.simulation import Simulation, simulate_particles
@@ -51,7 +53,7 @@ def fitted_initial_states(
     By `least_squares`; CasADi differentiates the Runge-Kutta steps. It starts from
     the problem's initial state, with the states that are outputs at their first measured value.
     """
-    n = model.x.numel()
+    n = len(model.differential)
     measured = np.isfinite(window.y).ravel()
     if measured.sum() < n:
         raise InputError(
@@ -119,7 +121,9 @@ def _scales(model: Model, window: Record, values: Array) -> Array:
 
 
 def _sensitivity_program(model: Model, window: Record) -> LaneProgram:
-    n = model.x.numel()
+    # What algebraic equations determine begins anywhere.
+    n, moving = model.x.numel(), ca.vec(ca.densify(ca.diag(model.mass)))
+    model = explicit_model(model, FirstSample.of(window))
     signal, dead_times = signal_of(model, window)
     model, sample = dead_times.model, SampleSymbols.of(model, dead_times.at_sample)
     outputs = outputs_at(model, model.x, sample)
@@ -135,7 +139,7 @@ def _sensitivity_program(model: Model, window: Record) -> LaneProgram:
         start=ca.vertcat(model.smooth_part(start), plain.start[n:, :]),
         emitted=ca.densify(ca.vertcat(*emitted)),
     )
-    return started.with_state(ca.vec(moved), ca.vec(ca.SX.eye(n)), step=ca.densify(step))
+    return started.with_state(ca.vec(moved), moving, step=ca.densify(step))
 
 
 def simulate_started(

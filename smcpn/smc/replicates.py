@@ -172,7 +172,7 @@ def _rounds(some: Records, rejuvenations: Records) -> str:
 
 
 def _place(rejuvenation: Rejuvenation) -> str:
-    """Where it was made, as the end of a clause; on a whole record by its exponent."""
+    """Words on where it was made, to end a clause; on a whole record by its exponent."""
     if rejuvenation.sample:
         return f" at sample {rejuvenation.sample}"
     return f" at exponent {rejuvenation.exponent:.2g}" if rejuvenation.exponent < 1.0 else ""

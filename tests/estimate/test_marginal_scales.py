@@ -200,7 +200,7 @@ def test_a_start_of_few_effective_draws_is_widened_for_scales(model, width, monk
     laplace = smcpn.laplace(problem, **OPTIONS)
     options = {"start": laplace, "particles": 100, "ess": 0.2, "seed": 1, "progress": False}
     assert smcpn.identify(problem, **options).method.width == 1.0
-    monkeypatch.setattr("smcpn.run.sample.EFFECTIVE", 0.99)
+    monkeypatch.setattr("smcpn.run.sample.OF_SCALES", 0.99)
     posterior = smcpn.identify(problem, **options)
     assert posterior.method.width == width
     assert posterior.method.pareto_k < largest_k(100)

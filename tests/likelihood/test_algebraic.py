@@ -15,6 +15,7 @@ from smcpn.checkpoint.fingerprint import model_fingerprint
 from smcpn.checkpoint.problem import StoredProblem
 from smcpn.likelihood import rosenbrock
 from smcpn.likelihood.prediction import predictive_moments
+from smcpn.simulation.initialisation import fitted_initial_states
 
 pytestmark = pytest.mark.numerics
 
@@ -279,6 +280,24 @@ def test_the_prior_is_simulated():
     run = smcpn.simulate(circular_problem(circular_solution(0.2)), draws=40, seed=0)
     assert run.steps == 0
     assert run.coverage == pytest.approx(1.0)
+
+
+@smcpn.ode(algebraic=["z"])
+def valve(x, z, u, *, a, q):
+    """Flow through a resistance that grows with it, z + q z^3 = u - x, into a store."""
+    return a * z, u - x - z - q * z**3
+
+
+@pytest.mark.nightly
+def test_states_are_fitted_to_first_samples():
+    times, truth = 0.1 * np.arange(30), {"a": 2.0, "q": 0.8}
+    plan = Record(u=np.cos(times), dt=0.1)
+    y = smcpn.simulate(valve, plan, truth, observe="x", initial={"x": 0.7, "z": 0.0})
+    prior = dict.fromkeys(truth, stats.lognorm(0.5))
+    problem = smcpn.Problem(valve, plan.with_outputs(y), observe="x", noise=0.1, prior=prior)
+    window = problem.records[0][:10]
+    found = fitted_initial_states(problem.model, window, np.array([[2.0, 0.8]]), steps=8)
+    np.testing.assert_allclose(found, [[0.7, 0.0]], atol=1e-6)
 
 
 def model(function, **options):

@@ -307,8 +307,11 @@ def test_what_cannot_delay_says_so():
         smcpn.Online(delayed, solver=RK4(1), forget=1.0)
     t = np.cumsum(np.random.default_rng(0).uniform(0.05, 0.15, N))
     uneven = smcpn.Record(u=inputs(), y=inputs(), t=t, hold="zoh")
-    with pytest.raises(InputError, match="stream needs samples at equal intervals"):
-        smcpn.Online(delayed.with_records([uneven]), solver=RK4(1))
+    stream = smcpn.Online(delayed.with_records([uneven]), solver=RK4(1), particles=20)
+    stream.update(0.0, 0.0, 0.0)
+    with pytest.raises(InputError, match="those of the problem's record, from"):
+        stream.update(0.0, 0.0, 0.01)
+    assert stream.update(0.0, 0.0, 0.1).sample == 2
     gap = smcpn.Record(u=inputs(), t=np.append(t[:-1], t[-1] + 5.0), hold="zoh")
     with pytest.raises(InputError, match="in its gap"):
         smcpn.simulate(oscillator, gap, VALUES, observe="x", delay={"u": 2.0})

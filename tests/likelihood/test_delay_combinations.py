@@ -431,6 +431,22 @@ def test_a_stream_has_the_increments_of_the_record(signal):
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("signal", ["linear, uneven", "held, uneven"])
+def test_a_stream_at_uneven_times_has_the_likelihood_of_the_moved_input(signal):
+    """Of other intervals than its own, as long as they are within those of the problem's record."""
+    one, times = record(*SIGNALS[signal]), np.cumsum([0.0, *np.tile([0.03, 0.25], 10)])
+    like = smcpn.Record(u=np.zeros(21), y=np.zeros(21), t=times, hold=one.hold)
+    problem = learned(like, tau=stats.uniform(0, 0.5))
+    stream = growing_likelihood(problem, RK4(8), History(1, 1), threads=1)
+    stream.stream.append(one.t, one.u, one.y)
+    taus = np.array([0.0, 0.137, 0.5])
+    values = np.column_stack([np.full(3, VALUES["a"]), taus])
+    found = stream.advance(values, stream.start(values), 0, N)[1].sum(axis=0)
+    outputs = [plain_solution(signal, tau) for tau in taus]
+    expected = [stats.norm.logpdf(one.y[:, 0], x, NOISE).sum() for x in outputs]
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
 def test_noise_that_depends_on_the_state_takes_the_moved_input():
     """Whole samples, against the moved input without delay: the same steps and normals."""
     moved_u, found = np.concatenate([np.full(2, U[0]), U[: N - 2]]), []

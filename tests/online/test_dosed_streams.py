@@ -27,9 +27,9 @@ def compartments(gut, central, u, *, ka, ke):
     return -ka * gut, ka * gut + u - ke * central
 
 
-def record():
+def record(function=None):
     rng = np.random.default_rng(0)
-    u = rng.uniform(size=len(TIMES))
+    u = function or rng.uniform(size=len(TIMES))
     plan = smcpn.Record(t=TIMES, u=u, doses=DOSES)
     truth = {"ka": 1.2, "ke": 0.3, "tlag": 0.4, "F": 0.7}
     y = smcpn.simulate(compartments, plan, truth, observe="central")[:, 0]
@@ -56,8 +56,9 @@ def samples(one, first, last):
         yield (one.u[k], one.y[k], one.t[k]), {"y_upper": one.y_upper[k], "doses": given}
 
 
-def test_a_stream_with_doses_ends_as_the_record_killed_and_resumed(tmp_path):
-    one = record()
+@pytest.mark.parametrize("function", [None, np.sin])
+def test_a_stream_with_doses_ends_as_the_record_killed_and_resumed(tmp_path, function):
+    one = record(function)
     batch = smcpn.identify(
         problem(one), solver=smcpn.RK4(steps=4), particles=100, seed=1, method="ibis",
         progress=False,
@@ -65,10 +66,11 @@ def test_a_stream_with_doses_ends_as_the_record_killed_and_resumed(tmp_path):
     stream = live(one)
     for arguments, named in samples(one, 0, 6):
         stream.update(*arguments, **named)
-    stream.save(tmp_path / "stream.h5")
-    again = smcpn.Online.load(tmp_path / "stream.h5")
-    ends = []
-    for way in (stream, again):
+    ends, ways = [], [stream]
+    if function is None:
+        stream.save(tmp_path / "stream.h5")
+        ways.append(smcpn.Online.load(tmp_path / "stream.h5"))
+    for way in ways:
         for arguments, named in samples(one, 6, len(TIMES)):
             way.update(*arguments, **named)
         ends.append(way.posterior())
@@ -78,7 +80,7 @@ def test_a_stream_with_doses_ends_as_the_record_killed_and_resumed(tmp_path):
         held = as_given(end.problem.records[0])
         assert held.doses == as_given(batch.problem.records[0]).doses == one.doses
         np.testing.assert_array_equal(end.simulate(held).mean, batch.simulate(one).mean)
-    coming = stream.predict([0.1, 0.2], [13.0, 14.0])
+    coming = stream.predict(2 if function else [0.1, 0.2], [13.0, 14.0])
     assert coming.mean.shape == (2, 1)
     assert coming.mean[1, 0] < coming.mean[0, 0]
 
@@ -133,3 +135,24 @@ def test_a_window_has_the_doses_that_a_parameter_of_its_first_states_comes_befor
     again = end.problem.with_records([as_given(record)]).records[0]
     np.testing.assert_array_equal(again.u[1:], record.u[1:])
     assert abs(summary.state_mean["gut"] - gut[-1]) < 0.1 * gut[-1]
+
+
+def test_a_nested_filter_moves_what_has_arrived_where_lags_and_fractions_move():
+    one = record()
+    posed = smcpn.Problem(
+        compartments, one.with_outputs(np.where(np.isnan(one.y), 20.0, one.y)), observe="central",
+        noise=1.0, prior=PRIOR, process_noise={"central": 0.5},
+    )  # fmt: skip
+    nested = smcpn.NestedFilter(
+        posed, solver=smcpn.RK4(2), particles=20, state_particles=32, seed=1
+    )
+    for k in range(5):
+        given = [d for d in DOSES if (one.t[k - 1] if k else -1.0) <= d.time < one.t[k]]
+        state = nested.update(one.u[k], one.y[k], one.t[k], doses=given)
+    held, last = nested._state, nested._state.last
+    other = posed.prior.sample(np.random.default_rng(2), 20)
+    values = posed.prior.natural(other)
+    filters = nested._with_arrived(held.filters, values, last[-1])
+    assert np.abs(filters - held.filters).max() > 1.0
+    moments = nested._filters.state_moments(values, filters.T, last, len(last) - 1)
+    np.testing.assert_allclose(moments[0], state._hidden.mean, rtol=1e-12)

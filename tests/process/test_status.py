@@ -88,7 +88,7 @@ def test_what_says_nothing_is_shown_to_be_at_work(monkeypatch):
     shown = threading.Event()
     monkeypatch.setattr(module, "is_watched", lambda: True)
     monkeypatch.setattr(module, "FIRST", 0.0)
-    monkeypatch.setattr(module.Line, "_show", lambda line: shown.set())
+    monkeypatch.setattr(module.StatusLine, "_show", lambda line: shown.set())
     with status(None):
         assert shown.wait(10.0)
 

@@ -100,11 +100,7 @@ class Normal:
     def reversed(self, kernel: Affine, kept: Indices | None = None) -> Affine:
         """Kernel from x' back to x, for x of this distribution (Tronarp et al. 2022, eq. 12).
 
-        Parameters
-        ----------
-        kernel : Affine
-        kept : ndarray of int, optional
-            Entries of x' that determine the others: all of them, unless x' has been computed from
+        kept: Entries of x' that determine the others: all of them, unless x' has been computed from
             a part of x.
         """
         kept = np.arange(len(kernel.offset)) if kept is None else kept
@@ -161,24 +157,14 @@ class Dynamics:
 
     Raises `InputError` if the order is too low for a chain.
 
-    Parameters
-    ----------
-    symbols : sequence of casadi.SX
-        x, u, t and the parameters.
-    theta : ndarray, (p,)
-    solver : EKF0 or EKF1
-        Order, form, and Jacobian.
+    symbols: x, u, t and the parameters.
+    theta: (p,)
+    solver: Order, form, and Jacobian.
 
-    Attributes
-    ----------
-    chains : list of list of int
-        States of each process.
-    values : ndarray of int, (n,)
-        Places of the states in a mean.
-    tops : ndarray of int, (d,)
-        Places of the derivatives that the ODE gives.
-    process : ndarray of int, (n,)
-        Process of each state.
+    chains: States of each process.
+    values: (n,), places of the states in a mean.
+    tops: (d,), places of the derivatives that the ODE gives.
+    process: (n,), process of each state.
     """
 
     def __init__(
@@ -245,10 +231,7 @@ class Dynamics:
 class Filter:
     """Extended Kalman filter on Z = 0, which remembers what a smoother needs.
 
-    Parameters
-    ----------
-    at : iterator of ndarray, optional
-        Means to linearise at, as another filter left them in ``points``; by default the predicted
+    at: Means to linearise at, as another filter left them in ``points``; by default the predicted
         ones.
     """
 

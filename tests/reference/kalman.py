@@ -72,10 +72,7 @@ def extended_kalman(
 ) -> Filtered:
     """Filter samples y (T, q), NaN where missing, at times t, in so many steps between two.
 
-    Parameters
-    ----------
-    inputs : callable
-        Input (m,) in interval k, the share w of the way from its begin to its end.
+    inputs: Input (m,) in interval k, the share w of the way from its begin to its end.
     """
     m, n = system.initial, len(system.initial)
     covariance = np.zeros((n, n)) if system.spread is None else system.spread

@@ -253,13 +253,9 @@ class Pass:
 def forward(space: StateSpace, *, data: bool, at: list[Array] | None = None) -> Pass:
     """Filter the ODE's data, and the outputs too where ``data`` is true.
 
-    Parameters
-    ----------
-    data : bool
-        Whether y corrects the state.
-    at : list of ndarray, optional
-        Means to linearise the vector field at, as another pass left them; by default the
-        predicted ones.
+    data: Whether y corrects the state.
+    at: Means to linearise the vector field at, as another pass left them; by default the predicted
+        ones.
     """
     state, points = space.start, None if at is None else iter(at)
     result = Pass([], [], np.zeros(len(space.record)), [])

@@ -50,17 +50,11 @@ def log_likelihoods(
 ) -> Array:
     """Log p(y | theta) of each particle, (N,).
 
-    Parameters
-    ----------
-    start : ndarray, (d, q + 1, N)
-        Each state at the first sample and its first q derivatives.
-    theta : ndarray, (p, N)
-    y : ndarray, (T,)
-        Measured values of one state.
-    interval : float
-        Between samples; the solver takes ``steps`` in it.
-    observed : int
-        Which state is measured, with standard deviation ``sd``.
+    start: (d, q + 1, N), each state at the first sample and its first q derivatives.
+    theta: (p, N)
+    y: (T,), measured values of one state.
+    interval: Between samples; the solver takes ``steps`` in it.
+    observed: Which state is measured, with standard deviation ``sd``.
     """
     order, h = start.shape[1] - 1, interval / steps
     shared = gains(order, h, steps * (len(y) - 1))

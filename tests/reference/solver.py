@@ -40,11 +40,8 @@ class ReferenceSolution:
 class Reference(Dynamics):
     """A model discretised by a solver, with everything dense.
 
-    Parameters
-    ----------
-    theta : ndarray, (p,)
-    record : Record, optional
-        Held or linear input, or a known function of time.
+    theta: (p,)
+    record: Held or linear input, or a known function of time.
     """
 
     def __init__(

@@ -112,20 +112,12 @@ def textbook(
 ) -> Textbook:
     """Filter and smoother on a fixed grid.
 
-    Parameters
-    ----------
-    field : Field
-        The ODE.
-    x0 : sequence of float
-        State at the first time, known.
-    times : sequence of float
-        The grid.
-    order : int
-        Integrations of the Wiener process.
-    linearised : {"no", "full", "diagonal"}
-        EKF0, EKF1, EKF1 with the diagonal of the Jacobian.
-    diffusion : float or str
-        A standard deviation, or the quasi maximum likelihood of `smcpn.EKF0`.
+    field: The ODE.
+    x0: State at the first time, known.
+    times: The grid.
+    order: Integrations of the Wiener process.
+    linearised: {"no", "full", "diagonal"}, EKF0, EKF1, EKF1 with the diagonal of the Jacobian.
+    diffusion: A standard deviation, or the quasi maximum likelihood of `smcpn.EKF0`.
     """
     with mp.workdps(DIGITS):
         run = _Filter(field, x0, order, linearised, diffusion)

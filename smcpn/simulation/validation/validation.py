@@ -15,6 +15,7 @@ from typing_extensions import override
 from smcpn.errors import InputError
 from smcpn.late_binding import late_bound
 from smcpn.likelihood.shift import DiscretisationShift
+from smcpn.model.noise import taken_for
 from smcpn.model.problem import Problem, check_record
 from smcpn.model.record import Record
 from smcpn.simulation.validation.correlation import ParameterPair, worst_pair
@@ -47,6 +48,9 @@ Array = NDArray[np.float64]
 
 HUGE = 1e100
 """Errors of which nothing can be told, as of a solution that diverges."""
+REPLICATES, FEW = 999, 5
+"""Records drawn from a model, of which so many have a fit as low as that of one right record in
+200."""
 FEWEST = 10.0
 """Effective particles that a further record has to leave."""
 
@@ -89,6 +93,8 @@ class Validation(WithCard):
         Of the outputs.
     remarks : tuple of str
         What is to be looked at besides: a record that does not go with those learned from.
+    taken_for : tuple of str
+        What the noise takes each output for, see `taken_for`; empty where nothing is known of it.
 
     References
     ----------
@@ -107,6 +113,7 @@ class Validation(WithCard):
     values: Array
     names: tuple[str, ...]
     remarks: tuple[str, ...] = ()
+    taken_for: tuple[str, ...] = ()
 
     @cached_property
     def responses(self) -> tuple[FrequencyResponse, ...]:
@@ -143,6 +150,8 @@ class Validation(WithCard):
             first,
             self.fit,
             suspected,
+            self.misses_mean,
+            self.taken_for,
         )
         return replace(found, measure="one-step fit") if self.process_share else found
 
@@ -159,13 +168,31 @@ class Validation(WithCard):
         The errors are those of a simulation, or of predictions one step ahead where the likelihood
         sees the data. There are none where limits are all that is known.
         """
-        y = np.concatenate([part.record.y for part in self.innovations] or [np.empty((0, 0))])
-        if not np.isfinite(y).any():
-            return ()
-        error = y - np.concatenate([part.mean for part in self.innovations])
-        with np.errstate(all="ignore"):
-            share = np.sqrt(np.nanmean(np.square(error), axis=0)) / np.nanstd(y, axis=0)
-        return tuple((100.0 * (1.0 - share)).tolist())
+        y, mean, _ = self._together
+        return tuple(_fit(y, mean).tolist()) if np.isfinite(y).any() else ()
+
+    @cached_property
+    def misses_mean(self) -> tuple[bool, ...]:
+        """True of each output that is nearer to its own mean, by more than noise makes it seem.
+
+        Its fit is below 0, and below that of all but a few of the records that the model has drawn.
+        """
+        fit, rng = np.array(self.fit), np.random.default_rng(0)
+        doubtful, lower = np.isfinite(fit) & (fit < 0.0), np.zeros(len(fit))
+        for _ in range(REPLICATES):
+            if not doubtful.any():
+                break
+            y, mean, variance = self._together
+            lower += _fit(_alike(y, mean, variance, rng), mean) <= fit
+            doubtful &= lower < FEW
+        return tuple(doubtful.tolist())
+
+    @cached_property
+    def _together(self) -> tuple[Array, Array, Array]:
+        """Measured values, their means and variances, of all records, (T, q) each."""
+        parts = [(part.record.y, part.mean, part.variance) for part in self.innovations]
+        y, mean, variance = map(np.concatenate, zip(*parts, strict=True))
+        return y, mean, variance
 
     def __str__(self) -> str:
         return validation_text(self)
@@ -261,7 +288,33 @@ def validate(
         values=draw,
         names=names,
         remarks=remarks,
+        taken_for=tuple(map(taken_for, problem.noise)),
     )
+
+
+def _fit(y: Array, mean: Array) -> Array:
+    """100 (1 - rms error / std(y)) of each output, (q,)."""
+    with np.errstate(all="ignore"):
+        share = np.sqrt(np.nanmean(np.square(y - mean), axis=0)) / np.nanstd(y, axis=0)
+    return 100.0 * (1.0 - share)
+
+
+def _alike(y: Array, mean: Array, variance: Array, rng: np.random.Generator) -> Array:
+    """Draw values like measured ones y, (T, q), of these means and variances.
+
+    Those that are never negative are skewed, as counts and relative errors are.
+    """
+    with np.errstate(invalid="ignore"):
+        binary = np.all((y == 0.0) | (y == 1.0) | np.isnan(y), axis=0)
+        skewed = ~np.any((y < 0.0) | (mean <= 0.0), axis=0)
+        shape = np.where(skewed, np.square(mean) / variance, 1.0)
+        drawn = np.where(
+            skewed,
+            rng.standard_gamma(shape) * mean / shape,
+            mean + np.sqrt(variance) * rng.standard_normal(y.shape),
+        )
+    drawn = np.where(binary, rng.random(y.shape) < mean, drawn)
+    return np.where(np.isfinite(y), drawn, np.nan)
 
 
 def _drawn(weights: Array) -> int:

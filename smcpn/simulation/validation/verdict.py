@@ -107,6 +107,8 @@ def judge(
     first: Sequence[str] = (),
     fit: Sequence[float] = (),
     suspected: Sequence[str] = (),
+    misses_mean: Sequence[bool] = (),
+    taken_for: Sequence[str] = (),
 ) -> Verdict:
     """Judge the tests of all outputs together.
 
@@ -117,13 +119,18 @@ def judge(
     first: What is to be looked at before the errors are, such as a unit.
     fit: Of each output, see `Verdict`.
     suspected: What is to be looked at first where the errors have structure, and else not at all.
+    misses_mean: Of each output, whether its mean is nearer to it than the model.
+    taken_for: Of each output, what its noise takes it for: to be looked at where something is
+        wrong.
     """
     tests = number_of_tests(outputs, learned)
     noise, reasons, wrong, structured = list[str](), list[str](), False, False
     for number, (output, own) in enumerate(zip(outputs, learned, strict=True)):
         name = names[number] if names else f"output {number}"
         label = "" if len(outputs) == 1 else f" of {name}"
-        missed = structure(output, FALSE_ALARMS / tests)
+        missed, before = structure(output, FALSE_ALARMS / tests), len(reasons)
+        if misses_mean and misses_mean[number]:
+            reasons.append(f"the mean of y{label} is nearer to y than the model")
         structured |= bool(missed)
         wrong |= min(_structural(output)) * tests < OVERWHELMING
         reasons += [f"{reason}{label}" for reason in missed]
@@ -136,6 +143,8 @@ def judge(
         largest = output.largest
         if largest is not None and not missed and largest.p * tests < FALSE_ALARMS:
             reasons.append(f"{outlier(largest)}{label}")
+        if taken_for and taken_for[number] and (first or other or len(reasons) > before):
+            reasons.append(f"look at the output{label}: {taken_for[number]}")
     reasons = [*noise, *(suspected if structured else ()), *first, *reasons, *others]
     level = WRONG if wrong else LOOK_AGAIN if reasons else USABLE
     chi2 = (None if own else one.reduced_chi2 for one, own in zip(outputs, learned, strict=True))

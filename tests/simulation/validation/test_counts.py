@@ -107,6 +107,24 @@ def test_a_posterior_of_counts_is_validated(noise):
         assert not str(wrong.verdict).startswith("usable")
 
 
+@pytest.mark.parametrize(
+    ("noise", "told"),
+    [
+        (smcpn.Poisson(), "Poisson() takes it for the logarithm of the mean of y"),
+        (smcpn.NegativeBinomial(50.0), "NegativeBinomial(size=50.0) takes it for the mean of y"),
+    ],
+    ids=str,
+)
+def test_counts_whose_output_is_another_number_are_told(noise, told):
+    """The state is the mean of what Poisson takes for its logarithm, and the reverse."""
+    exact = 2.0 * np.exp(-0.1 * T)
+    mean = exact if isinstance(noise, smcpn.Poisson) else np.exp(exact)
+    found = smcpn.maximise(problem(np.random.default_rng(3).poisson(mean), noise), starts=2)
+    verdict = found.validate().verdict
+    assert verdict.level != "usable"
+    assert told in str(verdict)
+
+
 def test_a_density_that_is_neither_is_refused_by_name():
     def exponential(y, output):
         return -output - y * ca.exp(-output)

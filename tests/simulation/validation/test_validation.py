@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy import signal, stats
@@ -239,6 +242,46 @@ def test_verdict_weighs_all_outputs():
     assert judge([large], [True]).level == "usable"
     assert judge([good, bad], [True, True]).level == "wrong"
     assert judge([good], [False], ["steps=1 shifts k"]).level == "look again"
+
+
+def test_an_output_that_its_mean_explains_better_is_looked_at_again():
+    """And with it what its noise takes it for."""
+    white = np.random.default_rng(1).normal(size=500)
+    good = whiteness([white / white.std()], [np.empty((500, 0))])
+    told = dict(taken_for=["", "Poisson() takes it for the logarithm of the mean of y"])
+    assert judge([good, good], [True, True], **told).reasons == ()
+    verdict = judge([good, good], [True, True], misses_mean=[False, True], **told)
+    assert verdict.level == "look again"
+    assert verdict.reasons == (
+        "the mean of y of output 1 is nearer to y than the model",
+        "look at the output of output 1: Poisson() takes it for the logarithm of the mean of y",
+    )
+
+
+@pytest.mark.parametrize(("mean", "draw"), [(0.0, "normal"), (0.3, "poisson"), (0.9, "binomial")])
+def test_one_right_record_in_two_hundred_is_nearer_to_its_mean_than_noise_makes_it(mean, draw):
+    """Of a constant output, which always is: of 300 records 1.5.
+
+    The standard error is 1.4, for all are compared with the same replicates.
+    """
+    validation, rng, n = (
+        models.oscillator_posterior("right").validate(),
+        np.random.default_rng(5),
+        12,
+    )
+    variance = {"normal": 1.0, "poisson": mean, "binomial": mean * (1.0 - mean)}[draw]
+    law = partial(
+        getattr(rng, draw), *{"normal": (0.0, 1.0), "poisson": (mean,)}.get(draw, (1, mean))
+    )
+
+    def told(y):
+        one = replace(validation)
+        # In place of the innovations.
+        vars(one)["_together"] = y, np.full((n, 1), mean), np.full((n, 1), variance)
+        return any(one.misses_mean)
+
+    assert sum(told(law(size=(n, 1)).astype(float)) for _ in range(300)) <= 1.5 + 3 * 1.4
+    assert told(2.0 + 4.0 * np.sqrt(variance) + np.linspace(0.0, 0.5, n)[:, None])
 
 
 def test_the_largest_error_is_tested_against_the_others_whatever_their_size():
