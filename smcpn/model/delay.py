@@ -143,13 +143,7 @@ class Delay:
         return tuple(spans)
 
     def spans_between(self, record: Record) -> tuple[Span, ...]:
-        """Samples that arrive about any interval that is not shorter or longer than a record's.
-
-        Raises
-        ------
-        InputError
-            If too many may arrive, or there are samples of doses, which come at any times.
-        """
+        """Samples that arrive about any interval that is not shorter or longer than a record's."""
         if record.held:
             raise _refused(
                 f"{record.name}: delay in a stream with doses needs samples at equal intervals, of "
