@@ -119,9 +119,14 @@ def bounds(least: int | None, most: int | None) -> str:
 
 
 def real_number(
-    name: str, value: Any, remedy: str = "give a finite number", argument: str | None = None
+    name: str,
+    value: Any,
+    remedy: str = "give a finite number",
+    argument: str | None = None,
+    above: float = -math.inf,
+    below: float = math.inf,
 ) -> float:
-    """Return ``value`` as a float: a finite number, neither a bool nor text.
+    """Return ``value`` as a float: a finite number between two, neither a bool nor text.
 
     Parameters
     ----------
@@ -140,7 +145,7 @@ def real_number(
     if isinstance(value, Real) and not is_bool(value):
         # A whole number may be too large for a float.
         with suppress(Exception):
-            if math.isfinite(number := float(value)):
+            if above < (number := float(value)) < below:
                 return number
     raise InputError(f"{name} is {shown(value)}: {remedy}", argument=argument or name)
 

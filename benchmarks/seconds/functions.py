@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ from benchmarks.rows import Row, at_least, at_most, reached
 from benchmarks.study import study
 from smcpn.codegen.elementary import apply
 from smcpn.codegen.loops import FAST, Function, number
-from smcpn.codegen.native import loaded
+from smcpn.codegen.native import code
 from smcpn.codegen.terms import DOUBLE, INTEGER, doubles, vector
 from smcpn.datasets.models import duffing
 from smcpn.likelihood.registry import build_likelihood
@@ -65,8 +64,7 @@ def lane_loop(operation: str, arguments: int) -> Callable[[np.ndarray], object]:
             builder.store(apply(builder, operation, given), places[2], align=8)
         made.finish(FAST)
 
-    engine = loaded(f"benchmark of {operation}", write)
-    run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(engine.get_function_address("run"))
+    run = code(f"benchmark of {operation}", write).function("run", 2)
     return lambda blocks: run(blocks.ctypes.data, len(blocks))
 
 

@@ -28,14 +28,10 @@ _LINEAR = frozenset({"add", "sub", "neg", "twice"})
 class HoistedRecursion:
     """A recursion over numbers that a particle computes once.
 
-    Attributes
-    ----------
-    program : LaneProgram
-        Its ``theta`` are symbols of these numbers, (w, 1); ``start`` is still of the parameters.
-    parameters : casadi.SX
-        Symbols of the parameters, (p, 1).
-    numbers : casadi.SX
-        The numbers, (w, 1), of parameters and constants.
+    program: Its ``theta`` are symbols of these numbers, (w, 1); ``start`` is still of the
+        parameters.
+    parameters: Symbols of the parameters, (p, 1).
+    numbers: The numbers, (w, 1), of parameters and constants.
     """
 
     program: LaneProgram
@@ -120,20 +116,11 @@ def taped(graph: ca.SX, back: ca.SX, moving: ca.SX) -> tuple[ca.SX, ca.SX, ca.SX
 
     Arithmetic is cheaper to do again than to keep.
 
-    Parameters
-    ----------
-    graph, back : casadi.SX, (m, 1) and (n, 1)
-    moving : casadi.SX
-        Symbols that a function has to depend on.
+    graph, back: (m, 1) and (n, 1)
+    moving: Symbols that a function has to depend on.
 
-    Returns
-    -------
-    symbols : casadi.SX, (z, 1)
-        In place of their values.
-    values : casadi.SX, (z, 1)
-        Of the symbols of ``graph``.
-    back : casadi.SX, (n, 1)
-        Of these symbols too.
+    Returns symbols (z, 1): in place of their values; values (z, 1): of the symbols of ``graph``;
+    back (n, 1): of these symbols too.
     """
     free = ca.symvar(joined := ca.vertcat(graph, back))
     function = ca.Function("graphs", [ca.vertcat(*free)], [ca.cse(ca.densify(joined))])
@@ -180,11 +167,9 @@ def transposed(graph: ca.SX, symbols: Sequence[ca.SX], weights: ca.SX) -> list[c
     The rules of single operations are those of `smcpn.codegen.tangent`, from the outputs to the
     inputs. An entry that is zero throughout is structurally zero.
 
-    Parameters
-    ----------
-    graph : casadi.SX, (m, 1)
-    symbols : sequence of casadi.SX, (n, 1) each
-    weights : casadi.SX, (m, 1)
+    graph: (m, 1)
+    symbols: (n, 1) each
+    weights: (m, 1)
     """
     free = ca.symvar(graph)
     function = ca.Function("graph", [ca.vertcat(*free)], [ca.cse(ca.densify(graph))])

@@ -41,11 +41,8 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
 class ArrayFunction:
     """A graph as a function of arrays, all of one shape or broadcast to it.
 
-    Parameters
-    ----------
-    symbols : casadi.SX, (n, 1)
-    outputs : casadi.SX
-        Of the symbols; its entries, column by column, are the results.
+    symbols: (n, 1)
+    outputs: Of the symbols; its entries, column by column, are the results.
     """
 
     def __init__(self, symbols: ca.SX, outputs: ca.SX) -> None:
@@ -89,11 +86,8 @@ class RowFunction:
 
     Results that are zero or a symbol, as most of thousands are, take no instruction each.
 
-    Parameters
-    ----------
-    symbols : casadi.SX, (n, 1)
-    outputs : casadi.SX, (m, 1)
-        Of the symbols.
+    symbols: (n, 1)
+    outputs: (m, 1), of the symbols.
     """
 
     def __init__(self, symbols: ca.SX, outputs: ca.SX) -> None:

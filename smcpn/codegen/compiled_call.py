@@ -27,11 +27,7 @@ _ARRAY = (_BYTES, _BYTES, INTEGER, INTEGER, _NUMBERS, INTEGER, INTEGER, INTEGER,
 class CompiledCalls:
     """Calls of compiled functions in one block of statements, which share their memory.
 
-    Parameters
-    ----------
-    builder : llvmlite.ir.IRBuilder
-    kind : llvmlite.ir.Type
-        Of all values, a double or a vector of them.
+    kind: llvmlite.ir.Type, of all values, a double or a vector of them.
     """
 
     def __init__(self, builder: Any, kind: Any) -> None:

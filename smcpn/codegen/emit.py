@@ -50,9 +50,6 @@ WORKING_SET = 24_000
 LONG = 500
 """Statements of a piece. The time that LLVM takes grows with the square of them."""
 
-MOST_ATTEMPTS = 10_000
-"""Steps in one sampling interval, accepted or not, of particles that choose them by themselves."""
-
 
 def kernel_code(program: LaneProgram, most_lanes: int = MAX_LANES) -> Plan:
     """Return the plan of a program's kernel, of at most so many lanes."""
@@ -155,6 +152,7 @@ class _Layout:
             width=min(doubles(), lanes),
             n_state=self.n_state,
             n_theta=self.n_theta,
+            n_start=program.start_row.numel(),
             n_emitted=self.n_emitted,
             n_moments=program.moments.numel(),
             n_outputs=program.n_outputs,
@@ -166,7 +164,6 @@ class _Layout:
             window=program.window,
             parts=program.parts,
             left=program.left,
-            attempts=MOST_ATTEMPTS,
             loops=loops,
             passes=calls,
         )
@@ -194,35 +191,13 @@ class _Layout:
         self, graph: Statements, shared: Block, stores: Iterable[tuple[int, Operand]]
     ) -> Block:
         """Block of a graph's statements."""
-        read = graph.read(Level.LANE)
-        return Block(
-            arguments=only_values(shared.results),
-            loads=self._loads(value for value in self.slot if value in read),
-            statements=tuple(graph.by_level[Level.LANE]),
-            stores=tuple(stores),
-        )
+        return lane_block(graph, shared, self.slot, stores)
 
     def _sample(self, shared: Block) -> Block:
         """Numbers that a sample emits, and their sums over the samples."""
-        read = self.sample.read(Level.LANE)
-        totals = [Value("total", e, Level.LANE) for e in range(self.n_emitted)]
-        sums = [Value("sum", e, Level.LANE) for e in range(self.n_emitted)]
-        added = zip(sums, totals, self.sample.outputs, strict=True)
-        return Block(
-            arguments=only_values(shared.results),
-            loads=(
-                *self._loads(value for value in self.slot if value in read),
-                *((total, self.totals_slot + e) for e, total in enumerate(totals)),
-            ),
-            statements=(
-                *self.sample.by_level[Level.LANE],
-                *(Statement(new, "add", (old, value)) for new, old, value in added),
-            ),
-            stores=(
-                *enumerate(self.sample.outputs, self.emit_slot),
-                *enumerate(sums, self.totals_slot),
-            ),
-        )
+        outputs = self.sample.outputs
+        emitted = self._made(self.sample, shared, enumerate(outputs, self.emit_slot))
+        return with_sums(emitted, list(enumerate(outputs, self.totals_slot)), at_once=False)
 
     def _moments(self, shared: Block) -> Block:
         """Block of the mean and covariance that a sample yields beside its log density."""
@@ -230,8 +205,48 @@ class _Layout:
         assert graph is not None
         return self._made(graph, shared, enumerate(graph.outputs, self.moments_slot))
 
-    def _loads(self, values: Iterable[Value]) -> tuple[tuple[Value, int], ...]:
-        return tuple((value, self.slot[value]) for value in values)
+
+def lane_block(
+    graph: Statements,
+    shared: Block,
+    slot: Mapping[Value, int],
+    stores: Iterable[tuple[int, Operand]],
+) -> Block:
+    """Block of a graph's statements in each lane, of the slots of the values that they read."""
+    read = graph.read(Level.LANE)
+    return Block(
+        arguments=only_values(shared.results),
+        loads=tuple(pair for pair in slot.items() if pair[0] in read),
+        statements=tuple(graph.by_level[Level.LANE]),
+        stores=tuple(stores),
+    )
+
+
+def with_sums(block: Block, added: Sequence[tuple[int, Operand]], at_once: bool = True) -> Block:
+    """The block, which adds operands to what is in slots, at once or at its end."""
+    before = [Value("before", place, Level.LANE) for place, _ in added]
+    sums = [Value("sum", place, Level.LANE) for place, _ in added]
+    adding: dict[Operand, list[Statement]] = {}
+    for total, value, (_, output) in zip(sums, before, added, strict=True):
+        key = output if at_once else total
+        adding.setdefault(key, []).append(Statement(total, "add", (value, output)))
+    places = [place for place, _ in added]
+    return replace(
+        block,
+        loads=(*block.loads, *zip(before, places, strict=True)),
+        statements=_each_followed(block.statements, adding),
+        stores=(*block.stores, *zip(places, sums, strict=True)),
+    )
+
+
+def _each_followed(
+    statements: Sequence[Statement], following: dict[Operand, list[Statement]]
+) -> tuple[Statement, ...]:
+    """Statements with those that take the result of one right behind it, the others at the end."""
+    found: list[Statement] = []
+    for statement in statements:
+        found += [statement, *following.pop(statement.target, [])]
+    return (*found, *(statement for others in following.values() for statement in others))
 
 
 def loops_of(

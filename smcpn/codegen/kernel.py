@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.clock import compiling, count
 from smcpn.codegen.emit import MAX_LANES, kernel_code
-from smcpn.codegen.loops import ROWS
+from smcpn.codegen.loops import ARGUMENTS, ROWS, START_ARGUMENTS, Plan
 from smcpn.codegen.lower import LaneProgram
-from smcpn.codegen.native import Native, native
+from smcpn.codegen.native import Code, native
 from smcpn.codegen.threads import processors, thread_pool
 
 Array = NDArray[np.float64]
@@ -55,29 +55,19 @@ class KernelArgumentError(ValueError):
 class Rows:
     """Samples of a record, which all particles share, and what these do not tell.
 
-    Attributes
-    ----------
-    start : ndarray, (start_row,)
-    samples : ndarray, (before + T, width)
-        Times, inputs, outputs and other numbers of the samples, as `SharedGraphs` has them.
-    steps : int
-        Solver steps of the sampling interval that has most.
-    gains : ndarray, (1 ... S, gain_row)
-        Of the steps; the last row stays in force.
-    recur : bool
-        Whether gains are read from the first row again in every interval.
-    record : ndarray, (o,)
-        Numbers of the record.
-    inputs : ndarray, (S, r)
-        Numbers of every step.
-    intervals : ndarray, (T - 1, q)
-        Numbers of every interval.
-    counts : ndarray of int, (T - 1,), optional
-        Solver steps of every interval, where they are not all ``steps``.
-    before : int
-        Samples before the first one that counts.
-    sample, steps_before : int
-        Number of the first sample in its record, and of the solver steps before it.
+    start: (start_row,)
+    samples: (before + T, width), times, inputs, outputs and other numbers of the samples, as
+        `SharedGraphs` has them.
+    steps: Solver steps of the sampling interval that has most.
+    gains: (1 ... S, gain_row), of the steps; the last row stays in force.
+    recur: Whether gains are read from the first row again in every interval.
+    record: (o,), numbers of the record.
+    inputs: (S, r), numbers of every step.
+    intervals: (T - 1, q), numbers of every interval.
+    counts: (T - 1,), solver steps of every interval, where they are not all ``steps``.
+    before: Samples before the first one that counts.
+    sample, steps_before: Number of the first sample in its record, and of the solver steps before
+        it.
     """
 
     start: Array
@@ -152,80 +142,29 @@ class Rows:
 
 
 def address(array: Array) -> int:
-    """Return where compiled code finds the numbers of an array.
-
-    Raises
-    ------
-    TypeError
-        If they are not doubles, one row after the other.
-    """
+    """Return where compiled code finds the numbers of an array."""
     if array.dtype.char != "d" or not array.flags.c_contiguous:
         raise TypeError(f"compiled code cannot read this array of {array.dtype}")
     return array.__array_interface__["data"][0]
 
 
-@dataclass(frozen=True)
-class KernelSizes:
-    """Numbers in the vectors of a program, and in the lanes of its kernel.
-
-    Attributes
-    ----------
-    theta, state, emitted, moments : int
-    start_row, window : int
-    widths : dict of str to int
-        See `LaneProgram`.
-    lanes, slots : int
-        Particles of a block, and values of each in the work array.
-    """
-
-    theta: int
-    state: int
-    emitted: int
-    moments: int
-    start_row: int
-    window: int
-    widths: dict[str, int]
-    lanes: int
-    slots: int
-
-    @classmethod
-    def of(cls, program: LaneProgram, lanes: int, slots: int) -> KernelSizes:
-        """Sizes of a program whose kernel has so many lanes and slots."""
-        return cls(
-            theta=program.theta.numel(),
-            state=program.state.numel(),
-            emitted=program.emitted.numel(),
-            moments=program.moments.numel(),
-            start_row=program.start_row.numel(),
-            window=program.window,
-            widths=program.widths,
-            lanes=lanes,
-            slots=slots,
-        )
-
-
 class CompiledKernel:
     """Machine code of a recursion over time, and the arrays that it reads.
 
-    Parameters
-    ----------
-    native : Native
-    sizes : KernelSizes
-    constant_values : tuple of float
-        Of the program's constants.
-    threads : int, optional
-        Threads to use; by default all processors this process may use. Results do not depend
+    sizes: See `KernelPlan.sizes`.
+    constant_values: Of the program's constants.
+    threads: Threads to use; by default all processors this process may use. Results do not depend
         on it: a particle's arithmetic is the same in every lane and on every thread.
     """
 
     def __init__(
         self,
-        native: Native,
-        sizes: KernelSizes,
+        code: Code,
+        sizes: Plan,
         constant_values: tuple[float, ...],
         threads: int | None = None,
     ) -> None:
-        self.native, self.sizes, self.threads = native, sizes, threads
+        self.code, self.sizes, self.threads = code, sizes, threads
         self.constant_values = constant_values
         # The rows that were found to fit last: their arrays keep their shapes.
         self._fitting: Rows | None = None
@@ -234,11 +173,6 @@ class CompiledKernel:
     def lanes(self) -> int:
         """Particles of a block."""
         return self.sizes.lanes
-
-    @property
-    def addresses(self) -> tuple[int, int]:
-        """Addresses of ``start`` and ``advance``, for compiled code that calls them."""
-        return self.native.addresses
 
     def with_constants(self, values: tuple[float, ...]) -> Self:
         """Copy of the compiled code with other values of the program's constants."""
@@ -256,10 +190,11 @@ class CompiledKernel:
         """Return the state (k, N) at the first sample for parameters (p, N)."""
         begin = time.perf_counter()
         self._check(theta, rows)
-        state = np.empty((self.sizes.state, theta.shape[1]))
+        state = np.empty((self.sizes.n_state, theta.shape[1]))
         theta = self._with_constants(theta)
         _, work = self.work_array()
-        self.native.start(address(theta), theta.shape[1], address(rows.start), address(state), work)
+        start = self.code.function("start", len(START_ARGUMENTS))
+        start(address(theta), theta.shape[1], address(rows.start), address(state), work)
         count(time.perf_counter() - begin)
         return state
 
@@ -268,21 +203,13 @@ class CompiledKernel:
     ) -> tuple[Array, Array, Array]:
         """Run the samples ``[first, last)``, each preceded by its solver steps.
 
-        Parameters
-        ----------
-        theta : ndarray, (p, N)
-        state : ndarray, (k, N)
-            State at sample ``first - 1`` (at sample 0 where ``first`` is 0); not changed.
-        store : bool
-            Whether to return what each sample emits, or their sum only.
+        theta: (p, N)
+        state: (k, N), state at sample ``first - 1`` (at sample 0 where ``first`` is 0); not
+            changed.
+        store: Whether to return what each sample emits, or their sum only.
 
-        Returns
-        -------
-        state : ndarray, (k, N)
-            State at sample ``last - 1``.
-        emitted : ndarray, (last - first, e, N), or (0, e, N) without ``store``
-        totals : ndarray, (e, N)
-            Sum over the samples.
+        Returns state (k, N): state at sample ``last - 1``; emitted (last - first, e, N), or
+        (0, e, N) without ``store``; totals (e, N): sum over the samples.
         """
         state, emitted, _, totals = self._advance(theta, state, rows, (first, last), store, False)
         return state, emitted, totals
@@ -298,7 +225,7 @@ class CompiledKernel:
         """The program's moments at a sample, (m, N), from the state at that sample."""
         self.check_one(columns, state.shape, rows, sample)
         n = columns.shape[1]
-        moments, totals = np.empty((self.sizes.moments, n)), np.empty((self.sizes.emitted, n))
+        moments, totals = np.empty((self.sizes.n_moments, n)), np.empty((self.sizes.n_emitted, n))
         arrays = KernelArrays(columns, state, np.empty_like(state), None, moments, totals)
         here = replace(
             rows, samples=rows.samples[sample : sample + rows.before + 1], inputs=None,
@@ -323,11 +250,11 @@ class CompiledKernel:
     ) -> tuple[Array, Array, Array, Array]:
         begin = time.perf_counter()
         self._check(theta, rows)
-        n, n_emitted, (first, last) = theta.shape[1], self.sizes.emitted, samples
-        if state.shape != (self.sizes.state, n) or not 0 <= first <= last <= len(rows):
+        n, n_emitted, (first, last) = theta.shape[1], self.sizes.n_emitted, samples
+        if state.shape != (self.sizes.n_state, n) or not 0 <= first <= last <= len(rows):
             raise KernelArgumentError(_SHAPES)
         emitted = np.empty((last - first if store else 0, n_emitted, n))
-        moments = np.empty((last - first if with_moments else 0, self.sizes.moments, n))
+        moments = np.empty((last - first if with_moments else 0, self.sizes.n_moments, n))
         arrays = KernelArrays(
             self._with_constants(theta), state, np.empty_like(state),
             emitted if store else None, moments if with_moments else None, np.empty((n_emitted, n)),
@@ -335,12 +262,9 @@ class CompiledKernel:
         blocks = -(-n // self.lanes)
         begins = rows.begins
         steps = int(begins[last - 1] - begins[max(first, 1) - 1]) if last > first else 0
-        parts = block_parts(blocks, steps * n, self.threads or processors())
-        if len(parts) == 1:
-            self._run(arrays, rows, samples, parts[0])
-        else:
-            pool = thread_pool(self.threads or processors(), os.getpid())
-            list(pool.map(lambda part: self._run(arrays, rows, samples, part), parts))
+        run_blocks(
+            lambda part: self._run(arrays, rows, samples, part), blocks, steps * n, self.threads
+        )
         count(time.perf_counter() - begin, max(steps, 0) * n)
         return arrays.following, emitted, moments, arrays.totals
 
@@ -351,7 +275,7 @@ class CompiledKernel:
         # The array is kept until the call ends.
         kept, work = self.work_array()
         theta, state, following, emitted, moments, totals = arrays
-        self.native.advance(
+        self.code.function("advance", len(ARGUMENTS))(
             address(theta), theta.shape[1], address(state), address(following), rows.address,
             *samples,
             0 if emitted is None else address(emitted), 0 if moments is None else address(moments),
@@ -362,14 +286,14 @@ class CompiledKernel:
     def work_array(self) -> tuple[Array, int]:
         """An array for the lanes, and the address in it at which a cache line begins."""
         kept = np.empty(self.sizes.slots * self.sizes.lanes + ALIGNED)
-        return kept, -(-address(kept) // LINE) * LINE
+        return kept, aligned(kept)
 
     def _check(self, theta: Array, rows: Rows) -> None:
         """Compiled code does not look where it reads: refuse arrays it would read beyond.
 
         The type of every array, and that it is contiguous, is checked where its address is taken.
         """
-        if theta.ndim != 2 or len(theta) != self.sizes.theta:
+        if theta.ndim != 2 or len(theta) != self.sizes.n_theta - len(self.constant_values):
             raise KernelArgumentError(_SHAPES)
         if rows is not self._fitting:
             self._check_rows(rows)
@@ -377,16 +301,11 @@ class CompiledKernel:
     def check_one(
         self, columns: Array, state_shape: tuple[int, ...], rows: Rows, sample: int
     ) -> None:
-        """Refuse arguments of a call for one sample that do not fit the program.
-
-        Raises
-        ------
-        KernelArgumentError
-        """
+        """Refuse arguments of a call for one sample that do not fit the program."""
         if (
             columns.ndim != 2
-            or len(columns) != self.sizes.theta + len(self.constant_values)
-            or state_shape != (self.sizes.state, columns.shape[1])
+            or len(columns) != self.sizes.n_theta
+            or state_shape != (self.sizes.n_state, columns.shape[1])
             or not 0 <= sample < len(rows)
         ):
             raise KernelArgumentError(_SHAPES)
@@ -394,7 +313,7 @@ class CompiledKernel:
             self._check_rows(rows)
 
     def _check_rows(self, rows: Rows) -> None:
-        if rows.start.shape != (self.sizes.start_row,) or not rows_fit(
+        if rows.start.shape != (self.sizes.n_start,) or not rows_fit(
             rows, self.sizes.widths, self.sizes.window
         ):
             raise KernelArgumentError(_SHAPES)
@@ -412,14 +331,8 @@ class CompiledKernel:
 class LaneKernel(CompiledKernel):
     """The compiled form of a `LaneProgram`.
 
-    Parameters
-    ----------
-    program : LaneProgram
-        What to compute.
-    threads : int, optional
-        See `CompiledKernel`.
-    most_lanes : int
-        Particles that a block has at most. A block that is not full costs as much as a full one.
+    most_lanes: Particles that a block has at most. A block that is not full costs as much as a full
+        one.
     """
 
     def __init__(
@@ -428,8 +341,7 @@ class LaneKernel(CompiledKernel):
         begin = time.perf_counter()
         with compiling():
             plan = kernel_code(program, most_lanes)
-            sizes = KernelSizes.of(program, plan.lanes, plan.slots)
-            super().__init__(native(plan), sizes, program.constant_values, threads)
+            super().__init__(native(plan), plan.sizes, program.constant_values, threads)
         self.program = program
         seconds = time.perf_counter() - begin
         level = logging.INFO if seconds > NOTABLE_SECONDS else logging.DEBUG
@@ -443,7 +355,7 @@ class LaneKernel(CompiledKernel):
 
     def detached(self) -> CompiledKernel:
         """Copy on one thread, without the graphs, which can be pickled."""
-        return CompiledKernel(self.native, self.sizes, self.constant_values, threads=1)
+        return CompiledKernel(self.code, self.sizes, self.constant_values, threads=1)
 
 
 def rows_fit(rows: Rows, widths: Mapping[str, int], window: int) -> bool:
@@ -465,6 +377,23 @@ def rows_fit(rows: Rows, widths: Mapping[str, int], window: int) -> bool:
             for vector, (array, rows_of) in known.items()
         )
     )
+
+
+def aligned(array: Array) -> int:
+    """Address at which a cache line begins in an array."""
+    return -(-address(array) // LINE) * LINE
+
+
+def run_blocks(
+    run: Callable[[tuple[int, int]], None], blocks: int, work: int, threads: int | None
+) -> None:
+    """Run blocks [first, last) of a kernel on threads; on this one where the work is small."""
+    threads = threads or processors()
+    parts = block_parts(blocks, work, threads)
+    if len(parts) == 1:
+        run(parts[0])
+    else:
+        list(thread_pool(threads, os.getpid()).map(run, parts))
 
 
 def block_parts(blocks: int, work: int, threads: int) -> list[tuple[int, int]]:

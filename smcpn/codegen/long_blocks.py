@@ -33,14 +33,9 @@ PIECE = 250
 def pieces(block: Block, free: int, most: int) -> tuple[list[Block], int]:
     """Return blocks that do the same one after the other, and the end of the slots they use.
 
-    Parameters
-    ----------
-    block : Block
-        Without results.
-    free : int
-        First of the slots for values that wait.
-    most : int
-        Statements of a piece.
+    block: Without results.
+    free: First of the slots for values that wait.
+    most: Statements of a piece.
     """
     parts = [
         block.statements[first : first + most]
@@ -127,14 +122,10 @@ LEAST = 3
 class Loop:
     """A block that runs in two nested loops, in which its slots move.
 
-    Attributes
-    ----------
-    block : Block
-        Of the first turn.
-    turns : tuple of int
-        Of the outer and of the inner loop.
-    load_moves, store_moves : tuple of (int, int)
-        Slots from one turn of the outer and of the inner loop to the next, of each load and store.
+    block: Of the first turn.
+    turns: Of the outer and of the inner loop.
+    load_moves, store_moves: Slots from one turn of the outer and of the inner loop to the next, of
+        each load and store.
     """
 
     block: Block
@@ -151,16 +142,10 @@ class Loop:
 class _Tree:
     """A value that is read more than once or stored, and all that is computed for it alone.
 
-    Attributes
-    ----------
-    statements : list of Statement
-        The last one makes the value.
-    leaves : list of Value
-        What differs from turn to turn, in the order in which the statements read it.
-    shape : hashable
-        The same for trees that do the same with other leaves.
-    depth : int
-        Larger than that of all trees it reads.
+    statements: The last one makes the value.
+    leaves: What differs from turn to turn, in the order in which the statements read it.
+    shape: hashable, the same for trees that do the same with other leaves.
+    depth: Larger than that of all trees it reads.
     """
 
     statements: list[Statement]
@@ -176,12 +161,8 @@ class _Tree:
 def rolled(block: Block, free: int) -> tuple[list[Block | Loop], int]:
     """Return blocks and loops that do the same one after the other, and the end of their slots.
 
-    Parameters
-    ----------
-    block : Block
-        Without results.
-    free : int
-        First of the slots for values that wait.
+    block: Without results.
+    free: First of the slots for values that wait.
     """
     return _Rolling(block, free).run()
 

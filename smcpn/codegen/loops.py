@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple, Self
 
 from llvmlite import ir
 
@@ -60,6 +60,8 @@ BESIDE = 4
 """Turns of a loop that are written side by side."""
 MOST_KEPT = 8
 """Values that wait in registers for all turns of a loop."""
+MOST_ATTEMPTS = 10_000
+"""Steps in one sampling interval, accepted or not, of particles that choose them by themselves."""
 
 # Not all of fast arithmetic: that would assume there is no NaN and remove the guards against it.
 FAST = ("afn", "arcp", "contract", "nsz", "reassoc")
@@ -72,59 +74,35 @@ def number(value: int) -> ir.Constant:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A kernel as blocks of statements, and where its values are in the work array.
+class KernelPlan:
+    """Blocks of statements, and where their values are in the work array.
 
-    Attributes
-    ----------
-    blocks : dict of str to Block
-        Statements that run once for all lanes (``_shared``), and ``start``.
-    pieces : dict of str to sequence of Block
-        Statements that run in each lane, one piece on all of them after the other.
-    lanes, width : int
-        Particles of a block, and how many of them one instruction runs.
-    n_state, n_theta, n_emitted, n_moments, n_outputs : int
-    emit_slot, totals_slot, moments_slot, slots : int
-        First slots of what a sample emits, of its sums and of its moments, and the number of all.
-    widths : dict of str to int
-        See `LaneProgram.widths`.
-    window, parts : int
-        See `LaneProgram`.
-    left : int, optional
-        Slot of what is left of the interval, where lanes take their own steps.
-    attempts : int
-        Steps of an interval after which these are given up.
-    loops : tuple of Loop
-        What sections run over memory, with an array for each argument and result.
-    passes : tuple of tuple of LoopCall
-        Calls of loops in each section, after its block.
+    blocks: Statements that run once for all lanes, of each of ``pieces`` (``_shared``), and others.
+    pieces: What runs in each lane, one piece on all of them after the other.
+    lanes, width: Particles of a block, and how many of them one instruction runs.
+    slots: Number of the slots.
+    widths: See `LaneProgram.widths`.
+    window, parts: See `LaneProgram`.
+    left: Entry of the state that is left of the interval, where lanes take their own steps.
+    loops: What sections run over memory, with an array for each argument and result.
     """
 
     blocks: dict[str, Block]
-    pieces: dict[str, Sequence[Block]]
+    pieces: Mapping[str, Sequence[Block | Loop | LoopCall]]
     lanes: int
     width: int
     n_state: int
-    n_theta: int
-    n_emitted: int
-    n_moments: int
-    n_outputs: int
-    emit_slot: int
-    totals_slot: int
-    moments_slot: int
     slots: int
     widths: dict[str, int]
     window: int
     parts: int
     left: int | None
-    attempts: int
     loops: tuple[Loop, ...]
-    passes: tuple[tuple[LoopCall, ...], ...]
 
     @property
-    def long(self) -> bool:
-        """True if a block was cut into pieces."""
-        return any(len(parts) > 1 for parts in self.pieces.values())
+    def sizes(self) -> Self:
+        """The plan without statements: what is known of machine code where it is called."""
+        return replace(self, blocks={}, pieces=dict.fromkeys(self.pieces, ()), loops=())
 
     @property
     def text(self) -> str:
@@ -132,16 +110,49 @@ class Plan:
         sizes = {field.name: getattr(self, field.name) for field in fields(self)[2:]}
         blocks = [*self.blocks.items()]
         blocks += [(name, block) for name, parts in self.pieces.items() for block in parts]
-        return f"{sizes}\n" + "\n".join(f"{name}{block}" for name, block in blocks)
+        return f"{type(self)} {sizes}\n" + "\n".join(f"{name}{block}" for name, block in blocks)
+
+
+@dataclass(frozen=True)
+class Plan(KernelPlan):
+    """A kernel, of which ``start`` is one block more.
+
+    n_theta, n_start: Numbers of a particle, with the constants, and of the row of a start.
+    emit_slot, totals_slot, moments_slot: First slots of what a sample emits, of its sums and of its
+        moments.
+    passes: Calls of loops in each section, after its block.
+    """
+
+    pieces: Mapping[str, Sequence[Block]]
+    n_theta: int
+    n_start: int
+    n_emitted: int
+    n_moments: int
+    n_outputs: int
+    emit_slot: int
+    totals_slot: int
+    moments_slot: int
+    passes: tuple[tuple[LoopCall, ...], ...]
+
+    @property
+    def long(self) -> bool:
+        """True if a block was cut into pieces."""
+        return any(len(parts) > 1 for parts in self.pieces.values())
 
 
 class Function:
     """A function that is being written: its builder, its arguments, and loops."""
 
-    def __init__(self, module: ir.Module, name: str, arguments: dict[str, Any]) -> None:
+    def __init__(
+        self, module: ir.Module, name: str, arguments: dict[str, Any], called: bool = False
+    ) -> None:
+        """Begin a function, by default one that others find; else one that is ``called`` here."""
         kind = ir.FunctionType(_VOID, list(arguments.values()))
-        self.function = ir.Function(module, kind, name)
+        self.function: Any = ir.Function(module, kind, name)
         self.function.attributes.add("nounwind")
+        if called:
+            self.function.linkage = "internal"
+            self.function.attributes.add("noinline")
         for argument, (label, of) in zip(self.function.args, arguments.items(), strict=True):
             argument.name = label
             if of.is_pointer:
@@ -223,9 +234,7 @@ def copies(module: ir.Module, name: str, lanes: int, into_lanes: bool) -> Callab
         "work": NUMBERS, "array": NUMBERS, "rows": INTEGER, "particles": INTEGER,
         "base": INTEGER, "live": INTEGER,
     }  # fmt: skip
-    made = Function(module, name, arguments)
-    made.function.linkage = "internal"
-    made.function.attributes.add("noinline")
+    made = Function(module, name, arguments, called=True)
     builder, width = made.builder, number(lanes)
     vectors = vector(DOUBLE, lanes).as_pointer()
 
@@ -257,13 +266,8 @@ def copies(module: ir.Module, name: str, lanes: int, into_lanes: bool) -> Callab
 class SharedPlaces:
     """Places of the shared vectors in memory, at the samples and steps of some rows.
 
-    Parameters
-    ----------
-    function : Function
-    rows : LLVM pointer
-        To the numbers that `ROWS` names.
-    widths, window, parts
-        See `LaneProgram`.
+    rows: LLVM pointer, to the numbers that `ROWS` names.
+    widths, window, parts: See `LaneProgram`.
     """
 
     def __init__(
@@ -432,12 +436,9 @@ def run_lanes(
 ) -> None:
     """Write a block of statements for all lanes, whole vectors of them at once.
 
-    Parameters
-    ----------
-    lanes : int or LLVM integer
-    arrays : sequence of LLVM pointers, optional
-        Where slots are: k of the a-th array is numbered ``a * ARRAY + k``. By default there is
-        one, the argument ``work``.
+    lanes: int or LLVM integer
+    arrays: sequence of LLVM pointers, where slots are: k of the a-th array is numbered
+        ``a * ARRAY + k``. By default there is one, the argument ``work``.
     """
     if isinstance(lanes, int):
         lanes = number(lanes)
@@ -620,9 +621,9 @@ def _moments(module: ir.Module, plan: Plan) -> Callable[..., None]:
 
     It is a function of its own, so that the arithmetic of the rest does not depend on it.
     """
-    made = Function(module, "moments", {"work": NUMBERS, "rows": _COUNTS, "sample": INTEGER})
-    made.function.linkage = "internal"
-    made.function.attributes.add("noinline")
+    made = Function(
+        module, "moments", {"work": NUMBERS, "rows": _COUNTS, "sample": INTEGER}, called=True
+    )
     places = SharedPlaces(made, made["rows"], plan.widths, plan.window, plan.parts)
     shared = Shared(made, plan.blocks["moments_shared"], places.of_sample(made["sample"]))
     _lanes_of(made, plan, "moments", shared)
@@ -643,9 +644,7 @@ def loop_functions(
         arrays = 1 + max(slot // ARRAY for slot, _ in loop.block.stores)
         names = [f"array{place}" for place in range(arrays)]
         kinds = {"work": NUMBERS, **dict.fromkeys(names, INTEGER), "turns": INTEGER}
-        made = Function(module, f"pass{k}", kinds)
-        made.function.linkage = "internal"
-        made.function.attributes.add("noinline")
+        made = Function(module, f"pass{k}", kinds, called=True)
         at = [made.at(made["work"], made.times(made[name], number(lanes))) for name in names]
         if any(move for _, move in loop.store_moves):
             run_loop(made, loop, lanes, width, None, at, made["turns"])
@@ -751,7 +750,7 @@ def _steps(made: Function, plan: Plan, step: Callable[[], None]) -> None:
         step()
         return
     left = made.at(made["work"], number(plan.left * plan.lanes))
-    with attempts(made, plan.lanes, plan.width, number(plan.attempts), lambda _: left):
+    with attempts(made, plan.lanes, plan.width, number(MOST_ATTEMPTS), lambda _: left):
         step()
 
 

@@ -9,9 +9,9 @@ particle at each step).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntFlag
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import casadi as ca
 
@@ -35,58 +35,37 @@ class LaneProgram:
 
     An interval may have equal parts, at the beginning of each of which ``interval`` runs.
 
-    Attributes
-    ----------
-    theta, state : casadi.SX
-        Symbols of one particle: parameters (p, 1) and solver state (k, 1).
-    constants : casadi.SX
-        Symbols of numbers that are the same for all, (c, 1): they reach the kernel as arguments,
-        so that another number is not another kernel. ``constant_values`` holds them.
-    start_row, interval_row, step_row, gain_row, sample_row : casadi.SX
-        Symbols of the shared rows: one per record, one per interval between samples, one per
-        solver step, one per solver step until they recur or stay, one per sample.
-    start : casadi.SX
-        State at the first sample, (k, 1), of theta and start_row (and, as all below, constants).
-    shared : SharedGraphs or None
-        What these rows, but for start_row and gain_row, are graphs of.
-    interval : casadi.SX or None
-        State at the beginning of an interval, (k, 1), of theta, state, interval_row and, where
-        rows are graphs, the gain_row of its last step.
-    step : casadi.SX
-        State after a solver step, (k, 1), of theta, state, step_row and gain_row.
-    emitted : casadi.SX
-        What a sample yields, (e, 1), of theta, state and sample_row.
-    moments : casadi.SX
-        What else it yields where that is asked for, (m, 1), of the same: mean and variance of
+    theta, state: Symbols of one particle: parameters (p, 1) and solver state (k, 1).
+    constants: Symbols of numbers that are the same for all, (c, 1): they reach the kernel as
+        arguments, so that another number is not another kernel. ``constant_values`` holds them.
+    start_row, interval_row, step_row, gain_row, sample_row: Symbols of the shared rows: one per
+        record, one per interval between samples, one per solver step, one per solver step until
+        they recur or stay, one per sample.
+    start: State at the first sample, (k, 1), of theta and start_row (and, as all below, constants).
+    shared: What these rows, but for start_row and gain_row, are graphs of.
+    interval: State at the beginning of an interval, (k, 1), of theta, state, interval_row and,
+        where rows are graphs, the gain_row of its last step.
+    step: State after a solver step, (k, 1), of theta, state, step_row and gain_row.
+    emitted: What a sample yields, (e, 1), of theta, state and sample_row.
+    moments: What else it yields where that is asked for, (m, 1), of the same: mean and variance of
         ``n_outputs`` outputs first.
-    left : int or None
-        Entry of the state that is positive as long as ``step`` is to be repeated; None where it
+    left: Entry of the state that is positive as long as ``step`` is to be repeated; None where it
         runs once per step row.
-    control : tuple of int
-        Entries of the state that choose the steps. A derivative takes them for given numbers.
-
-    memory : casadi.SX
-        Symbols of numbers, (m, 1), that a lane has for the time of a step.
-    sections : tuple of Section
-        What a step does with them before ``step``, which reads them, is evaluated.
-    parts : int
-        Of an interval; each takes as many steps.
-
-    Raises
-    ------
-    ValueError
-        If a graph makes a state of another size: compiled, it would write beyond its arrays.
+    control: Entries of the state that choose the steps. A derivative takes them for given numbers.
+    memory: Symbols of numbers, (m, 1), that a lane has for the time of a step.
+    sections: What a step does with them before ``step``, which reads them, is evaluated.
+    parts: Of an interval; each takes as many steps.
     """
 
     theta: ca.SX
     state: ca.SX
     start_row: ca.SX
     step_row: ca.SX
-    gain_row: ca.SX
     sample_row: ca.SX
     start: ca.SX
     step: ca.SX
     emitted: ca.SX
+    gain_row: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
     constants: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
     constant_values: tuple[float, ...] = ()
     moments: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
@@ -118,6 +97,42 @@ class LaneProgram:
         written = [k for section in self.sections for k in section.written]
         read = [one.read for section in self.sections for one in section.passes]
         return all(len(set(places)) == len(places) for places in (written, *read))
+
+    @property
+    def begun(self) -> ca.SX:
+        """State at the beginning of an interval, (k, 1)."""
+        return self.state if self.interval is None else self.interval
+
+    def with_state(
+        self,
+        symbols: ca.SX,
+        start: ca.SX,
+        interval: ca.SX | None = None,
+        step: ca.SX | None = None,
+        **changes: Any,
+    ) -> LaneProgram:
+        """The program with more numbers in its state, which stay where nothing is said of them."""
+        begun = self.interval
+        if begun is not None or interval is not None:
+            begun = ca.vertcat(self.begun, symbols if interval is None else interval)
+        return replace(
+            self,
+            state=ca.vertcat(self.state, symbols),
+            start=ca.vertcat(self.start, start),
+            interval=begun,
+            step=ca.vertcat(self.step, symbols if step is None else step),
+            **changes,
+        )
+
+    def reading(self, row: ca.SX, graph: ca.SX, **shared: ca.SX) -> LaneProgram:
+        """The program whose intervals read more symbols, which the samples give by a graph."""
+        assert self.shared is not None
+        known = ca.vertcat(self.shared.interval, graph)
+        return replace(
+            self,
+            interval_row=ca.vertcat(self.interval_row, row),
+            shared=replace(self.shared, interval=known, **shared),
+        )
 
     def moving(self, column: ca.SX) -> ca.SX:
         """A column of the size of the state with zeros in place of what chooses the steps."""

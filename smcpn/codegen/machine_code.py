@@ -96,22 +96,10 @@ else not fit the first-level cache, and take most of the time to compile."""
 class Block:
     """Statements with what they are given and what becomes of their results.
 
-    Attributes
-    ----------
-    arguments : tuple of Value
-        Passed as numbers.
-    loads : tuple of (Value, int)
-        Read from slots of a work array.
-    statements : tuple of Statement
-    stores : tuple of (int, Operand)
-        Written to slots of the work array, after everything is read.
-    results : tuple of Operand
-        Returned as numbers.
-
-    Raises
-    ------
-    InputError
-        If an operation has no compiled counterpart.
+    arguments: Passed as numbers.
+    loads: Read from slots of a work array.
+    stores: Written to slots of the work array, after everything is read.
+    results: Returned as numbers.
     """
 
     arguments: tuple[Value, ...] = ()

@@ -24,12 +24,8 @@ RowFunction = Callable[..., Row]
 class Place:
     """Place of an argument or a result in memory.
 
-    Attributes
-    ----------
-    first, length : int
-        Of its numbers in the first turn.
-    move : int
-        From a turn to the next.
+    first, length: Of its numbers in the first turn.
+    move: From a turn to the next.
     """
 
     first: int
@@ -49,13 +45,8 @@ class Pass:
     No turn reads what another one writes. A number is written as soon as it is known: a result may
     take the place of an argument if each of its numbers depends on no other one of that argument.
 
-    Attributes
-    ----------
-    function : casadi.Function
-        Of a column for each argument, to one with all results.
-    reads, writes : tuple of Place
-    turns : int
-        One, where ``writes`` do not move.
+    function: Of a column for each argument, to one with all results.
+    turns: One, where ``writes`` do not move.
     """
 
     function: ca.Function
@@ -73,12 +64,8 @@ class Pass:
 class Section:
     """Part of a step before its graph: numbers that are kept in memory, and passes over them.
 
-    Attributes
-    ----------
-    values : casadi.SX, (v, 1)
-        Of the vectors of a step, and of what earlier sections left in memory.
-    places : tuple of int, (v,)
-    passes : tuple of Pass
+    values: (v, 1), of the vectors of a step, and of what earlier sections left in memory.
+    places: (v,)
     """
 
     values: ca.SX
@@ -120,10 +107,7 @@ class Rows:
 class StraightLine:
     """Algebra of rows that are lists of graphs, which are graphs again.
 
-    Attributes
-    ----------
-    symbols : list of casadi.SX
-        One for each number in memory, by which graphs read it.
+    symbols: One for each number in memory, by which graphs read it.
     """
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ import hashlib
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,8 @@ from llvmlite import binding, ir
 from smcpn.codegen import store
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.compiled_call import link
-from smcpn.codegen.loops import ARGUMENTS, START_ARGUMENTS, Plan, write_advance, write_start
-from smcpn.codegen.sweep_loops import SWEEP_ARGUMENTS, SweepPlan, write_sweep
+from smcpn.codegen.loops import Plan, write_advance, write_start
+from smcpn.codegen.sweep_loops import SweepPlan, write_sweep
 from smcpn.codegen.target import Target, target
 from smcpn.codegen.weights import write_update
 from smcpn.errors import InputError
@@ -60,63 +60,29 @@ class Code:
     target: Target
     content: bytes
     engine: Any
+    _functions: dict[tuple[str, bool], Any] = field(default_factory=dict)
 
     def __reduce__(self) -> tuple[Callable[..., Code], tuple[object, ...]]:
         return received, (self.name, self.target, self.content)
 
-    def function(self, name: str, count: int) -> Any:
-        """Return a function of `ctypes` that takes so many integers, and lets other threads run."""
-        kind = ctypes.CFUNCTYPE(None, *([ctypes.c_int64] * count))
-        return kind(self.engine.get_function_address(name))
+    def address(self, name: str) -> int:
+        """Return the address of a function, valid as long as the code is kept."""
+        return self.engine.get_function_address(name)
 
-    def brief_function(self, name: str, count: int) -> Any:
-        """Return a function of `ctypes` as `function`, during which no other thread runs Python."""
-        kind = ctypes.PYFUNCTYPE(None, *([ctypes.c_int64] * count))
-        return kind(self.engine.get_function_address(name))
+    def function(self, name: str, count: int, brief: bool = False) -> Any:
+        """Return a function of `ctypes` that takes so many integers: addresses among them.
 
-
-@dataclass(frozen=True)
-class Native:
-    """The machine code of a kernel, in memory.
-
-    Attributes
-    ----------
-    advance, start : callable
-        Functions of `ctypes`, which let other threads run; addresses and integers are passed as
-        integers, as `smcpn.codegen.loops.ARGUMENTS` names them.
-    update, brief_update : callable, optional
-        See `smcpn.codegen.weights.write_update`; where the program has moments. Other threads do
-        not run Python during the second one.
-    """
-
-    advance: Any
-    start: Any
-    update: Any
-    brief_update: Any
-    code: Code
-
-    @classmethod
-    def of(cls, code: Code, updates: bool) -> Native:
-        """Find the functions in code."""
-        return cls(
-            code.function("advance", len(ARGUMENTS)),
-            code.function("start", len(START_ARGUMENTS)),
-            code.function("update", 4) if updates else None,
-            code.brief_function("update", 4) if updates else None,
-            code,
-        )
-
-    def __reduce__(self) -> tuple[Callable[..., Native], tuple[object, ...]]:
-        return Native.of, (self.code, self.update is not None)
-
-    @property
-    def addresses(self) -> tuple[int, int]:
-        """Addresses of `start` and `advance`."""
-        find = self.code.engine.get_function_address
-        return find("start"), find("advance")
+        Other threads run meanwhile, but for one that is ``brief``.
+        """
+        if (name, brief) not in self._functions:
+            kind = ctypes.PYFUNCTYPE if brief else ctypes.CFUNCTYPE
+            made: Any = kind(None, *([ctypes.c_int64] * count))(self.address(name))
+            # Whoever has the function keeps the code.
+            made.code, self._functions[name, brief] = self, made
+        return self._functions[name, brief]
 
 
-def native(plan: Plan) -> Native:
+def native(plan: Plan) -> Code:
     """Return the machine code of a kernel, compiled now or at an earlier start."""
 
     def write(module: ir.Module) -> None:
@@ -126,39 +92,13 @@ def native(plan: Plan) -> Native:
             write_update(module, plan, advance)
 
     level = Optimisation.COMBINED if plan.long else Optimisation.FIRST
-    return Native.of(code(plan.text, write, level), bool(plan.n_outputs))
+    return code(plan.text, write, level)
 
 
-@dataclass(frozen=True)
-class NativeSweep:
-    """The machine code of a reverse pass, in memory; ``run`` takes `SWEEP_ARGUMENTS`."""
-
-    run: Any
-    code: Code
-
-    @classmethod
-    def of(cls, code: Code) -> NativeSweep:
-        """Find the function in code."""
-        return cls(code.function("sweep", len(SWEEP_ARGUMENTS)), code)
-
-    def __reduce__(self) -> tuple[Callable[..., NativeSweep], tuple[object, ...]]:
-        return NativeSweep.of, (self.code,)
-
-
-def native_sweep(plan: SweepPlan) -> NativeSweep:
+def native_sweep(plan: SweepPlan) -> Code:
     """Return the machine code of a reverse pass, compiled now or at an earlier start."""
     # Its statements are sorted already; to look for more takes as long as all the rest.
-    return NativeSweep.of(
-        code(plan.text, lambda module: write_sweep(module, plan), Optimisation.NONE)
-    )
-
-
-def loaded(text: str, write: Callable[[ir.Module], object]) -> Any:
-    """Return the execution engine of LLVM of `code`.
-
-    The engine is to be kept as long as its code is called.
-    """
-    return code(text, write).engine
+    return code(plan.text, lambda module: write_sweep(module, plan), Optimisation.NONE)
 
 
 def code(
@@ -168,13 +108,8 @@ def code(
 
     An interrupt waits until it is whole.
 
-    Parameters
-    ----------
-    text : str
-        All that the code depends on, but for the modules of this package.
-    write : callable
-        Writes it to a module.
-    level : Optimisation
+    text: All that the code depends on, but for the modules of this package.
+    write: Writes it to a module.
     """
     chosen = target()
     key = "|".join([text, _writers(), llvmlite.__version__, chosen.cpu, chosen.features])
@@ -187,13 +122,7 @@ def code(
 
 
 def received(name: str, target: Target, content: bytes) -> Code:
-    """Return code that another process compiled.
-
-    Raises
-    ------
-    InputError
-        If this processor lacks features that the code uses.
-    """
+    """Return code that another process compiled."""
     with _LOCK:
         if name not in _LOADED:
             missing = target.missing(Target.host())

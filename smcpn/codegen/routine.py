@@ -652,14 +652,9 @@ _DOUBLE, _INTEGER = struct.Struct("=d"), struct.Struct("=q")
 class PassedArgument:
     """An argument of a routine as it is passed, for one that many calls take.
 
-    Attributes
-    ----------
-    value : object
-        A number, an array, or a named tuple of these; kept alive.
-    words : list of int
-        Numbers as 64 bits, arrays as the addresses of their objects.
-    makes : list of str
-        Kinds of the numbers and arrays.
+    value: object, a number, an array, or a named tuple of these; kept alive.
+    words: Numbers as 64 bits, arrays as the addresses of their objects.
+    makes: Kinds of the numbers and arrays.
     """
 
     value: Any
@@ -668,14 +663,7 @@ class PassedArgument:
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Look at an argument.
-
-        Raises
-        ------
-        TypeError
-            If an array is not C-ordered, or holds neither doubles, nor 64-bit integers, nor truth
-            values; or if a number is none of these.
-        """
+        """Look at an argument."""
         words, makes = zip(*map(_word, _flat(value)), strict=True)
         return cls(value, list(words), list(makes))
 
@@ -737,7 +725,7 @@ class Routine:
         text = f"{function.__qualname__} {makes}\n{sources(function)}"
         made = code(text, lambda module: _write(module, function, values), Optimisation.VECTORISED)
         kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
-        return made, kind(made.engine.get_function_address("run"))
+        return made, kind(made.address("run"))
 
 
 @functools.cache

@@ -41,11 +41,6 @@ def folder() -> Path:
     """Return the folder of compiled code: ``SMCPN_CACHE``, or the user's cache folder.
 
     A temporary one that lasts as long as the process where that cannot be written or believed.
-
-    Warns
-    -----
-    CacheWarning
-        If the folder is another user's, or others may write it.
     """
     wanted = os.environ.get("SMCPN_CACHE") or platformdirs.user_cache_dir("smcpn", appauthor=False)
     place = Path(os.path.abspath(wanted)) / "kernels"

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import KernelArgumentError, LaneKernel, Rows, address
-from smcpn.codegen.native import loaded
+from smcpn.codegen.native import code
 from smcpn.codegen.target import Target, target
 from smcpn.codegen.weights import FRAME, WEIGHT_ROWS, write_weigh
 
@@ -27,21 +27,16 @@ _address = ctypes.addressof
 
 
 @cache
-def _weigh(_: Target) -> tuple[Any, Any]:
-    engine = loaded("weights", write_weigh)
-    address = engine.get_function_address("weigh")
-    return ctypes.CFUNCTYPE(None, *([ctypes.c_int64] * 4))(address), engine
+def _weigh(_: Target) -> Any:
+    return code("weights", write_weigh).function("weigh", 4)
 
 
 def weigh(log_weights: Array, weights: Array | None = None) -> tuple[Array, Array]:
     """Effective sample size, and log of the mean weight, of rows of log-weights (m, N); (m,).
 
-    Parameters
-    ----------
-    weights : ndarray, (m, N), optional
-        Becomes the weights, relative to the largest of each row.
+    weights: (m, N), becomes the weights, relative to the largest of each row.
     """
-    weigh, _ = _weigh(target())
+    weigh = _weigh(target())
     rows = np.ascontiguousarray(log_weights, dtype=float)
     (m, n), kept = rows.shape, weights is not None
     sums, weights = np.empty((m, 2)), np.empty((1, n)) if weights is None else weights
@@ -54,12 +49,8 @@ def weigh(log_weights: Array, weights: Array | None = None) -> tuple[Array, Arra
 class Population:
     """Weighted particles as compiled code reads and writes them: one array.
 
-    Attributes
-    ----------
-    sizes : tuple of int
-        Numbers of the solver's state, of outputs, and of particles.
-    address : int
-        Of the numbers in memory.
+    sizes: Numbers of the solver's state, of outputs, and of particles.
+    address: Of the numbers in memory.
     """
 
     __slots__ = ("_numbers", "address", "sizes")
@@ -116,25 +107,13 @@ class Population:
 class Update:
     """The samples of some rows, assimilated one by one by the particles of some parameters.
 
-    Parameters
-    ----------
-    kernel : LaneKernel
-        Of a program with moments of ``n_outputs`` outputs.
-    columns : ndarray
-        Parameters, of `LaneKernel.columns`.
-    rows : Rows
-    measured : int
-        Columns of the samples of which the outputs are the last ones, NaN where missing.
-
-    Attributes
-    ----------
-    samples : range
-        Numbers of those that it knows. The first of the rows is one that the rows before end with,
-        unless the stream begins with it.
-    moments : ndarray, (m, N)
-        The program's moments of the sample that was assimilated last.
-    latest : Population or None
-        That after this sample.
+    kernel: Of a program with moments of ``n_outputs`` outputs.
+    columns: Parameters, of `LaneKernel.columns`.
+    measured: Columns of the samples of which the outputs are the last ones, NaN where missing.
+    samples: Numbers of those that it knows. The first of the rows is one that the rows before end
+        with, unless the stream begins with it.
+    moments: (m, N), the program's moments of the sample that was assimilated last.
+    latest: That after this sample.
     """
 
     def __init__(self, kernel: LaneKernel, columns: Array, rows: Rows, measured: int) -> None:
@@ -148,7 +127,7 @@ class Update:
         self.moments = np.empty((program.moments.numel(), n))
         self.latest: Population | None = None
         increments = np.empty(n)
-        self._native, self._call, self._begin = kernel.native, self._timed, rows.sample
+        self._code, self._call, self._begin = kernel.code, self._timed, rows.sample
         self.samples = range(rows.sample + (rows.sample > 0), rows.sample + len(rows))
         work, work_address = kernel.work_array()
         numbers = {
@@ -182,7 +161,7 @@ class Update:
 
     def _timed(self, *numbers: int) -> None:
         """Assimilate the first sample, and find out whether other threads are let run meanwhile."""
-        begin = time.perf_counter()
-        self._native.brief_update(*numbers)
+        update, begin = self._code.function("update", 4, brief=True), time.perf_counter()
+        update(*numbers)
         brief = time.perf_counter() - begin < BRIEF
-        self._call = self._native.brief_update if brief else self._native.update
+        self._call = update if brief else self._code.function("update", 4)

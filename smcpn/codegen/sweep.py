@@ -10,11 +10,10 @@ tape the states at the ends of the segments are kept, and each is run through on
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import casadi as ca
@@ -36,18 +35,17 @@ from smcpn.codegen.emit import (
     MEMORY,
     WORKING_SET,
     hoisted_block,
+    lane_block,
     loops_of,
-    only_values,
     shared_block,
+    with_sums,
 )
-from smcpn.codegen.kernel import ALIGNED, LINE, CompiledKernel, Rows, address, block_parts
+from smcpn.codegen.kernel import ALIGNED, LINE, CompiledKernel, Rows, address, aligned, run_blocks
 from smcpn.codegen.long_blocks import PIECE, Loop, pieces, rolled
 from smcpn.codegen.lower import (
     LaneProgram,
     Level,
     Literal,
-    Operand,
-    Statement,
     Statements,
     Value,
     Vector,
@@ -55,10 +53,9 @@ from smcpn.codegen.lower import (
 )
 from smcpn.codegen.machine_code import Block
 from smcpn.codegen.memory import Section
-from smcpn.codegen.native import NativeSweep, native_sweep
-from smcpn.codegen.sweep_loops import HERE, NEXT, Piece, SweepPlan
+from smcpn.codegen.native import Code, native_sweep
+from smcpn.codegen.sweep_loops import HERE, NEXT, SWEEP_ARGUMENTS, Piece, SweepPlan
 from smcpn.codegen.terms import doubles
-from smcpn.codegen.threads import processors, thread_pool
 from smcpn.model.expression import applied
 
 MOST_LANES = 16
@@ -228,17 +225,12 @@ class _Layout:
 
         Of a section, what it keeps in memory.
         """
-        read, n = graph.read(Level.LANE), self._program.state.numel()
+        n = self._program.state.numel()
         places = [*range(NEXT, NEXT + n), *range(HERE + n, HERE + len(graph.outputs))]
         if name.startswith("section"):
             section = self._program.sections[int(name.removeprefix("section"))]
             places = [self._memory_slot + place for place in section.places]
-        return Block(
-            arguments=only_values(shared.results),
-            loads=self._loads(value for value in self._slot if value in read),
-            statements=tuple(graph.by_level[Level.LANE]),
-            stores=tuple(zip(places, graph.outputs, strict=True)),
-        )
+        return lane_block(graph, shared, self._slot, zip(places, graph.outputs, strict=True))
 
     def _returning(self, name: str, graph: Statements, shared: Block) -> Block:
         """Derivatives by what was before; those by the numbers add up, as what is emitted does.
@@ -255,48 +247,18 @@ class _Layout:
             replaced.clear()
         pairs = list(zip(places, outputs, strict=True))
         summed = [pair for pair in pairs if pair[0] not in replaced and pair[1] != Literal(0.0)]
-        before = [Value("before", place, Level.LANE) for place, _ in summed]
-        sums = [Value("sum", place, Level.LANE) for place, _ in summed]
-        adding: dict[Operand, list[Statement]] = {}
-        for total, value, (_, output) in zip(sums, before, summed, strict=True):
-            adding.setdefault(output, []).append(Statement(total, "add", (value, output)))
         stored = [
             (place, output)
             for place, output in pairs
             if place in replaced and not (place >= memory and output == Literal(0.0))
         ]
-        read = graph.read(Level.LANE)
-        return Block(
-            arguments=only_values(shared.results),
-            loads=(
-                *self._loads(value for value in self._slot if value in read),
-                *((value, place) for value, (place, _) in zip(before, summed, strict=True)),
-            ),
-            statements=_each_followed(graph.by_level[Level.LANE], adding),
-            stores=(
-                *stored,
-                *((place, total) for total, (place, _) in zip(sums, summed, strict=True)),
-            ),
-        )
+        return with_sums(lane_block(graph, shared, self._slot, stored), summed)
 
     def _cleared(self) -> list[Loop]:
         """Zero in place of all derivatives by memory, most of which a step leaves so."""
         first, size = self._memory_adjoint_slot, self._memory_adjoint.numel()
         block = Block(stores=((first, Literal(0.0)),))
         return [Loop(block, (1, size), (), ((0, 1),))] if size else []
-
-    def _loads(self, values: Iterable[Value]) -> tuple[tuple[Value, int], ...]:
-        return tuple((value, self._slot[value]) for value in values)
-
-
-def _each_followed(
-    statements: list[Statement], following: dict[Operand, list[Statement]]
-) -> tuple[Statement, ...]:
-    """Statements with those that take the result of one right behind it, the others at the end."""
-    found: list[Statement] = []
-    for statement in statements:
-        found += [statement, *following.pop(statement.target, [])]
-    return (*found, *(statement for others in following.values() for statement in others))
 
 
 Array = NDArray[np.float64]
@@ -310,29 +272,11 @@ FORWARD_STEPS = 4
 
 
 @dataclass(frozen=True)
-class SweepSizes:
-    """Sizes of a `SweepPlan` that its machine code is run with, see there."""
-
-    begun: int
-    lanes: int
-    left: int | None
-    n_state: int
-    n_kept: int
-    n_slopes: int
-    slots: int
-
-    @classmethod
-    def of(cls, plan: SweepPlan) -> SweepSizes:
-        """Sizes of a plan."""
-        return cls(**{field.name: getattr(plan, field.name) for field in fields(cls)})
-
-
-@dataclass(frozen=True)
 class CompiledSweep:
     """The machine code of a reverse pass over the samples, which can be pickled."""
 
-    native: NativeSweep
-    sizes: SweepSizes
+    code: Code
+    sizes: SweepPlan
 
     @property
     def lanes(self) -> int:
@@ -349,25 +293,15 @@ class CompiledSweep:
     ) -> tuple[Array, Array, Array]:
         """Sum (N,) of what is emitted first over records, and its derivatives.
 
-        Parameters
-        ----------
-        forward : CompiledKernel
-            Of the same program; runs to the ends of the segments, with its constants and threads.
-        theta : ndarray, (p, N)
-        numbers : ndarray, (w, N)
-            What the particles compute once, and the constants.
-        rows : sequence of Rows
-            Of R records.
-        size : int, optional
-            States on a tape at most, and in a ring, by default as many as `TAPE` holds.
+        forward: Of the same program; runs to the ends of the segments, with its constants and
+            threads.
+        theta: (p, N)
+        numbers: (w, N), what the particles compute once, and the constants.
+        rows: Of R records.
+        size: States on a tape at most, and in a ring, by default as many as `TAPE` holds.
 
-        Returns
-        -------
-        totals : ndarray, (N,)
-        slopes : ndarray, (s, N)
-            Derivatives by the numbers, without the constants.
-        adjoints : ndarray, (R, k, N)
-            By the first state of each record.
+        Returns totals (N,); slopes (s, N): derivatives by the numbers, without the constants;
+        adjoints (R, k, N): by the first state of each record.
         """
         n = theta.shape[1]
         totals, slopes = np.zeros(n), np.zeros((self.sizes.n_slopes, n))
@@ -417,23 +351,18 @@ class CompiledSweep:
         begin, sizes = time.perf_counter(), self.sizes
         n, blocks = arrays[0].shape[1], -(-arrays[0].shape[1] // sizes.lanes)
         states = int(self._states(rows, max(samples[0], 1) - 1, samples[1] - 1))
-        threads = threads or processors()
-        parts = block_parts(blocks, FORWARD_STEPS * states * n, threads)
         place = sizes.n_kept * sizes.lanes
 
         def run(part: tuple[int, int]) -> None:
             work = np.empty(sizes.slots * sizes.lanes + ALIGNED)
-            tape = _aligned(_memory((states + ring) * place + ALIGNED))
+            tape = aligned(_memory((states + ring) * place + ALIGNED))
             numbers, *others = map(address, arrays)
-            self.native.run(
-                numbers, n, *others, rows.address, *samples, *part, _aligned(work), tape,
+            self.code.function("sweep", len(SWEEP_ARGUMENTS))(
+                numbers, n, *others, rows.address, *samples, *part, aligned(work), tape,
                 tape + 8 * states * place, ring,
             )  # fmt: skip
 
-        if len(parts) == 1:
-            run(parts[0])
-        else:
-            list(thread_pool(threads, os.getpid()).map(run, parts))
+        run_blocks(run, blocks, FORWARD_STEPS * states * n, threads)
         steps = int(rows.begins[samples[1] - 1] - rows.begins[max(samples[0], 1) - 1])
         count(time.perf_counter() - begin, steps * n)
 
@@ -441,16 +370,8 @@ class CompiledSweep:
 class SweepKernel:
     """The compiled reverse pass of a program, with what is computed before and after it.
 
-    Parameters
-    ----------
-    program : LaneProgram
-        Which ``reverses``.
-
-    Attributes
-    ----------
-    compiled : CompiledSweep
-    cost : float
-        See `SweepPlan.cost`.
+    program: Which ``reverses``.
+    cost: See `SweepPlan.cost`.
     """
 
     def __init__(self, program: LaneProgram) -> None:
@@ -458,8 +379,20 @@ class SweepKernel:
             of_particle = hoisted(program)
             plan = sweep_plan(of_particle.program)
             self.cost = plan.cost
-            self.compiled = CompiledSweep(native_sweep(plan), SweepSizes.of(plan))
-            self._ends = _Ends(of_particle)
+            self.compiled = CompiledSweep(native_sweep(plan), plan.sizes)
+            self._compute(of_particle)
+
+    def _compute(self, of_particle: HoistedRecursion) -> None:
+        """Make what is computed once for a particle, or once for a record of it."""
+        program, parameters = of_particle.program, of_particle.parameters
+        known = ca.vertcat(parameters, program.constants)
+        slopes = ca.SX.sym("slopes", program.theta.numel(), 1)
+        adjoint = ca.SX.sym("adjoint", program.state.numel(), 1)
+        (by_numbers,) = transposed(of_particle.numbers, [parameters], slopes)
+        (by_start,) = transposed(program.start, [parameters], program.moving(adjoint))
+        self._numbers = RowFunction(known, ca.vertcat(of_particle.numbers, program.constants))
+        self._by_numbers = RowFunction(ca.vertcat(known, slopes), by_numbers)
+        self._by_start = RowFunction(ca.vertcat(known, program.start_row, adjoint), by_start)
 
     def value_and_gradient(
         self, forward: CompiledKernel, theta: Array, rows: Sequence[Rows], size: int | None = None
@@ -474,7 +407,7 @@ class SweepKernel:
 
     def numbers(self, forward: CompiledKernel, theta: Array) -> Array:
         """Numbers that the particles compute once, and the constants, (w, N)."""
-        return self._ends.numbers(theta, np.array(forward.constant_values))
+        return self._numbers(theta, _repeated(np.array(forward.constant_values), theta))
 
     def gradient(
         self, forward: CompiledKernel, theta: Array, rows: Sequence[Rows], slopes: Array,
@@ -484,8 +417,9 @@ class SweepKernel:
         constants = np.array(forward.constant_values)
         gradient = np.zeros_like(theta)
         for record, adjoint in zip(rows, adjoints, strict=True):
-            gradient += self._ends.start(theta, constants, record.start, adjoint)
-        return gradient + self._ends.gradient(theta, constants, slopes)
+            known = _repeated(np.append(constants, record.start), theta)
+            gradient += self._by_start(theta, known, adjoint)
+        return gradient + self._by_numbers(theta, _repeated(constants, theta), slopes)
 
 
 _KEPT = threading.local()
@@ -499,42 +433,6 @@ def _memory(size: int) -> Array:
         if 8 * size <= TAPE + LINE:
             _KEPT.tape = kept
     return kept
-
-
-def _aligned(array: Array) -> int:
-    """Address at which a cache line begins in an array."""
-    return -(-address(array) // LINE) * LINE
-
-
-@dataclass
-class _Ends:
-    """Values that are computed once for a particle, or once for a record of it."""
-
-    hoisted: HoistedRecursion
-
-    def __post_init__(self) -> None:
-        program, parameters = self.hoisted.program, self.hoisted.parameters
-        known = ca.vertcat(parameters, program.constants)
-        slopes = ca.SX.sym("slopes", program.theta.numel(), 1)
-        adjoint = ca.SX.sym("adjoint", program.state.numel(), 1)
-        weights = program.moving(adjoint)
-        (by_numbers,) = transposed(self.hoisted.numbers, [parameters], slopes)
-        (by_start,) = transposed(program.start, [parameters], weights)
-        self._numbers = RowFunction(known, ca.vertcat(self.hoisted.numbers, program.constants))
-        self._gradient = RowFunction(ca.vertcat(known, slopes), by_numbers)
-        self._start = RowFunction(ca.vertcat(known, program.start_row, adjoint), by_start)
-
-    def numbers(self, theta: Array, constants: Array) -> Array:
-        """The numbers (w, N), and the constants below them."""
-        return self._numbers(theta, _repeated(constants, theta))
-
-    def gradient(self, theta: Array, constants: Array, slopes: Array) -> Array:
-        """Derivatives (p, N) of those by the numbers."""
-        return self._gradient(theta, _repeated(constants, theta), slopes)
-
-    def start(self, theta: Array, constants: Array, row: Array, adjoint: Array) -> Array:
-        """Derivatives (p, N) of those by the first state."""
-        return self._start(theta, _repeated(np.append(constants, row), theta), adjoint)
 
 
 def _repeated(numbers: Array, like: Array) -> Array:

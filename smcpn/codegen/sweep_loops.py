@@ -20,21 +20,22 @@ On the way back an interval is run through once more, with the states before its
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
 
 from smcpn.codegen.elementary import FUNCTIONS
-from smcpn.codegen.emit import MOST_ATTEMPTS
 from smcpn.codegen.long_blocks import Loop
 from smcpn.codegen.loops import (
     ARRAY,
     FAST,
     INTEGER,
+    MOST_ATTEMPTS,
     NUMBERS,
     Function,
+    KernelPlan,
     LoopCall,
     Shared,
     SharedPlaces,
@@ -68,62 +69,24 @@ _Known = list[tuple[ir.Function, list[Any]]]
 
 
 @dataclass(frozen=True)
-class SweepPlan:
-    """A reverse pass as blocks of statements, and where its values are in the work array.
+class SweepPlan(KernelPlan):
+    """A reverse pass: forward ``interval``, ``section0`` and so on, ``step``, and back again.
 
-    Attributes
-    ----------
-    blocks : dict of str to Block
-        What runs once for all lanes, of each of ``pieces`` (``_shared``), and ``hoist_lane``.
-    pieces : dict of str to list of Block, Loop and LoopCall
-        What runs in each lane: forward ``interval``, ``section0`` and so on, ``step``, and backward
-        those with ``_back`` and ``sample_back``.
-    lanes, width : int
-        Particles of a block, and how many of them one instruction runs.
-    n_state, n_kept : int
-        Numbers on the tape that are a state, and with what is kept of the step from it.
-    n_numbers, n_slopes : int
-        Of ``n_numbers`` the first ``n_slopes`` move.
-    adjoint_slot, slopes_slot, total_slot, slots : int
-        First slots of the derivatives by state and numbers and of the sum of what is emitted,
-        and the number of all.
-    widths : dict of str to int
-        See `LaneProgram.widths`.
-    window, parts : int
-        See `LaneProgram`.
-    left : int, optional
-        Entry of the state that is left of the interval, where lanes take their own steps.
-    loops : tuple of Loop
-        What sections run over memory.
-    sections : int
+    Those of the way back are named with ``_back``, ``sample_back`` among them.
+
+    n_kept: Numbers on the tape that are a state, and what is kept of the step from it.
+    n_numbers, n_slopes: Of ``n_numbers`` the first ``n_slopes`` move.
+    adjoint_slot, slopes_slot, total_slot: First slots of the derivatives by state and numbers and
+        of the sum of what is emitted.
     """
 
-    blocks: dict[str, Block]
-    pieces: dict[str, Sequence[Piece]]
-    lanes: int
-    width: int
-    n_state: int
     n_kept: int
     n_numbers: int
     n_slopes: int
     adjoint_slot: int
     slopes_slot: int
     total_slot: int
-    slots: int
-    widths: dict[str, int]
-    window: int
-    parts: int
-    left: int | None
-    loops: tuple[Loop, ...]
     sections: int
-
-    @property
-    def text(self) -> str:
-        """All that the machine code depends on, but for the modules that write it."""
-        sizes = {field.name: getattr(self, field.name) for field in fields(self)[2:]}
-        blocks = [f"{name}{block}" for name, block in self.blocks.items()]
-        blocks += [f"{name}{block}" for name, part in self.pieces.items() for block in part]
-        return f"sweep {sizes}\n" + "\n".join(blocks)
 
     @property
     def cost(self) -> float:
@@ -299,10 +262,9 @@ class _Sweep:
         """Define a function of pieces, of addresses of work, the state and the next, and values."""
         plan, names = self._plan, {value: f"shared{k}" for k, value in enumerate(shared.values)}
         given = {"work": NUMBERS, "here": NUMBERS, "after": NUMBERS}
-        made = Function(self._module, part, given | dict.fromkeys(names.values(), DOUBLE))
-        made.function.linkage = "internal"
-        made.function.attributes.add("noinline")
-        arrays = [made[name] for name in given]
+        given |= dict.fromkeys(names.values(), DOUBLE)
+        made = Function(self._module, part, given, called=True)
+        arrays = [made[name] for name in ("work", "here", "after")]
         shared = shared.known_as({value: made[name] for value, name in names.items()})
         for piece in plan.pieces[part]:
             if isinstance(piece, LoopCall):

@@ -92,13 +92,7 @@ def target() -> Target:
 
 @contextmanager
 def compiling_for(cpu: str | Target) -> Generator[None]:
-    """Compile for one of `CPUS`, in this thread.
-
-    Raises
-    ------
-    InputError
-        If this processor could not run it.
-    """
+    """Compile for one of `CPUS`, in this thread."""
     token = _TARGET.set(_named(cpu) if isinstance(cpu, str) else cpu)
     try:
         yield

@@ -69,10 +69,7 @@ def reduced(
     Elements are combined in `CHAINS` chains, these by halving, and the last elements, which are
     fewer than that, one after the other.
 
-    Parameters
-    ----------
-    begin : sequence of float
-        What combines with a number to that number, for each result of the body.
+    begin: What combines with a number to that number, for each result of the body.
     """
     whole = made.builder.and_(count, number(-CHAINS))
     chains = _looped(made, (number(0), whole, doubles()), CHAINS, body, begin, combine)
@@ -150,12 +147,8 @@ def relative_weights(
 ) -> tuple[Term, Term, Term]:
     """Write weights relative to the largest log-weight, ``top``.
 
-    Returns
-    -------
-    reference : Term
-        Log of the weight that is one: ``top``, or 0 where that is not finite.
-    total, squares : Term
-        Sums of the weights, and of their squares.
+    Returns reference: log of the weight that is one: ``top``, or 0 where that is not finite; total,
+    squares: sums of the weights, and of their squares.
     """
     reference = where(absolute(top) < math.inf, top, 0.0)
 
@@ -201,9 +194,7 @@ def _write_innovate(module: ir.Module) -> ir.Function:
         "moments": _NUMBERS, "outputs": INTEGER, "count": INTEGER, "weights": _NUMBERS,
         "measured": _NUMBERS, "innovations": _NUMBERS,
     }  # fmt: skip
-    made = Function(module, "innovate", arguments)
-    made.function.linkage = "internal"
-    made.function.attributes.add("noinline")
+    made = Function(module, "innovate", arguments, called=True)
     builder, count = made.builder, made["count"]
     with made.loop(number(0), made["outputs"]) as output:
         means = made.at(made["moments"], made.times(output, count))

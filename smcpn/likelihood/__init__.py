@@ -15,6 +15,5 @@ from smcpn.likelihood import conditioned as conditioned  # isort: skip
 from smcpn.likelihood import adaptive as adaptive  # isort: skip
 from smcpn.likelihood import classical as classical  # isort: skip
 from smcpn.likelihood import rosenbrock as rosenbrock  # isort: skip
-from smcpn.likelihood import explicit_events as explicit_events  # isort: skip
 from smcpn.likelihood import kalman as kalman  # isort: skip
 from smcpn.likelihood.particle import likelihood as likelihood  # isort: skip

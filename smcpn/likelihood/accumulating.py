@@ -25,13 +25,8 @@ Array = NDArray[np.float64]
 class SetBack:
     """Shares of the states that the sample before an interval leaves, as graphs.
 
-    Attributes
-    ----------
-    model : Model
-    row : casadi.SX
-        Symbol of the share of an accumulator, (1, 1); (0, 1) of a model without one.
-    share : casadi.SX, (n, 1)
-        Of every state.
+    row: Symbol of the share of an accumulator, (1, 1); (0, 1) of a model without one.
+    share: (n, 1), of every state.
     """
 
     model: Model
@@ -79,19 +74,10 @@ class SetBack:
     ) -> LaneProgram:
         """The program of a recursion that begins every interval with a share of some entries.
 
-        Parameters
-        ----------
-        entries, share : casadi.SX, (k, 1)
-            Symbols in the program's state, and what is left of each, over `row`.
+        entries, share: (k, 1), symbols in the program's state, and what is left of each, over
+            `row`.
         """
         if not self.model.accumulators:
             return program
-        begun, shared = program.interval, program.shared
-        assert shared is not None
-        begun = program.state if begun is None else begun
-        return replace(
-            program,
-            interval_row=ca.vertcat(program.interval_row, self.row),
-            interval=ca.substitute(begun, entries, share * entries),
-            shared=replace(shared, interval=ca.vertcat(shared.interval, self.graph(signal))),
-        )
+        left = ca.substitute(program.begun, entries, share * entries)
+        return replace(program, interval=left).reading(self.row, self.graph(signal))

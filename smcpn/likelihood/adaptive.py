@@ -50,7 +50,6 @@ from smcpn.likelihood.gaussian_filter import (
 )
 from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
-from smcpn.likelihood.measurement import densest, gaussian_log_density, possible
 from smcpn.likelihood.own_steps import (
     AT_REST,
     Clock,
@@ -76,18 +75,10 @@ ROUNDING = float(np.finfo(float).eps)
 class Attempt:
     """A step that is tried.
 
-    Attributes
-    ----------
-    h : casadi.SX
-    mean : Mean
-        Predicted.
-    linearisation : Linearisation
-    sizes : casadi.SX, (n, 1)
-        With the predicted states.
-    noise : list of casadi.SX
-        Variance of the process noise of each process, in its coordinates.
-    error : casadi.SX
-        Local error in units of the tolerance, root mean square over the states.
+    mean: Predicted.
+    sizes: (n, 1), with the predicted states.
+    noise: Variance of the process noise of each process, in its coordinates.
+    error: Local error in units of the tolerance, root mean square over the states.
     """
 
     h: ca.SX
@@ -112,7 +103,10 @@ class Adaptive(Recursion):
         self.set_back, self.restarts = SetBack.of(model), grid.restarts or bool(model.accumulators)
         self.layout = Layout.connected(model.x, model.rhs, solver, model.outputs)
         self.filter = FilterSymbols(model, self.layout, shared=False, prefix="m")
-        self.clock, self.sample = Clock.of(model), SampleSymbols.of(model, self.dead_times)
+        self.clock, self.sample = (
+            Clock.of(model),
+            SampleSymbols.of(model, self.dead_times.at_sample),
+        )
         self.noise = NoiseFilter.of(model)
         self.tolerance = ca.SX.sym("tolerance")
         self.between = IntervalSymbols.of(model)
@@ -156,7 +150,6 @@ class Adaptive(Recursion):
                 self.set_back.row,
             ),
             step_row=self.between.row,
-            gain_row=ca.SX(0, 1),
             sample_row=self.sample.row,
             start=self._start(derivatives, initial, sizes),
             interval=self._interval(derivatives, begun),
@@ -178,10 +171,7 @@ class Adaptive(Recursion):
             memory=algebra.memory,
             sections=algebra.sections(),
         )
-        expected, sample = self.expected(), self.sample
-        error = ca.diag(expected.covariance)
-        following = self.noise.following(sample.y - expected.outputs, error, sample.present)
-        program = self.noise.join(program, following, signal.sample(1), signal)
+        program = self.noise.join(program, signal, self.expected(), self.sample)
         return self.dead_times.join(program, signal)
 
     def _start(self, derivatives: list[ca.SX], initial: ca.SX, sizes: ca.SX) -> ca.SX:
@@ -299,19 +289,11 @@ class Adaptive(Recursion):
         known = ca.if_else(self.clock.left > 0.0, ca.SX(np.nan), 0.0)
         outputs = ca.substitute(here, model.x, states) + known
         covariance = output_covariance(self.layout, f.factors, f.output_slopes(h, here))
-        variance = self.noise.variance
-        if model.density is not None:
-            variance = self.sample.noise_variance(outputs)
-        return ExpectedOutputs(outputs, covariance, states, self.noise.mean, variance)
+        return self.noise.expected(self.sample, outputs, covariance, states)
 
     def log_density(self) -> ca.SX:
         """Log N(y; g(mu), J Sigma J' + R), (1, 1)."""
-        expected = self.expected()
-        noise = expected.noise_variance
-        present, covariance = self.sample.present, expected.covariance + ca.diag(noise)
-        innovation = self.sample.y - expected.outputs - expected.noise_mean
-        log_density = gaussian_log_density(innovation, covariance, present)
-        return possible(log_density, log_density - densest(noise, present))
+        return self.expected().log_density(self.sample)
 
     def local_error(self) -> ca.SX:
         """Local error that the step control allows every step."""

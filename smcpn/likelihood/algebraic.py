@@ -52,13 +52,7 @@ arguments and numbers a."""
 
 
 class AlgebraicEquations:
-    """Graphs of the algebraic equations of a model.
-
-    Parameters
-    ----------
-    model : Model
-        One that has some.
-    """
+    """Graphs of the algebraic equations of a model."""
 
     def __init__(self, model: Model) -> None:
         self._places, self._model = list(model.algebraic), model
@@ -73,14 +67,9 @@ class AlgebraicEquations:
     def solved(self, x: ca.SX, driven: ca.SX, newton: Newton, detached: bool = False) -> ca.SX:
         """State with consistent values of the algebraic variables; NaN where there are none.
 
-        Parameters
-        ----------
-        x : casadi.SX, (n, 1)
-            State, from whose algebraic variables the iteration begins.
-        driven : casadi.SX
-            Inputs and time.
-        detached : bool
-            Take derivatives of the last step alone, which are those of the solution.
+        x: (n, 1), state, from whose algebraic variables the iteration begins.
+        driven: Inputs and time.
+        detached: Take derivatives of the last step alone, which are those of the solution.
         """
         x = ca.SX(ca.densify(x))
         for _ in range(newton.steps):
@@ -101,10 +90,7 @@ class AlgebraicEquations:
     def slopes(self, rates: ca.SX) -> ca.SX:
         """Derivatives of all states in time, z' = -(dg/dz)^-1 (dg/dx x' + dg/d(u, t) (u, t)').
 
-        Parameters
-        ----------
-        rates : casadi.SX
-            Derivatives of inputs and time.
+        rates: Derivatives of inputs and time.
         """
         slopes = ca.densify(self._model.mass * self._model.rhs)
         forced = jacobian(self._residual, self._symbols) @ ca.vertcat(slopes, rates)
@@ -160,10 +146,7 @@ def explicit_model(model: Model, first: FirstSample) -> Model:
     The algebraic variables follow z' = -(dg/dz)^-1 (dg/dx x' + dg/dt), under inputs that are held;
     right-hand side and outputs begin Newton's iteration there.
 
-    Parameters
-    ----------
-    first : FirstSample
-        Inputs and time at which the initial states are consistent.
+    first: Inputs and time at which the initial states are consistent.
     """
     if not model.algebraic:
         return model
@@ -181,15 +164,7 @@ def explicit_model(model: Model, first: FirstSample) -> Model:
 def check_consistent(problem: Problem, values: Array) -> None:
     """Refuse a problem whose algebraic variables have no consistent values at any parameters.
 
-    Parameters
-    ----------
-    values : ndarray, (N, d)
-        Parameters, drawn from the prior.
-
-    Raises
-    ------
-    InputError
-        With the reason at the values that the iteration begins with.
+    values: (N, d), parameters, drawn from the prior.
     """
     if not problem.model.algebraic:
         return

@@ -136,7 +136,7 @@ class Classical(Recursion):
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
         self.dead_times = DeadTimes(problem.model, grid)
         self.model = self.dead_times.model
-        self.sample = SampleSymbols.of(self.model, self.dead_times)
+        self.sample = SampleSymbols.of(self.model, self.dead_times.at_sample)
         self.signal = step_signal(self.dead_times, grid)
         self.step: Step = solver.step.of(self.model)
         self.local_order = self.step.error_order
@@ -156,10 +156,7 @@ class Classical(Recursion):
 
     def with_noise(self, program: LaneProgram) -> LaneProgram:
         """Program that follows the noise, too, where that is coloured."""
-        signal, sample = self.signal, self.sample
-        no_error = ca.SX.zeros(self.outputs.numel(), 1)
-        following = self.noise.following(sample.y - self.outputs, no_error, sample.present)
-        return self.noise.join(program, following, signal.sample(1), signal)
+        return self.noise.join(program, self.signal, self.expected(), self.sample)
 
     def log_density(self) -> ca.SX:
         """Log density of a sample; a missing value adds nothing."""
@@ -174,10 +171,7 @@ class Classical(Recursion):
     def expected(self) -> ExpectedOutputs:
         """Outputs and states of the solver, without a covariance."""
         q = self.outputs.numel()
-        noise, variance = self.noise, self.noise.variance
-        if self.model.density is not None:
-            variance = self.sample.noise_variance(self.outputs)
-        return ExpectedOutputs(self.outputs, ca.SX(q, q), self.model.x, noise.mean, variance)
+        return self.noise.expected(self.sample, self.outputs, ca.SX(q, q), self.model.x)
 
     @override
     def local_error(self) -> ca.SX:
@@ -223,7 +217,6 @@ def runge_kutta_program(
         state=model.x,
         start_row=start.row,
         step_row=step.row,
-        gain_row=ca.SX(0, 1),
         sample_row=sample.row,
         start=start.initial(model),
         step=step.following,

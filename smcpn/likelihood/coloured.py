@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 import casadi as ca
 
 from smcpn.codegen.lower import LaneProgram
+from smcpn.likelihood.lanes import SampleSymbols
 from smcpn.likelihood.measurement import GaussianMeasurement
 from smcpn.likelihood.registry import ExpectedOutputs
 from smcpn.model.problem import Model
@@ -48,12 +49,8 @@ def with_coloured_noise(
 ) -> ExpectedOutputs:
     """Copy that expects coloured noise too: what the state tells of it counts as its variance.
 
-    Parameters
-    ----------
-    mean : casadi.SX, (q, 1)
-        Of the coloured noise, given the samples before.
-    whole : casadi.SX, (q, q)
-        Covariance of the outputs and their coloured noise together.
+    mean: (q, 1), of the coloured noise, given the samples before.
+    whole: (q, q), covariance of the outputs and their coloured noise together.
     """
     if not model.coloured:
         return white
@@ -72,11 +69,8 @@ def correlation(model: Model, outputs: Sequence[int]) -> ca.SX:
 class NoiseFilter:
     """Filter of the coloured noise of one particle: the symbols of its state, and its equations.
 
-    Attributes
-    ----------
-    model : Model
-    state : casadi.SX, (2 c, 1)
-        Mean and variance of the noise of the c coloured outputs, given the samples before.
+    state: (2 c, 1), mean and variance of the noise of the c coloured outputs, given the samples
+        before.
     """
 
     model: Model
@@ -104,22 +98,22 @@ class NoiseFilter:
             variance[j] = self.state[len(coloured) + place]
         return variance
 
-    def following(self, residual: ca.SX, error: ca.SX, present: ca.SX) -> ca.SX:
-        """State at the next sample, (2 c, 1), `Model.gap` later.
+    def expected(
+        self, sample: SampleSymbols, outputs: ca.SX, covariance: ca.SX, states: ca.SX
+    ) -> ExpectedOutputs:
+        """Outputs and states of a solver, with the noise that this filter expects."""
+        variance = self.variance
+        if self.model.density is not None:
+            variance = sample.noise_variance(outputs)
+        return ExpectedOutputs(outputs, covariance, states, self.mean, variance)
 
-        Parameters
-        ----------
-        residual : casadi.SX, (q, 1)
-            Measured value minus mean of the noise-free output.
-        error : casadi.SX, (q, 1)
-            Variance of the solver's error in each output.
-        present : casadi.SX, (q, 1)
-            1 where the output was measured, 0 where it is missing.
-        """
+    def _following(self, expected: ExpectedOutputs, sample: SampleSymbols) -> ca.SX:
+        """State at the next sample, (2 c, 1), `Model.gap` later."""
         means: list[ca.SX] = []
         variances: list[ca.SX] = []
+        residual, error = sample.y - expected.outputs, ca.diag(expected.covariance)
         for j in self.model.coloured:
-            m, here = self.mean[j], present[j]
+            m, here = self.mean[j], sample.present[j]
             value = GaussianMeasurement(m, residual[j], here, error[j])
             own = Factor([[ca.SX(1.0)]], [self.variance[j]])
             factor, gain, *_ = downdate(own, [here], value.noise)
@@ -130,34 +124,25 @@ class NoiseFilter:
         return ca.vertcat(*means, *variances)
 
     def join(
-        self, program: LaneProgram, following: ca.SX, before: ca.SX, signal: Signal
+        self,
+        program: LaneProgram,
+        signal: Signal,
+        expected: ExpectedOutputs,
+        sample: SampleSymbols,
+        before: ca.SX | None = None,
     ) -> LaneProgram:
         """The program of a recursion whose particles hold this filter too.
 
-        Parameters
-        ----------
-        following : casadi.SX, (2 c, 1)
-            See `following`, over symbols of the program's state and sample row.
-        before : casadi.SX
-            Graph of the sample row at the sample before an interval.
-        signal : Signal
+        expected: Over symbols of the program's state and sample row.
+        before: Graph of the sample row at the sample before an interval, by default
+            `Signal.sample`.
         """
         coloured = list(self.model.coloured)
         if not coloured:
             return program
-        begun, row = program.interval, program.interval_row
-        if begun is None:
-            begun, row = program.state, ca.SX(0, 1)
+        before = signal.sample(1) if before is None else before
         stationary = [self.model.noise_variance[j] for j in coloured]
-        start = ca.vertcat(program.start, ca.SX.zeros(len(coloured), 1), *stationary)
-        shared = program.shared
-        assert shared is not None
-        return replace(
-            program,
-            shared=replace(shared, interval=ca.vertcat(shared.interval, before, signal.gap)),
-            state=ca.vertcat(program.state, self.state),
-            start=start,
-            interval=ca.vertcat(begun, following),
-            interval_row=ca.vertcat(row, program.sample_row, self.model.gap),
-            step=ca.vertcat(program.step, self.state),
-        )
+        start = ca.vertcat(ca.SX.zeros(len(coloured), 1), *stationary)
+        row = ca.vertcat(program.sample_row, self.model.gap)
+        reading = program.reading(row, ca.vertcat(before, signal.gap))
+        return reading.with_state(self.state, start, self._following(expected, sample))

@@ -40,7 +40,6 @@ Tronarp, Bosch, Hennig (2022). Fenrir: physics-enhanced regression for initial v
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -93,16 +92,9 @@ class GainPass:
 
     Its memory are these covariances at a sample.
 
-    Parameters
-    ----------
-    symbols : ConditionedSymbols
-    covariances : list of SharedCovariance
-    length : float
-        Of a step, where all are alike, or of those of mean length.
-    steps : int
-        Of a sampling interval.
-    factor : float
-        Raises the diffusion, where it is a number that gains depend on.
+    length: Of a step, where all are alike, or of those of mean length.
+    steps: Of a sampling interval.
+    factor: Raises the diffusion, where it is a number that gains depend on.
     """
 
     def __init__(
@@ -174,19 +166,6 @@ class Conditioned(Recursion):
 
     Coloured noise is one more entry of the filter, which `coloured.moved_factor` takes from sample
     to sample, and which the filter without data has as it is without: stationary.
-
-    Parameters
-    ----------
-    problem : Problem
-    solver : EKF0 or EKF1
-    grid : Grid
-    share, start_order
-        See `ConditionedSymbols.of`.
-
-    Raises
-    ------
-    InputError
-        If it cannot use the solver's diffusion, or compares covariances that are too large.
     """
 
     coloured_noise = True
@@ -243,9 +222,9 @@ class Conditioned(Recursion):
         self.length, self.share = (self.signal.constant(name) for name in ("length", "share"))
 
     @classmethod
-    @abstractmethod
     def diffusion(cls, problem: Problem, solver: ProbabilisticSolver) -> Diffusion:
         """Diffusion of the processes; refuses that of a solver which it cannot use."""
+        return known_diffusion(problem, solver, likelihood=cls.name)
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
@@ -258,12 +237,6 @@ class Conditioned(Recursion):
 
         A filter that sees the data has no use for the first-order form: where v is x', one process
         for both has no second residual to leave an error.
-
-        Raises
-        ------
-        InputError
-            If it needs a diffusion which the problem does not learn. One that does not take the
-            problem's noise is refused for that, by `suitable_likelihood`.
         """
         needed = cls.known_diffusion and cls.takes_noise(problem.model)
         if problem.diffusion is None and needed:
@@ -450,11 +423,6 @@ class Dalton(Conditioned):
     any_density = True
     scheme = Scheme(joint=True, excess=1.0)
 
-    @classmethod
-    @override
-    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver) -> Diffusion:
-        return known_diffusion(problem, solver, likelihood=cls.name)
-
 
 class Fenrir(Conditioned):
     """log p(y | z) under the data-free filter's linearisation.
@@ -465,8 +433,3 @@ class Fenrir(Conditioned):
     name = "fenrir"
     known_diffusion = True
     scheme = Scheme(joint=True, linearise_free=True)
-
-    @classmethod
-    @override
-    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver) -> Diffusion:
-        return known_diffusion(problem, solver, likelihood=cls.name)

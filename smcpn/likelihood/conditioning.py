@@ -57,15 +57,11 @@ Array = NDArray[np.float64]
 class Scheme:
     """Which likelihood the filters compute.
 
-    Attributes
-    ----------
-    joint : bool
-        Whether an increment is log p(y, z) - log p(z) given the past, z being the residuals of
+    joint: Whether an increment is log p(y, z) - log p(z) given the past, z being the residuals of
         the ODE since the sample before; otherwise log p(y | z).
-    linearise_free : bool
-        Whether the conditioned filter takes the data-free filter's linearisation of the ODE.
-    excess : float
-        Nats per value by which a joint likelihood may lie above what a density of the data can,
+    linearise_free: Whether the conditioned filter takes the data-free filter's linearisation of the
+        ODE.
+    excess: Nats per value by which a joint likelihood may lie above what a density of the data can,
         the noise at its densest; beyond, the data-free filter has diverged.
     """
 
@@ -82,41 +78,18 @@ class ConditionedSymbols:
     likelihood ratio of the residuals since the last sample, and the statistics of a calibrated
     diffusion. A sample corrects the state at the beginning of the interval after it.
 
-    Attributes
-    ----------
-    model : Model
-    scheme : Scheme
-    diffusion : Diffusion
-    grid : Grid
-    order : int
-        Of the solver.
-    start_order : int
-        Highest derivative that starts from its exact value; those beyond start at zero.
-    free : FilterSymbols or None
-        The data-free filter that a diffusion is calibrated by.
-    conditioned : FilterSymbols
-    data_free : DataFreeSymbols or None
-        Difference of the data-free filter, where an increment compares both.
-    sample : SampleSymbols
-    dead_times : DeadTimes
-    held : casadi.SX
-        Inputs that are numbers of the interval behind the sample.
-    set_back : SetBack
-    h, h_before : casadi.SX
-        Length of a step, and of those before the sample.
-    scale, count : casadi.SX
-        Variance that unit diffusion adds in a step, and the number of steps so far.
-    spread : casadi.SX
-        ``scale`` in a particle's own time.
-    factor : casadi.SX
-        By which the standard deviation of the diffusion is raised.
-    ratio, quadratic : casadi.SX
-        Product of s / s', and sum of e^2 / s - e'^2 / s', over the residuals since the last sample,
-        e and s of the conditioned filter, e' and s' of the data-free one.
-    surplus : casadi.SX
-        Log-likelihood of the samples so far above the highest possible one.
-    gap_before : casadi.SX
-        Time since the sample before, where noise is coloured.
+    start_order: Highest derivative that starts from its exact value; those beyond start at zero.
+    free: The data-free filter that a diffusion is calibrated by.
+    data_free: Difference of the data-free filter, where an increment compares both.
+    held: Inputs that are numbers of the interval behind the sample.
+    h, h_before: Length of a step, and of those before the sample.
+    scale, count: Variance that unit diffusion adds in a step, and the number of steps so far.
+    spread: ``scale`` in a particle's own time.
+    factor: By which the standard deviation of the diffusion is raised.
+    ratio, quadratic: Product of s / s', and sum of e^2 / s - e'^2 / s', over the residuals since
+        the last sample, e and s of the conditioned filter, e' and s' of the data-free one.
+    surplus: Log-likelihood of the samples so far above the highest possible one.
+    gap_before: Time since the sample before, where noise is coloured.
     """
 
     model: Model
@@ -157,12 +130,9 @@ class ConditionedSymbols:
     ) -> ConditionedSymbols:
         """Make the symbols.
 
-        Parameters
-        ----------
-        share : bool
-            Whether covariances that are the same for all particles are left to shared rows.
-        start_order : int, optional
-            As the attribute, all derivatives by default; some public codes start some at zero.
+        share: Whether covariances that are the same for all particles are left to shared rows.
+        start_order: As the attribute, all derivatives by default; some public codes start some at
+            zero.
         """
         # Without a Jacobian, covariances depend on the diffusion, the outputs and their noise only.
         model, delayed = dead_times.model, dead_times.parts > 1
@@ -187,7 +157,7 @@ class ConditionedSymbols:
             free,
             conditioned,
             DataFreeSymbols(conditioned) if scheme.joint else None,
-            SampleSymbols.of(model, dead_times),
+            SampleSymbols.of(model, dead_times.at_sample),
             dead_times,
             ca.SX.sym("held", model.held),
             SetBack.of(model),
@@ -263,7 +233,6 @@ class Step:
 
     Attributes
     ----------
-    state : casadi.SX
     covariances : list of tuple of casadi.SX
         What each filter holds of its covariance, in the order of `ConditionedSymbols.filters`; the
         conditioned one's are followed by those of the difference.
@@ -325,10 +294,7 @@ def _linearised(
 ) -> tuple[Linearisation, LinearisationChange | None]:
     """Linearise derivatives in the conditioned filter, and what differs in the data-free one.
 
-    Parameters
-    ----------
-    ahead : Mean or None
-        What ``mean`` is above that of the data-free filter, where there is one.
+    ahead: What ``mean`` is above that of the data-free filter, where there is one.
     """
     f, data_free = symbols.conditioned, symbols.data_free
     if data_free is None or ahead is None:
@@ -374,16 +340,10 @@ def _scores(symbols: ConditionedSymbols, surplus: ca.SX) -> list[ca.SX]:
 class PredictedOutputs:
     """Outputs of the conditioned filter before a sample is seen, with their coloured noise.
 
-    Attributes
-    ----------
-    mean : list of casadi.SX
-        g(m) and what is expected of the noise, output by output.
-    slopes : list of dict of Entry to casadi.SX
-        Their derivatives H by the coordinates that they see.
-    covariance : casadi.SX, (q, q)
-        H P H'.
-    gains : SharedGains
-        What shared rows bring of the covariance; empty where every particle has its own.
+    mean: g(m) and what is expected of the noise, output by output.
+    slopes: Their derivatives H by the coordinates that they see.
+    covariance: (q, q), H P H'.
+    gains: What shared rows bring of the covariance; empty where every particle has its own.
     """
 
     mean: list[ca.SX]
@@ -414,18 +374,10 @@ def predict_outputs(symbols: ConditionedSymbols) -> PredictedOutputs:
 class Update:
     """The conditioned filter after a sample.
 
-    Attributes
-    ----------
-    mean : Mean
-    factors : list of Factor
-    log_densities : list of (casadi.SX, casadi.SX)
-        Of each output, see `Measurement.log_density`.
-    gains : SharedGains
-        Empty where every particle has its own covariance.
-    ahead : Mean or None
-        What the mean is above that of the data-free filter.
-    learned : list of casadi.SX
-        What the data-free filter's covariance is above this one, by block.
+    log_densities: Of each output, see `GaussianMeasurement.log_density`.
+    gains: Empty where every particle has its own covariance.
+    ahead: What the mean is above that of the data-free filter.
+    learned: What the data-free filter's covariance is above this one, by block.
     """
 
     mean: Mean
@@ -489,13 +441,8 @@ def surplus_after(symbols: ConditionedSymbols, increment: ca.SX) -> ca.SX:
 class Interval:
     """A particle at the beginning of an interval between samples.
 
-    Attributes
-    ----------
-    state : casadi.SX
-    covariances : list of tuple of casadi.SX
-        As of a `Step`.
-    input_derivatives : list of casadi.SX
-        Symbols of the derivatives of the input that a restart needs.
+    covariances: As of a `Step`.
+    input_derivatives: Symbols of the derivatives of the input that a restart needs.
     """
 
     state: ca.SX

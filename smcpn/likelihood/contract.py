@@ -70,14 +70,9 @@ class Batch:
 class Batchable:
     """An object with methods for many points at once that workers can evaluate.
 
-    Attributes
-    ----------
-    batches : tuple of str
-        Names of these methods.
-    one_tells_form : bool
-        Whether a call for one point is cheap enough to tell the form of the results.
-    lanes : int
-        Points that are computed together.
+    batches: Names of these methods.
+    one_tells_form: Whether a call for one point is cheap enough to tell the form of the results.
+    lanes: int, points that are computed together.
     """
 
     batches: ClassVar[tuple[str, ...]] = ()
@@ -259,15 +254,9 @@ def is_estimated(likelihood: Likelihood) -> TypeIs[EstimatedLikelihood]:
 class LikelihoodView(Likelihood):
     """An exact likelihood as another one sees it: of fewer samples or columns, or to a power.
 
-    Parameters
-    ----------
-    likelihood : Likelihood
-    n_samples : int, optional
-        First samples that there are; all, by default.
-    power : float
-        Factor on every log-density.
-    unread : int
-        Last columns of ``values`` that are no parameters of the likelihood.
+    n_samples: First samples that there are; all, by default.
+    power: Factor on every log-density.
+    unread: Last columns of ``values`` that are no parameters of the likelihood.
     """
 
     def __init__(

@@ -44,13 +44,9 @@ MOST_ROWS = 24
 class ResidualGain:
     """Gain of a block's mean by the residuals z of its ODE, mu = mu^- + K z.
 
-    Attributes
-    ----------
-    rows : list of Row
-        A row for every residual, then for every value and higher derivative: the slope by each
+    rows: A row for every residual, then for every value and higher derivative: the slope by each
         residual, given the residuals before it.
-    variances : Row
-        Of each residual given those before it.
+    variances: Of each residual given those before it.
     """
 
     rows: list[Row]
@@ -61,14 +57,9 @@ class ResidualGain:
 class OutputGain:
     """Gain of the mean by a measured output, mu = mu^- + K (y - g).
 
-    Attributes
-    ----------
-    by_entry : dict of Entry to casadi.SX
-        The gain of each coordinate.
-    variance : casadi.SX
-        Of the innovation: output and noise.
-    spread : casadi.SX
-        Of the output without its noise.
+    by_entry: The gain of each coordinate.
+    variance: Of the innovation: output and noise.
+    spread: Of the output without its noise.
     """
 
     by_entry: dict[Entry, ca.SX]
@@ -105,13 +96,7 @@ def known_covariance(block: Block, noise: dict[Entry, ca.SX]) -> Factor:
 def symbolic_factor(block: Block, coupled: bool, prefix: str) -> Factor:
     """Factor with a symbol wherever it is not the same at all times.
 
-    Parameters
-    ----------
-    block : Block
-    coupled : bool
-        Whether the linearised ODE makes the rates depend on the values.
-    prefix : str
-        Of the names of the symbols.
+    coupled: Whether the linearised ODE makes the rates depend on the values.
     """
     factor = zero_covariance(block)
     n_free = len(factor.pivots)
@@ -133,11 +118,8 @@ def free_entries(symbolic: Factor, factor: Factor) -> list[ca.SX]:
 def noise_factor(order: int, first: int) -> tuple[Array, Array]:
     """Process noise of a step of length one with derivative ``first`` put first, as L and D.
 
-    Returns
-    -------
-    rows : ndarray, (order + 1, order + 1)
-        Row i belongs to derivative i; in the order first, 0, 1, ... they are unit lower triangular.
-    weights : ndarray, (order + 1,)
+    Returns rows (order + 1, order + 1): row i belongs to derivative i; in the order first, 0, 1,
+    ... they are unit lower triangular; weights (order + 1,).
     """
     sequence = [first, *(i for i in range(order + 1) if i != first)]
     lower = lower_factor(process_noise_factor(order)[sequence])
@@ -152,10 +134,7 @@ def predict(
 ) -> tuple[dict[Entry, Row], Row]:
     """Rows of W = [A L, L_Q] by coordinate and weights [D, D_Q]: A P A' + Q before factorisation.
 
-    Parameters
-    ----------
-    noise : sequence of casadi.SX
-        Variance of the diffusion times h^(2 order + 1), one per process of the model.
+    noise: Variance of the diffusion times h^(2 order + 1), one per process of the model.
     """
     held = dict(zip(entries(block), factor.rows, strict=True))
     size = layout.order + 1
@@ -186,14 +165,9 @@ def step(
 ) -> tuple[ResidualGain, Factor]:
     """Predict and condition on the residuals z = rate - f being zero.
 
-    Parameters
-    ----------
-    slopes : Slopes
-        Of the linearised f.
-    noise : sequence of casadi.SX
-        As of `predict`.
-    algebra : StraightLine
-        As of `orthogonalised`.
+    slopes: Of the linearised f.
+    noise: As of `predict`.
+    algebra: As of `orthogonalised`.
 
     References
     ----------
@@ -218,12 +192,8 @@ def condition_on_output(
 ) -> tuple[list[Factor], OutputGain]:
     """Condition the covariance of a filter, a factor per block, on one output.
 
-    Parameters
-    ----------
-    slope : dict of Entry to casadi.SX
-        Derivative of the output by the coordinates that it sees, all of one block.
-    noise : casadi.SX
-        Variance of the output's noise.
+    slope: Derivative of the output by the coordinates that it sees, all of one block.
+    noise: Variance of the output's noise.
     """
     result = list(factors)
     gain = OutputGain({}, noise, ca.SX(0.0))
@@ -303,14 +273,8 @@ def _linear_rows(
 class SharedGains:
     """Kalman gains that are the same for all particles.
 
-    Attributes
-    ----------
-    prefix : str
-        Of the names of the symbols.
-    symbols : tuple of casadi.SX
-        In the order of a shared row.
-    values : tuple of casadi.SX
-        Graphs that the symbols stand for, functions of the covariance alone.
+    symbols: In the order of a shared row.
+    values: Graphs that the symbols stand for, functions of the covariance alone.
     """
 
     prefix: str
@@ -347,13 +311,8 @@ class SharedGains:
 class SharedCovariance:
     """The recursion of a covariance that is the same for all particles.
 
-    Attributes
-    ----------
-    held : tuple of casadi.SX
-        Symbols of its entries.
-    after_step, after_sample : tuple of casadi.SX
-        Their values after a step, and after a sample.
-    step_gains, sample_gains : SharedGains
+    held: Symbols of its entries.
+    after_step, after_sample: Their values after a step, and after a sample.
     """
 
     held: tuple[ca.SX, ...]
@@ -366,18 +325,10 @@ class SharedCovariance:
 class SharedRun:
     """The recursion of a shared covariance with numbers.
 
-    Parameters
-    ----------
-    covariance : SharedCovariance
-    step_symbols, sample_symbols, constants : casadi.SX
-        Symbols that the step and the sample's update depend on besides the covariance.
-    steps : int
-        Steps per sampling interval.
-
-    Attributes
-    ----------
-    size : int
-        Entries of the covariance; all are zero where the state is known exactly.
+    step_symbols, sample_symbols, constants: Symbols that the step and the sample's update depend on
+        besides the covariance.
+    steps: Steps per sampling interval.
+    size: Entries of the covariance; all are zero where the state is known exactly.
     """
 
     def __init__(
@@ -405,19 +356,12 @@ class SharedRun:
     ) -> tuple[Array, Array, Array]:
         """Gains of every step and of every sample of a window.
 
-        Parameters
-        ----------
-        state : ndarray, (size,)
-            Covariance at the first sample, before its update.
-        step_rows : ndarray, ((m - 1) steps, s)
-        sample_rows : ndarray, (m, r)
+        state: (size,), covariance at the first sample, before its update.
+        step_rows: ((m - 1) steps, s)
+        sample_rows: (m, r)
 
-        Returns
-        -------
-        by_step : ndarray, ((m - 1) steps, g)
-        by_sample : ndarray, (m, k)
-        state : ndarray, (size,)
-            At the last sample, before its update.
+        Returns by_step ((m - 1) steps, g); by_sample (m, k); state (size,): at the last sample,
+        before its update.
         """
         n, repeated = self._steps, np.tile(constants[:, None], self._steps)
         by_step, by_sample = [np.empty((0, self._step.size1_out(1)))], []

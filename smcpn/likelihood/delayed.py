@@ -45,22 +45,12 @@ Array = NDArray[np.float64]
 class DeadTimes:
     """Dead times in the graphs of a likelihood; without any, all stays as it is.
 
-    Parameters
-    ----------
-    model : Model
-    grid : Grid
-        Of the records: `Grid.delays` and how inputs go on between samples.
-
-    Attributes
-    ----------
-    model : Model
-        By the time of the kernel; its inputs are polynomials of a part of an interval.
-    parts : int
-        Of an interval, see `smcpn.codegen.lower.LaneProgram.parts`.
-    speed : casadi.SX
-        Of time in a part.
-    state, moving, row : casadi.SX
-        What a particle keeps of a part, of which steps read ``moving``; and what samples tell.
+    grid: Of the records: `Grid.delays` and how inputs go on between samples.
+    model: By the time of the kernel; its inputs are polynomials of a part of an interval.
+    parts: Of an interval, see `smcpn.codegen.lower.LaneProgram.parts`.
+    speed: Of time in a part.
+    state, moving, row: What a particle keeps of a part, of which steps read ``moving``; and what
+        samples tell.
     """
 
     def __init__(self, model: Model, grid: Grid) -> None:
@@ -171,24 +161,17 @@ class DeadTimes:
         """The program of `model`, whose particles keep what they need of a part."""
         if self._lookup is None:
             return program
-        shared, picked = program.shared, self._picked(self._lookup)
-        assert shared is not None
-        row, state = self._graph(self._lookup, signal), self.state
-        begun = program.state if program.interval is None else program.interval
-        return replace(
+        picked = self._picked(self._lookup)
+        moved = replace(
             program,
             parts=self.parts,
-            shared=replace(shared, interval=ca.vertcat(shared.interval, row)),
-            state=ca.vertcat(program.state, state),
             start_row=ca.vertcat(program.start_row, self.row),
-            start=ca.vertcat(ca.substitute(program.start, state, picked), picked),
-            interval_row=ca.vertcat(program.interval_row, self.row),
+            start=ca.substitute(program.start, self.state, picked),
             # The inputs at the sample before are those at the end of the part before.
-            interval=ca.vertcat(
-                ca.substitute(begun, self.moving, picked[: self.moving.numel()]), picked
-            ),
-            step=ca.vertcat(program.step, state),
+            interval=ca.substitute(program.begun, self.moving, picked[: self.moving.numel()]),
         )
+        reading = moved.reading(self.row, self._graph(self._lookup, signal))
+        return reading.with_state(self.state, picked, picked)
 
     @property
     def memory(self) -> int:
@@ -198,10 +181,7 @@ class DeadTimes:
     def of_inputs(self, graph: ca.SX, inputs: ca.SX) -> ca.SX:
         """A graph of `row` where held inputs are a particle's own, and not those of samples.
 
-        Parameters
-        ----------
-        inputs : casadi.SX, (n, memory)
-            At the sample that begins an interval, and at those before it.
+        inputs: (n, memory), at the sample that begins an interval, and at those before it.
         """
         lookup = self._lookup
         if lookup is None:
@@ -293,11 +273,7 @@ class DeadTimes:
 class Piece(NamedTuple):
     """A delayed input from one arrival of a sample to the next, and its value at the next sample.
 
-    Attributes
-    ----------
-    curve : list of casadi.SX
-        Coefficients by powers of the time since the first arrival.
-    end : casadi.SX
+    curve: Coefficients by powers of the time since the first arrival.
     """
 
     curve: list[ca.SX]
@@ -355,10 +331,7 @@ class _Lookup:
     def piece(self, i: int, arrivals: list[ca.SX], place: ca.SX) -> Piece:
         """A delayed input between two arrivals, of which the first has a place among the samples.
 
-        Parameters
-        ----------
-        arrivals : list of casadi.SX
-            Of these two.
+        arrivals: Of these two.
         """
         begin, end = arrivals
         length = ca.SX(1.0) if self.uniform else end - begin

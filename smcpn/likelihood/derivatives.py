@@ -47,9 +47,7 @@ def tangent_program(recursion: Recursion) -> LaneProgram:
 
 def expansion_program(recursion: Recursion) -> LaneProgram:
     """Program of (theta, direction) that emits log density, its derivative, `information_rows`."""
-    expected = recursion.expected()
-    mean = expected.outputs + expected.noise_mean
-    covariance = expected.covariance + ca.diag(expected.noise_variance)
+    mean, covariance = recursion.expected().measured
     q = mean.numel()
     values = [recursion.log_density(), mean, ca.vec(ca.densify(covariance))]
     program = tangent(recursion.program(ca.vertcat(*values)))
@@ -68,14 +66,10 @@ def information_rows(
 ) -> list[ca.SX]:
     """Rows whose products with those of another direction sum to the expected information.
 
-    Parameters
-    ----------
-    covariance : casadi.SX, (q, q)
-        S.
-    slopes, change : casadi.SX, (q, 1) and (q, q)
-        Derivatives of g and S along the direction; rows that are zero throughout are left out.
-    present : casadi.SX, (q, 1)
-        1 where an output was measured.
+    covariance: (q, q), S.
+    slopes, change: (q, 1) and (q, q), derivatives of g and S along the direction; rows that are
+        zero throughout are left out.
+    present: (q, 1), 1 where an output was measured.
     """
     q = slopes.numel()
     whiten = whitening(masked_covariance(covariance, present))
@@ -105,10 +99,8 @@ MOST_BYTES = 2**25
 class Tangents(Batchable):
     """Value and derivatives of the sum of what a kernel emits first, by a tangent kernel.
 
-    Parameters
-    ----------
-    likelihood : CompiledLikelihood
-        Of parameters and a direction, (N, 2 d); emits value, derivative, and `information_rows`.
+    likelihood: Of parameters and a direction, (N, 2 d); emits value, derivative, and
+        `information_rows`.
     """
 
     batches: ClassVar = ("derivative", "gradient", "expansion", "scores")
@@ -172,15 +164,7 @@ class Tangents(Batchable):
 
 
 class CompiledSweeps(Batchable):
-    """The pass back over the samples of records, as machine code and rows.
-
-    Parameters
-    ----------
-    kernel : CompiledKernel
-    sweep : CompiledSweep
-        Of the program of the kernel.
-    rows : sequence of Rows
-    """
+    """The pass back over the samples of records, as machine code and rows."""
 
     batches: ClassVar = ("swept",)
 
@@ -198,15 +182,7 @@ class CompiledSweeps(Batchable):
 
 
 class Sweeps(CompiledSweeps):
-    """Value and gradient of what a kernel emits first, by a pass back over the samples.
-
-    Parameters
-    ----------
-    kernel : LaneKernel
-    sweep : SweepKernel
-        Of the program of the kernel.
-    rows : sequence of Rows
-    """
+    """Value and gradient of what a kernel emits first, by a pass back over the samples."""
 
     _kernel: LaneKernel
 

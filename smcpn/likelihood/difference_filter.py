@@ -59,16 +59,11 @@ Rule = Callable[..., ca.SX]
 def difference(graph: ca.SX, symbols: ca.SX, at: ca.SX, shift: ca.SX) -> ca.SX:
     """f(at + shift) - f(at) of a column of expressions f.
 
-    Parameters
-    ----------
-    graph : casadi.SX, (k, 1)
-        f; what else it depends on does not move.
-    symbols, at, shift : casadi.SX, (n, 1)
+    graph: (k, 1), f; what else it depends on does not move.
+    symbols, at, shift: (n, 1)
 
-    Returns
-    -------
-    casadi.SX, (k, 1)
-        An operation without a rule of its own is evaluated at both points and subtracted.
+    Returns (k, 1): an operation without a rule of its own is evaluated at both points and
+    subtracted.
     """
     free = ca.symvar(graph)
     place = {symbols[k].element_hash(): k for k in range(symbols.numel())}
@@ -162,12 +157,8 @@ _BINARY: dict[str, Rule] = {
 class LinearisationChange:
     """Linearised derivatives of the conditioned filter minus those of the data-free one.
 
-    Attributes
-    ----------
-    rates : dict of Entry to casadi.SX
-        Difference of each derivative, at the mean of either filter.
-    slopes : Slopes
-        Difference of the slopes; none where both filters have one linearisation.
+    rates: Difference of each derivative, at the mean of either filter.
+    slopes: Difference of the slopes; none where both filters have one linearisation.
     """
 
     rates: dict[Entry, ca.SX]
@@ -178,12 +169,8 @@ class LinearisationChange:
 class InnovationChange:
     """Changes of the innovations of a block by the data, each given the residuals before it.
 
-    Attributes
-    ----------
-    residuals : list of casadi.SX
-        e - e'.
-    variances : list of casadi.SX
-        s' - s.
+    residuals: e - e'.
+    variances: s' - s.
     """
 
     residuals: list[ca.SX]
@@ -194,12 +181,8 @@ class InnovationChange:
 class GainChange:
     """Difference of the gains of a residual, and what it is computed with.
 
-    Attributes
-    ----------
-    gain : casadi.SX, (r + n, 1)
-        k' - k of the block's residuals, then of its values and higher derivatives.
-    variance : casadi.SX
-        s' - s.
+    gain: (r + n, 1), k' - k of the block's residuals, then of its values and higher derivatives.
+    variance: s' - s.
     """
 
     gain: ca.SX
@@ -210,14 +193,8 @@ class GainChange:
 class DataFreeStep:
     """Differences after a solver step.
 
-    Attributes
-    ----------
-    mean : Mean
-    covariances : list of casadi.SX
-    innovations : list of InnovationChange
-        One per block.
-    gains : SharedGains
-        Those of the conditioned filter, and the differences of the data-free one's.
+    innovations: One per block.
+    gains: Those of the conditioned filter, and the differences of the data-free one's.
     """
 
     mean: Mean
@@ -229,18 +206,9 @@ class DataFreeStep:
 class DataFreeSymbols:
     """Symbols of the differences of one particle, and their equations.
 
-    Parameters
-    ----------
-    conditioned : FilterSymbols
-
-    Attributes
-    ----------
-    mean : Mean
-        d = m - m', in Nordsieck coordinates.
-    covariances : list of casadi.SX
-        D = P' - P of each block, in the order of `entries`.
-    held : tuple of casadi.SX
-        Entries of D that are not zero at all times.
+    mean: d = m - m', in Nordsieck coordinates.
+    covariances: D = P' - P of each block, in the order of `entries`.
+    held: Entries of D that are not zero at all times.
     """
 
     def __init__(self, conditioned: FilterSymbols) -> None:
@@ -293,14 +261,9 @@ class DataFreeSymbols:
     ) -> LinearisationChange:
         """Difference of derivatives, each filter's linearised at its own mean.
 
-        Parameters
-        ----------
-        mean : Mean
-            Of the conditioned filter.
-        ahead : Mean
-            Its difference from that of the data-free filter, d = m - m'.
-        derivatives : sequence of (process, derivative, casadi.SX)
-            As functions of the model's states.
+        mean: Of the conditioned filter.
+        ahead: Its difference from that of the data-free filter, d = m - m'.
+        derivatives: As functions of the model's states.
         """
         f, layout, x = self.conditioned, self.conditioned.layout, self.conditioned.model.x
         rates: dict[Entry, ca.SX] = {}
@@ -328,15 +291,8 @@ class DataFreeSymbols:
     ) -> DataFreeStep:
         """Predict the difference of the covariances and condition both filters on z = 0.
 
-        Parameters
-        ----------
-        after : FilterStep
-            Of the conditioned filter.
-        slopes : Slopes
-            Of its linearised ODE.
-        ahead : Mean
-            See `predict`.
-        change : LinearisationChange
+        after: Of the conditioned filter.
+        slopes: Of its linearised ODE.
         """
         mean, shared = [list(row) for row in ahead], after.gains
         covariances: list[ca.SX] = []
@@ -422,14 +378,9 @@ def linear_change(slopes: Slopes, rates: Sequence[Entry], ahead: Mean) -> Linear
 class _Rows:
     """Derivatives that are linear in the values of a block.
 
-    Attributes
-    ----------
-    block : Block
-    derived : sequence of Entry
-    free : list of Entry
-        The other coordinates of the block, values first.
-    slopes, changes : casadi.SX, (r, n)
-        By the free coordinates, and the conditioned filter's less those of the data-free one.
+    free: The other coordinates of the block, values first.
+    slopes, changes: (r, n), by the free coordinates, and the conditioned filter's less those of the
+        data-free one.
     """
 
     block: Block

@@ -83,7 +83,6 @@ class KnownDiffusion:
     ----------
     sd : casadi.SX
         A parameter, or a symbol whose value is ``number``.
-    number : float or None
     """
 
     sd: ca.SX
@@ -216,7 +215,6 @@ class CalibratedDiffusion(ABC):
         -------
         noise : list of casadi.SX
             One for every process.
-        sums : list of casadi.SX
         """
         found: dict[int, ca.SX] = {}
         for innovation in innovations:
@@ -281,13 +279,7 @@ Diffusion = KnownDiffusion | CalibratedDiffusion
 def known_diffusion(
     problem: Problem, solver: ProbabilisticSolver, *, likelihood: str
 ) -> KnownDiffusion:
-    """Diffusion of a likelihood that needs one model for all time.
-
-    Raises
-    ------
-    InputError
-        If the solver calibrates it, or names what is not the problem's diffusion.
-    """
+    """Diffusion of a likelihood that needs one model for all time."""
     value = solver.diffusion
     if isinstance(value, float):
         return KnownDiffusion(ca.SX.sym("diffusion"), value)
@@ -308,13 +300,7 @@ def known_diffusion(
 def known_or_calibrated_diffusion(
     problem: Problem, solver: ProbabilisticSolver, *, likelihood: str
 ) -> Diffusion:
-    """Diffusion of a likelihood that may also calibrate it.
-
-    Raises
-    ------
-    InputError
-        For a diffusion calibrated step by step, and as `known_diffusion`.
-    """
+    """Diffusion of a likelihood that may also calibrate it."""
     diffusion = "fixed" if solver.diffusion == "auto" else solver.diffusion
     if diffusion in DIFFUSIONS:
         return DIFFUSIONS[str(diffusion)].of(

@@ -44,13 +44,9 @@ DIGITS = 1e-13
 def halved(accepted: Callable[[Numbers, Array], NDArray[np.bool_]], count: int, most: int) -> None:
     """Offer whole steps to ``count`` searches, then halves to those that refuse.
 
-    Parameters
-    ----------
-    accepted : callable
-        Tries shares (K,) of the steps of the searches of these numbers (K,), keeps what it accepts,
-        and returns which it does not want to have halved.
-    most : int
-        Shares that are offered at most.
+    accepted: Tries shares (K,) of the steps of the searches of these numbers (K,), keeps what it
+        accepts, and returns which it does not want to have halved.
+    most: Shares that are offered at most.
     """
     share, waiting = np.ones(count), np.arange(count)
     for _ in range(most):
@@ -63,18 +59,12 @@ def halved(accepted: Callable[[Numbers, Array], NDArray[np.bool_]], count: int, 
 def least_squares(residuals: Callable[[Numbers, Array], tuple[Array, Array]], x: Array) -> Array:
     """Points of least sum of squares, from points (N, n), by steps that are halved.
 
-    Parameters
-    ----------
-    residuals : callable
-        Of numbers of searches (K,) and points (K, n): errors (K, M), data less model, and the
-        model's derivatives (K, M, n).
-    x : ndarray, (N, n)
+    residuals: Of numbers of searches (K,) and points (K, n): errors (K, M), data less model, and
+        the model's derivatives (K, M, n).
+    x: (N, n)
 
-    Returns
-    -------
-    ndarray, (N, n)
-        The point where a search began if its errors are not finite there. Directions of which the
-        errors say nothing are not moved along.
+    Returns (N, n): the point where a search began if its errors are not finite there. Directions of
+    which the errors say nothing are not moved along.
     """
     x = x.copy()
     error, jacobian = residuals(np.arange(len(x)), x)
@@ -136,16 +126,11 @@ def damped_steps(
 ) -> tuple[Array, Array]:
     """Damped steps (S, d), and squared distances (S,) of the maxima without damping.
 
-    Parameters
-    ----------
-    gradient : ndarray, (S, d)
-    information : ndarray, (S, d, d)
-        None of it negative.
-    free : ndarray of bool, (S, d)
-        Coordinates that may move.
-    damping : ndarray, (S,)
-    least : ndarray, (d,), or float
-        Curvatures by which coordinates are damped at the least.
+    gradient: (S, d)
+    information: (S, d, d), None of it negative.
+    free: (S, d), coordinates that may move.
+    damping: (S,)
+    least: (d,), curvatures by which coordinates are damped at the least.
     """
     diagonal = np.maximum(np.diagonal(information, axis1=1, axis2=2), least)
     diagonal = np.where(free, diagonal, 0.0)
@@ -170,12 +155,8 @@ def promised(gradient: Array, information: Array, step: Array) -> Array:
 def damping_after(damping: float, growth: float, gain: float) -> tuple[float, float]:
     """Nielsen's damping after a step, and the factor by which the next refusal raises it.
 
-    Parameters
-    ----------
-    damping, growth : float
-        Of the step; a search begins with a growth of 2.
-    gain : float
-        Ratio of the gain to what was promised; 0 of a step that was refused.
+    damping, growth: Of the step; a search begins with a growth of 2.
+    gain: Ratio of the gain to what was promised; 0 of a step that was refused.
     """
     if gain > 0.0:
         factor = max(1.0 / 3.0, 1.0 - (2.0 * min(gain, 1.0) - 1.0) ** 3)

@@ -47,13 +47,8 @@ Mean = list[list[ca.SX]]
 class Linearisation:
     """The ODE about values: rate = ``rates`` + ``slopes`` (values - ``about``), in coordinates.
 
-    Attributes
-    ----------
-    rates : dict of Entry to casadi.SX
-        Coordinate of each derivative that the ODE determines.
-    slopes : Slopes
-        Its derivative by the coordinate of a value; what is neglected is absent.
-    about : dict of Entry to casadi.SX
+    rates: Coordinate of each derivative that the ODE determines.
+    slopes: Its derivative by the coordinate of a value; what is neglected is absent.
     """
 
     rates: dict[Entry, ca.SX]
@@ -80,11 +75,7 @@ class Linearisation:
 class Innovation:
     """Residuals of a block's ODE and their variances, each given the residuals before it.
 
-    Attributes
-    ----------
-    processes : tuple of int
-        Process of each.
-    residuals, variances : tuple of casadi.SX
+    processes: Process of each.
     """
 
     processes: tuple[int, ...]
@@ -95,17 +86,10 @@ class Innovation:
 class FilterStep(NamedTuple):
     """State of a filter after a solver step.
 
-    Attributes
-    ----------
-    mean : Mean
-    factors : list of Factor
-    innovations : list of Innovation
-        One per block.
-    gains : SharedGains
-        Empty where every particle has its own covariance.
-    residual_gains, gains_used : list of ResidualGain
-        One per block: as functions of the covariance, and with the symbols of shared rows in
-        their place.
+    innovations: One per block.
+    gains: Empty where every particle has its own covariance.
+    residual_gains, gains_used: One per block: as functions of the covariance, and with the symbols
+        of shared rows in their place.
     """
 
     mean: Mean
@@ -119,23 +103,11 @@ class FilterStep(NamedTuple):
 class FilterSymbols:
     """A filter of one particle: the symbols of its state, and its equations.
 
-    Parameters
-    ----------
-    model : Model
-    layout : Layout
-    shared : bool
-        Whether the covariance is the same for all particles: a particle then holds the mean only,
-        and the gains come from shared rows.
-    prefix : str
-        Of the names of symbols.
-
-    Attributes
-    ----------
-    mean : Mean
-    factors : list of Factor
-        One per block.
-    held : tuple of casadi.SX
-        Entries of the factors that change.
+    shared: Whether the covariance is the same for all particles: a particle then holds the mean
+        only, and the gains come from shared rows.
+    prefix: Of the names of symbols.
+    factors: One per block.
+    held: Entries of the factors that change.
     """
 
     def __init__(self, model: Model, layout: Layout, shared: bool, prefix: str) -> None:
@@ -190,12 +162,7 @@ class FilterSymbols:
     def linearise_derivatives(
         self, mean: Mean, h: ca.SX, derivatives: Sequence[tuple[int, int, ca.SX]]
     ) -> Linearisation:
-        """Linearise derivatives, given as functions of the model's states, at a mean.
-
-        Parameters
-        ----------
-        derivatives : sequence of (process, derivative, casadi.SX)
-        """
+        """Linearise derivatives, given as functions of the model's states, at a mean."""
         model, layout = self.model, self.layout
         at = self.states(mean, h)
         rates: dict[Entry, ca.SX] = {}
@@ -224,17 +191,9 @@ class FilterSymbols:
     ) -> FilterStep:
         """Predict the covariance and condition mean and covariance on z = 0, (10b) and (11).
 
-        Parameters
-        ----------
-        predicted : Mean
-            See `predict`.
-        linearisation : Linearisation
-        noise : sequence of casadi.SX
-            Variance that the diffusion adds in the step, one per process.
-        algebra : StraightLine
-            Of the covariances, see `step_algebra`.
-        factors : sequence of Factor, optional
-            The covariance before, by default as it is held.
+        noise: Variance that the diffusion adds in the step, one per process.
+        algebra: Of the covariances, see `step_algebra`.
+        factors: The covariance before, by default as it is held.
         """
         mean, shared = predicted, SharedGains(f"{self.prefix}g")
         before = self.factors if factors is None else factors

@@ -528,7 +528,5 @@ def _predicted(function: LogLikelihood) -> LaneLikelihood:
 
 
 def _predicting_program(recursion: Recursion) -> LaneProgram:
-    expected = recursion.expected()
-    mean = expected.outputs + expected.noise_mean
-    covariance = expected.covariance + ca.diag(expected.noise_variance)
+    mean, covariance = recursion.expected().measured
     return tangent(recursion.program(ca.vertcat(mean, ca.densify(ca.vec(covariance)))))

@@ -50,13 +50,7 @@ def samples_ahead(template: Record, lookahead: int | None) -> int:
 
 
 def stream_grid(problem: Problem) -> Grid:
-    """Grid of the samples of a stream, which are as those of the problem's first record.
-
-    Raises
-    ------
-    InputError
-        For delayed inputs at irregular times of which too many may arrive in an interval.
-    """
+    """Grid of the samples of a stream, which are as those of the problem's first record."""
     template, delay = problem.records[0], problem.model.delay
     grid = Grid.of([template], delay)
     if delay is None or (template.uniform and not delay.lagged):
@@ -74,20 +68,8 @@ def growing_likelihood(
 ) -> StreamLikelihood:
     """Build the likelihood of samples to come, which are sampled as the problem's first record is.
 
-    Parameters
-    ----------
-    history : History
-        Empty.
-    lookahead : int, optional
-        Samples known beyond one before it counts; by default what the hold needs.
-    likelihood : str, optional
-        As of `build_likelihood`.
-
-    Raises
-    ------
-    InputError
-        As `build_likelihood`, where the steps are still to be chosen, for an estimate, and where
-        intervals should take steps in proportion to their lengths.
+    history: Empty.
+    lookahead: Samples known beyond one before it counts; by default what the hold needs.
     """
     number_of_steps(solver)
     if solver.interval is not None:
@@ -124,11 +106,7 @@ def stream_program(recursion: Recursion) -> LaneProgram:
 class StreamSamples(Samples):
     """The samples of a stream, which may go on with samples to come.
 
-    Parameters
-    ----------
-    template : Record
-        Tells how the stream is sampled.
-    history : History
+    template: Tells how the stream is sampled.
     """
 
     def __init__(self, template: Record, history: History) -> None:
@@ -174,18 +152,9 @@ class GrowingRows(KernelRows):
 
     Pieces are the chunks of the history; rows are kept as long as it has them in memory.
 
-    Parameters
-    ----------
-    inputs : KernelInputs
-    history : History
-        Empty.
-    lookahead : int
-        Samples that must be known after one before it counts.
-
-    Attributes
-    ----------
-    n_samples : int
-        Those that count.
+    history: Empty.
+    lookahead: Samples that must be known after one before it counts.
+    n_samples: Those that count.
     """
 
     def __init__(self, inputs: KernelInputs, history: History, lookahead: int = 0) -> None:
@@ -290,13 +259,7 @@ class GrowingRows(KernelRows):
 class StreamLikelihood(CompiledLikelihood):
     """A compiled likelihood that follows a stream, sample by sample.
 
-    Parameters
-    ----------
-    kernel : LaneKernel
-        Of a `stream_program`.
-    stream : GrowingRows
-    n_states : int
-        Of the model.
+    kernel: Of a `stream_program`.
     """
 
     def __init__(self, kernel: LaneKernel, stream: GrowingRows, n_states: int) -> None:

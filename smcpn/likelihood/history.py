@@ -28,17 +28,10 @@ KEPT_CHUNKS = 64
 class Chunk:
     """Consecutive samples; the first one is the last of the chunk before.
 
-    Attributes
-    ----------
-    number : int
-    begin : int
-        Number of its first sample in the stream.
-    intervals : int
-        Capacity.
-    samples : ndarray, (intervals + 1, 1 + n + q)
-        Time, inputs, outputs.
-    count : int
-        Samples known.
+    begin: Number of its first sample in the stream.
+    intervals: Capacity.
+    samples: (intervals + 1, 1 + n + q), time, inputs, outputs.
+    count: Samples known.
     """
 
     number: int
@@ -51,16 +44,10 @@ class Chunk:
 class History:
     """All samples of a stream.
 
-    Parameters
-    ----------
-    n_inputs, n_outputs : int
-    folder : path-like, optional
-        Where the file of old samples goes, which is removed at the end; the system's folder of
+    folder: Where the file of old samples goes, which is removed at the end; the system's folder of
         temporary files by default.
-    kept : int
-        Chunks in memory.
-    intervals : int
-        Sampling intervals of a chunk.
+    kept: Chunks in memory.
+    intervals: Sampling intervals of a chunk.
     """
 
     def __init__(

@@ -36,11 +36,8 @@ TOUCHING = 1e-9
 def numbers_of_steps(spacing: Array, steps: int, interval: float | None) -> NDArray[np.int64]:
     """Solver steps of intervals of these lengths, (m,).
 
-    Parameters
-    ----------
-    interval : float or None
-        Length of an interval that takes ``steps``. Others take as many in proportion, rounded up
-        to an eighth of an octave, so that no step is longer. None: all take ``steps``.
+    interval: Length of an interval that takes ``steps``. Others take as many in proportion, rounded
+        up to an eighth of an octave, so that no step is longer. None: all take ``steps``.
     """
     if interval is None:
         return np.full(len(spacing), steps, dtype=np.int64)
@@ -52,12 +49,8 @@ def numbers_of_steps(spacing: Array, steps: int, interval: float | None) -> NDAr
 class SharedPass(Protocol):
     """A recursion over the samples whose results all particles share, such as gains.
 
-    Attributes
-    ----------
-    memory : ndarray
-        At the first sample.
-    n_gains : int
-        Numbers of the gains of a step; with none those of the record stay.
+    memory: At the first sample.
+    n_gains: Numbers of the gains of a step; with none those of the record stay.
     """
 
     memory: Array
@@ -74,30 +67,17 @@ class SharedPass(Protocol):
 class KernelInputs:
     """Inputs of a kernel for one record, or for a stream sampled like it.
 
-    Attributes
-    ----------
-    signal : Signal
-        Of the program.
-    template : Record
-    steps : int
-        Solver steps of a sampling interval, or of one of length ``interval`` (`most_steps` of
+    signal: Of the program.
+    steps: Solver steps of a sampling interval, or of one of length ``interval`` (`most_steps` of
         that which has most).
-    start_order : int
-        Derivatives of the input that the row of the start has.
-    start_more : ndarray, or callable
-        Numbers of this row behind those of `StartSymbols`, which may depend on the samples.
-    number, n_initial : int
-        Which of how many initial states the record starts from.
-    numbers : tuple of float
-        Of the record, as `Signal.constant` names them.
-    gains : ndarray
-        Rows of gains of the steps, of which the last one stays in force.
-    recur : bool
-        Whether they are those of every interval.
-    interval : float, optional
-        See `numbers_of_steps`.
-    shared : SharedPass, optional
-        Makes the gains of every step, and the numbers of a sample behind its outputs.
+    start_order: Derivatives of the input that the row of the start has.
+    start_more: Numbers of this row behind those of `StartSymbols`, which may depend on the samples.
+    number, n_initial: Which of how many initial states the record starts from.
+    numbers: Of the record, as `Signal.constant` names them.
+    gains: Rows of gains of the steps, of which the last one stays in force.
+    recur: Whether they are those of every interval.
+    interval: See `numbers_of_steps`.
+    shared: Makes the gains of every step, and the numbers of a sample behind its outputs.
     """
 
     signal: Signal
@@ -161,10 +141,7 @@ class KernelInputs:
     def rows(self, samples: Samples, a: int, b: int, memory: Array) -> tuple[Rows, Array]:
         """Rows of the samples [a, b), but for the start, and what is remembered at the last one.
 
-        Parameters
-        ----------
-        memory : ndarray
-            At sample ``a``.
+        memory: At sample ``a``.
         """
         signal, before = self.signal, self.signal.before
         columns, gains = samples.columns(a - before, b), None
@@ -257,12 +234,7 @@ class KernelRows:
     It takes the place of `smcpn.codegen.kernel.Rows`. Pieces share their ends: the first sample of
     one is the last of that before.
 
-    Parameters
-    ----------
-    inputs : KernelInputs
-    samples : Samples
-    length : int, optional
-        Sampling intervals of a piece.
+    length: Sampling intervals of a piece.
     """
 
     def __init__(self, inputs: KernelInputs, samples: Samples, length: int | None = None) -> None:

@@ -59,11 +59,7 @@ Array = NDArray[np.float64]
 class Correction:
     """A filter after a sample.
 
-    Attributes
-    ----------
-    gaussian : Gaussian
-    log_density : casadi.SX, (1, 1)
-        Of the sample given those before.
+    log_density: (1, 1), of the sample given those before.
     """
 
     gaussian: Gaussian
@@ -110,26 +106,11 @@ class Kalman(Recursion):
     and those of L where it stays the same. A sample corrects mean and P at the beginning of the
     interval after it.
 
-    Parameters
-    ----------
-    problem, solver, grid
-        As of every likelihood.
-    spread : casadi.SX, (n, 1), optional
-        Variances of the states at the first sample; by default they are known.
-
-    Attributes
-    ----------
-    transition : Transition
-        Of a solver step.
-    mean : casadi.SX, (n + c, 1)
-        Symbols of the states' mean and that of the coloured noise of c outputs.
-    predicted : Gaussian
-        States and noise at a sample, given those before; over the symbols of the lane's state.
-
-    Raises
-    ------
-    InputError
-        For a solver whose settings it cannot use, and for too many states that are coupled.
+    spread: (n, 1), variances of the states at the first sample; by default they are known.
+    transition: Of a solver step.
+    mean: (n + c, 1), symbols of the states' mean and that of the coloured noise of c outputs.
+    predicted: States and noise at a sample, given those before; over the symbols of the lane's
+        state.
     """
 
     name = "kalman"
@@ -148,7 +129,7 @@ class Kalman(Recursion):
             _check(cast(EKF0, solver))
         self.dead_times, self._grid = DeadTimes(problem.model, grid), grid
         self.model = self.dead_times.model
-        self.sample = SampleSymbols.of(self.model, self.dead_times)
+        self.sample = SampleSymbols.of(self.model, self.dead_times.at_sample)
         self.transition = Transition.of(self.model, solver)
         self._solver = solver
         self.local_order = self.transition.error_order
@@ -287,7 +268,6 @@ class Kalman(Recursion):
             start_row=ca.vertcat(start.row, step.h),
             interval_row=ca.vertcat(self.sample.row, step.h, *between),
             step_row=step.row,
-            gain_row=ca.SX(0, 1),
             sample_row=self.sample.row,
             start=ca.vertcat(
                 start.initial(model),
@@ -371,14 +351,7 @@ class Kalman(Recursion):
         program = self.program(ca.vertcat(*moments[:2], ca.vec(product), *moments[2:]))
         slopes = ca.diagcat(self.transition.jacobian, ca.SX.eye(n - states))
         moved = ca.vec(slopes @ product)
-        assert program.interval is not None
-        return replace(
-            program,
-            state=ca.vertcat(program.state, ca.vec(product)),
-            start=ca.vertcat(program.start, one),
-            interval=ca.vertcat(program.interval, ca.densify(begun)),
-            step=ca.vertcat(program.step, moved),
-        )
+        return program.with_state(ca.vec(product), one, ca.densify(begun), moved)
 
 
 def _check(solver: EKF0) -> None:
@@ -404,12 +377,9 @@ def corrected(
 ) -> Correction:
     """Condition states on one output of a sample after the other.
 
-    Parameters
-    ----------
-    outputs, slopes : casadi.SX, (q, 1) and (q, n)
-        Noise-free outputs at the mean, and their derivatives, of an approximation that is linear.
-    about : casadi.SX, (q, 1), optional
-        Outputs about which densities are expanded, by default those that are predicted.
+    outputs, slopes: (q, 1) and (q, n), noise-free outputs at the mean, and their derivatives, of an
+        approximation that is linear.
+    about: (q, 1), outputs about which densities are expanded, by default those that are predicted.
     """
     mean, factor = gaussian.mean, gaussian.factor
     determinant, total = ca.SX(1), ca.SX(0)

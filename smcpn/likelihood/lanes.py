@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from math import ceil
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Self
 
 import casadi as ca
 import numpy as np
@@ -30,16 +30,10 @@ Array = NDArray[np.float64]
 class Grid:
     """Properties of sampling and input that decide which steps a recursion takes at a sample.
 
-    Attributes
-    ----------
-    restarts : bool
-        The input jumps or bends there, or where it arrives.
-    rescales : bool
-        The length of the steps changes.
-    smooth : bool
-        An input is smooth between samples: it is known by numbers of every step.
-    delays : tuple of Span
-        Samples of each delayed input that arrive about an interval.
+    restarts: The input jumps or bends there, or where it arrives.
+    rescales: The length of the steps changes.
+    smooth: An input is smooth between samples: it is known by numbers of every step.
+    delays: Samples of each delayed input that arrive about an interval.
     """
 
     restarts: bool
@@ -59,26 +53,13 @@ class Grid:
         )
 
 
-class Line(Protocol):
-    """Dead times of inputs, `smcpn.likelihood.delayed.DeadTimes`."""
-
-    def at_sample(self, u: ca.SX) -> ca.SX:
-        """Inputs of the equations at a sample, of those that were measured there."""
-        ...
-
-
 @dataclass(frozen=True)
 class SampleSymbols:
     """Shared values at a sample: input, time, what was measured, and what of it is known.
 
-    Attributes
-    ----------
-    u, t : casadi.SX
-    measured, known : casadi.SX, (m, 1)
-        Of every number of `measured_rows` itself, 0 where it is missing, and whether it is known.
-    model : Model
-    input : casadi.SX
-        Input of the equations there: ``u`` but for dead times.
+    measured, known: (m, 1), of every number of `measured_rows` itself, 0 where it is missing, and
+        whether it is known.
+    input: Input of the equations there: ``u`` but for dead times.
     """
 
     u: ca.SX
@@ -89,8 +70,8 @@ class SampleSymbols:
     input: ca.SX
 
     @classmethod
-    def of(cls, model: Model, line: Line | None = None) -> SampleSymbols:
-        """Make fresh symbols of the model's sizes; ``line`` delays its inputs."""
+    def of(cls, model: Model, at_sample: Callable[[ca.SX], ca.SX] = lambda u: u) -> SampleSymbols:
+        """Make fresh symbols of a model, whose inputs are those measured, or a graph of them."""
         m, u = model.measured, ca.SX.sym("u", model.u.numel(), 1)
         return cls(
             u,
@@ -98,7 +79,7 @@ class SampleSymbols:
             ca.SX.sym("y", m, 1),
             ca.SX.sym("present", m, 1),
             model,
-            u if line is None else line.at_sample(u),
+            at_sample(u),
         )
 
     @property
@@ -184,11 +165,7 @@ class CompiledLikelihood(Batchable, Likelihood):
     Several records follow each other: at the first sample of each the state starts anew. The last
     one may be a stream, of which those samples count that there are.
 
-    Parameters
-    ----------
-    kernel : CompiledKernel
-    rows : list of Rows or KernelRows
-        Of each record.
+    rows: Of each record.
     """
 
     batches: ClassVar = ("advance", "accumulate", "evaluate", "total")
@@ -209,7 +186,7 @@ class CompiledLikelihood(Batchable, Likelihood):
     @property
     def n_emitted(self) -> int:
         """Numbers that a sample emits."""
-        return self._kernel.sizes.emitted
+        return self._kernel.sizes.n_emitted
 
     @property
     def rows(self) -> list[Rows]:
@@ -224,7 +201,7 @@ class CompiledLikelihood(Batchable, Likelihood):
     def start(self, values: Array) -> Array:
         """State before the first sample, (k, N); zero while there is no sample."""
         if not len(self._rows[0]):
-            return np.zeros((self._kernel.sizes.state, len(values)))
+            return np.zeros((self._kernel.sizes.n_state, len(values)))
         return started(self._kernel, np.ascontiguousarray(values.T), self._rows[0])
 
     @override
@@ -244,13 +221,9 @@ class CompiledLikelihood(Batchable, Likelihood):
 
     def total(self, values: Array, share: float = 1.0) -> Array:
         """Sum of all that the samples emit, (e, N), of a share of each record as of `blocks`."""
-        theta = np.ascontiguousarray(values.T)
-        total = np.zeros((self.n_emitted, theta.shape[1]))
-        for rows in self._rows:
-            state = started(self._kernel, theta, rows)
-            for piece in chunks(rows, 0, ceil(share * len(rows))):
-                state, _, sums = self._kernel.advance(theta, state, *piece, False)
-                total += sums
+        total = np.zeros((self.n_emitted, len(values)))
+        for _, sums in self.blocks(values, share, store=False):
+            total += sums
         return total
 
     def with_derivatives(self, derivatives: Callable[[], Derivatives]) -> Self:
@@ -264,16 +237,18 @@ class CompiledLikelihood(Batchable, Likelihood):
         state, parts, _ = self._run(values, state, a, b, store=True)
         return state, parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def blocks(self, values: Array, share: float = 1.0) -> Iterator[tuple[Array, Array]]:
+    def blocks(
+        self, values: Array, share: float = 1.0, store: bool = True
+    ) -> Iterator[tuple[Array, Array]]:
         """Yield what at most `CHUNK` samples emit at a time, (m, e, N), and its sum, (e, N).
 
-        Of each record it is the given share from its beginning.
+        Of each record it is the given share from its beginning; without ``store`` the sum alone.
         """
         theta = np.ascontiguousarray(values.T)
         for rows in self._rows:
             state = started(self._kernel, theta, rows)
             for piece in chunks(rows, 0, ceil(share * len(rows))):
-                state, emitted, sums = self._kernel.advance(theta, state, *piece, True)
+                state, emitted, sums = self._kernel.advance(theta, state, *piece, store)
                 yield emitted, sums
                 # Before the next one is made, as whoever took it does.
                 del emitted
@@ -296,13 +271,7 @@ class CompiledLikelihood(Batchable, Likelihood):
 
 
 class LaneLikelihood(CompiledLikelihood):
-    """A compiled likelihood with what it is made of: kernel, records, solver and inputs.
-
-    Attributes
-    ----------
-    solver : Solver
-        As it runs, steps resolved.
-    """
+    """A compiled likelihood with what it is made of: kernel, records, solver and inputs."""
 
     _kernel: LaneKernel
 

@@ -46,7 +46,6 @@ from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.diffusion import powered
 from smcpn.likelihood.inputs import CHUNK, KernelInputs
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
-from smcpn.likelihood.measurement import densest, gaussian_log_density, possible
 from smcpn.likelihood.registry import ExpectedOutputs, Recursion
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
@@ -71,11 +70,6 @@ class Marginal(Recursion):
 
     Diffusion has the unit that it takes with the mean step as unit of time; a step of another
     length h scales variances by (h / mean)^(2 order + 1).
-
-    Raises
-    ------
-    InputError
-        For a form, diffusion or order that it cannot use.
     """
 
     name = "marginal"
@@ -103,7 +97,7 @@ class Marginal(Recursion):
         self.own = self.dead_times.growth(2 * self.order + 1)
         self.h = ca.SX.sym("h")
         self.noise = NoiseFilter.of(self.model)
-        self.sample = SampleSymbols.of(self.model, self.dead_times)
+        self.sample = SampleSymbols.of(self.model, self.dead_times.at_sample)
         self.signal = self.dead_times.signal(
             grid.smooth,
             not grid.rescales,
@@ -157,19 +151,11 @@ class Marginal(Recursion):
         outputs, numerical = ca.substitute(
             [model.outputs, numerical], [model.x, model.u, model.t], [states, u, self.sample.t]
         )
-        variance = self.noise.variance
-        if model.density is not None:
-            variance = self.sample.noise_variance(outputs)
-        return ExpectedOutputs(outputs, numerical, states, self.noise.mean, variance)
+        return self.noise.expected(self.sample, outputs, numerical, states)
 
     def log_density(self) -> ca.SX:
         """Log N(y; g(mu), J Gamma Sigma J' + R), (1, 1) (eqs. 20-21); not finite if impossible."""
-        expected = self.expected()
-        innovation = self.sample.y - expected.outputs - expected.noise_mean
-        covariance = expected.covariance + ca.diag(expected.noise_variance)
-        present, noise = self.sample.present, expected.noise_variance
-        log_density = gaussian_log_density(innovation, covariance, present)
-        return possible(log_density, log_density - densest(noise, present))
+        return self.expected().log_density(self.sample)
 
     def local_error(self) -> ca.SX:
         """Local error of a step: h times the residual."""
@@ -221,8 +207,8 @@ class Marginal(Recursion):
         entries = ca.vertcat(*(row[0] for row in self.m), self.counted)
         share = ca.vertcat(counting.share, counting.row)
         program = counting.join(program, signal, entries, share)
-        following, before = self._following_noise(), self._sample_graph(1)
-        program = self.noise.join(program, following, before, signal)
+        before = self._sample_graph(1)
+        program = self.noise.join(program, signal, self.expected(), self.sample, before)
         return self.dead_times.join(program, signal)
 
     @property
@@ -250,12 +236,6 @@ class Marginal(Recursion):
             return row
         known = signal.number * self.added if self.restarts else signal.others(back)
         return ca.vertcat(row, known)
-
-    def _following_noise(self) -> ca.SX:
-        """State of the noise's filter at the next sample."""
-        expected, sample = self.expected(), self.sample
-        error = ca.diag(expected.covariance)
-        return self.noise.following(sample.y - expected.outputs, error, sample.present)
 
     def _coordinates(self, derivatives: list[ca.SX]) -> ca.SX:
         """Nordsieck coordinates h^j x^(j) / j!, state by state."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import log, pi
-from typing import Protocol
 
 import casadi as ca
 from typing_extensions import override
@@ -21,18 +20,12 @@ def where_present(values: ca.SX, present: ca.SX) -> ca.SX:
 def gaussian_log_density(innovation: ca.SX, covariance: ca.SX, present: ca.SX) -> ca.SX:
     """Log N(v; 0, S) = -(log det S + v' S^-1 v + q log 2 pi) / 2 over the outputs present, (1, 1).
 
-    Parameters
-    ----------
-    innovation : casadi.SX, (q, 1)
-        v; any value where an output is missing.
-    covariance : casadi.SX, (q, q)
-        S.
-    present : casadi.SX, (q, 1)
-        1 where the output was measured, 0 where it is missing: a missing output becomes a unit
-        variance, independent of the rest, without a constant, so that it adds nothing.
+    innovation: (q, 1), v; any value where an output is missing.
+    covariance: (q, q), S.
+    present: (q, 1), 1 where the output was measured, 0 where it is missing: a missing output
+        becomes a unit variance, independent of the rest, without a constant, so that it adds
+        nothing.
 
-    Notes
-    -----
     By the factorisation S = L D L', in straight-line code with a single logarithm.
     """
     factor = factorised(masked_covariance(covariance, present))
@@ -77,35 +70,10 @@ LEAST_INFORMATION = 1e-30
 """Information of a value that says nothing about its output: keeps its variance finite."""
 
 
-class Measurement(Protocol):
-    """One measured value, as a filter sees it: a value with Gaussian noise.
-
-    Attributes
-    ----------
-    innovation : casadi.SX
-        Measured value minus predicted output.
-    noise : casadi.SX
-        Variance of the noise.
-    """
-
-    innovation: ca.SX
-    noise: ca.SX
-
-    def log_density(self, gain: OutputGain) -> tuple[ca.SX, ca.SX]:
-        """Log density of the value given the past, as a and d of a - log(d) / 2.
-
-        The logarithms of several values are one of the product of d.
-
-        Parameters
-        ----------
-        gain : OutputGain
-            With the variances of innovation and output.
-        """
-        ...
-
-
 class GaussianMeasurement:
-    """A value with noise of known variance: log N(v; 0, s), s = H P H' + R.
+    """A value as a filter sees it, with noise of known variance: log N(v; 0, s), s = H P H' + R.
+
+    ``innovation`` is the measured value minus the predicted output, ``noise`` its variance.
 
     A missing value gets v = 0 and R = 1, and H = 0, so that it says nothing.
     """
@@ -115,7 +83,10 @@ class GaussianMeasurement:
         self.noise = ca.if_else(present, variance, 1.0)
 
     def log_density(self, gain: OutputGain) -> tuple[ca.SX, ca.SX]:
-        """Log density of the sample, and the mean of the state given it."""
+        """Log density of the value given the past, as a and d of a - log(d) / 2.
+
+        The logarithms of several values are one of the product of d.
+        """
         quadratic = self.innovation**2 / gain.variance
         return -0.5 * (quadratic + log(2 * pi) * self._present), gain.variance
 
@@ -145,7 +116,7 @@ class LaplaceMeasurement:
         self.noise = 1.0 / self._information
 
     def log_density(self, gain: OutputGain) -> tuple[ca.SX, ca.SX]:
-        """Log density of the sample, and the mean of the state given it."""
+        """Log density of the value given the past, as of `GaussianMeasurement`."""
         shrink = 1.0 + self._information * gain.spread
         shift = gain.spread * self._gradient / shrink
         log_density = self._at(self._density.log_density[self._j], self._expected + shift)
@@ -185,14 +156,11 @@ class IteratedMeasurement(LaplaceMeasurement):
 
 def measurement(
     sample: SampleSymbols, j: int, expected: ca.SX, about: ca.SX | None = None
-) -> Measurement:
+) -> GaussianMeasurement | LaplaceMeasurement:
     """Measured value of the j-th output, whose predicted value is ``expected``.
 
-    Parameters
-    ----------
-    about : casadi.SX, optional
-        Output about which a density is expanded, by default ``expected``; at which the variance of
-        Gaussian noise is taken. Coloured noise counts as part of the output.
+    about: Output about which a density is expanded, by default ``expected``; at which the variance
+        of Gaussian noise is taken. Coloured noise counts as part of the output.
     """
     model, point = sample.model, expected if about is None else about
     variance = model.noise_variance[j] * (SILENT if j in model.coloured else 1.0)

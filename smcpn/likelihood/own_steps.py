@@ -36,18 +36,11 @@ AT_REST = 1e-100
 class Clock:
     """Symbols of what chooses the steps of a particle.
 
-    Attributes
-    ----------
-    left : casadi.SX
-        Time until the sample that is next.
-    h : casadi.SX
-        Step that the coordinates of the state belong to.
-    wanted : casadi.SX
-        Step to try next.
-    sizes : casadi.SX, (n, 1)
-        Largest absolute value of each state so far.
-    accepted, rejected : casadi.SX
-        Numbers of steps.
+    left: Time until the sample that is next.
+    h: Step that the coordinates of the state belong to.
+    wanted: Step to try next.
+    sizes: (n, 1), largest absolute value of each state so far.
+    accepted, rejected: Numbers of steps.
     """
 
     left: ca.SX
@@ -100,18 +93,11 @@ class Clock:
     ) -> Judgement:
         """Judge a step that was tried.
 
-        Parameters
-        ----------
-        h : casadi.SX
-            As of `step`.
-        error : casadi.SX
-            Local error in units of the tolerance.
-        sizes : casadi.SX, (n, 1)
-            With the states after the step.
-        order : int
-            Power of the step with which the error falls.
-        cut : casadi.SX, optional
-            Whether it is shorter than its error asks for, though not to end at the sample.
+        h: As of `step`.
+        error: Local error in units of the tolerance.
+        sizes: (n, 1), with the states after the step.
+        order: Power of the step with which the error falls.
+        cut: Whether it is shorter than its error asks for, though not to end at the sample.
         """
         active, accepted, last = self.left > 0.0, error < 1.0, h == self.left
         pole = ca.logic_not(step_control.moves(self.left, h))
@@ -138,13 +124,9 @@ class Clock:
 class Judgement:
     """Verdict on a step that was tried, and the clock after it.
 
-    Attributes
-    ----------
-    done, lost : casadi.SX
-        Whether it is taken, and whether the solution has a pole there. Neither, where a shorter
-        one is to be tried, or the sample is reached.
-    clock : casadi.SX
-        Values of the clock after it.
+    done, lost: Whether it is taken, and whether the solution has a pole there. Neither, where a
+        shorter one is to be tried, or the sample is reached.
+    clock: Values of the clock after it.
     """
 
     done: ca.SX
@@ -160,13 +142,10 @@ class Judgement:
 class IntervalSymbols:
     """Shared values of a sampling interval: its length and end, and the input as a polynomial.
 
-    Attributes
-    ----------
-    length, end : casadi.SX
-    input : casadi.SX, (n_u, DEGREE + 1)
-        Coefficients in s, which is -1 at the beginning of the interval and 1 at its end.
-    halves : casadi.SX, (n_u + 1, 2)
-        Input and time in the middle of the interval and at its end, see `Signal.halves`.
+    input: (n_u, DEGREE + 1), coefficients in s, which is -1 at the beginning of the interval and 1
+        at its end.
+    halves: (n_u + 1, 2), input and time in the middle of the interval and at its end, see
+        `Signal.halves`.
     """
 
     length: ca.SX
@@ -223,12 +202,8 @@ class IntervalSymbols:
         A state at rest that grows with a high power of time has no size of its own to be exact to.
         It gets that which it is foreseen to have, whenever something may move it.
 
-        Parameters
-        ----------
-        initial, begin : casadi.SX, (n, 1)
-            States at the first sample and at the begin of an interval.
-        known : casadi.SX, (n, 1)
-            Largest values that they have had so far.
+        initial, begin: (n, 1), states at the first sample and at the begin of an interval.
+        known: (n, 1), largest values that they have had so far.
         """
         at_first = ca.fabs(initial)
         driven = ca.depends_on(model.rhs, ca.vertcat(model.u, model.t))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import casadi as ca
@@ -31,10 +31,8 @@ Array = NDArray[np.float64]
 class Averages(NamedTuple):
     """Averages over the samples, for each of N parameters; not finite where a solution diverges.
 
-    Attributes
-    ----------
-    outputs, output_squares : ndarray, (q, N)
-    states, state_squares, error_squares : ndarray, (n, N)
+    outputs, output_squares: (q, N)
+    states, state_squares, error_squares: (n, N)
     """
 
     outputs: Array
@@ -60,13 +58,8 @@ class Stretch(NamedTuple):
 class CompiledPrediction:
     """A recursion compiled to emit the predicted outputs, and the local error of the last step.
 
-    Attributes
-    ----------
-    recursion : Recursion
-    kernel : LaneKernel
-    sizes : tuple of int
-        Of the parts of what the kernel emits: outputs, covariance, states, error, mean and variance
-        of the noise.
+    sizes: Of the parts of what the kernel emits: outputs, covariance, states, error, mean and
+        variance of the noise.
     """
 
     def __init__(self, recursion: Recursion) -> None:
@@ -75,13 +68,8 @@ class CompiledPrediction:
         noise = expected.noise_mean, expected.noise_variance
         parts = [expected.outputs, ca.vec(expected.covariance), expected.states, error, *noise]
         plain = recursion.program(ca.vertcat(*parts))
-        longer = replace(
-            plain,
-            state=ca.vertcat(plain.state, error),
-            start=ca.vertcat(plain.start, ca.SX.zeros(error.numel(), 1)),
-            interval=None if plain.interval is None else ca.vertcat(plain.interval, error),
-            step=ca.vertcat(plain.step, recursion.local_error()),
-        )
+        none = ca.SX.zeros(error.numel(), 1)
+        longer = plain.with_state(error, none, step=recursion.local_error())
         self.kernel, self.sizes = LaneKernel(longer), tuple(part.numel() for part in parts)
 
     def under(self, solver: Solver) -> CompiledPrediction:
@@ -111,16 +99,9 @@ def compiled_prediction(
 class Prediction:
     """Predictions of one record by a likelihood, for any parameters and number of steps.
 
-    Attributes
-    ----------
-    compiled : CompiledPrediction
-    record : Record
-    number : int
-        Which of the model's initial states the record starts from.
-    interval : float
-        Its sampling interval in units of that of the problem's first record.
-    divided : float, optional
-        See `Solver.interval`.
+    number: Which of the model's initial states the record starts from.
+    interval: Its sampling interval in units of that of the problem's first record.
+    divided: See `Solver.interval`.
     """
 
     compiled: CompiledPrediction
@@ -259,23 +240,13 @@ def predictive_moments(
 ) -> list[tuple[Array, Array]]:
     """Run the likelihood's own recursion and return the mean and the solver's covariance.
 
-    Parameters
-    ----------
-    solver : EKF0, EKF1 or RK4
-        With a number of steps, counted per sampling interval of the problem's first record.
-    values : ndarray, (d,)
-        Parameter values.
-    records : iterable of (int, Record)
-        Each with the number of the initial state it starts from.
-    likelihood : str, optional
-        As of `build_likelihood`.
+    solver: With a number of steps, counted per sampling interval of the problem's first record.
+    records: Each with the number of the initial state it starts from.
 
-    Returns
-    -------
-    list of (mean (T, q), covariance (T, q, q))
-        Outputs without noise. Of the marginal likelihood J Sigma J' (PN-SMC eq. 20); zero of the
-        classical one, which claims no error. Of those that see the data, both are given the
-        samples before: the covariance is what the solver is uncertain of one sample ahead.
+    The mean (T, q) is of outputs without noise, the covariance (T, q, q) of the solver's error:
+    of the marginal likelihood J Sigma J' (PN-SMC eq. 20); zero of the classical one, which claims
+    no error. Of those that see the data, both are given the samples before: the covariance is what
+    the solver is uncertain of one sample ahead.
     """
     found = predictions(problem, solver, records, likelihood)
     return [one.moments(values, int(solver.steps)) for one in found]

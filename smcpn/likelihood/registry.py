@@ -21,6 +21,7 @@ from smcpn.errors import InputError, shown
 from smcpn.likelihood.contract import EstimatedLikelihood
 from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols
+from smcpn.likelihood.measurement import densest, gaussian_log_density, possible
 from smcpn.model.parts import PARTS, check_parts
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
@@ -38,15 +39,11 @@ WITH_EVENTS: dict[str, type[Recursion]] = {}
 class ExpectedOutputs:
     """Graphs of the mean and solver covariance of a sample's outputs, of the states and the noise.
 
-    Attributes
-    ----------
-    outputs : casadi.SX, (q, 1)
-        Mean of the noise-free outputs.
-    covariance : casadi.SX, (q, q)
-        That of the solver's error in the outputs.
-    states : casadi.SX, (n, 1)
-    noise_mean, noise_variance : casadi.SX, (q, 1)
-        Of the noise given the samples before: what coloured noise still holds.
+    outputs: (q, 1), mean of the noise-free outputs.
+    covariance: (q, q), that of the solver's error in the outputs.
+    states: (n, 1)
+    noise_mean, noise_variance: (q, 1), of the noise given the samples before: what coloured noise
+        still holds.
     """
 
     outputs: ca.SX
@@ -62,6 +59,18 @@ class ExpectedOutputs:
         """Copy of which the noise is white: the samples before tell nothing of it."""
         nothing = ca.SX.zeros(outputs.numel(), 1)
         return cls(outputs, covariance, states, nothing, sample.noise_variance(outputs))
+
+    @property
+    def measured(self) -> tuple[ca.SX, ca.SX]:
+        """Mean (q, 1) and covariance (q, q) of the measured values."""
+        covariance = self.covariance + ca.diag(self.noise_variance)
+        return self.outputs + self.noise_mean, covariance
+
+    def log_density(self, sample: SampleSymbols) -> ca.SX:
+        """Log N(y; g + noise, J Sigma J' + R), (1, 1); not finite if impossible."""
+        innovation, present = sample.y - self.outputs - self.noise_mean, sample.present
+        log_density = gaussian_log_density(innovation, self.measured[1], present)
+        return possible(log_density, log_density - densest(self.noise_variance, present))
 
 
 class Recursion(ABC):
@@ -273,13 +282,7 @@ class Recursion(ABC):
     def build(
         cls, problem: Problem, solver: Solver, threads: int | None = None, **options: Any
     ) -> LaneLikelihood:
-        """Compile it for a problem's records; ``options`` are those of the subclass.
-
-        Raises
-        ------
-        InputError
-            If it cannot use the solver as it is set, or its steps are still to be chosen.
-        """
+        """Compile it for a problem's records; ``options`` are those of the subclass."""
         number_of_steps(solver)
         if solver.interval is not None and not cls.divides:
             raise InputError(
@@ -312,16 +315,7 @@ def build_likelihood(
 ) -> LaneLikelihood:
     """Build a likelihood of a problem under a solver.
 
-    Parameters
-    ----------
-    likelihood : str, optional
-        One of `LIKELIHOODS`; by default the one of the solver.
-
-    Raises
-    ------
-    InputError
-        If there is no such likelihood, it does not go with the solver or the problem, or it is an
-        estimate.
+    likelihood: One of `LIKELIHOODS`; by default the one of the solver.
     """
     kind = suitable_likelihood(problem, solver, likelihood)
     require_exact(kind.name)
@@ -351,13 +345,7 @@ def require_exact(likelihood: str) -> None:
 def suitable_likelihood(
     problem: Problem, solver: Solver, likelihood: str | None = None
 ) -> type[Recursion]:
-    """Return the likelihood of a name, or the default, checked against the problem.
-
-    Raises
-    ------
-    InputError
-        As `build_likelihood`.
-    """
+    """Return the likelihood of a name, or the default, checked against the problem."""
     name, model = likelihood_name(problem, solver, likelihood), problem.model
     if not LIKELIHOODS[name].takes_noise(model):
         argument = "noise"
@@ -390,11 +378,6 @@ def likelihood_name(problem: Problem, solver: Solver, likelihood: str | None = N
     """Name of the likelihood to use, checked against the solver.
 
     By default it is the solver's own or, of a problem with process noise, the first that takes it.
-
-    Raises
-    ------
-    InputError
-        As `build_likelihood`, and for what is no solver.
     """
     check_solver(solver)
     if likelihood is None:
@@ -433,26 +416,14 @@ def with_process_noise() -> list[str]:
 
 
 def number_of_steps(solver: Solver) -> int:
-    """Steps per sampling interval of a solver.
-
-    Raises
-    ------
-    InputError
-        Where they are still to be chosen.
-    """
+    """Steps per sampling interval of a solver."""
     if solver.steps == "auto":
         raise InputError("steps 'auto' is still to be chosen: use smcpn.identify, or give a number")
     return int(solver.steps)
 
 
 def check_likelihood(likelihood: str) -> None:
-    """Raise `InputError` for a name that is no likelihood.
-
-    Raises
-    ------
-    InputError
-        Naming those there are.
-    """
+    """Raise `InputError` for a name that is no likelihood."""
     if not isinstance(likelihood, str) or likelihood not in LIKELIHOODS:
         raise InputError(
             f"likelihood is {shown(likelihood)}: choose one of {', '.join(LIKELIHOODS)}"

@@ -15,6 +15,11 @@ a sample is that of `classical`.
 
 A matrix that cannot be factorised, or a stage that is not finite, makes an error that is not a
 number, and so a shorter step.
+
+A model with events is integrated alike by explicit steps from one event to the next
+(`ClassicalWithEvents`): those that a particle would take without events, h = L / n of n in an
+interval of length L. An event ends a step, and what is left of the interval is divided evenly
+again, into steps that are not longer.
 """
 
 from __future__ import annotations
@@ -33,7 +38,7 @@ from smcpn.codegen.memory import STRAIGHT, Memory, Place, Row, StraightLine
 from smcpn.codegen.tangent import jacobian
 from smcpn.likelihood.accumulating import SetBack
 from smcpn.likelihood.algebraic import AFTER_JUMP, FROM_START, NEARBY, AlgebraicEquations
-from smcpn.likelihood.classical import Classical, outputs_at
+from smcpn.likelihood.classical import PLACES, Classical, Step, outputs_at
 from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.inputs import KernelInputs
@@ -64,19 +69,16 @@ MOST_STATES = 24
 """Up to which the stages of a step are one graph."""
 ROUNDED = 1e-14
 """Share of an entry of the diagonal below which what elimination leaves of it is rounding."""
+EVEN = 1e-6
+"""Part of a step by which rounding may lengthen one of several even ones."""
 
 
 @dataclass(frozen=True)
 class Tableau:
     """Coefficients of a stiffly accurate Rosenbrock method of s stages.
 
-    Attributes
-    ----------
-    gamma : float
-    a, c : tuple of tuple of float
-        Rows of the stages from the second on.
-    alpha, d : tuple of float, (s,)
-        Times of the stages, and factors of the time derivative.
+    a, c: Rows of the stages from the second on.
+    alpha, d: (s,), times of the stages, and factors of the time derivative.
     """
 
     gamma: float
@@ -88,11 +90,8 @@ class Tableau:
     def stages(self, step: Any) -> tuple[Any, Any]:
         """Return the solution at the end of a step, and its difference to the embedded one.
 
-        Parameters
-        ----------
-        step : object
-            With ``x`` at the beginning, and ``stage(state, alpha, d, sum)``, the solution of the
-            linear system of a stage, with sum_{j<i} c_ij k_j.
+        step: object, with ``x`` at the beginning, and ``stage(state, alpha, d, sum)``, the solution
+            of the linear system of a stage, with sum_{j<i} c_ij k_j.
         """
         x, k = step.x, [step.stage(step.x, self.alpha[0], self.d[0], 0.0 * step.x)]
         for i, (a, c) in enumerate(zip(self.a, self.c, strict=True), start=1):
@@ -144,12 +143,8 @@ RODAS5P = Tableau(
 class RosenbrockStep:
     """Graphs of the linear systems of a step from ``model.x``, see `Tableau.stages`.
 
-    Parameters
-    ----------
-    h, left : casadi.SX
-        Length of the step, and of the time that is left until the sample at its beginning.
-    algebra : StraightLine
-        Or `Memory`, in which what all stages read is kept.
+    h, left: Length of the step, and of the time that is left until the sample at its beginning.
+    algebra: Or `Memory`, in which what all stages read is kept.
     """
 
     def __init__(
@@ -269,24 +264,18 @@ class LoopedStages:
 class Trajectory:
     """Graphs of a solution by adaptive Rosenbrock steps.
 
-    Attributes
-    ----------
-    model : Model
-        As it is integrated.
-    signal : Signal
-    sample : SampleSymbols
-    clock : Clock
-    tolerance : casadi.SX
-    state : casadi.SX, (n, 1)
-        At a sample, its algebraic variables consistent with the input there.
-    outputs : casadi.SX, (q, 1)
-        Noise-free, at a sample; not a number where the steps were too many.
+    model: As it is integrated.
+    state: (n, 1), at a sample, its algebraic variables consistent with the input there.
+    outputs: (q, 1), noise-free, at a sample; not a number where the steps were too many.
     """
 
     def __init__(self, model: Model, grid: Grid) -> None:
         self._dead_times, self._given = DeadTimes(model, grid), model
         self.model = model = self._dead_times.model
-        self.sample, self.clock = SampleSymbols.of(model, self._dead_times), Clock.of(model)
+        self.sample, self.clock = (
+            SampleSymbols.of(model, self._dead_times.at_sample),
+            Clock.of(model),
+        )
         self.signal = interval_signal(self._dead_times, grid)
         self._between, self.tolerance = IntervalSymbols.of(model), ca.SX.sym("tolerance")
         self._jumps = grid.restarts
@@ -334,7 +323,6 @@ class Trajectory:
             start_row=ca.vertcat(start.row, length, kept),
             interval_row=ca.vertcat(self._between.begin_row, driven),
             step_row=self._between.row,
-            gain_row=ca.SX(0, 1),
             sample_row=self.sample.row,
             start=ca.vertcat(first, watching, initial),
             interval=ca.vertcat(replace(clock, sizes=begun_sizes).begun(length), begun, held),
@@ -456,3 +444,59 @@ class StiffTrajectory(OwnSteps):
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
     ) -> KernelInputs:
         return self.trajectory.inputs(record, number)
+
+
+class ExplicitTrajectory(Trajectory):
+    """Graphs of a solution by the steps of an explicit method, as many in every interval.
+
+    explicit: The step that is tried; once a sample is reached, one that would follow.
+    """
+
+    def __init__(self, model: Model, grid: Grid, kind: type[Step]) -> None:
+        super().__init__(model, grid)
+        model = self.model
+        self.tolerance = ca.SX(0, 1)
+        clock, between, steps, interval = self.clock, self._between, *map(ca.SX.sym, ("n", "of"))
+        kept = ca.vertcat(steps, interval)
+        self._watch = Watch(model, clock, between, self._dead_times, kept)
+        longest = ca.if_else(interval > 0.0, interval, between.length) / steps
+        number = ca.fmax(ca.ceil(clock.left / longest - EVEN), 1.0)
+        self._h = self._watch.step(ca.fmin(clock.wanted, clock.left / number))
+        h = ca.if_else(clock.left > 0.0, self._h, longest)
+        n, without_events = model.u.numel(), replace(model, events=None)
+        driven = (between.at(clock.left - part * h) for part in PLACES)
+        begin, middle, end = (ca.vertsplit(one, [0, n, n + 1])[0] for one in driven)
+        self.explicit = kind(without_events, h, between.end - clock.left, (begin, middle, end))
+
+    @override
+    def constant_values(self, solver: Solver) -> tuple[float, ...]:
+        return self.model.constant_values
+
+    @override
+    def step(self) -> tuple[StraightLine, ca.SX]:
+        assert self._watch is not None
+        following, order = self.explicit.following, self.explicit.error_order
+        sizes = ca.fmax(self.clock.sizes, ca.fabs(following))
+        return STRAIGHT, self._watch.after(self._h, ca.SX(0.0), following, sizes, order)
+
+
+class ClassicalWithEvents(OwnSteps, with_events=True):
+    """Explicit steps between events from the initial state; the density of the noise at samples."""
+
+    @override
+    def along(self, model: Model, solver: Solver, grid: Grid) -> Trajectory:
+        found = ExplicitTrajectory(model, grid, solver.step)
+        self._step, self.local_order = found.explicit, found.explicit.error_order
+        return found
+
+    @override
+    def local_error(self) -> ca.SX:
+        return self._step.local_error()
+
+    @override
+    def inputs(
+        self, record: Record, steps: int, number: int = 0, interval: float | None = None
+    ) -> KernelInputs:
+        # Every part of an interval takes as many steps.
+        numbers = steps, (interval or 0.0) / self.signal.parts
+        return self.trajectory.inputs(record, number, numbers)

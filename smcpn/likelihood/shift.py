@@ -112,16 +112,10 @@ def shift_of_particles(
     The squared shift of the worst direction is the variance of the regression of the change on
     theta, less what noise alone explains with d coefficients (adjusted R^2).
 
-    Parameters
-    ----------
-    theta : ndarray, (N, d)
-        Unconstrained coordinates.
-    weights : ndarray, (N,)
-        They sum to one.
-    change : ndarray, (N,)
-        Finer log-likelihood less the one of the posterior.
-    noise : float
-        Variance of each change where it is an estimate.
+    theta: (N, d), unconstrained coordinates.
+    weights: (N,), they sum to one.
+    change: (N,), finer log-likelihood less the one of the posterior.
+    noise: Variance of each change where it is an estimate.
     """
     known = np.isfinite(change) & (weights > 0)
     if weights[~known].sum() > LOST or not known.any():
@@ -157,14 +151,9 @@ def shift_of_gaussian(
 ) -> DiscretisationShift:
     """Measure the shift of a Gaussian posterior.
 
-    Parameters
-    ----------
-    covariance : ndarray, (d, d)
-        Of the unconstrained coordinates.
-    score : ndarray, (d,)
-        Gradient of the finer log-likelihood less that of the posterior's, at the mode.
-    change : float
-        Finer log-likelihood less the one of the posterior, there.
+    covariance: (d, d), of the unconstrained coordinates.
+    score: (d,), gradient of the finer log-likelihood less that of the posterior's, at the mode.
+    change: Finer log-likelihood less the one of the posterior, there.
     """
     moved = covariance @ score
     if not (np.isfinite(moved).all() and np.isfinite(change)):

@@ -66,15 +66,11 @@ FLAT = 1e-6
 class ErrorBudget:
     """Solver error in units of the noise variance, mean over samples, of the worst output.
 
-    Attributes
-    ----------
-    claimed : float
-        Variance that the likelihood counts; 0 for a solver that claims no error.
-    change : float
-        Squared change of the outputs when the steps are doubled (halved, where the limit is
-        near): about the error there is. Where process noise acts it is in units of the variance
-        of a prediction, with half the squared relative change of that variance. inf where the
-        solution diverges.
+    claimed: Variance that the likelihood counts; 0 for a solver that claims no error.
+    change: Squared change of the outputs when the steps are doubled (halved, where the limit is
+        near): about the error there is. Where process noise acts it is in units of the variance of
+        a prediction, with half the squared relative change of that variance. inf where the solution
+        diverges.
     """
 
     claimed: float
@@ -307,12 +303,6 @@ def choose_solver(
     A solver that is given is taken. For None and ``"auto"`` it is `EKF0`, or `Rosenbrock` where the
     problem, or a part of its prior, is stiff, or there are events or algebraic equations; where a
     likelihood is named, or there is process noise, it is the solver that goes with it.
-
-    Raises
-    ------
-    InputError
-        For what is no solver, a solver and a likelihood that do not go together, algebraic
-        equations that have no solution, and as `default_solver`.
     """
     values, is_open = pilot_values(problem), False
     check_consistent(problem, values)
@@ -343,13 +333,7 @@ def leaves_open(solver: Solver | str | None, likelihood: Any = None) -> bool:
 
 
 def solver_named(name: str, problem: Problem, likelihood: str | None) -> Solver:
-    """Return a solver by its name with its own settings, or for ``"auto"`` the one that suits.
-
-    Raises
-    ------
-    InputError
-        For an unknown name.
-    """
+    """Return a solver by its name with its own settings, or for ``"auto"`` the one that suits."""
     if one_of("solver", name, (*SOLVERS, "auto")) == "auto":
         return choose_solver(problem, None, likelihood).solver
     return cast(Any, SOLVERS[name])()
@@ -360,11 +344,6 @@ def default_solver(problem: Problem, likelihood: str | None) -> Solver:
 
     With process noise, events or algebraic equations it is that of the first likelihood that takes
     them, with noise of another density that of the classical one.
-
-    Raises
-    ------
-    InputError
-        For a likelihood that needs a diffusion which neither solver nor problem gives.
     """
     if likelihood is None:
         fitting = with_process_noise() if problem.model.process_noise is not None else []
@@ -386,13 +365,9 @@ def chosen_again(
     None where they do not. Steps of an explicit solver are compared with those of the stiff one
     only where they are many.
 
-    Parameters
-    ----------
-    solver : Solver
-        The one in force, with its steps.
-    values : ndarray, (N, d)
-    particles : int
-        How many there are to be evaluated; without any, no explicit solver follows the stiff one.
+    solver: The one in force, with its steps.
+    particles: How many there are to be evaluated; without any, no explicit solver follows the stiff
+        one.
     """
     if stiff_solver(problem) is None or not len(values):
         return None
@@ -432,10 +407,7 @@ def stiff_beyond_wall(
 ) -> SolverChoice | None:
     """Return the stiff solver where the steps that pass a wall are too many; None where not.
 
-    Parameters
-    ----------
-    solver, finer : Solver
-        The one that fails, and the next with steps that do not.
+    solver, finer: The one that fails, and the next with steps that do not.
     """
     stiff = None if solver.adaptive else stiff_solver(problem)
     if stiff is None or (finer is not None and int(finer.steps) <= SUSPECT_STEPS):
@@ -470,12 +442,8 @@ def _stiff_choice(
 ) -> tuple[Solver, str] | None:
     """Return a solver for the problem if it is stiff at values (N, d), and what shows it.
 
-    Parameters
-    ----------
-    of : str
-        What they are draws of.
-    least : int
-        Explicit steps that are taken anyhow.
+    of: What they are draws of.
+    least: Explicit steps that are taken anyhow.
     """
     solver = stiff_solver(problem)
     if solver is None:
@@ -568,12 +536,8 @@ def solver_for_searches(
     The posterior may be there, and what a solver does not resolve has no likelihood by it. Where
     more steps help no further draw, they are the fewest that help as many.
 
-    Parameters
-    ----------
-    most : float
-        Times as many steps, at most.
-    allowed : float
-        Local error of a draw, in units of what `pilot_steps` allows.
+    most: Times as many steps, at most.
+    allowed: Local error of a draw, in units of what `pilot_steps` allows.
     """
     if solver.adaptive:
         return solver, 0.0
@@ -612,12 +576,8 @@ def solver_for_approach(solver: Solver, modes: Array | None, by: LogLikelihoodBy
     A quarter of the cost buys a posterior that is near; what is learned with it is carried over. It
     must have about the same likelihood as ``solver``, which is returned where it does not.
 
-    Parameters
-    ----------
-    modes : ndarray, (E, d), optional
-        Values at which both are compared; without any the coarse one is taken unseen.
-    by : callable
-        The log-likelihood by a solver.
+    modes: (E, d), values at which both are compared; without any the coarse one is taken unseen.
+    by: The log-likelihood by a solver.
     """
     if solver.automatic or solver.adaptive or int(solver.steps) < COARSER:
         return solver
@@ -665,13 +625,7 @@ def sufficient_steps(
     share: float = SOLVER_SHARE,
     least: int = 1,
 ) -> Solver:
-    """Double the steps per sample until the solver's share is small.
-
-    Raises
-    ------
-    InputError
-        If even the largest number of steps is not enough.
-    """
+    """Double the steps per sample until the solver's share is small."""
     found = predictions(problem, solver, enumerate(problem.records), likelihood)
     steps = least
     while affordable(problem, steps):
@@ -695,21 +649,11 @@ def pilot_steps(
     the state, where r is that of the noise over that of the measured output. The solution runs
     without data, over a long record by its first `LONG` samples.
 
-    Parameters
-    ----------
-    solver : EKF0, EKF1 or RK4
-    values : ndarray, (N, d)
-        Parameter values. The median of their errors counts; those of solutions that diverge do
-        not, unless they are the most.
-    likelihood : str, optional
-        As of `build_likelihood`.
+    values: (N, d), parameter values. The median of their errors counts; those of solutions that
+        diverge do not, unless they are the most.
+    likelihood: As of `build_likelihood`.
 
-    Returns
-    -------
-    int or None
-        None if no number of steps is enough.
-    ndarray, (N,)
-        Local errors by the last steps that were tried.
+    Returns None where no number of steps is enough, and the local errors (N,) by the last ones.
     """
     found = without_data(problem, solver, likelihood)
     order, steps, errors = found[0].local_order, 1, np.full(len(values), np.inf)

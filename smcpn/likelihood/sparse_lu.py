@@ -18,14 +18,7 @@ from smcpn.codegen.memory import StraightLine
 class SparseLU:
     """L U of a square matrix of graphs, whose diagonal has no structural zero.
 
-    Parameters
-    ----------
-    matrix : casadi.SX, (n, n)
-
-    Attributes
-    ----------
-    pivots : dict of int to casadi.SX
-        What was left of each entry of the diagonal when it was eliminated.
+    pivots: What was left of each entry of the diagonal when it was eliminated.
     """
 
     def __init__(self, matrix: ca.SX) -> None:

@@ -69,11 +69,7 @@ NEVER = 2.0
 class Cubic:
     """Cubic of values and slopes at the ends of a step, as a function of the part of it, 0 to 1.
 
-    Attributes
-    ----------
-    begin, end : casadi.SX
-    rise, last_rise : casadi.SX
-        Slopes at the ends, by the part of the step.
+    rise, last_rise: Slopes at the ends, by the part of the step.
     """
 
     begin: ca.SX
@@ -110,17 +106,11 @@ class Cubic:
 class Scan:
     """The search of a crossing along the points of a step, as far as it has come.
 
-    Attributes
-    ----------
-    event : EventGraphs
-    side : casadi.SX
-        As of `Watch.sides`; that before a crossing once there is one.
-    at_once, found : casadi.SX
-        Whether it has crossed at the first point, or at any.
-    point, value : casadi.SX
-        The last one, and g there.
-    lower, below, upper, above : casadi.SX
-        The points between which the first crossing is, and the values there.
+    side: As of `Watch.sides`; that before a crossing once there is one.
+    at_once, found: Whether it has crossed at the first point, or at any.
+    point, value: The last one, and g there.
+    lower, below, upper, above: The points between which the first crossing is, and the values
+        there.
     """
 
     event: EventGraphs
@@ -179,19 +169,12 @@ class Scan:
 class Watch:
     """Symbols of what looks for events and chooses steps by them, and the graphs of a step.
 
-    Attributes
-    ----------
-    aim : casadi.SX
-        Step to try, just behind an event; 0 where none is known.
-    count : casadi.SX
-        Events since the last sample.
-    sides : casadi.SX, (E, 1)
-        Sign of each g where last it was not zero; half of the sign to which it goes just after its
-        own event.
-    sizes : casadi.SX, (E, 1)
-        Largest value of each g so far.
-    kept : casadi.SX, (k, 1)
-        Numbers of the start of a record by which steps are chosen.
+    aim: Step to try, just behind an event; 0 where none is known.
+    count: Events since the last sample.
+    sides: (E, 1), sign of each g where last it was not zero; half of the sign to which it goes just
+        after its own event.
+    sizes: (E, 1), largest value of each g so far.
+    kept: (k, 1), numbers of the start of a record by which steps are chosen.
     """
 
     def __init__(
@@ -249,10 +232,7 @@ class Watch:
     def after(self, h: ca.SX, error: ca.SX, following: ca.SX, sizes: ca.SX, order: int) -> ca.SX:
         """Clock, watch and state after a step that was tried; arguments as of `Clock.judged`.
 
-        Parameters
-        ----------
-        following : casadi.SX, (n, 1)
-            State at its end.
+        following: (n, 1), state at its end.
         """
         clock, x, resolution = self._clock, self._model.x, self._resolution
         found = [self._crossing(k, h, following) for k in range(len(self._events))]
@@ -374,14 +354,9 @@ class Watch:
     def _crossing(self, k: int, h: ca.SX, following: ca.SX) -> tuple[ca.SX, ...]:
         """Look for the first crossing of an event in a step that leads to a state.
 
-        Returns
-        -------
-        part : casadi.SX
-            Of the step, 0 where it has crossed before it; `NEVER` where it does not.
-        side, last_side, size : casadi.SX
-            As of `Watch`, the sides by the points before the end of the step, and with it.
-        error : casadi.SX
-            Of the cubic, in units of what it may be.
+        Returns part: of the step, 0 where it has crossed before it; `NEVER` where it does not;
+        side, last_side, size: as of `Watch`, the sides by the points before the end of the step,
+        and with it; error: of the cubic, in units of what it may be.
         """
         one, left, x = self._events[k], self._clock.left, self._model.x
         slope = self._rate(one.expression)

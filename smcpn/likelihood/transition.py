@@ -60,15 +60,10 @@ def step_factor(
     order 1 and strong order 1/2. For linear systems the error of the covariance over a given time
     is of order h^4, and none for chains of integrators.
 
-    Parameters
-    ----------
-    model : Model
-        With process noise.
-    h : casadi.SX
-        Length of the step, in seconds.
-    x, u, t : casadi.SX, optional
-        Where G and A are taken, by default at the symbols of the model: state at the beginning of
-        the step, input and time in its middle.
+    model: With process noise.
+    h: Length of the step, in seconds.
+    x, u, t: Where G and A are taken, by default at the symbols of the model: state at the beginning
+        of the step, input and time in its middle.
     """
     columns = _at(model, _legendre_columns(model, h), x, u, t)
     reached = sorted(set(_rows(columns)))
@@ -179,10 +174,7 @@ class PredictorStep(Step):
     The derivatives of the input are those of the parabola through its values at the begin, middle
     and end of a step: exact where the input is held or linear, and else off by O(h^4) in the state.
 
-    Attributes
-    ----------
-    order : int
-        Number of integrations of the prior, nu.
+    order: Number of integrations of the prior, nu.
     """
 
     order: int = 1
@@ -227,20 +219,13 @@ class PredictorStep(Step):
 class Transition:
     """Graphs of one step over ``model.x``, ``model.theta`` and the rows of ``step``.
 
-    Attributes
-    ----------
-    step : Step
-        Whose ``h``, ``t`` and ``inputs`` are the symbols of the shared rows.
-    following : casadi.SX, (n, 1)
-        Phi(x).
-    jacobian : casadi.SX, (n, n)
-        F = dPhi/dx, sparse.
-    factor : casadi.SX, (n, k)
-        L; k = 0 without process noise.
-    error_variance : casadi.SX, (n, 1)
-        Variance of each state that the solver claims for its error, 0 where it claims none.
-    error_order : int
-        Power of h with which the step's `local_error` falls.
+    step: Whose ``h``, ``t`` and ``inputs`` are the symbols of the shared rows.
+    following: (n, 1), Phi(x).
+    jacobian: (n, n), F = dPhi/dx, sparse.
+    factor: (n, k), L; k = 0 without process noise.
+    error_variance: (n, 1), variance of each state that the solver claims for its error, 0 where it
+        claims none.
+    error_order: Power of h with which the step's `local_error` falls.
     """
 
     step: Step

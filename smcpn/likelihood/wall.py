@@ -62,15 +62,9 @@ TELLING = 3
 class Bound:
     """Value of a parameter that a posterior does not pass.
 
-    Attributes
-    ----------
-    name : str
-        Parameter.
-    value : float
-    above : bool
-        Whether what was not reached is above it.
-    share : float
-        Share of the prior there.
+    name: Parameter.
+    above: Whether what was not reached is above it.
+    share: Share of the prior there.
     """
 
     name: str
@@ -87,19 +81,12 @@ class Bound:
 class Wall:
     """End of a posterior where its solver fails.
 
-    Attributes
-    ----------
-    solver : Solver
-        The one that fails.
-    finer : Solver or None
-        The same with steps that reach further; None where these are too many.
-    bound : Bound or None
-        What most of that which was not reached is beyond; None where no parameter alone parts it
+    solver: The one that fails.
+    finer: The same with steps that reach further; None where these are too many.
+    bound: What most of that which was not reached is beyond; None where no parameter alone parts it
         from the rest.
-    example : mapping of str to float
-        Values, of the parameters that are most unusual there, which were not reached.
-    remedy : str
-        What to do, where the steps are not chosen on the way.
+    example: Values, of the parameters that are most unusual there, which were not reached.
+    remedy: What to do, where the steps are not chosen on the way.
     """
 
     solver: Solver
@@ -124,17 +111,9 @@ class Wall:
 class PosteriorPoints(NamedTuple):
     """Points of a posterior, and the log-likelihood by which moves from them are judged.
 
-    Attributes
-    ----------
-    problem : Problem
-    solver : Solver
-        The one of the posterior.
-    likelihood : str
-        Its name.
-    theta, weights : ndarray, (n, d) and (n,)
-        In unconstrained coordinates.
-    log_likelihood : callable
-        By this solver, and by the same with other steps.
+    solver: The one of the posterior.
+    theta, weights: (n, d) and (n,), in unconstrained coordinates.
+    log_likelihood: By this solver, and by the same with other steps.
     """
 
     problem: Problem
@@ -154,12 +133,8 @@ class PosteriorPoints(NamedTuple):
 def wall_of(points: PosteriorPoints, thorough: bool = True) -> Wall | None:
     """Return the wall at which a posterior ends; None where the solver puts up none.
 
-    Parameters
-    ----------
-    points : PosteriorPoints
-        `POINTS` of them are taken, and where these find a wall `AGAIN` times as many.
-    thorough : bool
-        Whether wide moves are made, too; without finer steps to go on with they always are.
+    points: `POINTS` of them are taken, and where these find a wall `AGAIN` times as many.
+    thorough: Whether wide moves are made, too; without finer steps to go on with they always are.
     """
     problem, solver, log_likelihood = points.problem, points.solver, points.log_likelihood
     following = solver_beyond_wall(problem, solver)

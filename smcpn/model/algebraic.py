@@ -23,18 +23,7 @@ def arranged_equations(
     Each then contains the variable in whose place it stands, so that elimination finds a pivot on
     the diagonal of dg/dz.
 
-    Parameters
-    ----------
-    model : str
-        Its name.
-    x, returned : casadi.SX, (n, 1)
-        Symbols of the states, and derivatives or residuals in their places.
-
-    Raises
-    ------
-    InputError
-        If a variable is no state, all are algebraic, or the equations cannot determine them,
-        whatever the values.
+    x, returned: (n, 1), symbols of the states, and derivatives or residuals in their places.
     """
     for name in algebraic:
         one_of("algebraic", name, states)

@@ -51,11 +51,7 @@ def is_compiled(function: Any) -> bool:
 class CompiledFunction:
     """A function ``f(x, u, t, p, out)`` of numba and the numbers of its arguments.
 
-    Attributes
-    ----------
-    function : numba.core.registry.CPUDispatcher
-        It writes the derivatives of the states to ``out``.
-    n_states, n_inputs, n_parameters : int
+    function: numba.core.registry.CPUDispatcher, it writes the derivatives of the states to ``out``.
     """
 
     function: Any
@@ -89,10 +85,7 @@ class CompiledFunction:
     def graph(self, k: ca.SX | int, interval: ca.SX | float, arguments: ca.SX) -> ca.SX:
         """Graph of the k-th derivative at arguments (m, 1).
 
-        Parameters
-        ----------
-        interval : float or casadi.SX
-            Time in which the solution changes little, by which derivatives in time are taken.
+        interval: Time in which the solution changes little, by which derivatives in time are taken.
         """
         return self._node(k, interval, ca.densify(arguments))
 
@@ -145,14 +138,7 @@ class CompiledFunction:
         function(x, u, float(t[0]), p, out)
 
     def check(self) -> None:
-        """Try it at some points.
-
-        Raises
-        ------
-        InputError
-            If it cannot be compiled for these arguments, raises at all points, reads or writes
-            beyond an argument there, or leaves a derivative unwritten.
-        """
+        """Try it at some points."""
         import numba
 
         njit: Any = numba.njit
@@ -183,13 +169,7 @@ class CompiledFunction:
             ) from errors[0]
 
     def check_chain(self, state: int, rate: int) -> None:
-        """Try whether the derivative of a state is another state.
-
-        Raises
-        ------
-        InputError
-            If it is something else at some point.
-        """
+        """Try whether the derivative of a state is another state."""
         points = np.random.default_rng(0).normal(size=(self.n_arguments, PROBES))
         if not np.array_equal(self(points)[state], points[rate]):
             raise InputError(
@@ -253,13 +233,7 @@ def _over_lanes(f: Any, a: int, b: int, c: int) -> Callable[..., None]:
 
 
 def compiled_function(operation: str) -> CompiledFunction:
-    """Function of an operation.
-
-    Raises
-    ------
-    InputError
-        If this process does not know it.
-    """
+    """Function of an operation."""
     if operation not in KNOWN:
         raise InputError(
             f"the model calls a compiled function ({operation.removeprefix(CALL)}) that is not "

@@ -127,13 +127,7 @@ def _nearest(bound: float, towards: float) -> float:
 
 
 def coordinate_of(name: str, distribution: Distribution, wanted: str | None) -> Coordinate:
-    """Return the coordinate that fits the support of a prior, or the one that is wanted.
-
-    Raises
-    ------
-    InputError
-        If the prior cannot be used, or the wanted coordinate does not fit its support.
-    """
+    """Return the coordinate that fits the support of a prior, or the one that is wanted."""
     methods = [getattr(distribution, method, None) for method in ("rvs", "logpdf")]
     # A family of scipy.stats, which can be frozen, has them too.
     if not all(map(callable, methods)) or hasattr(distribution, "freeze"):

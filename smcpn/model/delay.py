@@ -38,19 +38,12 @@ _REMEDY = "give a time that is not negative, or the name of a parameter"
 class Delay:
     """Dead times: the equation's u(t) is the record's u(t - tau).
 
-    Attributes
-    ----------
-    inputs : tuple of int
-        Numbers of the inputs that are delayed, ascending.
-    sources : tuple of int or float
-        Of each the place of its dead time in theta (int), or the dead time (float).
-    bounds : tuple of (float, float)
-        Least and greatest dead time of each.
-    names : tuple of str
-        Of the parameters that hold a dead time, learned or fixed.
-    lagged : bool
-        Whether an interval of a record is moved within that of `smcpn.model.dosing.Dosing`, by lags
-        of doses that are parameters.
+    inputs: Numbers of the inputs that are delayed, ascending.
+    sources: Of each the place of its dead time in theta (int), or the dead time (float).
+    bounds: Least and greatest dead time of each.
+    names: Of the parameters that hold a dead time, learned or fixed.
+    lagged: Whether an interval of a record is moved within that of `smcpn.model.dosing.Dosing`, by
+        lags of doses that are parameters.
     """
 
     inputs: tuple[int, ...]
@@ -69,16 +62,7 @@ class Delay:
     ) -> Delay | None:
         """Read the argument ``delay`` of a model; None where there is none.
 
-        Parameters
-        ----------
-        free : mapping of str to distribution
-            Parameters that theta begins with, in its order.
-        fixed : mapping of str to float
-
-        Raises
-        ------
-        InputError
-            For what is no mapping, names no input or parameter, or has no finite bounds.
+        free: Parameters that theta begins with, in its order.
         """
         if given is None or (isinstance(given, Mapping) and not given):
             return None
@@ -122,15 +106,7 @@ class Delay:
         }
 
     def spans(self, records: Sequence[Record]) -> tuple[Span, ...]:
-        """Samples that arrive about an interval, of each delayed input.
-
-        Raises
-        ------
-        InputError
-            If a dead time is longer than `LONGEST` intervals, a prior spans too many samples, too
-            many arrive in one interval, or no dead time that it allows is within what a cut record
-            knows of the input before it.
-        """
+        """Samples that arrive about an interval, of each delayed input."""
         for record in records:
             _check_record(record, max(lower for lower, _ in self.bounds))
         lengths, unit = [record.interval for record in records], records[0].t_unit
@@ -167,13 +143,7 @@ class Delay:
         return tuple(spans)
 
     def spans_between(self, record: Record) -> tuple[Span, ...]:
-        """Samples that arrive about any interval that is not shorter or longer than a record's.
-
-        Raises
-        ------
-        InputError
-            If too many may arrive, or there are samples of doses, which come at any times.
-        """
+        """Samples that arrive about any interval that is not shorter or longer than a record's."""
         if record.held:
             raise _refused(
                 f"{record.name}: delay in a stream with doses needs samples at equal intervals, of "
@@ -203,13 +173,9 @@ def intervals_of(record: Record) -> tuple[float, float]:
 class Span(NamedTuple):
     """Samples of a delayed input that arrive before and in an interval between two samples.
 
-    Attributes
-    ----------
-    least, most : int
-        Least and greatest number of samples between that which begins the interval and the last one
-        to arrive before it.
-    cuts : int
-        Samples that arrive in the interval, at most.
+    least, most: Least and greatest number of samples between that which begins the interval and the
+        last one to arrive before it.
+    cuts: Samples that arrive in the interval, at most.
     """
 
     least: int

@@ -34,11 +34,6 @@ def draw(distribution: Any, rng: np.random.Generator, size: int) -> Array:
 
     A distribution of `scipy.stats` takes the generator. One of `particles.distributions` draws
     from numpy's global generator: that is seeded from ``rng`` for the call and put back after.
-
-    Raises
-    ------
-    InputError
-        If the draws are not ``size`` numbers.
     """
     if _takes_generator(distribution.rvs):
         values = distribution.rvs(size=size, random_state=rng)

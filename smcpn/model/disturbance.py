@@ -29,12 +29,9 @@ LEAST_EIGENVALUE = 1e-12
 class ProcessNoise:
     """Columns G(x, u, t; theta) of dx = f dt + G dW, in the sense of Ito.
 
-    Attributes
-    ----------
-    columns : casadi.SX, (n, m)
-        One for each of m independent Wiener processes; zeros are left out of its sparsity.
-    x : casadi.SX, (n, 1)
-        Symbols of the states.
+    columns: (n, m), one for each of m independent Wiener processes; zeros are left out of its
+        sparsity.
+    x: (n, 1), symbols of the states.
     """
 
     columns: ca.SX
@@ -50,13 +47,9 @@ class ProcessNoise:
 class Disturbance:
     """Process noise by states: each has a Wiener process, two of which may be correlated.
 
-    Attributes
-    ----------
-    deviations : mapping of str to float or str
-        State to the standard deviation that its noise alone has after one second, or the
+    deviations: State to the standard deviation that its noise alone has after one second, or the
         parameter that holds it.
-    correlations : mapping of (str, str) to float or str
-        Two states to the correlation of their Wiener processes.
+    correlations: Two states to the correlation of their Wiener processes.
     """
 
     deviations: Mapping[str, float | str]
@@ -64,13 +57,7 @@ class Disturbance:
 
     @classmethod
     def of(cls, given: Any, ode: ODE) -> Disturbance | None:
-        """Read the argument ``process_noise`` of a model; None where there is none.
-
-        Raises
-        ------
-        InputError
-            For what is no mapping, names no state, or has a value out of bounds.
-        """
+        """Read the argument ``process_noise`` of a model; None where there is none."""
         if given is None:
             return None
         if ode.diffusion is not None:
@@ -93,13 +80,7 @@ class Disturbance:
         return cls(deviations, correlations)
 
     def check(self, free: Mapping[str, Distribution], fixed: Mapping[str, float]) -> None:
-        """Refuse parameters that it cannot have, by their numbers or priors.
-
-        Raises
-        ------
-        InputError
-            With the bounds that a parameter may have.
-        """
+        """Refuse parameters that it cannot have, by their numbers or priors."""
         for state, name in self.deviations.items():
             lower, _, what = _bounds(name, free, fixed)
             if lower < 0.0 or (name in fixed and lower == 0.0):
@@ -187,21 +168,16 @@ def _pair(
 def _deviation(state: str, value: Any) -> float | str:
     if is_name(value):
         return value
-    what = f"process noise of '{state}'"
-    number = real_number(what, value, _DEVIATION, argument=f"{ARGUMENT}.{state}")
-    if not number > 0.0:
-        raise _refused(f"{what} is {shown(value)}: {_DEVIATION}", state)
-    return number
+    argument = f"{ARGUMENT}.{state}"
+    return real_number(f"process noise of '{state}'", value, _DEVIATION, argument, above=0.0)
 
 
 def _correlation(key: tuple[Any, ...], value: Any) -> float | str:
     if is_name(value):
         return value
-    what, label = f"correlation of the process noise of {shown(key)}", ",".join(key)
-    number = real_number(what, value, _CORRELATION, argument=f"{ARGUMENT}.{label}")
-    if not -1.0 < number < 1.0:
-        raise _refused(f"{what} is {shown(value)}: {_CORRELATION}", label)
-    return number
+    what = f"correlation of the process noise of {shown(key)}"
+    argument = f"{ARGUMENT}.{','.join(key)}"
+    return real_number(what, value, _CORRELATION, argument, above=-1.0, below=1.0)
 
 
 def _bounds(

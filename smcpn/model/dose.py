@@ -96,13 +96,7 @@ class Dose:
 
 
 def as_doses(given: Any, record: str) -> tuple[Dose, ...]:
-    """Return the doses of a record, sorted by time.
-
-    Raises
-    ------
-    InputError
-        For what is no dose.
-    """
+    """Return the doses of a record, sorted by time."""
     if isinstance(given, (Dose, Mapping)):
         given = [given]
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):

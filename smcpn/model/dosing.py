@@ -56,12 +56,9 @@ MOST_ARRIVALS = 12
 class Arrivals(NamedTuple):
     """Times from which something arrives, but for a lag: (m,) each.
 
-    Attributes
-    ----------
-    times : ndarray
-        Ascending.
-    jumps, slopes : ndarray
-        By how much the amount that has arrived jumps then, and how much faster it grows after it.
+    times: Ascending.
+    jumps, slopes: By how much the amount that has arrived jumps then, and how much faster it grows
+        after it.
     """
 
     times: Array
@@ -83,18 +80,11 @@ class Arrivals(NamedTuple):
 class Route:
     """Doses that enter one state, with the same fraction and lag.
 
-    Attributes
-    ----------
-    state : str
-    fraction, lag : float or str
-        As of `Dose`; a lag that is known is 0: it is in the times of arrival.
-    places : tuple
-        State, fraction and lag by their places: of the state in x, and of parameters in theta; a
-        number stands for itself.
-    bounds : tuple of (float, float)
-        Least and greatest lag.
-    slots : int
-        Arrivals that may fall in one interval between samples, for a lag that is a parameter.
+    fraction, lag: As of `Dose`; a lag that is known is 0: it is in the times of arrival.
+    places: State, fraction and lag by their places: of the state in x, and of parameters in theta;
+        a number stands for itself.
+    bounds: Least and greatest lag.
+    slots: Arrivals that may fall in one interval between samples, for a lag that is a parameter.
     """
 
     state: str
@@ -157,13 +147,8 @@ class Route:
 class Dosing:
     """Routes of the doses of a problem's records, and their part in its graphs.
 
-    Attributes
-    ----------
-    routes : tuple of Route
-    n_inputs : int
-        Of the equation.
-    degree : int
-        Of the polynomials of an input within an interval, where a lag is a parameter.
+    n_inputs: Of the equation.
+    degree: Of the polynomials of an input within an interval, where a lag is a parameter.
     """
 
     routes: tuple[Route, ...]
@@ -178,13 +163,7 @@ class Dosing:
         free: Mapping[str, Distribution],
         fixed: Mapping[str, float],
     ) -> Dosing | None:
-        """Read the doses of records; None where they have none.
-
-        Raises
-        ------
-        InputError
-            If a dose is outside its record, names no state or parameter, or a lag has no bounds.
-        """
+        """Read the doses of records; None where they have none."""
         keys = dict.fromkeys(route_of(dose) for record in records for dose in record.doses)
         if not keys:
             return None
@@ -204,13 +183,7 @@ class Dosing:
         fixed: Mapping[str, float],
         degree: int,
     ) -> Dosing:
-        """Make it of the states, fractions, lags and slots of routes, as a file has them.
-
-        Raises
-        ------
-        InputError
-            If they do not fit the model.
-        """
+        """Make it of the states, fractions, lags and slots of routes, as a file has them."""
         made = [replace(_route(key, ode, free, fixed), slots=n) for *key, n in routes]
         return cls(tuple(made), len(ode.inputs), degree)
 
@@ -259,12 +232,7 @@ class Dosing:
     # Records
 
     def check(self, record: Record) -> None:
-        """Refuse a record whose doses, or whose input between samples, are not for these graphs.
-
-        Raises
-        ------
-        InputError
-        """
+        """Refuse a record whose doses, or whose input between samples, are not for these graphs."""
         self.check_kinds(record.doses, record.name)
         if not record.doses:
             return
@@ -276,12 +244,7 @@ class Dosing:
             )
 
     def check_kinds(self, doses: Sequence[Dose], where: str) -> None:
-        """Refuse doses of another state, fraction or lag than the problem is posed for.
-
-        Raises
-        ------
-        InputError
-        """
+        """Refuse doses of another state, fraction or lag than the problem is posed for."""
         known = [one.key for one in self.routes]
         for dose in doses:
             if route_of(dose) not in known:
@@ -293,13 +256,7 @@ class Dosing:
                 )
 
     def prepared(self, record: Record) -> Record:
-        """Return a record with samples where doses arrive, and the numbers of intervals behind u.
-
-        Raises
-        ------
-        InputError
-            As `check`, and if more may arrive in an interval than the graphs have places for.
-        """
+        """Return a record with samples where doses arrive, and numbers of intervals behind u."""
         if record.held:
             return record
         self.check(record)
@@ -409,12 +366,9 @@ class Dosing:
     def applied(self, graph: ca.SX, model: Any, at_sample: bool) -> ca.SX:
         """A graph of x, u and t as one of z, of the numbers of the interval, and of t or s.
 
-        Parameters
-        ----------
-        model : Model
-            Whose inputs are those of the equation and `symbols`.
-        at_sample : bool
-            At the sample that ends an interval, before what arrives just then, and not within.
+        model: Model, whose inputs are those of the equation and `symbols`.
+        at_sample: At the sample that ends an interval, before what arrives just then, and not
+            within.
         """
         clock = _Clock(self, model, at_sample)
         moved = ca.vertcat(model.x + clock.arrived(), model.t if at_sample else clock.time)
@@ -466,13 +420,8 @@ def with_function(record: Record) -> Record:
 class _Clock:
     """Time of a particle within an interval, and what has arrived by then.
 
-    Attributes
-    ----------
-    time, speed : casadi.SX
-    edges : tuple of casadi.SX
-        Begin and end of the interval, in a particle's own time.
-    inputs : casadi.SX, (n, 1)
-        Of the equation, at that time.
+    edges: Begin and end of the interval, in a particle's own time.
+    inputs: (n, 1), of the equation, at that time.
     """
 
     def __init__(self, dosing: Dosing, model: Any, at_sample: bool) -> None:

@@ -24,13 +24,8 @@ FEW = 4
 class ByName(dict[str, float]):
     """Numbers by the names of scalars; under the name of a vector or a function, those of its own.
 
-    Parameters
-    ----------
-    values : mapping of str to float
-    wholes : mapping of str to sequence of str
-        Names of the scalars of every vector and every function.
-    fixed : mapping of str to float
-        Of scalars that ``values`` has not.
+    wholes: Names of the scalars of every vector and every function.
+    fixed: Of scalars that ``values`` has not.
     """
 
     def __init__(
@@ -72,18 +67,8 @@ def by_scalar(given: Mapping[Any, Any], ode: ODE, argument: str) -> dict[Any, An
     or a value for each parameter in their order. The value under the name of an entry,
     ``"x[3]"``, goes before that in the whole.
 
-    Parameters
-    ----------
-    given : mapping
-        Keys that are no names of the model are left as they are.
-    argument : str
-        Which it is, for messages.
-
-    Raises
-    ------
-    InputError
-        For a key that is no text, a wrong number of values, or an entry that the vector or function
-        does not have.
+    given: mapping, keys that are no names of the model are left as they are.
+    argument: Which it is, for messages.
     """
     wholes = ode.wholes
     found: dict[Any, Any] = {}

@@ -96,11 +96,8 @@ def event(
 class Events:
     """All events of a model in a column of graphs, as files hold them.
 
-    Attributes
-    ----------
-    column : casadi.SX, (E (n + 2), 1)
-        Of each event its expression, the sign of its direction, and the state after it.
-    n_states : int
+    column: (E (n + 2), 1), of each event its expression, the sign of its direction, and the state
+        after it.
     """
 
     column: ca.SX
@@ -108,13 +105,7 @@ class Events:
 
     @classmethod
     def of_column(cls, column: ca.SX | None, n_states: int) -> Events | None:
-        """Events of a column; None of none.
-
-        Raises
-        ------
-        InputError
-            If a direction is none.
-        """
+        """Events of a column; None of none."""
         if column is None:
             return None
         signs = column[1 :: event_rows(n_states)]
@@ -140,14 +131,8 @@ class Events:
 class EventGraphs:
     """Graphs of an event over the symbols of a model.
 
-    Attributes
-    ----------
-    expression : casadi.SX
-        What crosses zero.
-    sign : int
-        As of `DIRECTIONS`.
-    following : casadi.SX, (n, 1)
-        State after it.
+    expression: What crosses zero.
+    sign: As of `DIRECTIONS`.
     """
 
     expression: ca.SX
@@ -176,13 +161,7 @@ def check_events(events: object) -> None:
 
 
 def event_column(events: Sequence[Event], known: FunctionArguments, states: Sequence[str]) -> ca.SX:
-    """Trace events over the symbols of a model of these states, see `Events.column`.
-
-    Raises
-    ------
-    InputError
-        As `check_events`, or if what its functions take or return does not fit the model.
-    """
+    """Trace events over the symbols of a model of these states, see `Events.column`."""
     check_events(events)
     first, again = (
         ca.vertcat(*(entry for one in events for entry in _rows(one, known, states)))

@@ -56,14 +56,9 @@ _NAMES = {getattr(ca, name): name[3:].lower() for name in dir(ca) if name.starts
 class Instruction(NamedTuple):
     """One row of a graph.
 
-    Attributes
-    ----------
-    operation : str
-        A key of `OPERANDS`, one of a `CompiledFunction`, or what else CasADi knows.
-    operands : tuple of int
-        Rows whose values are taken. Of an input its argument and element; of an output the row
-        of its value, the result and its element.
-    constant : float
+    operation: A key of `OPERANDS`, one of a `CompiledFunction`, or what else CasADi knows.
+    operands: Rows whose values are taken. Of an input its argument and element; of an output the
+        row of its value, the result and its element.
     """
 
     operation: str
@@ -106,10 +101,7 @@ def _called(
 
     A function of SX, as CasADi calls for derivatives of a `CompiledFunction`, is written out.
 
-    Parameters
-    ----------
-    given : list of int
-        Rows of the elements of all arguments.
+    given: Rows of the elements of all arguments.
     """
     operation = CALL + function.name().removeprefix(CALL.replace(":", "_"))
     if operation in KNOWN:
@@ -162,22 +154,11 @@ class ExpressionTable(Stored):
     The rows keep CasADi's order, so that the same kernels are generated from what `function`
     returns as from the original.
 
-    Parameters
-    ----------
-    operation : ndarray of bytes, (n,)
-        Keys of `OPERANDS`.
-    operands : ndarray of int, (n, 3)
-        See `Instruction`; -1 where unused.
-    constant : ndarray, (n,)
-        Value of the constants; 0 elsewhere.
-    input_shapes, output_shapes : ndarray of int, (k, 2)
-        Rows and columns of every argument and result, which are dense and stored by column.
-
-    Raises
-    ------
-    InputError
-        If it is not the table of a function: a name is not known, an operand does not come
-        before, an index or a shape does not fit, a constant is NaN, or it has too many rows.
+    operation: (n,), keys of `OPERANDS`.
+    operands: (n, 3), see `Instruction`; -1 where unused.
+    constant: (n,), value of the constants; 0 elsewhere.
+    input_shapes, output_shapes: (k, 2), rows and columns of every argument and result, which are
+        dense and stored by column.
     """
 
     operation: Annotated[NDArray[np.bytes_], Unchecked()]
@@ -201,13 +182,7 @@ class ExpressionTable(Stored):
 
     @classmethod
     def of(cls, function: ca.Function) -> ExpressionTable:
-        """Make the table of a function of SX.
-
-        Raises
-        ------
-        InputError
-            If it has a sparse argument or result, or an operation without a name here.
-        """
+        """Make the table of a function of SX."""
         dense = [function.sparsity_in(k).is_dense() for k in range(function.n_in())]
         dense += [function.sparsity_out(k).is_dense() for k in range(function.n_out())]
         if not all(dense):

@@ -30,16 +30,8 @@ Parameter = Callable[..., ca.SX]
 class FunctionArguments:
     """Symbols of a model by name, for the functions beside its equation.
 
-    Attributes
-    ----------
-    model : str
-        Name of the model.
-    named : mapping of str to casadi.SX or SymbolArray
-        States, inputs and time, and vectors of them.
-    wholes : mapping of str to tuple of str
-        As of `ODE`.
-    functions : mapping of str to TracedFunction
-    parameter : callable
+    named: States, inputs and time, and vectors of them.
+    wholes: As of `ODE`.
     """
 
     model: str
@@ -51,16 +43,7 @@ class FunctionArguments:
     def traced(self, function: Callable[..., Any], what: str, argument: str) -> list[ca.SX]:
         """Scalar graphs that a function returns.
 
-        Parameters
-        ----------
-        what, argument : str
-            How messages call the function, and the argument of a problem that holds it.
-
-        Raises
-        ------
-        InputError
-            If it takes what the model has not, or returns no scalars, or something else when it is
-            called again.
+        what, argument: How messages call the function, and the argument of a problem that holds it.
         """
         first, again = (
             scalars(self.returned(function, what, argument), function_name(function))
@@ -72,13 +55,7 @@ class FunctionArguments:
         return first
 
     def returned(self, function: Callable[..., Any], what: str, argument: str) -> Any:
-        """Value that a function returns for the symbols that it names.
-
-        Raises
-        ------
-        InputError
-            If it takes what the model has not, or cannot be traced.
-        """
+        """Value that a function returns for the symbols that it names."""
         positional, keyword = argument_names(function)
         for name in positional:
             if name not in self.named:

@@ -73,15 +73,12 @@ class AR1:
     def __post_init__(self) -> None:
         if not isinstance(self.sd, str):
             remedy = "give a positive number or a parameter's name"
-            if not real_number("sd of AR1", self.sd, remedy, argument="noise") > 0.0:
-                raise InputError(f"sd of AR1 is {shown(self.sd)}: {remedy}", argument="noise")
+            real_number("sd of AR1", self.sd, remedy, argument="noise", above=0.0)
         if not isinstance(self.rho, str):
             _check_correlation(f"rho of AR1 is {shown(self.rho)}", self.rho)
         if self.interval is not None:
             remedy = "give a time above 0, or leave it out"
-            if not real_number("interval of AR1", self.interval, remedy, argument="noise") > 0.0:
-                sentence = f"interval of AR1 is {shown(self.interval)}: {remedy}"
-                raise InputError(sentence, argument="noise")
+            real_number("interval of AR1", self.interval, remedy, argument="noise", above=0.0)
 
     def correlation(self, gap: ca.SX, interval: float, symbols: Symbols) -> ca.SX:
         """Correlation with the noise a time ``gap`` earlier, rho^(gap / interval), (1, 1)."""
@@ -135,13 +132,7 @@ class AR1:
 
 
 def as_gaussian(value: Any) -> Normal | AR1 | None:
-    """The Gaussian noise that an entry of ``noise`` is or names; None for any other density.
-
-    Raises
-    ------
-    InputError
-        For what is no noise.
-    """
+    """The Gaussian noise that an entry of ``noise`` is or names; None for any other density."""
     if as_density(value) is not None:
         return None
     if isinstance(value, (Normal, AR1)):
@@ -152,22 +143,15 @@ def as_gaussian(value: Any) -> Normal | AR1 | None:
         "give a positive standard deviation, a parameter's name, smcpn.AR1, or a density such as "
         "smcpn.Poisson()"
     )
-    if (sd := real_number("noise", value, remedy)) > 0.0:
-        return Normal(sd)
-    raise InputError(f"noise is {shown(value)}: {remedy}", argument="noise")
+    return Normal(real_number("noise", value, remedy, above=0.0))
 
 
 @dataclass(frozen=True)
 class NoiseGraphs:
     """Variance and correlation of the noise of each output.
 
-    Attributes
-    ----------
-    variance : casadi.SX, (q, 1)
-        Infinite where a density takes its place.
-    correlation : casadi.SX, (q, 1)
-        With the noise a time ``gap`` earlier.
-    gap : casadi.SX
+    variance: (q, 1), infinite where a density takes its place.
+    correlation: (q, 1), with the noise a time ``gap`` earlier.
     """
 
     variance: ca.SX
@@ -180,12 +164,8 @@ def noise_graphs(
 ) -> NoiseGraphs:
     """Put the noise of all outputs together.
 
-    Parameters
-    ----------
-    noise : sequence of Normal, AR1 or None
-        None where a density takes its place.
-    interval : float
-        Sampling interval of the first record.
+    noise: None where a density takes its place.
+    interval: Sampling interval of the first record.
     """
     gap = ca.SX.sym("gap")
     variances = [

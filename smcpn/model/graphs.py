@@ -38,43 +38,26 @@ SampleFunction = Callable[[Array, Array, Array, SampleNumbers], list[Array]]
 class Model:
     """The problem as expression graphs over shared symbols: what kernels are generated from.
 
-    Attributes
-    ----------
-    x, u, t, theta : casadi.SX
-        States (n, 1), inputs, time, and the parameters that have a prior, in its order.
-    rhs : casadi.SX
-        Derivative of the states, (n, 1).
-    outputs : casadi.SX
-        Noise-free outputs g(x, u, t, theta), (q, 1).
-    noise_variance : casadi.SX
-        Variance of the noise of each output, (q, 1), a function of theta at most; infinite where
-        ``density`` takes its place.
-    noise_correlation : casadi.SX
-        Correlation of the noise of each output with that a time ``gap`` earlier, (q, 1), a function
-        of gap and theta at most; 0 where it is white.
-    gap : casadi.SX
-    initial : tuple of casadi.SX
-        Initial state of each record, (n, 1), a function of theta at most.
-    constants : casadi.SX
-        Symbols of the known numbers in all of these, (c, 1); ``constant_values`` holds them.
-    diffusion : casadi.SX or None
-        Standard deviation of a solver's Wiener processes, where the problem names it.
-    density : OutputDensity or None
-        Noise densities of the outputs, where not all are Gaussian.
-    process_noise : ProcessNoise or None
-        G of dx = f dt + G dW, where the state is disturbed.
-    delay : Delay or None
-        Dead times of the inputs: ``u`` is that of so much earlier.
-    algebraic : tuple of int
-        Places of the algebraic variables among the states, in which ``rhs`` has the residuals of
-        their equations, and ``initial`` where Newton's iteration for their values begins.
-    dosing : Dosing or None
-        Of the records' doses: ``x`` is then the smooth part of the states, and ``u`` ends with the
-        numbers of an interval.
-    accumulators : tuple of int
-        States that are set back to zero after every sample.
-    events : Events or None
-        Where the state jumps.
+    x, u, t, theta: States (n, 1), inputs, time, and the parameters that have a prior, in its order.
+    rhs: Derivative of the states, (n, 1).
+    outputs: Noise-free outputs g(x, u, t, theta), (q, 1).
+    noise_variance: Variance of the noise of each output, (q, 1), a function of theta at most;
+        infinite where ``density`` takes its place.
+    noise_correlation: Correlation of the noise of each output with that a time ``gap`` earlier,
+        (q, 1), a function of gap and theta at most; 0 where it is white.
+    initial: Initial state of each record, (n, 1), a function of theta at most.
+    constants: Symbols of the known numbers in all of these, (c, 1); ``constant_values`` holds them.
+    diffusion: Standard deviation of a solver's Wiener processes, where the problem names it.
+    density: Noise densities of the outputs, where not all are Gaussian.
+    process_noise: G of dx = f dt + G dW, where the state is disturbed.
+    delay: Dead times of the inputs: ``u`` is that of so much earlier.
+    algebraic: Places of the algebraic variables among the states, in which ``rhs`` has the
+        residuals of their equations, and ``initial`` where Newton's iteration for their values
+        begins.
+    dosing: Of the records' doses: ``x`` is then the smooth part of the states, and ``u`` ends with
+        the numbers of an interval.
+    accumulators: States that are set back to zero after every sample.
+    events: Where the state jumps.
     """
 
     x: ca.SX
@@ -316,13 +299,7 @@ class Model:
         accumulators: Sequence[int] = (),
         algebraic: tuple[int, ...] = (),
     ) -> Model:
-        """Make the graphs again, over new symbols.
-
-        Raises
-        ------
-        InputError
-            If the table is not that of a model with so many constants.
-        """
+        """Make the graphs again, over new symbols."""
         if not _describes_model(table, len(constant_values)):
             raise InputError("the expression table is not that of a model: it is damaged")
         (x, u, t, gap, theta, constants, y, output), results = table.graphs()
@@ -371,10 +348,7 @@ class Model:
     def density_function(self, graphs: Callable[[OutputDensity], list[ca.SX]]) -> SampleFunction:
         """Return graphs of the density, with numbers for the constants, as a function of samples.
 
-        Parameters
-        ----------
-        graphs : callable
-            From the density to graphs over its symbols, the inputs, the time, and theta.
+        graphs: From the density to graphs over its symbols, the inputs, the time, and theta.
         """
         model = self.with_numbers()
         density = model.density
@@ -408,14 +382,9 @@ class Model:
         not largest at an output that is y, as of counts whose output is the logarithm of their
         mean.
 
-        Parameters
-        ----------
-        values : ndarray, (d,) or (T, d)
-            Parameters, of all samples or of each.
-        outputs, y : ndarray, (T, q)
-            A y that is NaN has no residual.
-        samples : SampleNumbers
-            Of the T samples; limits do not count.
+        values: (d,) or (T, d), parameters, of all samples or of each.
+        outputs, y: (T, q), A y that is NaN has no residual.
+        samples: Of the T samples; limits do not count.
         """
 
         def graphs(density: OutputDensity) -> list[ca.SX]:
@@ -446,11 +415,8 @@ class Model:
         as of counts and of zeros and ones, where d^2 log p / dy dg = 1. Then y has the mean b'(g)
         and the variance b''(g), which is the slope too (McCullagh and Nelder 1989, section 2.2.2).
 
-        Returns
-        -------
-        casadi.Function or None
-            Of outputs (q, M): means and slopes, (q, M) both, and 1 for each natural output, 0 for
-            another one, whose mean is itself.
+        The function is of outputs (q, M): means and slopes, (q, M) both, and 1 for each natural
+        output, 0 for another one, whose mean is itself.
         """
         density = self.with_numbers().density
         if density is None:
@@ -605,14 +571,9 @@ class Constants:
 class _Parameters:
     """Parameters by name as they are first used: symbols of theta, or constants.
 
-    Parameters
-    ----------
-    free : list of str
-        Those that are symbols.
-    fixed : mapping of str to float
-        Those that are constants.
-    lacking : str
-        Message for a parameter that is neither, with a place for its ``{name}``.
+    free: Those that are symbols.
+    fixed: Those that are constants.
+    lacking: Message for a parameter that is neither, with a place for its ``{name}``.
     """
 
     def __init__(self, free: list[str], fixed: Mapping[str, float], lacking: str) -> None:
@@ -668,36 +629,19 @@ def make_model(
 ) -> tuple[Model, dict[str, Distribution], list[str]]:
     """Trace everything over one set of symbols.
 
-    Parameters
-    ----------
-    firsts : sequence of FirstSample
-        Of each record.
-    free : list of str
-        Parameters that become symbols, in this order.
-    fixed : mapping of str to float
-        Parameters that become constants.
-    lacking : str
-        Message for a parameter that is neither, with a place for its ``{name}``.
-    diffusion : str, optional
-        Parameter that holds a solver's diffusion.
-    interval : float
-        Sampling interval, for which a correlation of noise holds that names none.
-    disturbance : Disturbance, optional
-        Process noise of an ODE that has none of its own.
-    delay : Delay, optional
-        Of the inputs.
-    limited : bool
-        Whether values may be known by their limits alone.
-    dosing : Dosing, optional
-        Of the doses of records.
+    firsts: Of each record.
+    free: Parameters that become symbols, in this order.
+    fixed: Parameters that become constants.
+    lacking: Message for a parameter that is neither, with a place for its ``{name}``.
+    diffusion: Parameter that holds a solver's diffusion.
+    interval: Sampling interval, for which a correlation of noise holds that names none.
+    disturbance: Process noise of an ODE that has none of its own.
+    delay: Of the inputs.
+    limited: Whether values may be known by their limits alone.
+    dosing: Of the doses of records.
 
-    Returns
-    -------
-    model : Model
-    added : dict of str to distribution
-        Parameters that the initial state added, last in theta.
-    unused : list of str
-        Free or fixed parameters that nothing depends on, defaults of the ODE aside.
+    Returns model; added: parameters that the initial state added, last in theta; unused: free or
+    fixed parameters that nothing depends on, defaults of the ODE aside.
     """
     parameter = _Parameters(free, fixed, lacking)
     constants = parameter.constants
@@ -755,12 +699,7 @@ def make_model(
 
 
 def _check_algebraic(model: Model, ode: ODE, names: list[str]) -> None:
-    """Refuse parameters that are nothing but the start of an algebraic variable.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse parameters that are nothing but the start of an algebraic variable."""
     if not model.algebraic:
         return
     of_states = ca.diag(model.mass)

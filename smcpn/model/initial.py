@@ -99,15 +99,7 @@ def equilibrium(ode: ODE, begin: ca.SX, u: ca.SX, t: ca.SX, parameters: ca.SX) -
     Nor is there one on the other side of an event. Only the two ends are compared: an event that
     an overshoot on the way would call is not seen.
 
-    Parameters
-    ----------
-    begin, u, t, parameters : casadi.SX
-        State, inputs, time, and parameters of the ODE.
-
-    Raises
-    ------
-    InputError
-        If there are too many states.
+    begin, u, t, parameters: State, inputs, time, and parameters of the ODE.
     """
     others = frozenset({"process_noise", "accumulators", "algebraic", "events"})
     check_parts(ode.parts, "a steady state", others)
@@ -179,13 +171,7 @@ class AddedParameters:
 
 
 def scalar_initial(initial: Any, ode: ODE) -> Any:
-    """The argument ``initial`` of a problem, its mappings by the names of scalars.
-
-    Raises
-    ------
-    InputError
-        If one does not fit the vectors of the model.
-    """
+    """The argument ``initial`` of a problem, its mappings by the names of scalars."""
     if isinstance(initial, Mapping):
         return by_scalar(initial, ode, "initial")
     if isinstance(initial, (list, tuple)):
@@ -225,13 +211,7 @@ def is_formula(value: Any) -> bool:
 
 
 def _formula(function: Callable[..., Any], parameter: Parameter) -> list[ca.SX]:
-    """Graphs of what a function of keyword-only parameters returns.
-
-    Raises
-    ------
-    InputError
-        If it takes something else.
-    """
+    """Graphs of what a function of keyword-only parameters returns."""
     positional, keyword = argument_names(function)
     if positional:
         raise InputError(
@@ -247,13 +227,7 @@ def _formula(function: Callable[..., Any], parameter: Parameter) -> list[ca.SX]:
 
 
 def named_values(ode: ODE, values: Any) -> list[tuple[str, Any]]:
-    """Every state of a model with what one record's ``initial`` gives for it.
-
-    Raises
-    ------
-    InputError
-        If ``values`` does not fit the states.
-    """
+    """Every state of a model with what one record's ``initial`` gives for it."""
     return list(zip(ode.states, _per_state(ode, values), strict=True))
 
 

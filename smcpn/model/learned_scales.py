@@ -41,18 +41,11 @@ class ScaledColumns:
     A function may take x by its products v = x r(l) alone, l being a length that is learned, see
     `UnknownFunction.stretches`. The likelihood then depends on v, whose prior has the scale s r(l).
 
-    Attributes
-    ----------
-    prior : Prior
-    scales, others : ndarray of int
-        Columns of u, (k,), and of all others, (m,).
-    scaled : ndarray of int, (n,)
-        Places of x among the others.
-    precision, centre : ndarray, (n,)
-        h and c of x / s, whose prior is N(c, 1 / h): exact of normal distributions, by the
-        quartiles of others.
-    stretches : bool
-        Whether there are lengths.
+    scales, others: Columns of u, (k,), and of all others, (m,).
+    scaled: (n,), places of x among the others.
+    precision, centre: (n,), h and c of x / s, whose prior is N(c, 1 / h): exact of normal
+        distributions, by the quartiles of others.
+    stretches: Whether there are lengths.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -194,15 +187,8 @@ _BLOCK = 2**22
 class GivenScales:
     """Gaussian of parameters given the learned scales of their prior, see the module.
 
-    Attributes
-    ----------
-    columns : ScaledColumns
-    information : ndarray, (m, m)
-        A, positive semidefinite.
-    pull : ndarray, (m,)
-        b.
-    constant : float
-        That of the logarithm, so that `log_marginal` is log p(y, u).
+    information: (m, m), A, positive semidefinite.
+    constant: That of the logarithm, so that `log_marginal` is log p(y, u).
     """
 
     columns: ScaledColumns
@@ -358,13 +344,8 @@ class ScaledGaussian:
 
     A standard normal (d,) is a draw of it by `coloured`: its first k numbers make u, the others w.
 
-    Attributes
-    ----------
-    given : GivenScales
-    centre : ndarray, (d,)
-        Mean of all coordinates, of which that of u is the Gaussian's.
-    factor : ndarray, (k, k)
-        Lower Cholesky factor of the covariance of u.
+    centre: (d,), mean of all coordinates, of which that of u is the Gaussian's.
+    factor: (k, k), lower Cholesky factor of the covariance of u.
     """
 
     given: GivenScales

@@ -29,14 +29,9 @@ BESIDE_PARTS = 5
 class Beside:
     """Symbols of what is known of a sample beside its value, (q, 1) each.
 
-    Attributes
-    ----------
-    sd : casadi.SX
-        Standard deviation of each output's value.
-    lower, upper : casadi.SX
-        Limits between which a value lies that was not measured itself.
-    has_lower, has_upper : casadi.SX
-        1 where there is such a limit.
+    sd: Standard deviation of each output's value.
+    lower, upper: Limits between which a value lies that was not measured itself.
+    has_lower, has_upper: 1 where there is such a limit.
     """
 
     sd: ca.SX
@@ -76,12 +71,9 @@ class Beside:
 class SampleNumbers(NamedTuple):
     """Numbers that a density may depend on at samples beside outputs, parameters and values.
 
-    Attributes
-    ----------
-    beside : ndarray, (T, 5 q) or (T, 0)
-        As `Beside.column`.
-    u : ndarray, (T, n)
-    t : ndarray, (T, 1)
+    beside: (T, 5 q) or (T, 0), as `Beside.column`.
+    u: (T, n)
+    t: (T, 1)
     """
 
     beside: Array

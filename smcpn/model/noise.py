@@ -20,7 +20,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.errors import InputError, listed, real_number, shown
+from smcpn.errors import InputError, listed, real_number
 from smcpn.model.measured import Y_SD, Beside
 from smcpn.model.special_functions import (
     log_gamma,
@@ -69,13 +69,7 @@ class Symbols:
         return self.parameter(value) if isinstance(value, str) else self.constant(value, label)
 
     def formula(self, function: Callable[..., Any]) -> ca.SX:
-        """Graph of a function of the output, of what is known by name, and of parameters.
-
-        Raises
-        ------
-        InputError
-            If it takes something else, or does not return one value.
-        """
+        """Graph of a function of the output, of what is known by name, and of parameters."""
         name, (positional, _) = function_name(function), argument_names(function)
         for one in positional[1:]:
             if one not in self.known:
@@ -123,7 +117,7 @@ class Density(Protocol):
 
 
 class FormulaNames:
-    """Text of a density, in which a formula has the name of its function."""
+    """Density of any values, in whose text a formula has the name of its function."""
 
     def __repr__(self) -> str:
         shown_fields = [(one, getattr(self, one.name)) for one in fields(cast(Any, self))]
@@ -133,6 +127,10 @@ class FormulaNames:
             if one.repr or value != one.default
         ]
         return f"{type(self).__name__}({', '.join(texts)})"
+
+    def misfit(self, y: Array) -> str | None:
+        """Return why measured values cannot have this density, or None if they can."""
+        return None
 
 
 @runtime_checkable
@@ -193,10 +191,6 @@ class Normal(FormulaNames):
         """Log probability that a value lies between its limits, (1, 1)."""
         sd = ca.sqrt(self.variance(symbols))
         return log_probability(limits, lambda limit: (limit - output) / sd)
-
-    def misfit(self, y: Array) -> str | None:
-        """Return why measured values cannot have this density, or None if they can."""
-        return None
 
 
 def _squared(sd: Scale, symbols: Symbols) -> ca.SX:
@@ -284,10 +278,6 @@ class StudentT(FormulaNames):
         tail = -(degrees + 1.0) / 2.0 * ca.log1p(square)
         return normaliser - 0.5 * ca.log(degrees * pi) - ca.log(scale) + tail
 
-    def misfit(self, y: Array) -> str | None:
-        """Return why measured values cannot have this density, or None if they can."""
-        return None
-
 
 @dataclass(frozen=True, repr=False)
 class NegativeBinomial(FormulaNames):
@@ -347,8 +337,7 @@ class LogNormal(FormulaNames):
 
     def __post_init__(self) -> None:
         _positive("sd", self.sd)
-        if not real_number("base", self.base, "give a number above 1", argument="base") > 1.0:
-            raise InputError(f"base is {shown(self.base)}: give a number above 1", argument="base")
+        real_number("base", self.base, "give a number above 1", above=1.0)
 
     def log_density(self, y: ca.SX, output: ca.SX, symbols: Symbols) -> ca.SX:
         """Log density or probability of y, (1, 1)."""
@@ -405,18 +394,13 @@ def _default(name: str, value: Any) -> float | None:
 class OutputDensity:
     """Log density of every output's measurement, as graphs over symbols of its own.
 
-    Attributes
-    ----------
-    y, output : casadi.SX, (q, 1)
-        Symbols of measured values and of outputs.
-    log_density : casadi.SX, (q, 1)
-        Entry j is a function of ``y[j]``, ``output[j]``, theta, and of ``beside``, inputs and time.
-    beside : casadi.SX, (5 q, 1)
-        Symbols of what is known of a sample beside its value, `Beside.column`; empty where no
-        output depends on it.
-    variance : casadi.SX, (q, 1)
-        Variance of the noise of each output that is Gaussian, a function as of ``log_density``;
-        infinite for the others, and empty where none is.
+    y, output: (q, 1), symbols of measured values and of outputs.
+    log_density: (q, 1), entry j is a function of ``y[j]``, ``output[j]``, theta, and of ``beside``,
+        inputs and time.
+    beside: (5 q, 1), symbols of what is known of a sample beside its value, `Beside.column`; empty
+        where no output depends on it.
+    variance: (q, 1), variance of the noise of each output that is Gaussian, a function as of
+        ``log_density``; infinite for the others, and empty where none is.
     """
 
     y: ca.SX
@@ -463,10 +447,7 @@ class OutputDensity:
     ) -> ca.SX:
         """A graph of the density at other values and outputs, and what is known of a sample.
 
-        Parameters
-        ----------
-        known : tuple of casadi.SX
-            Symbols of inputs and time, and what takes their place.
+        known: Symbols of inputs and time, and what takes their place.
         """
         symbols = ca.vertcat(self.y, self.output, self.beside, known[0])
         return ca.substitute(graph, symbols, ca.vertcat(y, output, beside, known[1]))
@@ -515,14 +496,9 @@ def output_density(
 ) -> OutputDensity | None:
     """Put the densities of all outputs together; None where all are of constant variance.
 
-    Parameters
-    ----------
-    densities : list of Density
-        Of every output.
-    limited : bool
-        Whether values may be known by their limits, where a density takes them.
-    symbols : Symbols
-        With the inputs and the time by name.
+    densities: Of every output.
+    limited: Whether values may be known by their limits, where a density takes them.
+    symbols: With the inputs and the time by name.
     """
     constant = (isinstance(one, Normal) and not one.varies for one in densities)
     if all(constant) and not limited:
@@ -574,5 +550,4 @@ def gaussian(residual: ca.SX, variance: ca.SX) -> ca.SX:
 def _positive(name: str, value: Scale) -> None:
     if isinstance(value, str) or (callable(value) and not isinstance(value, type)):
         return
-    if not real_number(name, value, _REMEDY) > 0.0:
-        raise InputError(f"{name} is {shown(value)}: {_REMEDY}", argument=name)
+    real_number(name, value, _REMEDY, above=0.0)

@@ -435,13 +435,7 @@ def _with_algebraic(equation: ODE, algebraic: tuple[str, ...]) -> ODE:
 
 
 def with_events(equation: ODE, events: Sequence[Event]) -> ODE:
-    """Return the equation with events, and with the parameters that only these have.
-
-    Raises
-    ------
-    InputError
-        As `event_column`, or if an equation that numba has compiled does not name a parameter.
-    """
+    """Return the equation with events, and with the parameters that only these have."""
     if not events:
         return equation
     x, u, t, values = equation.rhs.sx_in()
@@ -493,11 +487,7 @@ def with_events(equation: ODE, events: Sequence[Event]) -> ODE:
 class ArgumentNames:
     """Names of all scalars that a function compiled by numba takes, and its chains.
 
-    Attributes
-    ----------
-    states, inputs, parameters : tuple of str
-    chains : mapping of str to str
-        State to the state that is its derivative.
+    chains: State to the state that is its derivative.
     """
 
     states: tuple[str, ...]
@@ -509,13 +499,7 @@ class ArgumentNames:
     def of(
         cls, sizes: Mapping[str, int], *, states: Any, inputs: Any, parameters: Any, chains: Any
     ) -> ArgumentNames:
-        """Check what was given to `ode`.
-
-        Raises
-        ------
-        InputError
-            If these are no names, one is there twice or is the time, or there is no state.
-        """
+        """Check what was given to `ode`."""
         given = {"states": states, "inputs": inputs, "parameters": parameters}
         kinds = {kind: _names(kind, names, sizes) for kind, names in given.items()}
         every = [name for names in kinds.values() for name in names]
@@ -584,13 +568,7 @@ def decorated(
     sizes: Any,
     scope: Mapping[str, Any],
 ) -> ODE | Callable[[Callable[..., Any]], ODE]:
-    """An equation of a function, or what makes one of the function that follows a decorator.
-
-    Raises
-    ------
-    InputError
-        As ``make``, and if the function returns another equation when it is called again.
-    """
+    """An equation of a function, or what makes one of the function that follows a decorator."""
     sizes = _checked_sizes(sizes)
     if function is None:
         return lambda function: _retraceable(make, function, sizes, scope)
@@ -640,20 +618,12 @@ def _known_to(function: Callable[..., Any], scope: Mapping[str, Any]) -> Mapping
 class Arguments:
     """Symbols for the arguments of a function that describes an equation.
 
-    Attributes
-    ----------
-    function : callable
-    symbols : mapping of str to casadi.SX
-        Of the scalars of the positional arguments, then of the keyword-only ones, which
+    symbols: Of the scalars of the positional arguments, then of the keyword-only ones, which
         ``defaults`` names.
-    defaults : mapping of str to object
-        As `argument_names`, by scalar.
-    calls : mapping of str to FunctionCalls
-        Of the keyword-only arguments that are unknown functions.
-    sizes : mapping of str to int
-        Of the arguments that are vectors.
-    names : tuple of str
-        Of the positional arguments.
+    defaults: mapping of str to object, as `argument_names`, by scalar.
+    calls: Of the keyword-only arguments that are unknown functions.
+    sizes: Of the arguments that are vectors.
+    names: Of the positional arguments.
     """
 
     function: Callable[..., Any]
@@ -669,17 +639,9 @@ class Arguments:
     ) -> Arguments:
         """Read the signature of a function.
 
-        Parameters
-        ----------
-        scope : mapping of str to object
-            Where an argument without default finds the unknown function of its name.
-        sizes : mapping of str to int
-            Of the arguments that are vectors.
-
-        Raises
-        ------
-        InputError
-            If it has arguments that an equation cannot have, or not those that have sizes.
+        scope: mapping of str to object, where an argument without default finds the unknown
+            function of its name.
+        sizes: Of the arguments that are vectors.
         """
         positional, keyword = argument_names(function)
         if TIME in keyword:
@@ -729,13 +691,7 @@ class Arguments:
         return SymbolArray.of([self.symbols[one] for one in names])
 
     def equation(self, derivatives: list[ca.SX], diffusion: ca.SX | None = None) -> ODE:
-        """Make the equation x' = ``derivatives``, or dx = ``derivatives`` dt + ``diffusion`` dW.
-
-        Raises
-        ------
-        InputError
-            If there are no derivatives, or more than arguments.
-        """
+        """Make the equation x' = ``derivatives``, or dx = ``derivatives`` dt + ``diffusion`` dW."""
         name = function_name(self.function)
         untimed = [n for n in self.symbols if n not in self.defaults and n != TIME]
         if not derivatives:
@@ -781,13 +737,7 @@ def entry_names(name: str, size: int) -> tuple[str, ...]:
 
 
 def _checked_sizes(given: Any) -> dict[str, int]:
-    """Sizes by name, as given to the decorator.
-
-    Raises
-    ------
-    InputError
-        If they are none.
-    """
+    """Sizes by name, as given to the decorator."""
     if given is not None and not isinstance(given, Mapping):
         raise InputError(f'sizes is {shown(given)}: give a dict such as {{"x": 12}}')
     return {
@@ -799,13 +749,7 @@ def _checked_sizes(given: Any) -> dict[str, int]:
 def _sizes(
     model: str, given: Mapping[str, int], positional: Sequence[str], keyword: Mapping[str, Any]
 ) -> dict[str, int]:
-    """Size of every vector among the arguments, given or that of a default.
-
-    Raises
-    ------
-    InputError
-        If one is of something else, or differs from that of the default.
-    """
+    """Size of every vector among the arguments, given or that of a default."""
     found: dict[str, int] = {}
     known = [name for name in (*positional, *keyword) if name != TIME]
     for name, size in given.items():

@@ -41,22 +41,11 @@ def check_parts(
 ) -> None:
     """Refuse the parts of a model that ``who`` would pass over.
 
-    Parameters
-    ----------
-    parts : set of str
-        Those that the model has, of `PARTS`.
-    who : str
-        Subject of the sentence.
-    takes : set of str, optional
-        Parts that it takes.
-    instead : mapping, optional
-        Remedy for a part; by default to leave it out.
-    argument : str, optional
-        The argument at fault; by default that which gives the part.
-
-    Raises
-    ------
-    InputError
+    parts: Those that the model has, of `PARTS`.
+    who: Subject of the sentence.
+    takes: Parts that it takes.
+    instead: Remedy for a part; by default to leave it out.
+    argument: The argument at fault; by default that which gives the part.
     """
     for part in (name for name in PARTS if name in parts - takes):
         remedy = (instead or {}).get(part, "leave it out")
@@ -67,12 +56,7 @@ def check_parts(
 
 
 def check_pairs(parts: AbstractSet[str], name: str) -> None:
-    """Refuse two parts that do not go together in the model of a name.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse two parts that do not go together in the model of a name."""
     for (first, second), remedy in APART.items():
         if {first, second} <= parts:
             raise InputError(

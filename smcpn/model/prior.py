@@ -45,13 +45,9 @@ def derivatives(
 
     They are exact to about 1e-12 where the density is smooth, and NaN where they are not finite.
 
-    Parameters
-    ----------
-    log_density : callable
-        From (m, d) to (m, d): each column depends on its own alone.
-    theta : ndarray, (n, d)
-    spread : ndarray, (d,)
-        Of the densities, such as their standard deviations.
+    log_density: From (m, d) to (m, d): each column depends on its own alone.
+    theta: (n, d)
+    spread: (d,), of the densities, such as their standard deviations.
     """
     n, d = theta.shape
     here, first, second = np.empty((n, d)), np.full((n, d), np.nan), np.full((n, d), np.nan)
@@ -81,13 +77,9 @@ def finite(values: Array) -> Array:
 class Scaling:
     """Which columns of a prior are multiplied by which others, or by known numbers.
 
-    Attributes
-    ----------
-    columns : ndarray of int, (m,)
-    by : ndarray of int, (m,)
-        Column of the scale; -1 where it is known.
-    known : ndarray, (m,)
-        The known scales.
+    columns: (m,)
+    by: (m,), column of the scale; -1 where it is known.
+    known: (m,), the known scales.
     """
 
     columns: NDArray[np.int64]
@@ -115,13 +107,7 @@ class Scaling:
 
     @classmethod
     def of_prior(cls, scales: Mapping[str, str | float], maps: Mapping[str, Coordinate]) -> Self:
-        """Return the columns of scales, by the names of all parameters and their coordinates.
-
-        Raises
-        ------
-        InputError
-            If a scale is not positive, is scaled itself, or multiplies what has bounds.
-        """
+        """Return the columns of scales, by the names of all parameters and their coordinates."""
         names, known = list(maps), [1.0] * len(scales)
         for k, (name, scale) in enumerate(scales.items()):
             argument = f"scales.{name}"
@@ -154,12 +140,9 @@ class Scaling:
     def gradient(self, by_y: Array, y: Array, values: Array, slopes: Array) -> Array:
         """Gradient of log p(y) / s by the coordinates, y being those over the scales, (n, d).
 
-        Parameters
-        ----------
-        by_y : ndarray, (n, d)
-            Derivative of log p by y.
-        y, values, slopes : ndarray, (n, d)
-            What is `divided`, parameter values, and their derivatives by the coordinates.
+        by_y: (n, d), derivative of log p by y.
+        y, values, slopes: (n, d), what is `divided`, parameter values, and their derivatives by the
+            coordinates.
         """
         gradient, scales = by_y.copy(), self.of(values)
         gradient[:, self.columns] = by_y[:, self.columns] / scales
@@ -499,15 +482,11 @@ def _listed(names: set[str]) -> str:
 class PriorExpansion:
     """A log prior density with its first and second derivatives.
 
-    Attributes
-    ----------
-    value : ndarray, (n,)
-    gradient : ndarray, (n, d)
-    diagonal : ndarray, (n, d)
-        Second derivative along each coordinate.
-    mixed : ndarray, (n, k)
-        Derivative by the k-th pair of a scaled coordinate and that of its scale.
-    pairs : ndarray of int, (2, k)
+    value: (n,)
+    gradient: (n, d)
+    diagonal: (n, d), second derivative along each coordinate.
+    mixed: (n, k), derivative by the k-th pair of a scaled coordinate and that of its scale.
+    pairs: (2, k)
     """
 
     value: Array
@@ -531,10 +510,7 @@ def prior_expansion(prior: Prior, theta: Array, scale: Array) -> PriorExpansion:
     are taken by y = x / s, on which the density p(y) / s depends alone, and the chain rule does the
     rest.
 
-    Parameters
-    ----------
-    scale : ndarray, (d,)
-        Spread of the prior in these coordinates.
+    scale: (d,), spread of the prior in these coordinates.
     """
     if not prior.scales:
         here, first, second = prior.unscaled_derivatives(theta, scale)

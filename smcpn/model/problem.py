@@ -39,13 +39,7 @@ if TYPE_CHECKING:
 
 
 def scalar_outputs(observe: Any, ode: ODE) -> list[Any]:
-    """Outputs as a list, in which no name is that of a vector.
-
-    Raises
-    ------
-    InputError
-        If there is none, or a name is that of an entry which a vector does not have.
-    """
+    """Outputs as a list, in which no name is that of a vector."""
     if isinstance(observe, np.ndarray):
         observe = np.atleast_1d(observe)
     given = list(observe) if isinstance(observe, (list, tuple, np.ndarray)) else [observe]
@@ -462,13 +456,7 @@ def check_problem(problem: Problem) -> None:
 
 
 def check_ode(ode: ODE) -> None:
-    """Refuse what `smcpn.ode` has not made.
-
-    Raises
-    ------
-    InputError
-        For a plain function, for instance.
-    """
+    """Refuse what `smcpn.ode` has not made."""
     if not isinstance(ode, ODE):
         raise InputError(
             f"ode is {type(ode).__name__}: decorate the function with @smcpn.ode", argument="ode"
@@ -478,15 +466,7 @@ def check_ode(ode: ODE) -> None:
 def check_record(record: Record, ode: ODE, n_outputs: int, learned: Sequence[Record] = ()) -> None:
     """Refuse a record that is none of the model; outputs may be absent.
 
-    Parameters
-    ----------
-    learned : sequence of Record
-        Those that the parameters are learned from, in whose unit of time they are.
-
-    Raises
-    ------
-    InputError
-        If inputs or outputs differ in number, or time is counted in another unit.
+    learned: Those that the parameters are learned from, in whose unit of time they are.
     """
     given = record.n_inputs - record.held
     if given != len(ode.inputs):
@@ -677,13 +657,7 @@ def assembled(
     diffusion: str | None,
     process_noise: Mapping[str, float | str],
 ) -> Problem:
-    """Make a problem of its attributes, as they were read from a file; nothing is traced.
-
-    Raises
-    ------
-    InputError
-        If a record does not fit.
-    """
+    """Make a problem of its attributes, as they were read from a file; nothing is traced."""
     problem = Problem.__new__(Problem)
     problem.ode, problem.records, problem.model, problem.prior = ode, records, model, prior
     problem.fixed, problem.observe, problem.noise = dict(fixed), observe, noise

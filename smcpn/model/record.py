@@ -28,7 +28,6 @@ InputFunction = Callable[[Array], ArrayLike]
 BESIDE = ("y_sd", "y_lower", "y_upper")
 """What may be known of every value of y, each an array of its shape."""
 HOLDS = ("zoh", "foh", "bandlimited")
-_DT_REMEDY = "give a positive number, in the unit of time"
 MOST = 100_000
 """Most columns and repetitions of a record."""
 COARSEST = 0.25
@@ -145,10 +144,8 @@ class Record(WithCard):
         start = real_number(f"{self.name}: start", self.start, "give a time", argument="start")
         put("start", start)
         if self.dt is not None:
-            dt = real_number(f"{self.name}: dt", self.dt, _DT_REMEDY, argument="dt")
-            if dt <= 0.0:
-                raise InputError(f"{self.name}: dt is {dt!r}: {_DT_REMEDY}", argument="dt")
-            put("dt", dt)
+            remedy = "give a positive number, in the unit of time"
+            put("dt", real_number(f"{self.name}: dt", self.dt, remedy, "dt", above=0.0))
         y = None if self.y is None else _columns(self.y, "y", self.name)
         u = None if self.u is None else _columns(self.u, "u", self.name)
         put("t", _times(t, self.dt, self.start, _length(u, y, t, self.name), self.name))
@@ -654,13 +651,7 @@ class InFile(NamedTuple):
         return cls(path, root.offset + place, array.shape, os.stat(path).st_mtime_ns)
 
     def read(self) -> Array:
-        """Map the part of the file.
-
-        Raises
-        ------
-        InputError
-            If the file is not there, or another one.
-        """
+        """Map the part of the file."""
         try:
             if os.stat(self.path).st_mtime_ns == self.modified:
                 return np.asarray(np.memmap(self.path, float, "r", self.offset, self.shape))
@@ -673,13 +664,7 @@ class InFile(NamedTuple):
 
 
 def as_records(records: Record | Sequence[Record]) -> tuple[Record, ...]:
-    """Accept one record or several.
-
-    Raises
-    ------
-    InputError
-        If there is none, or they differ in the number of inputs or outputs or the unit of time.
-    """
+    """Accept one record or several."""
     single = isinstance(records, np.ndarray) and records.ndim == 0
     if single or not isinstance(records, (Record, Iterable)):
         raise InputError(f"records is {shown(records)}: give an smcpn.Record or a list of them")
@@ -709,12 +694,7 @@ def beside(record: Record, name: str) -> Array:
 
 
 def check_values_alone(record: Record, who: str) -> None:
-    """Refuse a record of which ``who`` would pass over doses, deviations or limits.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse a record of which ``who`` would pass over doses, deviations or limits."""
     known = {name: getattr(record, name) for name in ("doses", *BESIDE)}
     more = [name for name, one in known.items() if one is not None and len(one)]
     if more:

@@ -38,11 +38,7 @@ KAISER_BETA = 12.0
 class Samples(ABC):
     """Samples that count from 0 on, and the input between them.
 
-    Parameters
-    ----------
-    template : Record
-        Tells the hold, the number of inputs, and the function where the input is one.
-    n_outputs : int
+    template: Tells the hold, the number of inputs, and the function where the input is one.
     """
 
     def __init__(self, template: Record, n_outputs: int) -> None:
@@ -240,13 +236,8 @@ def substep_inputs(record: Record, parts: int) -> Array:
 class BandLimited:
     """The band-limited input of a record as a function of time, as of `Samples.inputs`.
 
-    Attributes
-    ----------
-    begin, interval : float
-        Time of the first sample, and between samples.
-    u : ndarray, (T, n)
-        Inputs at the samples, where they are not periodic between those known around them.
-    periodic : bool
+    begin, interval: Time of the first sample, and between samples.
+    u: (T, n), inputs at the samples, where they are not periodic between those known around them.
     """
 
     begin: float
@@ -313,23 +304,17 @@ def sinc_taps(shift: float) -> Array:
 class SharedGraphs:
     """Graphs, by the samples, of what all particles share at a step, an interval and a sample.
 
-    Attributes
-    ----------
-    window : casadi.SX, (L width, 1)
-        Symbols of the last L samples, the latest last; where an interval is crossed that is the
-        one at its end.
-    width : int
-        Numbers of a sample.
-    index : casadi.SX, (4, 1) or (5, 1)
-        Symbols of the number of the step in its interval, of the steps of this interval, of all
-        steps before the interval or the sample, of the sample or that before the interval, and,
-        where intervals have parts, which are then meant by them, of the part.
-    record : casadi.SX
-        Symbols of the numbers of a record.
-    values, interval_values : casadi.SX
-        Symbols of the numbers of every step, and of every interval, that are known beside these.
-    step, interval, sample : casadi.SX
-        ``step_row``, ``interval_row`` and ``sample_row`` of a `smcpn.codegen.lower.LaneProgram`.
+    window: (L width, 1), symbols of the last L samples, the latest last; where an interval is
+        crossed that is the one at its end.
+    width: Numbers of a sample.
+    index: (4, 1) or (5, 1), symbols of the number of the step in its interval, of the steps of this
+        interval, of all steps before the interval or the sample, of the sample or that before the
+        interval, and, where intervals have parts, which are then meant by them, of the part.
+    record: Symbols of the numbers of a record.
+    values, interval_values: Symbols of the numbers of every step, and of every interval, that are
+        known beside these.
+    step, interval, sample: ``step_row``, ``interval_row`` and ``sample_row`` of a
+        `smcpn.codegen.lower.LaneProgram`.
     """
 
     window: ca.SX
@@ -346,48 +331,26 @@ class SharedGraphs:
 class Signal:
     """Samples and the input between them as graphs, which all particles share.
 
-    Parameters
-    ----------
-    n_inputs, n_outputs : int
-    smooth : bool
-        Whether the input is known by numbers of every step, and not by the samples alone.
-    uniform : bool
-        Whether all sampling intervals of a record are equally long.
-    places : sequence of float
-        Points of a step, as fractions of it, at which `input` is needed.
-    rates : int
-        Highest time derivative that is needed.
-    degree : int, optional
-        Of the polynomial of an interval, where `polynomial` is needed.
-    before : int
-        Samples before an interval that are looked at besides the one that it begins with.
-    more : int
-        Numbers of a sample behind its outputs.
-    held : int
-        Last inputs that are numbers of the interval which ends at a sample.
-    curves : int, optional
-        Degree of the polynomials of past intervals, where `curve` is needed.
-    parts : int
-        Equal parts of an interval, each of which begins like one: `spacing`, `steps` and what a
+    smooth: Whether the input is known by numbers of every step, and not by the samples alone.
+    uniform: Whether all sampling intervals of a record are equally long.
+    places: Points of a step, as fractions of it, at which `input` is needed.
+    rates: Highest time derivative that is needed.
+    degree: Of the polynomial of an interval, where `polynomial` is needed.
+    before: Samples before an interval that are looked at besides the one that it begins with.
+    more: Numbers of a sample behind its outputs.
+    held: Last inputs that are numbers of the interval which ends at a sample.
+    curves: Degree of the polynomials of past intervals, where `curve` is needed.
+    parts: Equal parts of an interval, each of which begins like one: `spacing`, `steps` and what a
         step has are those of a part, and before the others than the first no `sample` is measured.
         Times of a step are since its part began, and inputs are those of the interval.
-    looped : bool
-        Whether the kernel loops over parts, or else over the steps of all of them.
-
-    Attributes
-    ----------
-    step, count : casadi.SX
-        Number of a step in its interval, and the steps of this interval.
-    steps : casadi.SX
-        Steps of the record before an interval or up to a sample.
-    number : casadi.SX
-        Number in the record of the sample, or of the one before an interval.
-    part : casadi.SX
-        Number of the part of the interval.
-    width : int
-        Numbers of a sample.
-    linear, interval : casadi.SX
-        Whether the input of the record is linear between samples, and its sampling interval.
+    looped: Whether the kernel loops over parts, or else over the steps of all of them.
+    step, count: Number of a step in its interval, and the steps of this interval.
+    steps: Steps of the record before an interval or up to a sample.
+    number: Number in the record of the sample, or of the one before an interval.
+    part: Number of the part of the interval.
+    width: Numbers of a sample.
+    linear, interval: Whether the input of the record is linear between samples, and its sampling
+        interval.
     """
 
     def __init__(

@@ -223,11 +223,7 @@ def _viewed(found: Any) -> Any:
 class TracedFunction:
     """An unknown function and where a model evaluates it.
 
-    Attributes
-    ----------
-    function : UnknownFunction
-    places : casadi.Function
-        Arguments of every call, (calls, variables), as a function of (x, u, t, parameters).
+    places: Arguments of every call, (calls, variables), as a function of (x, u, t, parameters).
     """
 
     function: UnknownFunction
@@ -238,12 +234,7 @@ class TracedFunction:
 class FunctionCalls:
     """An unknown function in the body of a model, which records the arguments of every call.
 
-    Attributes
-    ----------
-    name : str
-        Of the function in the model.
-    function : UnknownFunction
-    parameters : casadi.SX, (p, 1)
+    parameters: (p, 1)
     """
 
     name: str
@@ -280,13 +271,7 @@ class FunctionCalls:
         return self.function.graph(graphs, self.parameters)
 
     def traced(self, symbols: list[ca.SX]) -> TracedFunction:
-        """The function with the places of its calls, in terms of (x, u, t, parameters).
-
-        Raises
-        ------
-        InputError
-            If it was not called.
-        """
+        """The function with the places of its calls, in terms of (x, u, t, parameters)."""
         if not self._places:
             raise InputError(f"'{self.name}' is not called in the model: remove it, or call it")
         places = ca.densify(ca.vertcat(*self._places))
@@ -335,12 +320,6 @@ def argument_names(function: Callable[..., Any]) -> tuple[list[str], dict[str, A
     """Split a signature into positional names and keyword-only names with their defaults.
 
     A keyword-only argument without a default maps to `inspect.Parameter.empty`.
-
-    Raises
-    ------
-    InputError
-        If the function takes ``*args`` or ``**kwargs``, whose names cannot be known, or gives a
-        positional argument a default.
     """
     if not callable(function):
         raise InputError(f"model is {shown(function)}: give a function")
@@ -378,13 +357,7 @@ def trace(
     positional: Sequence[ca.SX | SymbolArray],
     keyword: Mapping[str, Any],
 ) -> list[ca.SX]:
-    """Evaluate ``function`` on symbols and return its outputs as a list of scalar graphs.
-
-    Raises
-    ------
-    InputError
-        As `called` and `scalars`.
-    """
+    """Evaluate ``function`` on symbols and return its outputs as a list of scalar graphs."""
     return scalars(called(function, positional, keyword), function_name(function))
 
 
@@ -393,13 +366,7 @@ def called(
     positional: Sequence[ca.SX | SymbolArray],
     keyword: Mapping[str, Any],
 ) -> Any:
-    """Evaluate ``function`` on symbols and return what it returns.
-
-    Raises
-    ------
-    InputError
-        If the function branches on a symbol, or raises.
-    """
+    """Evaluate ``function`` on symbols and return what it returns."""
     name = function_name(function)
     arrays = not all(isinstance(one, ca.SX) for one in (*positional, *keyword.values()))
     try:
@@ -461,23 +428,12 @@ def scalars(returned: Any, name: str) -> list[ca.SX]:
     """Return the scalar graphs of a value that the function of this name returned.
 
     An entry of a tuple or a list may be a vector itself.
-
-    Raises
-    ------
-    InputError
-        If it is something that is not a scalar expression, or contains a NaN constant.
     """
     return [_scalar(output, name, place) for place, output in enumerate(_entries(returned))]
 
 
 def check_same(traced: Sequence[ca.Function], what: str) -> None:
-    """Refuse what was traced twice and differs.
-
-    Raises
-    ------
-    InputError
-        For random numbers, for instance.
-    """
+    """Refuse what was traced twice and differs."""
     first, again = traced
     if first.serialize() != again.serialize():
         raise InputError(

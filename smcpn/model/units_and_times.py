@@ -37,13 +37,10 @@ Names = str | Sequence[str]
 class MeasuredSamples:
     """Samples of an experiment, and the units that their source states, by column.
 
-    Attributes
-    ----------
-    t : ndarray, (T,), or None
-    u : ndarray, (T, n_inputs)
-    y : ndarray, (T, n_outputs)
-    units : mapping of str to str
-        Of dates and durations that is `DATED`.
+    t: (T,)
+    u: (T, n_inputs)
+    y: (T, n_outputs)
+    units: Of dates and durations that is `DATED`.
     """
 
     t: Array | None
@@ -63,14 +60,8 @@ class MeasuredSamples:
 class RecordColumns:
     """The columns that make a record, and how the model sees them.
 
-    Attributes
-    ----------
-    time : str or None
-        Column of times; there is ``dt`` without.
-    inputs, outputs : tuple of str
-    beside : Beside
-    dt, t_unit, hold, to
-        See `smcpn.read_record`.
+    time: Column of times; there is ``dt`` without.
+    dt, t_unit, hold, to: See `smcpn.read_record`.
     """
 
     time: str | None
@@ -94,13 +85,7 @@ class RecordColumns:
         to: Mapping[str, str] | None,
         beside: Mapping[str, Names],
     ) -> RecordColumns:
-        """Check arguments.
-
-        Raises
-        ------
-        InputError
-            If there is no time axis or no column, or a column is named twice.
-        """
+        """Check arguments."""
         if (time is None) == (dt is None):
             raise InputError(
                 "give either time, a column (an index of pandas becomes one by df.reset_index()), "
@@ -141,13 +126,7 @@ class RecordColumns:
         return self.t_unit is not None or self.time in self.to
 
     def record(self, source: str, name: str, measured: MeasuredSamples) -> Record:
-        """Return the record of columns of a source, and tell rows that are missing.
-
-        Raises
-        ------
-        InputError
-            Naming source and column, where a unit is not known or does not convert.
-        """
+        """Return the record of columns of a source, and tell rows that are missing."""
         if self.time is None:
             axis: dict[str, Any] = {"dt": self.dt, "t_unit": self.t_unit or "s"}
         else:
@@ -214,12 +193,8 @@ class BesideColumns:
     ) -> dict[str, Any]:
         """Arguments of `Record` from columns (T, .), in the units of the outputs.
 
-        Parameters
-        ----------
-        units : sequence of (str, str)
-            Unit of each output in the source, and that to convert it to; either may be "".
-        noted : mapping of str to str
-            Units that the source states, by column; that of its output where it states none.
+        units: Unit of each output in the source, and that to convert it to; either may be "".
+        noted: Units that the source states, by column; that of its output where it states none.
         """
         found, left = dict[str, Array](), iter(measured.T)
         for name, columns in self.by_name.items():
@@ -250,13 +225,7 @@ def naming(source: str, column: str) -> Generator[None]:
 
 
 def converted(values: Array, unit: str, to: str) -> Array:
-    """Convert values from a unit to another, ``"degC"`` to ``"K"`` with its offset.
-
-    Raises
-    ------
-    InputError
-        If a unit is not known, or they measure different things.
-    """
+    """Convert values from a unit to another, ``"degC"`` to ``"K"`` with its offset."""
     return np.asarray(units.conversion(unit, to)(values), dtype=float)
 
 
@@ -265,17 +234,7 @@ def stated_unit(given: str | None, noted: str, what: str) -> str:
 
     Dates are seconds whatever is given, to which they are then converted.
 
-    Parameters
-    ----------
-    given, noted : str
-        Of the argument ``t_unit``, and of the data.
-    what : str
-        The data, for the message.
-
-    Raises
-    ------
-    InputError
-        If the two contradict each other.
+    given, noted: Of the argument ``t_unit``, and of the data.
     """
     if noted == DATED:
         return "s"
@@ -294,13 +253,8 @@ def dates_as_seconds(t: Array, noted: str, name: str) -> Array:
     That is told. They are 8 digits, or 12 or 14 with minutes and seconds, and each is a date; and
     no unit of them is known.
 
-    Parameters
-    ----------
-    t : ndarray, (T,)
-    noted : str
-        Unit that data or user state; "" where none is known.
-    name : str
-        Of the column, for the message.
+    t: (T,)
+    noted: Unit that data or user state; "" where none is known.
     """
     if noted or not len(t) or not np.isfinite(t).all():
         return t
@@ -330,19 +284,10 @@ def dates_as_seconds(t: Array, noted: str, name: str) -> Array:
 def time_axis(t: Array, unit: str, to: str | None) -> dict[str, Any]:
     """Return the arguments of `Record` for measured times: dt where it can be, and the unit.
 
-    Parameters
-    ----------
-    t : ndarray, (T,)
-    unit : str
-        In which they were measured.
-    to : str or None
-        That of the model, to which they are converted; without it they stay, but parts of a
-        second become seconds.
-
-    Raises
-    ------
-    InputError
-        If the unit does not convert.
+    t: (T,)
+    unit: In which they were measured.
+    to: That of the model, to which they are converted; without it they stay, but parts of a second
+        become seconds.
     """
     unit, wanted = units.time_unit(unit), units.time_unit(to or units.model_time(unit))
     if wanted != unit:
@@ -360,10 +305,7 @@ def time_axis(t: Array, unit: str, to: str | None) -> dict[str, Any]:
 def told_unit(records: list[Record], stated: bool) -> list[Record]:
     """Return records; log a warning where their data alone say that time is not in seconds.
 
-    Parameters
-    ----------
-    stated : bool
-        Whether the user says in which unit the model counts time.
+    stated: Whether the user says in which unit the model counts time.
     """
     others = [one for one in records if one.t_unit != "s"]
     if others and not stated:

@@ -24,9 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.routine import routine
-from smcpn.pn.forward import predicted_rows
+from smcpn.pn.forward import clear, copy, predicted_rows, solve_lower, triangularise
 from smcpn.pn.iwp import extrapolate, rescale
-from smcpn.pn.square_root import clear, copy, solve_lower, triangularise
 
 if TYPE_CHECKING:
     from smcpn.pn.layout import CompiledLayout, Indices

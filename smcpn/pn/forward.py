@@ -11,13 +11,14 @@ diffusion and from it the local error (21)-(29). These need no covariance: the s
 step counts as exact. Where coupled processes share one diffusion, each counts in the tolerance of
 its state, so that no unit matters; with the same tolerance for all, the equations are those of the
 paper. A step that is rejected ends here; an accepted one predicts the covariance (10b) and
-conditions on the residual being zero (11).
+conditions on the residual being zero (11). Square roots of covariances are triangular factors by
+Householder reflections.
 """
 
 from __future__ import annotations
 
 from math import isfinite, log, sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,6 @@ from numpy.typing import NDArray
 from smcpn.codegen.routine import call_address
 from smcpn.pn import step_control
 from smcpn.pn.iwp import extrapolate, extrapolate_rows, rescale
-from smcpn.pn.square_root import clear, copy, solve_lower, triangularise
 
 if TYPE_CHECKING:
     from smcpn.pn.layout import CompiledLayout
@@ -496,3 +496,57 @@ def _keep(state: State, store: Store, work: Work, log_det: float):
         store.residual[n, p] = work.error[p]
     store.log_det[n] = log_det
     state.counts[2] += 1
+
+
+def triangularise(rows: Array, n_pivots: int, n_rows: int, n_columns: int):
+    """Make ``rows`` lower triangular in its first ``n_pivots`` rows, leaving rows rows' as it is.
+
+    Row k is reflected onto its k-th entry, which becomes the non-negative diagonal; what is right
+    of it is left as scratch. A row that has nothing there, of a singular covariance, is skipped.
+    """
+    for k in range(min(n_pivots, n_columns)):
+        beyond = 0.0
+        for j in range(k + 1, n_columns):
+            beyond += rows[k, j] * rows[k, j]
+        head = rows[k, k]
+        if beyond == 0.0:
+            if head < 0.0:
+                for r in range(k, n_rows):
+                    rows[r, k] = -rows[r, k]
+            continue
+        norm = sqrt(head * head + beyond)
+        # head - norm without cancellation
+        first = head - norm if head <= 0.0 else -beyond / (head + norm)
+        scale = 2.0 / (first * first + beyond)
+        for r in range(k + 1, n_rows):
+            dot = rows[r, k] * first
+            for j in range(k + 1, n_columns):
+                dot += rows[r, j] * rows[k, j]
+            dot *= scale
+            rows[r, k] -= dot * first
+            for j in range(k + 1, n_columns):
+                rows[r, j] -= dot * rows[k, j]
+        rows[k, k] = norm
+
+
+def clear(rows: Array, n_rows: int, n_columns: int):
+    """Set the first rows and columns to zero."""
+    for r in range(n_rows):
+        for column in range(n_columns):
+            rows[r, column] = 0.0
+
+
+def copy(source: NDArray[Any], target: NDArray[Any]):
+    """Copy a matrix."""
+    for r in range(source.shape[0]):
+        for column in range(source.shape[1]):
+            target[r, column] = source[r, column]
+
+
+def solve_lower(lower: Array, n: int, vector: Array):
+    """Overwrite ``vector`` by the solution of L y = vector; a zero pivot gives zero."""
+    for i in range(n):
+        value = vector[i]
+        for j in range(i):
+            value -= lower[i, j] * vector[j]
+        vector[i] = value / lower[i, i] if lower[i, i] > 0.0 else 0.0

@@ -50,13 +50,9 @@ SINGULAR = 1e-13
 class Factor:
     """Covariance L D L'.
 
-    Attributes
-    ----------
-    rows : list of Row
-        L, any number of rows, each as long as ``pivots``. The first are unit lower triangular;
+    rows: L, any number of rows, each as long as ``pivots``. The first are unit lower triangular;
         those beyond are combinations of the first.
-    pivots : Row
-        Diagonal of D.
+    pivots: Diagonal of D.
     """
 
     rows: list[Row]
@@ -65,13 +61,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class Gaussian:
-    """Graphs of a mean and of a covariance L D L'.
-
-    Attributes
-    ----------
-    mean : casadi.SX, (n, 1)
-    factor : Factor
-    """
+    """Graphs of a mean and of a covariance L D L'."""
 
     mean: ca.SX
     factor: Factor
@@ -101,13 +91,9 @@ def dot(a: Sequence[Any], b: Sequence[Any]) -> Any:
 def factorised(matrix: Any, divide: Quotient = truediv, scale: Any = None) -> Factor:
     """L D L' of a symmetric matrix, of which the lower triangle is read.
 
-    Parameters
-    ----------
-    matrix : casadi.SX or ndarray, (n, n) or (n, n, ...)
-    divide : callable
-        Quotient of what is left of an entry and a pivot.
-    scale : ndarray, (n, ...), optional
-        Variances: a pivot of `SINGULAR` times one of them or less is none.
+    matrix: (n, n) or (n, n, ...)
+    divide: Quotient of what is left of an entry and a pivot.
+    scale: (n, ...), variances: a pivot of `SINGULAR` times one of them or less is none.
     """
     n = matrix.shape[0]
     rows = [[matrix[i, j] * 0.0 + float(i == j) for j in range(n)] for i in range(n)]
@@ -161,14 +147,10 @@ def orthogonalised(
 ) -> Factor:
     """Factor L D L' = W diag(weights) W' with L unit lower triangular, by modified Gram-Schmidt.
 
-    Parameters
-    ----------
-    rows : rows of W, (m, c)
-    weights : (c,)
-    divide : callable
-        Quotient of a product and a pivot, for a W whose rank may be less than m.
-    algebra : StraightLine
-        Or `Memory`, for a W that is too large for one graph.
+    rows: (m, c)
+    weights: (c,)
+    divide: Quotient of a product and a pivot, for a W whose rank may be less than m.
+    algebra: Or `Memory`, for a W that is too large for one graph.
     """
     return orthogonalised_in(algebra, algebra.keep(rows), weights, divide)
 
@@ -214,12 +196,8 @@ def less(row: Row, multiple: Row, other: Row) -> Row:
 def predicted(factor: Factor, jacobian: ca.SX, noise: ca.SX, error: ca.SX) -> Factor:
     """Factor of F P F' + B B' + E, by weighted Gram-Schmidt (Thornton).
 
-    Parameters
-    ----------
-    jacobian, noise : casadi.SX
-        F (n, n) and B (n, k).
-    error : casadi.SX
-        Diagonal of E, (n, 1).
+    jacobian, noise: F (n, n) and B (n, k).
+    error: Diagonal of E, (n, 1).
     """
     n, k = noise.shape
     columns = ca.densify(ca.horzcat(jacobian @ matrix_of(factor.rows), noise, ca.SX.eye(n)))
@@ -232,10 +210,7 @@ def predicted(factor: Factor, jacobian: ca.SX, noise: ca.SX, error: ca.SX) -> Fa
 def moved(gaussian: Gaussian, share: ca.SX, variance: ca.SX) -> Gaussian:
     """Gaussian of c x + e, of which every entry is a share of itself and independent noise.
 
-    Parameters
-    ----------
-    share, variance : casadi.SX, (n, 1)
-        c, and the variances of e.
+    share, variance: (n, 1), c, and the variances of e.
     """
     factor = moved_factor(gaussian.factor, share, variance)
     return Gaussian(share * gaussian.mean, factor)
@@ -270,23 +245,11 @@ def downdate(
 ) -> tuple[Factor, Row, ca.SX, ca.SX]:
     """Condition on a scalar output with noise (Bierman).
 
-    Parameters
-    ----------
-    factor : Factor
-    sensitivity : sequence of casadi.SX
-        Derivative of the output by the first rows; the others do not enter.
-    noise : casadi.SX
-        Variance of the output's noise.
+    sensitivity: Derivative of the output by the first rows; the others do not enter.
+    noise: Variance of the output's noise.
 
-    Returns
-    -------
-    factor : Factor
-    gain : Row
-        One entry per row of the factor.
-    variance : casadi.SX
-        Of the innovation: output and noise.
-    spread : casadi.SX
-        Of the output without its noise.
+    Returns factor; gain: one entry per row of the factor; variance: of the innovation: output and
+    noise; spread: of the output without its noise.
     """
     n_values = len(sensitivity)
     rows, pivots = [list(row) for row in factor.rows], list(factor.pivots)
@@ -325,12 +288,8 @@ def square_root(covariance: Any, scale: Any) -> Any:
 def smoothing_gain(ahead: Any, cross: Any) -> tuple[Any, Any]:
     """G = C (P+)^-1 and G C' of many Gaussians at once, (n, n, ...), by P+ = L D L'.
 
-    Parameters
-    ----------
-    ahead : ndarray, (n, n, ...)
-        P+, the predicted covariance.
-    cross : ndarray, (n, n, ...)
-        C = P F', of the state (rows) and that predicted (columns).
+    ahead: (n, n, ...), P+, the predicted covariance.
+    cross: (n, n, ...), C = P F', of the state (rows) and that predicted (columns).
     """
     n = len(ahead)
     factor = factorised(ahead, over_pivot, [ahead[i, i] for i in range(n)])
@@ -346,13 +305,8 @@ def smoothing_gain(ahead: Any, cross: Any) -> tuple[Any, Any]:
 def smoothed(before: Moments, ahead: Moments, after: Moments, gain: Any) -> Moments:
     """Moments of many Gaussians at once given those of the state that follows.
 
-    Parameters
-    ----------
-    before, ahead, after : tuple of ndarray, (n, N) and (n, n, N)
-        Mean and covariance of a state, of the next one as predicted from it, and of that one given
-        all that is known.
-    gain : ndarray, (n, n, N)
-        See `smoothing_gain`.
+    before, ahead, after: (n, N) and (n, n, N), mean and covariance of a state, of the next one as
+        predicted from it, and of that one given all that is known.
     """
     (mean, covariance), (expected, predicted), (known, left) = before, ahead, after
     change = np.einsum("ijn,jkn->ikn", gain, left - predicted)

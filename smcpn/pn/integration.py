@@ -10,7 +10,6 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
-from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from smcpn.codegen.loops import FAST, Function, number
 from smcpn.codegen.lower import Level, Value, Vector, lower
 from smcpn.codegen.machine_code import Block, Writer
-from smcpn.codegen.native import loaded
+from smcpn.codegen.native import Code, code
 from smcpn.codegen.routine import PassedArgument, routine
 from smcpn.codegen.terms import DOUBLE
 from smcpn.model.ode import ODE
@@ -47,27 +46,18 @@ _ARGUMENTS = {
 class CompiledField:
     """A compiled graph of (x, u, t, parameters).
 
-    Attributes
-    ----------
-    address : int
-        What `smcpn.codegen.routine.call_address` calls with (x, u, t, parameters, result).
+    address: What `smcpn.codegen.routine.call_address` calls with (x, u, t, parameters, result).
     """
 
     address: int
-    _engine: Any
+    _code: Code
 
     @classmethod
     def of(cls, symbols: Sequence[ca.SX], outputs: ca.SX) -> CompiledField:
-        """Compile ``outputs``, a graph over the symbols (x, u, t, parameters); row by row.
-
-        Raises
-        ------
-        InputError
-            If the graph holds an operation that has no compiled counterpart.
-        """
+        """Compile ``outputs``, a graph over the symbols (x, u, t, parameters); row by row."""
         block = _block(symbols, outputs)
-        engine = loaded(f"vector field\n{block}", lambda module: _write(module, block))
-        return cls(engine.get_function_address("evaluate"), engine)
+        made = code(f"vector field\n{block}", lambda module: _write(module, block))
+        return cls(made.address("evaluate"), made)
 
 
 def _write(module: ir.Module, block: Block) -> None:
@@ -130,14 +120,8 @@ class Equations:
 class Discretisation:
     """An ODE arranged for a solver: layout, and the compiled rates of its processes.
 
-    Attributes
-    ----------
-    layout : CompiledLayout
-    equations : Equations
-    rate : CompiledField
-        Rate of the top of every process, (d,).
-    jacobian : CompiledField or None
-        Derivative of these in the states, (d, n), for EKF1.
+    rate: Rate of the top of every process, (d,).
+    jacobian: Derivative of these in the states, (d, n), for EKF1.
     """
 
     def __init__(self, ode: ODE, solver: ProbabilisticSolver) -> None:
@@ -240,15 +224,7 @@ def _of_function(function: InputFunction, record: Record) -> Inputs:
 
 
 class ExactDerivatives:
-    """Nordsieck coordinates of the exact solution through a state, and their slope in it.
-
-    Parameters
-    ----------
-    equations : Equations
-    layout : CompiledLayout
-    inputs : Inputs
-    parameters : ndarray, (p,)
-    """
+    """Nordsieck coordinates of the exact solution through a state, and their slope in it."""
 
     def __init__(
         self, equations: Equations, layout: CompiledLayout, inputs: Inputs, parameters: Array

@@ -81,14 +81,10 @@ class SharedGains:
 
     Time is counted in steps, so that a step of length h scales variances by h^(2 order + 1).
 
-    Attributes
-    ----------
-    gain : ndarray, (G, order + 1)
-        Gain of each step; the last row stays in force.
-    innovation : ndarray, (G,)
-        Variance of the residual h f - m_1 at unit diffusion.
-    variance : ndarray, (1 + G,)
-        Variance of the state's value after 0, 1, ... of these steps, at unit diffusion.
+    gain: (G, order + 1), gain of each step; the last row stays in force.
+    innovation: (G,), variance of the residual h f - m_1 at unit diffusion.
+    variance: (1 + G,), variance of the state's value after 0, 1, ... of these steps, at unit
+        diffusion.
     """
 
     gain: Array
@@ -107,15 +103,8 @@ class SharedGains:
 def shared_gains(order: int, n_steps: int) -> SharedGains:
     """Square-root covariance recursion over equal steps, from a state known exactly.
 
-    Parameters
-    ----------
-    order : int
-        Order nu of the process.
-    n_steps : int
-        Most steps; the recursion stops where it is stationary.
+    n_steps: Most steps; the recursion stops where it is stationary.
 
-    Notes
-    -----
     Predict L = qr[A L, Q^1/2], s = (L L')_11, K = (L L')_1 / s (PN-SMC eqs. 16-17); the residual
     carries no noise, so L - K L_1 is a factor of the filtered covariance as it stands.
     """
@@ -187,13 +176,9 @@ def taylor_derivatives(
 ) -> tuple[list[ca.SX], list[ca.SX]]:
     """Derivatives 0..order of the state along x' = rhs, as graphs.
 
-    Returns
-    -------
-    derivatives : list of casadi.SX, (n, 1)
-        x, x', ..., x^(order). Beyond the first, a derivative that does not exist at the point
-        (of sqrt or abs to a power, at zero) counts as zero: the filter finds it from data.
-    input_derivatives : list of casadi.SX
-        Symbols u', ..., u^(order - 1) that the derivatives depend on.
+    Returns derivatives (n, 1): x, x', ..., x^(order). Beyond the first, a derivative that does not
+    exist at the point (of sqrt or abs to a power, at zero) counts as zero: the filter finds it from
+    data; input_derivatives: symbols u', ..., u^(order - 1) that the derivatives depend on.
     """
     inputs = [u, *(ca.SX.sym(f"u_{k}", *u.shape) for k in range(1, order))]
     derivatives = [x, rhs]

@@ -34,11 +34,8 @@ Entry = tuple[int, int]
 class Process:
     """One integrated Wiener process; its first derivatives are states of the model.
 
-    Attributes
-    ----------
-    states : tuple of int
-        The model's states that are the process and its derivatives, lowest first: one state, or a
-        chain x, v = x', ... in which each is the derivative of the one before.
+    states: The model's states that are the process and its derivatives, lowest first: one state, or
+        a chain x, v = x', ... in which each is the derivative of the one before.
     """
 
     states: tuple[int, ...]
@@ -53,13 +50,9 @@ class Process:
 class Block:
     """Processes that share a covariance, and the order of its rows.
 
-    Attributes
-    ----------
-    processes : tuple of int
-    rates, values, higher : tuple of Entry
-        Derivatives that the ODE determines, those that are states, and those beyond.
-    noise : tuple of Entry
-        Coloured noise of outputs of these states, numbered as if each were one more process.
+    rates, values, higher: Derivatives that the ODE determines, those that are states, and those
+        beyond.
+    noise: Coloured noise of outputs of these states, numbered as if each were one more process.
     """
 
     processes: tuple[int, ...]
@@ -80,15 +73,9 @@ class Layout:
 
     Coordinate i of a process is h^i / i! times its i-th derivative.
 
-    Attributes
-    ----------
-    order : int
-    processes : tuple of Process
-    blocks : tuple of Block
-    jacobian : {"none", "diagonal", "full"}
-        What the linearisation of the ODE keeps; ``"diagonal"``: what a process does to itself.
-    noise : tuple of (int, Entry)
-        Outputs whose noise is coloured, and where it stands.
+    jacobian: {"none", "diagonal", "full"}, what the linearisation of the ODE keeps; ``"diagonal"``:
+        what a process does to itself.
+    noise: Outputs whose noise is coloured, and where it stands.
     """
 
     order: int
@@ -108,20 +95,9 @@ class Layout:
     ) -> Layout:
         """Lay out states in blocks as small as the graphs allow.
 
-        Parameters
-        ----------
-        x, rhs : casadi.SX, (n, 1)
-            States and their derivatives.
-        solver : EKF0 or EKF1
-        outputs : casadi.SX, optional
-            Outputs that are measured: one that sees several processes couples them.
-        coloured : sequence of int
-            Those of them whose noise is carried beside the states.
-
-        Raises
-        ------
-        InputError
-            If the order is less than the longest chain of states.
+        x, rhs: (n, 1), states and their derivatives.
+        outputs: Outputs that are measured: one that sees several processes couples them.
+        coloured: Those of them whose noise is carried beside the states.
         """
         processes = _processes(x, rhs, solver)
         owner = {state: k for k, process in enumerate(processes) for state in process.states}
@@ -145,13 +121,7 @@ class Layout:
 
     @classmethod
     def uniform(cls, x: ca.SX, rhs: ca.SX, solver: ProbabilisticSolver) -> Layout:
-        """Lay out states in blocks of equal size: one for all under a full Jacobian, or one each.
-
-        Raises
-        ------
-        InputError
-            As for `connected`.
-        """
+        """Lay out states in equal blocks: one for all under a full Jacobian, or one each."""
         processes = _processes(x, rhs, solver)
         everything = range(len(processes))
         groups = [tuple(everything)] if solver.jacobian == "full" else [(k,) for k in everything]
@@ -189,28 +159,16 @@ class CompiledLayout(NamedTuple):
     Where processes move by the same gain, as under EKF0, they share one covariance: that of all is
     Sigma x Gamma, the Kronecker form.
 
-    Attributes
-    ----------
-    order : int
-        Order nu of the processes.
-    top : ndarray of int, (d,)
-        Derivative of each process that the ODE determines.
-    process, derivative : ndarray of int, (n,)
-        Process and derivative of each state.
-    scale : ndarray, (n,)
-        Factors k! that turn entry k, times h^-k, into the state it holds.
-    n_blocks, width : int
-        Number of covariance blocks, and processes in each.
-    block, place : ndarray of int, (d,)
-        Block of each process and its place there.
-    row : ndarray of int, (order + 1, d)
-        Row of an entry in the array to be triangularised: the tops come first.
-    noise_factor : ndarray, (order + 1, order + 1)
-        Lower factor of the process noise of a step of length one.
-    diagonal : bool
-        Whether the diffusion has one value per process.
-    coupled : bool
-        Whether there is a Jacobian.
+    order: Order nu of the processes.
+    top: (d,), derivative of each process that the ODE determines.
+    process, derivative: (n,), process and derivative of each state.
+    scale: (n,), factors k! that turn entry k, times h^-k, into the state it holds.
+    n_blocks, width: Number of covariance blocks, and processes in each.
+    block, place: (d,), block of each process and its place there.
+    row: (order + 1, d), row of an entry in the array to be triangularised: the tops come first.
+    noise_factor: (order + 1, order + 1), lower factor of the process noise of a step of length one.
+    diagonal: Whether the diffusion has one value per process.
+    coupled: Whether there is a Jacobian.
     """
 
     order: int

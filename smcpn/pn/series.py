@@ -251,14 +251,7 @@ class SeriesProgram:
     def __call__(self, x: Array, u: Array, t: float, parameters: Array, order: int) -> Array:
         """Coefficients x^(j) / j! of the solution through ``x`` at ``t``, (n, order + 1).
 
-        Parameters
-        ----------
-        x : ndarray, (n,)
-        u : ndarray, (order, n_inputs) or more rows
-            Coefficients of the inputs.
-        t : float
-        parameters : ndarray, (p,)
-        order : int
+        u: (order, n_inputs) or more rows, coefficients of the inputs.
         """
         n, m = len(x), u.shape[1]
         series = np.zeros((len(self.constants), order + 1))
@@ -273,13 +266,7 @@ class SeriesProgram:
 
 
 def series_program(symbols: Sequence[ca.SX], rhs: ca.SX) -> SeriesProgram:
-    """Translate the graph of a right-hand side over the symbols (x, u, t, parameters).
-
-    Raises
-    ------
-    InputError
-        If the graph holds an operation without a rule, named.
-    """
+    """Translate the graph of a right-hand side over the symbols (x, u, t, parameters)."""
     return _Translation(symbols, rhs).program()
 
 

@@ -54,14 +54,7 @@ class Stats:
 class Calibration:
     """Diffusion by quasi maximum likelihood over all residuals, (16) and (17).
 
-    Parameters
-    ----------
-    diffusion : float or str
-        As of the solver.
-    store : Store
-        Residuals of the filter on every step.
-    restart : ndarray of bool, (N,)
-        Grid points that repeat the time of the one before: no step led there.
+    restart: (N,), grid points that repeat the time of the one before: no step led there.
     """
 
     def __init__(self, diffusion: float | str, store: Store, restart: NDArray[np.bool_]) -> None:

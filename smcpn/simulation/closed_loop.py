@@ -54,28 +54,12 @@ class SampledController(Protocol):
 class ClosedLoop(Simulator):
     """A model under a sampled controller; the record's input is not used.
 
-    Parameters
-    ----------
-    model : Model
-        Its outputs are what the controller measures, without noise; they must not depend on the
+    model: Its outputs are what the controller measures, without noise; they must not depend on the
         input.
-    record : Record
-        Time axis and measured outputs.
-    initial : ndarray, (N, n_states)
-        State of every particle at the first sample.
-    controller : SampledController
-        Its commands are held, and arrive after the dead times of the inputs; those before the first
-        sample are the one there.
-    signals : ndarray, (T, r)
-        Inputs of the controller besides the outputs.
-    steps : int
-        Runge-Kutta steps per sample.
-
-    Raises
-    ------
-    InputError
-        If there is not a row of signals for every sample, an output depends on the input, or the
-        model has other parts.
+    initial: (N, n_states), state of every particle at the first sample.
+    controller: Its commands are held, and arrive after the dead times of the inputs; those before
+        the first sample are the one there.
+    signals: (T, r), inputs of the controller besides the outputs.
     """
 
     def __init__(
@@ -116,7 +100,7 @@ class ClosedLoop(Simulator):
     def _program(self) -> LaneProgram:
         dead_times, signal, controller = self._dead_times, self._signal, self._controller
         model, step = dead_times.model, RungeKuttaStep.of(dead_times.model)
-        sample, depth = SampleSymbols.of(model, dead_times), dead_times.memory
+        sample, depth = SampleSymbols.of(model, dead_times.at_sample), dead_times.memory
         outputs = outputs_at(model, model.x, sample)
         plain = runge_kutta_program(model, signal, sample, outputs, step)
         signals = ca.SX.sym("signal", self._signals.shape[1], 1)
@@ -131,19 +115,15 @@ class ClosedLoop(Simulator):
         begun = controller.start(output)
         first, _ = controller.command(begun, output, signals)
         held = ca.vertcat(*[commands[:, 0]] * len(step.inputs))
-        shared = plain.shared
-        assert shared is not None
-        program = replace(
+        controlled = replace(
             plain,
-            state=ca.vertcat(model.x, memory, ca.vec(commands)),
             start_row=ca.vertcat(plain.start_row, signals),
-            interval_row=signals,
-            shared=replace(shared, interval=signals, interval_values=signals),
-            start=ca.vertcat(plain.start, begun, ca.repmat(first, depth, 1)),
-            interval=ca.vertcat(model.x, remembered, ca.vec(new)),
-            step=ca.vertcat(
-                ca.substitute(plain.step, ca.vertcat(*step.inputs), held), memory, ca.vec(commands)
-            ),
+            step=ca.substitute(plain.step, ca.vertcat(*step.inputs), held),
+        ).reading(signals, signals, interval_values=signals)
+        program = controlled.with_state(
+            ca.vertcat(memory, ca.vec(commands)),
+            ca.vertcat(begun, ca.repmat(first, depth, 1)),
+            ca.vertcat(remembered, ca.vec(new)),
         )
         joined = dead_times.join(program, signal)
         assert joined.interval is not None
@@ -169,22 +149,10 @@ def predict_particles(
 ) -> Simulation:
     """Predict a record up to ``horizon`` samples ahead with weighted values, (N, d) and (N,).
 
-    Parameters
-    ----------
-    horizon : int
-        Samples; see `WindowFilter`.
-    filter : StateFilter or None
-        None: the Kalman filter of the problem's process noise.
-    step_length : float
-        Seconds of a Runge-Kutta step, about.
-    like : Record, optional
-        The record of the problem whose initial state this one shares, where these differ.
-
-    Raises
-    ------
-    InputError
-        If the record does not fit, or the horizon is not positive; if the problem has process
-        noise and a filter is given, or neither.
+    horizon: Samples; see `WindowFilter`.
+    filter: None: the Kalman filter of the problem's process noise.
+    step_length: Seconds of a Runge-Kutta step, about.
+    like: The record of the problem whose initial state this one shares, where these differ.
     """
     model = starting_like(problem, problem.model, record if like is None else like)
     if filter is None and model.process_noise is None:

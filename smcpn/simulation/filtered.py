@@ -92,30 +92,11 @@ class StateFilter:
 class WindowFilter:
     """Predictions over windows that begin at a filtered state: means, and variances of the outputs.
 
-    Parameters
-    ----------
-    problem : Problem
-    model : Model
-        Of the problem, with one initial state and the outputs of the record.
-    record : Record
-        Measured as the model observes; NaN where it is not to be seen.
-    begins : ndarray of bool, (T,)
-        Samples at which a window begins.
-    steps : int
-        Runge-Kutta steps per sample.
-    filter : StateFilter, optional
-        Noise of the filter, where the model has no process noise.
-    initial : ndarray, (N, n_states), optional
-        State of every particle at the first sample, in place of the model's.
-
-    Attributes
-    ----------
-    steps : int
-
-    Raises
-    ------
-    InputError
-        If the filter does not have a number for every state.
+    model: Of the problem, with one initial state and the outputs of the record.
+    record: Measured as the model observes; NaN where it is not to be seen.
+    begins: (T,), samples at which a window begins.
+    filter: Noise of the filter, where the model has no process noise.
+    initial: (N, n_states), state of every particle at the first sample, in place of the model's.
     """
 
     def __init__(
@@ -189,20 +170,8 @@ def window_program(recursion: Kalman) -> LaneProgram:
     started = ca.if_else(begins, plain.state, ahead)
     interval = ca.substitute([plain.interval], own, [started, begins * sample.present])[0]
     step, emitted = ca.substitute([plain.step, plain.emitted], [plain.state], [ahead])
-    shared = plain.shared
-    assert shared is not None
-    return replace(
-        plain,
-        shared=replace(
-            shared, interval=ca.vertcat(shared.interval, begins), interval_values=begins
-        ),
-        state=ca.vertcat(plain.state, ahead),
-        start=ca.vertcat(plain.start, plain.start),
-        interval_row=ca.vertcat(plain.interval_row, begins),
-        interval=ca.vertcat(plain.interval, interval),
-        step=ca.vertcat(plain.step, step),
-        emitted=emitted,
-    )
+    reading = plain.reading(begins, begins, interval_values=begins)
+    return reading.with_state(ahead, plain.start, interval, step, emitted=emitted)
 
 
 def window_begins(record: Record, horizon: int | None) -> NDArray[np.bool_]:

@@ -32,12 +32,8 @@ SLACK = 0.01
 class FunctionDomain:
     """Arguments at which the trajectories of records evaluate an unknown function.
 
-    Attributes
-    ----------
-    arguments : tuple of str
-        Labels of its variables.
-    places : ndarray, (K, variables)
-        Of every sample and call.
+    arguments: Labels of its variables.
+    places: (K, variables), of every sample and call.
     """
 
     arguments: tuple[str, ...]
@@ -51,10 +47,7 @@ class FunctionDomain:
     def contains(self, points: Array, slack: float = 0.0) -> NDArray[np.bool_]:
         """True where points (m, variables) lie in the range; of several variables, near a place.
 
-        Parameters
-        ----------
-        slack : float
-            Part of the range by which it is widened.
+        slack: Part of the range by which it is widened.
         """
         low, high = self.range.T
         width = np.where(high > low, high - low, 1.0)
@@ -83,17 +76,8 @@ def visited_by_records(
     problem has process noise they are the smoothed states; where all simulations of a record
     diverge, those of the likelihood, which the samples before may correct.
 
-    Parameters
-    ----------
-    values : ndarray, (N, d)
-        Equally weighted parameter values.
-    step_length : float
-        Seconds, about which the steps of the simulation are chosen.
-
-    Raises
-    ------
-    InputError
-        If a simulation diverges for every parameter vector.
+    values: (N, d), equally weighted parameter values.
+    step_length: Seconds, about which the steps of the simulation are chosen.
     """
     model = _places_model(problem)
     if problem.model.process_noise is None:
@@ -117,15 +101,7 @@ def visited_by(
     initialise: int = 0,
     like: Record | None = None,
 ) -> dict[str, FunctionDomain]:
-    """Places along the free simulation of a record; parameters as of `visited_by_records`.
-
-    Parameters
-    ----------
-    initialise : int
-        As of `smcpn.Posterior.simulate`.
-    like : Record, optional
-        As of `smcpn.Posterior.simulate`.
-    """
+    """Places along the free simulation of a record; parameters as of `visited_by_records`."""
     model = _places_model(problem)
     path = _simulated(problem, model, record, values, step_length, initialise, like)
     return _by_function(problem, path)

@@ -44,30 +44,12 @@ def fitted_initial_states(
 
     Several outputs count by their noise, see `_scales`.
 
-    Parameters
-    ----------
-    model : Model
-    window : Record
-        The samples to fit; NaN outputs do not count.
-    values : ndarray, (N, d)
-        Parameter values.
-    steps : int
-        Runge-Kutta steps per sample.
-    outputs : ndarray, (N, T, q), optional
-        What the state of each parameter vector is fitted to, in place of the window's outputs.
+    window: The samples to fit; NaN outputs do not count.
+    outputs: (N, T, q), what the state of each parameter vector is fitted to, in place of the
+        window's outputs.
 
-    Returns
-    -------
-    ndarray, (N, n_states)
-        Where a parameter vector diverges, the state that the search starts from.
+    Returns (N, n_states): where a parameter vector diverges, the state that the search starts from.
 
-    Raises
-    ------
-    InputError
-        If the window has fewer measured outputs than the model has states.
-
-    Notes
-    -----
     By `least_squares`; CasADi differentiates the Runge-Kutta steps. It starts from
     the problem's initial state, with the states that are outputs at their first measured value.
     """
@@ -143,23 +125,21 @@ def _sensitivity_program(model: Model, window: Record) -> LaneProgram:
     n, moving = model.x.numel(), ca.vec(ca.densify(ca.diag(model.mass)))
     model = explicit_model(model, FirstSample.of(window))
     signal, dead_times = signal_of(model, window)
-    model, sample = dead_times.model, SampleSymbols.of(model, dead_times)
+    model, sample = dead_times.model, SampleSymbols.of(model, dead_times.at_sample)
     outputs = outputs_at(model, model.x, sample)
     plain = dead_times.join(runge_kutta_program(model, signal, sample, outputs), signal)
     start, moved = ca.SX.sym("start", n, 1), ca.SX.sym("moved", n, n)
     rates = ca.jacobian(outputs, model.x) @ moved
     emitted = [ca.vertcat(outputs[j], rates[j, :].T) for j in range(outputs.numel())]
-    step = ca.vertcat(plain.step, ca.vec(ca.jacobian(plain.step[:n], model.x) @ moved))
-    return replace(
+    step = ca.vec(ca.jacobian(plain.step[:n], model.x) @ moved)
+    started = replace(
         plain,
         theta=ca.vertcat(model.theta, start),
-        state=ca.vertcat(plain.state, ca.vec(moved)),
         # Of one row a slice without columns is a row, and not empty.
-        start=ca.vertcat(model.smooth_part(start), plain.start[n:, :], moving),
-        interval=None if plain.interval is None else ca.vertcat(plain.interval, ca.vec(moved)),
-        step=ca.densify(step),
+        start=ca.vertcat(model.smooth_part(start), plain.start[n:, :]),
         emitted=ca.densify(ca.vertcat(*emitted)),
     )
+    return started.with_state(ca.vec(moved), moving, step=ca.densify(step))
 
 
 def simulate_started(
@@ -175,11 +155,6 @@ def simulate_started(
     """Simulate a record from states fitted to its first ``samples``; these do not count.
 
     Parameters as for `simulate_particles`.
-
-    Raises
-    ------
-    InputError
-        If ``samples`` are fewer than 2 or more than the record has.
     """
     model = problem.model if observe is None else problem.model_observing(observe)
     check_record(record, problem.ode, model.outputs.numel(), problem.records)
@@ -199,15 +174,7 @@ def started_states(
 ) -> Array:
     """Least-squares initial states (N, n_states) of a record by its first ``samples``.
 
-    Parameters
-    ----------
-    step_length : float or None
-        Seconds of a Runge-Kutta step, about.
-
-    Raises
-    ------
-    InputError
-        As of `simulate_started`.
+    step_length: Seconds of a Runge-Kutta step, about.
     """
     if not 2 <= samples < len(record):
         raise InputError(

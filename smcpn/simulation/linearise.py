@@ -105,13 +105,7 @@ class OperatingPoint:
 
     @classmethod
     def of(cls, ode: ODE, input: Any, state: Any, near: Any, time: float) -> OperatingPoint:
-        """Read the arguments of `linearise`.
-
-        Raises
-        ------
-        InputError
-            If one does not fit the model.
-        """
+        """Read the arguments of `linearise`."""
         return cls(
             _numbers("input", input, ode.inputs, ode),
             None if state is None else _numbers("state", state, ode.states, ode),
@@ -131,17 +125,7 @@ def linearised(
 ) -> StateSpace:
     """Linearise a model at parameters (d,) and at each of those of draws (N, d).
 
-    Parameters
-    ----------
-    model : Model
-        Its states, inputs and outputs are those of ``ode``, and ``outputs``.
-    t_unit : str
-        Unit of time.
-
-    Raises
-    ------
-    InputError
-        If there is no equilibrium, for the mean or for some draw, or a derivative is not finite.
+    model: Its states, inputs and outputs are those of ``ode``, and ``outputs``.
     """
     takes = {"delay", "doses", "accumulators", "algebraic"}
     takes |= set() if at.state is None else {"events"}
@@ -197,13 +181,7 @@ class _Graphs:
         return self._function(rhs, by_state, by_input)
 
     def matrices(self, x: Array, values: Array) -> Matrices:
-        """A, B, C, D and the outputs; algebraic variables follow states and inputs.
-
-        Raises
-        ------
-        InputError
-            If a derivative is not finite.
-        """
+        """A, B, C, D and the outputs; algebraic variables follow states and inputs."""
         model = self.model.with_numbers()
         blocks = [ca.jacobian(f, v) for f in (model.rhs, model.outputs) for v in (model.x, model.u)]
         function = self._function(*blocks, model.outputs)
@@ -220,13 +198,7 @@ class _Graphs:
         )
 
     def _eliminated(self, A: Array, B: Array, C: Array, D: Array) -> tuple[Array, ...]:
-        """Matrices without the algebraic variables, of which 0 = g_x dx + g_z dz + g_u du.
-
-        Raises
-        ------
-        InputError
-            If g_z is singular.
-        """
+        """Matrices without the algebraic variables, of which 0 = g_x dx + g_z dz + g_u du."""
         d, z = self.model.differential, list(self.model.algebraic)
         by_states, by_variables = A[:, :, d], A[:, :, z]
         try:
@@ -255,26 +227,14 @@ class _Graphs:
         return found
 
     def state(self, near: Array, values: Array) -> Array:
-        """The operating point at parameters (1, d), (1, n).
-
-        Raises
-        ------
-        InputError
-            If it is to be an equilibrium and none is found.
-        """
+        """The operating point at parameters (1, d), (1, n)."""
         if self.at.state is not None:
             return self._consistent(self.at.state[None], values)
         start = np.abs(self._evaluated(self._field, near[None], values)[0][:, :, 0])
         return self._searched(near, values, start)
 
     def states(self, near: Array, values: Array) -> Array:
-        """The operating points, (N, n), near that of the mean parameters.
-
-        Raises
-        ------
-        InputError
-            If they are to be equilibria and one is not found.
-        """
+        """The operating points, (N, n), near that of the mean parameters."""
         begin = np.tile(near, (len(values), 1))
         if self.at.state is not None:
             return self._consistent(begin, values)
@@ -285,13 +245,7 @@ class _Graphs:
         return found
 
     def _consistent(self, x: Array, values: Array) -> Array:
-        """States that are given, with the algebraic variables that their equations determine.
-
-        Raises
-        ------
-        InputError
-            If these have no solution from there.
-        """
+        """States that are given, with the algebraic variables that their equations determine."""
         model = self.model.with_numbers()
         if not model.algebraic:
             return x

@@ -11,8 +11,9 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.emit import LEAST_LANES, MOST_ATTEMPTS
+from smcpn.codegen.emit import LEAST_LANES
 from smcpn.codegen.kernel import LaneKernel
+from smcpn.codegen.loops import MOST_ATTEMPTS
 from smcpn.errors import InputError, shown
 from smcpn.likelihood.lanes import Grid, output_chunks
 from smcpn.likelihood.rosenbrock import Trajectory
@@ -33,13 +34,8 @@ STAGES = 8
 class StiffRun:
     """The kernel of a model with known parameters, which runs over a record through any times.
 
-    Parameters
-    ----------
-    model : Model
-        Its outputs are the states.
-    record : Record
-        Input, and the first and the last time.
-    theta : ndarray, (p,)
+    model: Its outputs are the states.
+    record: Input, and the first and the last time.
     """
 
     def __init__(self, model: Model, record: Record, theta: Array) -> None:
@@ -69,13 +65,7 @@ class StiffRun:
 
 
 def _with_times(record: Record, times: Array) -> Record:
-    """The record with samples at these times, too.
-
-    Raises
-    ------
-    InputError
-        If its input is known at its own samples alone.
-    """
+    """The record with samples at these times, too."""
     t = np.union1d(record.t, times)
     if len(t) == len(record):
         return record

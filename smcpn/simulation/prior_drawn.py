@@ -178,13 +178,7 @@ def simulate_prior(
     steps: int | str = "auto",
     seed: int | None = None,
 ) -> PriorPrediction:
-    """Predict a record by draws from the prior of a problem; arguments as of `simulate`.
-
-    Raises
-    ------
-    InputError
-        If the record does not fit the problem, or every draw diverges.
-    """
+    """Predict a record by draws from the prior of a problem; arguments as of `simulate`."""
     if record is not None and not isinstance(record, Record):
         raise InputError(f"record is {shown(record)}: give one smcpn.Record", argument="record")
     draws = whole_number("draws", draws, FEWEST)
@@ -214,18 +208,11 @@ def simulate_prior(
 class _PriorSimulator(Simulator):
     """Outputs of draws from a prior over one record, with process noise where the model has it.
 
-    Parameters
-    ----------
-    values : ndarray, (N, d)
-        Draws by which the steps are judged: one parameter vector in the middle tells little of a
-        wide prior.
-    seed : int
-        Of the process noise.
-
-    Attributes
-    ----------
-    unsettled, stiff : float
-        Shares of the draws whose outputs change with the steps, and that diverge by their steps.
+    values: (N, d), draws by which the steps are judged: one parameter vector in the middle tells
+        little of a wide prior.
+    seed: Of the process noise.
+    unsettled, stiff: Shares of the draws whose outputs change with the steps, and that diverge by
+        their steps.
     """
 
     def __init__(
@@ -363,14 +350,7 @@ def _band(
 
 
 class _Noise:
-    """Mean and standard deviation of what is measured, given outputs of parameter vectors.
-
-    Parameters
-    ----------
-    values : ndarray, (N, d)
-    record : Record
-        That is simulated.
-    """
+    """Mean and standard deviation of what is measured, given outputs of parameter vectors."""
 
     def __init__(self, model: Model, values: Array, record: Record) -> None:
         self._model, self._values, self._natural = model, values, model.natural_means()

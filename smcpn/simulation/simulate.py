@@ -135,28 +135,6 @@ def simulate(
         _refuse_given(of_ode, "a problem has its own, and its parameters are drawn: leave it out")
         return simulate_prior(ode, record, DRAWS if draws is None else draws, steps, seed)
     _refuse_given({"draws": draws}, "draws are of a problem's prior: give a smcpn.Problem")
-    return _known_path(ode, record, parameters, observe, initial, steps, process_noise, delay, seed)
-
-
-def _refuse_given(given: Mapping[str, Any], why: str) -> None:
-    """Refuse arguments that do not go with what is simulated."""
-    for name, value in given.items():
-        if value is not None:
-            raise InputError(f"{name} is {shown(value)}, but {why}", argument=name)
-
-
-def _known_path(
-    ode: ODE,
-    record: Record | None,
-    parameters: Mapping[str, Any] | None,
-    observe: Any,
-    initial: Any,
-    steps: int | str,
-    process_noise: Mapping[Any, float | str] | None,
-    delay: Mapping[str, float | str] | None,
-    seed: int | None,
-) -> Array:
-    """Integrate an ODE whose parameters are known; arguments as of `simulate`."""
     check_ode(ode)
     if not isinstance(record, Record):
         raise InputError(f"record is {shown(record)}: give one smcpn.Record")
@@ -171,6 +149,13 @@ def _known_path(
     return _path(model, record, values[:, None], steps, seed)
 
 
+def _refuse_given(given: Mapping[str, Any], why: str) -> None:
+    """Refuse arguments that do not go with what is simulated."""
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(f"{name} is {shown(value)}, but {why}", argument=name)
+
+
 def known_model(
     ode: ODE,
     parameters: Mapping[str, Any],
@@ -180,13 +165,7 @@ def known_model(
     delay: Mapping[str, float | str] | None = None,
     record: Record | None = None,
 ) -> tuple[Model, Array]:
-    """Trace an ODE whose parameters are all known, and return it with their values (p,).
-
-    Raises
-    ------
-    InputError
-        If a parameter is missing, unknown or no number.
-    """
+    """Trace an ODE whose parameters are all known, and return it with their values (p,)."""
     parameters = by_scalar(parameters, ode, "parameters")
     values = {
         name: real_number(f"parameter '{name}'", value)
@@ -228,26 +207,10 @@ def simulate_problem(
 ) -> Array:
     """Integrate the model of a problem over one of its records, at known parameters.
 
-    Parameters
-    ----------
-    problem : Problem
-    record : Record
-        Or another one, where all of the problem's start from the same state.
-    parameters : mapping of str to float
-        Those that the problem learns; by default the medians of their priors.
-    steps, seed
-        As of `simulate`.
+    record: Or another one, where all of the problem's start from the same state.
+    parameters: Those that the problem learns; by default the medians of their priors.
 
-    Returns
-    -------
-    ndarray, (T, n_outputs)
-        Without measurement noise.
-
-    Raises
-    ------
-    InputError
-        For a parameter that the problem does not learn, a value that its prior excludes, or a path
-        that diverges.
+    Returns (T, n_outputs): without measurement noise.
     """
     parameters = by_scalar(parameters, problem.ode, "parameters")
     for name in parameters:

@@ -45,10 +45,7 @@ def from_the_start(problem: Problem, record: Record, same: bool) -> FromTheStart
 
     None where it is no part, or what it was cut from has no beginning that was learned from.
 
-    Parameters
-    ----------
-    same : bool
-        Whether the record measures what those of the problem do.
+    same: Whether the record measures what those of the problem do.
     """
     if record.cut is None:
         return None
@@ -308,25 +305,13 @@ def simulate_particles(
 ) -> Simulation:
     """Simulate a record with weighted parameter values, (N, d) and (N,).
 
-    Parameters
-    ----------
-    observe : str, callable, or sequence of these, optional
-        What the record measures, where that is not what the problem observes.
-    step_length : float, optional
-        Seconds; ``steps="auto"`` starts near it.
-    simulator : ParticleSimulator, optional
-        What yields the outputs, where it is not the free simulation from the problem's initial
-        state; ``steps`` and ``step_length`` are then not used.
-    like : Record, optional
-        The record of the problem whose initial state this one shares, where these differ.
+    observe: str, callable, or sequence of these, what the record measures, where that is not what
+        the problem observes.
+    step_length: Seconds; ``steps="auto"`` starts near it.
+    simulator: What yields the outputs, where it is not the free simulation from the problem's
+        initial state; ``steps`` and ``step_length`` are then not used.
+    like: The record of the problem whose initial state this one shares, where these differ.
 
-    Raises
-    ------
-    InputError
-        If the record does not fit the problem, or every particle diverges.
-
-    Notes
-    -----
     A part that was cut out behind the beginning of a record learned from is simulated from there.
     """
     model = problem.model if observe is None else problem.model_observing(observe)
@@ -374,12 +359,8 @@ def simulate_particles(
 class _Longer(NamedTuple):
     """The record that is simulated in place of one whose samples are some of its own.
 
-    Attributes
-    ----------
-    record, like : Record, Record or None
-        Arguments of `simulate_particles`.
-    chosen : slice or ndarray of bool
-        Samples of the one that was given.
+    record, like: Arguments of `simulate_particles`.
+    chosen: Samples of the one that was given.
     """
 
     record: Record
@@ -466,11 +447,7 @@ class Means:
 
     Variances and changes of the outputs are carried over by the slope (delta method).
 
-    Parameters
-    ----------
-    simulator : ParticleSimulator
-    means : casadi.Function
-        As of `Model.natural_means`.
+    means: As of `Model.natural_means`.
     """
 
     def __init__(self, simulator: ParticleSimulator, means: ca.Function) -> None:
@@ -516,24 +493,12 @@ def observed(problem: Problem, observe: Any) -> list[str]:
 
 
 def starting_like(problem: Problem, model: Model, record: Record) -> Model:
-    """Choose the initial state of the problem's record that is ``record``.
-
-    Raises
-    ------
-    InputError
-        As `initial_number`.
-    """
+    """Choose the initial state of the problem's record that is ``record``."""
     return replace(model, initial=(model.initial[initial_number(problem, record)],))
 
 
 def initial_number(problem: Problem, record: Record) -> int:
-    """Number of the initial state of the problem's record that is ``record``.
-
-    Raises
-    ------
-    InputError
-        If the problem's records start differently and this is none of them.
-    """
+    """Number of the initial state of the problem's record that is ``record``."""
     initial = problem.model.with_numbers().initial
     zero = ca.SX.zeros(*initial[0].shape)
     if all(ca.is_equal(ca.densify(other - initial[0]), zero, 2) for other in initial[1:]):
@@ -551,10 +516,7 @@ def initial_number(problem: Problem, record: Record) -> int:
 def _learned_elsewhere(problem: Problem, record: Record, same: bool) -> tuple[str, ...]:
     """A warning where a record begins at an initial state that was learned from another one.
 
-    Parameters
-    ----------
-    same : bool
-        Whether the record measures what those of the problem do.
+    same: Whether the record measures what those of the problem do.
     """
     if any(begins_as(own, record, same) for own in problem.records):
         return ()

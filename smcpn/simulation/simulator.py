@@ -66,24 +66,13 @@ def steps_within(interval: float, step_length: float) -> int:
 class Simulator:
     """Outputs of a model over one record, in chunks of time.
 
-    Parameters
-    ----------
-    model : Model
-    record : Record
-    steps : int or "auto"
-        Runge-Kutta steps per sample, at irregular times in the longest interval between samples;
+    steps: Runge-Kutta steps per sample, at irregular times in the longest interval between samples;
         ``"auto"`` doubles until the outputs settle. Where they do not, for `OwnSteps`, and where
         there are events or algebraic equations, every particle chooses the steps of a `Rosenbrock`
         solver.
-    step_length : float, optional
-        Seconds; ``steps="auto"`` starts near it.
-    initial : ndarray, (N, n_states), optional
-        State of every particle at the first sample, in place of the model's.
-
-    Attributes
-    ----------
-    steps : int or "auto"
-        A number once the simulator has run.
+    step_length: Seconds; ``steps="auto"`` starts near it.
+    initial: (N, n_states), state of every particle at the first sample, in place of the model's.
+    steps: A number once the simulator has run.
     """
 
     def __init__(
@@ -117,13 +106,7 @@ class Simulator:
         self._signal, self._dead_times = signal_of(model, record)
 
     def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
-        """Yield (a, b, outputs (b - a, q, N)) over the record, for parameters (p, N).
-
-        Raises
-        ------
-        InputError
-            If ``steps="auto"`` finds that the mean parameters diverge.
-        """
+        """Yield (a, b, outputs (b - a, q, N)) over the record, for parameters (p, N)."""
         theta = with_states(theta, self._initial)
         if self.steps == "auto":
             self.steps = self._sufficient_steps(theta.mean(axis=1, keepdims=True))
@@ -155,7 +138,7 @@ class Simulator:
     @cached_property
     def _program(self) -> LaneProgram:
         dead_times, signal = self._dead_times, self._signal
-        model, sample = dead_times.model, SampleSymbols.of(self._model, dead_times)
+        model, sample = dead_times.model, SampleSymbols.of(self._model, dead_times.at_sample)
         outputs = outputs_at(model, model.x, sample)
         return dead_times.join(runge_kutta_program(model, signal, sample, outputs), signal)
 
@@ -274,15 +257,9 @@ STEPS = 16
 class DisturbedSimulator(Simulator):
     """Outputs of a model with process noise over one record, in chunks of time.
 
-    Parameters
-    ----------
-    model : Model
-        With process noise.
-    record : Record
-    steps : int or "auto"
-        As of `Simulator`, which looks at the path without noise.
-    seed : int or None
-        The same seed, steps and number of particles give the same paths, each time it is called.
+    model: With process noise.
+    steps: As of `Simulator`, which looks at the path without noise.
+    seed: The same seed, steps and number of particles give the same paths, each time it is called.
     """
 
     def __init__(self, model: Model, record: Record, steps: int | str, seed: int | None) -> None:
@@ -317,7 +294,7 @@ def disturbed_kernel(dead_times: DeadTimes, signal: Signal, steps: int) -> LaneK
     Theta ends with the normals of so many ``steps``, which those of an interval divide.
     """
     model = dead_times.model
-    sample, transition = SampleSymbols.of(model, dead_times), Transition.of(model, RK4())
+    sample, transition = SampleSymbols.of(model, dead_times.at_sample), Transition.of(model, RK4())
     outputs, factor = outputs_at(model, model.x, sample), transition.factor
     plain = runge_kutta_program(model, signal, sample, outputs, transition.step)
     plain = dead_times.join(plain, signal)

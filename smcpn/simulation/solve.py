@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from inspect import signature
 from typing import Any, overload
 
@@ -217,17 +218,8 @@ def _without_doses(
 
     D is what doses have brought, a known function of time, see `smcpn.model.dosing`.
 
-    Parameters
-    ----------
-    record : Record
-        With doses.
-    values : mapping of str to float
-        Parameters, of which lags and fractions may be some.
-
-    Raises
-    ------
-    InputError
-        If a dose does not fit the model, or the input is a function of time.
+    record: With doses.
+    values: Parameters, of which lags and fractions may be some.
     """
     if record.u_function is not None:
         raise InputError(
@@ -258,13 +250,8 @@ def _without_doses(
 class Brought:
     """D(t), what doses have brought by the times (T,): (T, n).
 
-    Attributes
-    ----------
-    doses : tuple of Dose
-        Whose lags and fractions are numbers.
-    places : tuple of int
-        Number of the state that each enters.
-    n_states : int
+    doses: Whose lags and fractions are numbers.
+    places: Number of the state that each enters.
     """
 
     doses: tuple[Dose, ...]
@@ -432,11 +419,7 @@ def _initial(ode: ODE, initial: Any, values: dict[str, float]) -> tuple[Array, s
     return x0, used
 
 
-def _positive(name: str, value: Any) -> float:
-    number = real_number(name, value, "give a positive number")
-    if not number > 0.0:
-        raise InputError(f"{name} is {shown(value)}: give a positive number")
-    return number
+_positive = partial(real_number, remedy="give a positive number", above=0.0)
 
 
 def _control(control: Any) -> tuple[float, float]:

@@ -46,12 +46,8 @@ LARGEST = 20_000_000
 class Matrices:
     """A, B, C, D of N draws: (N, n, n), (N, n, m), (N, q, n), (N, q, m); and where they hold.
 
-    Attributes
-    ----------
-    state, output : ndarray, (N, n), (N, q)
-        Operating point of each draw.
-    delay : ndarray, (N, m)
-        Dead time of each input.
+    state, output: (N, n), (N, q), operating point of each draw.
+    delay: (N, m), dead time of each input.
     """
 
     A: Array
@@ -74,11 +70,8 @@ class Bode:
     response : complex ndarray, (F, q, m)
         C (2 pi i f I - A)^-1 B + D at the mean parameters, times exp(-2 pi i f tau) for an input
         with dead time tau.
-    draws : complex ndarray, (N, F, q, m)
     delay, draws_delay : ndarray, (m,), (N, m)
         Dead time of each input, at the mean parameters and of every draw.
-    t_unit : str
-        Unit of time.
     """
 
     frequency: Array
@@ -131,9 +124,6 @@ class StepResponse:
         Time since the step.
     response : ndarray, (T, q, m)
         Deviation of the outputs from the operating point, at the mean parameters.
-    draws : ndarray, (N, T, q, m)
-    t_unit : str
-        Unit of time.
     """
 
     t: Array
@@ -147,13 +137,7 @@ class StepResponse:
 
 
 def frequency_responses(linear: Matrices, frequencies: Array) -> Complex:
-    """Return (C (s I - A)^-1 B + D) exp(-s tau), (N, F, q, m), computed by parts of the draws.
-
-    Raises
-    ------
-    InputError
-        At a pole without damping.
-    """
+    """Return (C (s I - A)^-1 B + D) exp(-s tau), (N, F, q, m), computed by parts of the draws."""
     n, s = linear.A.shape[-1], 2j * np.pi * frequencies
     size = max(1, LARGEST // (n * n * len(s)))
     parts: list[Complex] = []

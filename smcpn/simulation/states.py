@@ -54,7 +54,7 @@ from smcpn.late_binding import late_bound
 from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.lanes import Grid
-from smcpn.likelihood.particle.likelihood import History, Particle, ParticleLikelihood
+from smcpn.likelihood.particle.likelihood import History, Particle, ParticleLikelihood, normalised
 from smcpn.likelihood.prediction import steps_of, written_rows
 from smcpn.likelihood.registry import suitable_likelihood
 from smcpn.model.problem import Problem, check_record
@@ -77,16 +77,11 @@ Array = NDArray[np.float64]
 class FilterMoments:
     """A Kalman filter's moments at the samples [a, b), for N parameter vectors.
 
-    Attributes
-    ----------
-    predicted : ndarray, (m, n, N)
-        Mean given the samples before.
-    predicted_covariance : ndarray, (m, n, n, N)
-    moved : ndarray, (m, n, n, N)
-        F, the derivative of a state by that at the sample before.
-    mean : ndarray, (m, n, N)
-        Given the sample too.
-    covariance : ndarray, (m, n, n, N)
+    predicted: (m, n, N), mean given the samples before.
+    predicted_covariance: (m, n, n, N)
+    moved: (m, n, n, N), F, the derivative of a state by that at the sample before.
+    mean: (m, n, N), given the sample too.
+    covariance: (m, n, n, N)
     """
 
     predicted: Array
@@ -99,12 +94,8 @@ class FilterMoments:
 class Smoother:
     """A smoother that goes back in time over one stretch of samples after the other.
 
-    Parameters
-    ----------
-    lanes : ndarray of int, (D,)
-        Parameter vector of each path that is drawn.
-    rng : numpy.random.Generator
-        Draws the paths.
+    lanes: (D,), parameter vector of each path that is drawn.
+    rng: Draws the paths.
     """
 
     def __init__(self, lanes: NDArray[np.int64], rng: np.random.Generator) -> None:
@@ -169,13 +160,7 @@ GATHERED = 4096
 
 
 class PathMoments:
-    """Moments of the smoothed states over filters, and drawn paths.
-
-    Parameters
-    ----------
-    samples, n : int
-        Samples of the record, and states.
-    """
+    """Moments of the smoothed states over filters, and drawn paths."""
 
     def __init__(self, samples: int, n: int) -> None:
         self._count = 0
@@ -185,9 +170,7 @@ class PathMoments:
     def add(self, history: History, rng: np.random.Generator, draws: int) -> Array:
         """Count the paths of a filter, and draw some of them, (draws, T, n)."""
         self._count += 1
-        last = history.log_weights[-1]
-        weights = np.exp(last - last.max())
-        weights /= weights.sum()
+        weights = normalised(history.log_weights[-1])
         chosen = rng.choice(len(weights), size=draws, p=weights)
         drawn = np.empty((draws, *self._mean.shape))
         for a, paths in _paths(history):
@@ -234,9 +217,7 @@ def filtered_moments(
     for k in range(filters.n_samples):
         state, _ = filters.advance(values, state, k, k + 1, keys)
         particles = state[:-1].reshape(-1, count, len(values))
-        states, log_weights = particles[:-1], particles[-1]
-        weights = np.exp(log_weights - log_weights.max(axis=0))
-        weights /= weights.sum(axis=0)
+        states, weights = particles[:-1], normalised(particles[-1], axis=0)
         mean = (states * weights).sum(axis=1)
         yield mean, (np.square(states - mean[:, None]) * weights).sum(axis=1)
 
@@ -310,12 +291,7 @@ class States:
 
 
 class Mixture:
-    """Mean and standard deviation over parameter vectors, sample by sample.
-
-    Attributes
-    ----------
-    mean, sd : ndarray, (T, n)
-    """
+    """Mean and standard deviation over parameter vectors, sample by sample."""
 
     def __init__(self, samples: int, n: int) -> None:
         self.mean, self.sd = np.empty((samples, n)), np.empty((samples, n))
@@ -329,17 +305,7 @@ class Mixture:
 
 
 class FilterRun:
-    """A Kalman filter that ran over a record, whose moments are had again piece by piece.
-
-    Parameters
-    ----------
-    recursion : Kalman
-    solver : Solver
-        As it ran.
-    rows : Rows
-        Of the record.
-    values : ndarray, (N, d)
-    """
+    """A Kalman filter that ran over a record, whose moments are had again piece by piece."""
 
     def __init__(self, recursion: Kalman, solver: Solver, rows: Rows, values: Array) -> None:
         self._n, self._rows = recursion.mean.numel(), rows
@@ -387,14 +353,7 @@ def states_of_particles(
     seed: int,
     like: Record | None = None,
 ) -> States:
-    """Filter and smooth a record with weighted parameter values, (N, d) and (N,).
-
-    Raises
-    ------
-    InputError
-        If the problem has no process noise, the record does not fit, or so many draws are more
-        than memory should hold.
-    """
+    """Filter and smooth a record with weighted parameter values, (N, d) and (N,)."""
     if problem.model.process_noise is None:
         raise InputError(
             "states needs a problem with process noise: without, the parameters determine the "

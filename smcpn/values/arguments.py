@@ -54,25 +54,15 @@ class UnfitError(Exception):
 class Kind:
     """The values that an argument takes, with the words for them and the function that reads one.
 
-    Attributes
-    ----------
-    noun : str
-        As a message names it, after "give".
-    read : callable
-        From the value given to the one that is used; raises `UnfitError` for any other.
+    noun: As a message names it, after "give".
+    read: callable, from the value given to the one that is used; raises `UnfitError` for any other.
     """
 
     noun: str
     read: Callable[[Any], Any]
 
     def __call__(self, name: str, value: Any) -> Any:
-        """Return the value of an argument.
-
-        Raises
-        ------
-        InputError
-            With its name, the value, and what to give.
-        """
+        """Return the value of an argument."""
         try:
             return self.read(value)
         except UnfitError:
@@ -93,11 +83,6 @@ def checked(public: T) -> T:
     Of a class these are the arguments of its own public methods and of its constructor, unless it
     is a dataclass that checks its fields in ``__post_init__``. Numbers of numpy become those of
     Python. A field of a dataclass may be nan or infinite.
-
-    Raises
-    ------
-    InputError
-        From the call: the argument, its value and the remedy.
     """
     if not inspect.isclass(public):
         return cast(T, _checked(cast(Any, public), FINITE, (cast(Any, public).__module__,)))
@@ -117,13 +102,7 @@ def checked(public: T) -> T:
 
 
 def check_fields(instance: Any, *names: str) -> None:
-    """Check fields of a frozen dataclass against their annotations, in its ``__post_init__``.
-
-    Raises
-    ------
-    InputError
-        As of `checked`.
-    """
+    """Check fields of a frozen dataclass against their annotations, in its ``__post_init__``."""
     owner = type(instance)
     modules = [one.__module__ for one in owner.__mro__]
     for name in names:

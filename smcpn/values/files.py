@@ -33,13 +33,7 @@ _INTO = os.O_WRONLY | os.O_CREAT | _AT_ONCE | _BINARY
 
 
 def file_path(argument: str, value: Any) -> Path:
-    """Return the absolute path of a file, so that a later change of the folder does not matter.
-
-    Raises
-    ------
-    InputError
-        If the value is no name of a file, or one too long for the files beside it.
-    """
+    """Return the absolute path of a file, so that a later change of the folder does not matter."""
     text = os.fspath(value) if isinstance(value, (str, PathLike)) else None
     if isinstance(text, str) and text.strip() and "\0" not in text:
         with contextlib.suppress(OSError, UnicodeError):
@@ -113,11 +107,6 @@ def write_output(path: Path, content: bytes) -> None:
     """Write a file that a user named, or into the device, the pipe or the target of a link there.
 
     A regular file appears whole or not at all, and keeps its mode; one of several names keeps them.
-
-    Raises
-    ------
-    InputError
-        If it cannot be written, is write-protected, or is a pipe that nobody reads.
     """
     try:
         there = path.lstat() if os.path.lexists(path) else None
@@ -137,18 +126,8 @@ def write_outputs(
 ) -> None:
     """Write files of given names, which the user did not name, into a folder, made where none is.
 
-    Parameters
-    ----------
-    folder : Path
-    contents : mapping of str to bytes
-        By name of the file.
-    own : callable
-        Whether the content of an existing file is smcpn's own, which may be replaced.
-
-    Raises
-    ------
-    InputError
-        If one of the files is another's, before any is written, or one cannot be written.
+    contents: By name of the file.
+    own: Whether the content of an existing file is smcpn's own, which may be replaced.
     """
     for name in contents:
         _require_own(folder / name, own)

@@ -40,14 +40,10 @@ class Stored:
 class Reading:
     """Context in which the fields of a file are read: its arrays, sizes and other parts.
 
-    Attributes
-    ----------
-    arrays : dict of str to ndarray
-        Arrays by their paths, each of which is taken out when it is read.
-    sizes : dict of str to int
-        Sizes that are known; others are added.
-    given : mapping of str to object
-        Fields that other parts of the file hold.
+    arrays: dict of str to ndarray, arrays by their paths, each of which is taken out when it is
+        read.
+    sizes: Sizes that are known; others are added.
+    given: mapping of str to object, fields that other parts of the file hold.
     """
 
     arrays: dict[str, NDArray[Any]]
@@ -55,13 +51,7 @@ class Reading:
     given: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def size(self, name: str) -> int:
-        """Return a size.
-
-        Raises
-        ------
-        ValueError
-            If no array before tells it.
-        """
+        """Return a size."""
         if name not in self.sizes:
             raise ValueError(f"is as long as {name}, which is not known")
         return self.sizes[name]
@@ -71,17 +61,10 @@ class Reading:
 class Bounds:
     """Bounds of a number, or of all numbers of an array.
 
-    Attributes
-    ----------
-    least : float
-    most : float or str
-        Both allowed: numbers, or the name of a size.
-    below : str
-        Name of a size that is greater than all; empty for none.
-    missing : bool
-        Whether NaN is allowed.
-    rising : bool
-        Whether each is greater than the one before.
+    most: Both allowed: numbers, or the name of a size.
+    below: Name of a size that is greater than all; empty for none.
+    missing: Whether NaN is allowed.
+    rising: Whether each is greater than the one before.
     """
 
     least: float = -LARGEST
@@ -100,12 +83,7 @@ class Bounds:
         return value
 
     def check(self, values: NDArray[Any], reading: Reading) -> None:
-        """Refuse other values.
-
-        Raises
-        ------
-        ValueError
-        """
+        """Refuse other values."""
         most = reading.size(self.most) if isinstance(self.most, str) else self.most
         most = reading.size(self.below) - 1 if self.below else most
         # Sums of weights exceed what they are by rounding.
@@ -123,12 +101,7 @@ class Bounds:
 class ArraySchema:
     """An array of a type, a shape and bounds.
 
-    Attributes
-    ----------
-    dtype : str
-    shape : tuple of int, str or None
-        Lengths, names of sizes, or None for any length.
-    bounds : Bounds
+    shape: Lengths, names of sizes, or None for any length.
     """
 
     dtype: str

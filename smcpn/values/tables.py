@@ -52,20 +52,12 @@ Fact = tuple[str, str]
 class Column:
     """A column of a table.
 
-    Attributes
-    ----------
-    name : str
-        Its head.
-    form : str
-        How a number is written, as of `format`.
-    unit : str
-        Written behind each number.
-    missing : str
-        Written for a number that is not known.
-    words : bool
-        Whether it holds text and is set left; numbers are set right.
-    long : bool
-        Whether its text may take several lines where there is room for them.
+    name: Its head.
+    form: How a number is written, as of `format`.
+    unit: Written behind each number.
+    missing: Written for a number that is not known.
+    words: Whether it holds text and is set left; numbers are set right.
+    long: Whether its text may take several lines where there is room for them.
     """
 
     name: str = ""
@@ -93,13 +85,7 @@ def words(name: str = "", long: bool = False) -> Column:
 class Table:
     """Rows of cells under their columns.
 
-    Attributes
-    ----------
-    columns : sequence of Column
-    rows : sequence of sequence of str, float or None
-    title : str
-    notes : sequence of str
-        Sentences below the rows.
+    notes: Sentences below the rows.
     """
 
     columns: Sequence[Column] = ()
@@ -291,12 +277,8 @@ STYLE = "overflow-x:auto;max-width:100%;font-size:90%"
 class Card:
     """Short description of an object: a heading, a table and a few lines, as text or as HTML.
 
-    Attributes
-    ----------
-    table : Table
-        Its title is the heading, and its notes are the lines below it.
-    verdict : sequence of str
-        The last lines, which stand however many others there are.
+    table: Its title is the heading, and its notes are the lines below it.
+    verdict: The last lines, which stand however many others there are.
     """
 
     table: Table

@@ -24,13 +24,7 @@ def registry() -> Any:
 
 
 def unit(name: str) -> Any:
-    """Return a unit by its name, such as ``"mm"`` or ``"m/s^2"``.
-
-    Raises
-    ------
-    InputError
-        If it is not known.
-    """
+    """Return a unit by its name, such as ``"mm"`` or ``"m/s^2"``."""
     return _read(name, lambda: registry().Unit(name))
 
 
@@ -48,13 +42,7 @@ def is_unit(word: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def conversion(name: str, to: str) -> Callable[[Any], Any]:
-    """Return the function that converts numbers and arrays, ``"degC"`` to ``"K"`` with its offset.
-
-    Raises
-    ------
-    InputError
-        If a unit is not known, or they measure different things.
-    """
+    """Return the function that converts numbers and arrays: ``"degC"`` to ``"K"`` by its offset."""
     known = [_known(one) for one in (name, to)]
 
     def converted(values: Any) -> Any:
@@ -81,13 +69,7 @@ def _known(name: str) -> Any:
 
 
 def quantity(text: str) -> Any:
-    """Return a number with its unit, such as ``"1.5 ms"``.
-
-    Raises
-    ------
-    InputError
-        If it is none.
-    """
+    """Return a number with its unit, such as ``"1.5 ms"``."""
     return _read(text, lambda: registry().Quantity(text))
 
 

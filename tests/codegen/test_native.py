@@ -131,7 +131,7 @@ def test_the_environment_says_what_is_compiled_for(monkeypatch):
     assert target() == Target.portable()
     with compiling_for("native"):
         assert target() == Target.portable()
-    assert built().detached()._kernel.native.code.target == Target.portable()
+    assert built().detached()._kernel.code.target == Target.portable()
     monkeypatch.setenv("SMCPN_CPU", "native")
     assert target() == Target.host()
     with compiling_for("portable"):

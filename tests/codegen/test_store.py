@@ -26,7 +26,7 @@ def answer(number: int, seconds: float = 0.0) -> int:
         made = ir.Function(module, ir.FunctionType(ir.IntType(64), []), "answer")
         ir.IRBuilder(made.append_basic_block()).ret(ir.Constant(ir.IntType(64), number))
 
-    address = native.loaded(f"the answer {number}", write).get_function_address("answer")
+    address = native.code(f"the answer {number}", write).address("answer")
     return ctypes.CFUNCTYPE(ctypes.c_int64)(address)()
 
 

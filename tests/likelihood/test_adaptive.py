@@ -12,7 +12,7 @@ from scipy.integrate import solve_ivp
 
 import smcpn
 from smcpn import EKF0, AdaptiveEKF1, InputError, Problem, Record
-from smcpn.codegen.emit import MOST_ATTEMPTS
+from smcpn.codegen.loops import MOST_ATTEMPTS
 from smcpn.likelihood.own_steps import solver_steps
 from smcpn.likelihood.prediction import predictive_moments
 from smcpn.likelihood.registry import build_likelihood

@@ -208,7 +208,7 @@ def address_of(function: Any) -> int:
     """Address for C of `log_density` or `coordinates`, compiled now or at an earlier start."""
     with compiling():
         made = code(f"log density at a point {sources(function)}", _write, Optimisation.VECTORISED)
-    return made.engine.get_function_address(function.__name__)
+    return made.address(function.__name__)
 
 
 Array = NDArray[np.float64]
@@ -262,7 +262,7 @@ class NativeDensity:
         """Argument of a chain's calls of these functions: its own, in which they work and count."""
         numbers, sizes, d = self._placed[0], self.kernel.sizes, len(self.centre)
         rows = int(numbers[DATA.index("rows")])
-        scratch = sizes.slots * sizes.lanes + d * (rows + 2 * sizes.state + sizes.emitted + 4)
+        scratch = sizes.slots * sizes.lanes + d * (rows + 2 * sizes.n_state + sizes.n_emitted + 4)
         data = np.concatenate([numbers, np.zeros(_LINE // 8 + scratch, dtype=np.int64)])
         behind = data.ctypes.data + 8 * len(numbers)
         data[DATA.index("scratch")] = -(-behind // _LINE) * _LINE
@@ -273,14 +273,14 @@ class NativeDensity:
         """Numbers of `DATA`, and the arrays that they point to."""
         sizes, constants = self.kernel.sizes, np.array(self.kernel.constant_values)
         records = np.array([_record(rows) for rows in self.rows], dtype=np.int64)
-        start, advance = self.kernel.addresses
+        start, advance = map(self.kernel.code.address, ("start", "advance"))
         d = len(self.centre)
         numbers = {
             "parameters": d,
             "rows": 2 * d + len(constants),
             "constants": len(constants),
-            "state": sizes.state,
-            "emitted": sizes.emitted,
+            "state": sizes.n_state,
+            "emitted": sizes.n_emitted,
             "work": sizes.slots * sizes.lanes,
             "blocks": -(-d // sizes.lanes),
             "cells": CELLS,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import casadi as ca
 
+from smcpn.codegen.emit import hoisted_block, only_values
 from smcpn.codegen.loops import ARRAY
-from smcpn.codegen.lower import Level, Operand, Statement, Value, Vector, lower
+from smcpn.codegen.lower import Level, Statement, Value, Vector, lower
 from smcpn.codegen.machine_code import Block
 from smcpn.likelihood.classical import step_graph
 from smcpn.likelihood.lanes import StartSymbols
@@ -23,30 +24,20 @@ OWN, STEP, PATH, SAMPLE = (array * ARRAY for array in range(4))
 class Blocks:
     """Statements by name, once (``_shared``) and in each lane, and the sizes of their arrays.
 
-    Attributes
-    ----------
-    theta : dict of str to Block
-        Lanes are thetas: ``hoist``, ``start``, ``predict``, ``update``, ``look``, ``unseen``,
+    theta: Lanes are thetas: ``hoist``, ``start``, ``predict``, ``update``, ``look``, ``unseen``,
         ``back``, ``unguided``, ``begin``, ``roll``, ``place``.
-    particle : dict of str to Block
-        Lanes are the particles of one theta: ``enter``, ``step``, ``sample``; under psi + c
+    particle: Lanes are the particles of one theta: ``enter``, ``step``, ``sample``; under psi + c
         ``mixed`` in place of ``sample``, and ``turned`` where a filter passes over to that.
-    own, step, sample : int
-        Values of a theta, and of the rows of a step and a sample.
-    n, noises, n_theta : int
-        States, normals of a step, and parameters with constants.
-    copy, growth, free : int
-        Slots of a particle: a copy of its states and ``free``; log G since the last sample, or
-        what is ahead of it; and the probability that it moves without looking ahead, then
-        whether it does. States, log weight and normals are before them.
-    first : int
-        Slot of the state at the first sample.
-    look, n_look : int
-        Slot of what is carried of the look-ahead function, and how many numbers that is.
-    slots : dict of Value to int
-        Where values of theta are among its own.
-    widths : dict of str to int
-        Numbers in the rows that all share.
+    own, step, sample: Values of a theta, and of the rows of a step and a sample.
+    n, noises, n_theta: States, normals of a step, and parameters with constants.
+    copy, growth, free: Slots of a particle: a copy of its states and ``free``; log G since the last
+        sample, or what is ahead of it; and the probability that it moves without looking ahead,
+        then whether it does. States, log weight and normals are before them.
+    first: Slot of the state at the first sample.
+    look, n_look: Slot of what is carried of the look-ahead function, and how many numbers that is.
+    slots: Where values of theta are among its own.
+    widths, window: Numbers in the rows that all share, and samples that shared statements look at.
+    jacobian: Where the diagonal of a step's Jacobian is in the row of a step.
     """
 
     theta: dict[str, Block]
@@ -65,6 +56,13 @@ class Blocks:
     n_look: int
     slots: dict[Value, int]
     widths: dict[str, int]
+    window: int
+    jacobian: tuple[int, ...]
+
+    @property
+    def sizes(self) -> Blocks:
+        """The sizes without statements: what is known of filters where they are called."""
+        return replace(self, theta={}, particle={}, slots={})
 
     @property
     def text(self) -> str:
@@ -137,7 +135,7 @@ class _Layout:
         for name, make in self._of_theta().items():
             theta[f"{name}_shared"], theta[name] = make()
         particle = self._particle()
-        theta["hoist"] = self._hoist()
+        theta["hoist"] = hoisted_block(self.hoisted, self.slot)
         return Blocks(
             theta=theta,
             particle=particle,
@@ -155,6 +153,8 @@ class _Layout:
             n_look=self.carried["l"].numel(),
             slots=self.slot,
             widths=self.widths,
+            window=2 + guide.kalman.signal.before,
+            jacobian=guide.jacobian_diagonal(),
         )
 
     def _of_theta(self) -> Mapping[str, Callable[[], tuple[Block, Block]]]:
@@ -277,14 +277,9 @@ class _Layout:
     ) -> tuple[Block, Block]:
         """Shared and lane statements of outputs that are stored from given slots on.
 
-        Parameters
-        ----------
-        lanes : mapping of str to (casadi.SX, int)
-            Symbols of the lanes' values and the slot of the first.
-        rows : str
-            Names of what is read: ``step``, ``sample`` or ``start``, and of vectors.
-        hoisted_from_lanes : bool
-            Whether values of theta lie in lanes, or are shared by all of them.
+        lanes: Symbols of the lanes' values and the slot of the first.
+        rows: Names of what is read: ``step``, ``sample`` or ``start``, and of vectors.
+        hoisted_from_lanes: Whether values of theta lie in lanes, or are shared by all of them.
         """
         whole, known, names = ca.vertcat(*[part for part, _ in outputs]), dict(more or {}), ""
         for name in rows.split():
@@ -302,14 +297,14 @@ class _Layout:
         graph = lower(whole, vectors, f"a{self.names}_")
         self.hoisted += graph.by_level[Level.PARTICLE]
         read = sorted(
-            _values(graph.read(Level.SHARED, Level.LANE)), key=lambda v: (v.vector, v.index)
+            only_values(graph.read(Level.SHARED, Level.LANE)), key=lambda v: (v.vector, v.index)
         )
         of_theta = [v for v in read if v.level == Level.PARTICLE]
         for value in of_theta:
             if value not in self.slot:
                 self.slot[value] = self.own
                 self.own += 1
-        in_lanes = set(_values(graph.read(Level.LANE)))
+        in_lanes = set(only_values(graph.read(Level.LANE)))
         arguments = [v for v in read if v.vector in tuple(names)]
         if not hoisted_from_lanes:
             arguments += of_theta
@@ -329,20 +324,3 @@ class _Layout:
             stores=tuple(zip(places, graph.outputs, strict=True)),
         )
         return shared, lane
-
-    def _hoist(self) -> Block:
-        """Values that depend on theta only."""
-        read = set(_values(operand for s in self.hoisted for operand in s.operands))
-        return Block(
-            loads=tuple(
-                (v, slot) for v, slot in self.slot.items() if v.vector == "p" and v in read
-            ),
-            statements=tuple(self.hoisted),
-            stores=tuple(
-                (self.slot[s.target], s.target) for s in self.hoisted if s.target in self.slot
-            ),
-        )
-
-
-def _values(operands: Iterable[Operand]) -> list[Value]:
-    return [operand for operand in operands if isinstance(operand, Value)]

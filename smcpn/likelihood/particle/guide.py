@@ -129,10 +129,7 @@ class LookAhead:
 class Twist:
     """Noise in proportion to a look-ahead function: z = mean - gain (m - r) + spread w.
 
-    Attributes
-    ----------
-    before : LookAhead
-        Integral over the noise, as a function of the state m before it is added.
+    before: Integral over the noise, as a function of the state m before it is added.
     """
 
     mean: ca.SX
@@ -177,23 +174,13 @@ def _matrix(name: str, sparsity: ca.Sparsity) -> ca.SX:
 class Guide:
     """Graphs of a look-ahead function over a step and a sample, and of the particles under it.
 
-    Parameters
-    ----------
-    kalman : Kalman
-        Whose mean is the first path; the variance that its solver claims for its error is noise.
-    signal : Signal
-        Of the filters, whose loops know of no parts.
-
-    Attributes
-    ----------
-    factor : casadi.SX, (n, k)
-        L; ``additive`` where it does not depend on the state.
-    noises : int
-        Normals of a step, k.
-    look : LookAhead
-        Symbols, as they are carried backward.
-    step_row, sample_row : Row
-        What particles take of a step and of a sample.
+    kalman: Whose mean is the first path; the variance that its solver claims for its error is
+        noise.
+    signal: Of the filters, whose loops know of no parts.
+    factor: (n, k), L; ``additive`` where it does not depend on the state.
+    noises: Normals of a step, k.
+    look: Symbols, as they are carried backward.
+    step_row, sample_row: What particles take of a step and of a sample.
     """
 
     def __init__(self, kalman: Kalman, signal: Signal) -> None:
@@ -468,12 +455,8 @@ class Guide:
     def weighed(self, log_weight: ca.SX, growth: ca.SX, log_constant: ca.SX) -> ca.SX:
         """Log weight after a sample under the model alone, from that twisted by psi + c before it.
 
-        Parameters
-        ----------
-        growth : casadi.SX
-            Log G, of the steps since the sample before.
-        log_constant : casadi.SX
-            Log c.
+        growth: Log G, of the steps since the sample before.
+        log_constant: Log c.
         """
         guided = self._foreseen() + self._expected() - growth
         larger, away = ca.fmax(guided, log_constant), ca.fabs(guided - log_constant)

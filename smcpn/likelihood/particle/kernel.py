@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, fields
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -42,14 +41,10 @@ unstable, and look-ahead functions, which a step changes by its square, lose all
 class Piece:
     """Consecutive samples of a record that filters run over.
 
-    Attributes
-    ----------
-    rows : Rows
-        Of the record.
-    first, last : int
-        Samples ``[first, last)`` of the record.
-    sample_offset, step_offset : int
-        Samples and solver steps of the records before, by which random numbers are counted.
+    rows: Of the record.
+    first, last: Samples ``[first, last)`` of the record.
+    sample_offset, step_offset: Samples and solver steps of the records before, by which random
+        numbers are counted.
     """
 
     rows: Rows
@@ -71,65 +66,28 @@ class Piece:
 class Kept:
     """State particles, weights and ancestors of a filter at every sample, before it resamples.
 
-    Attributes
-    ----------
-    states : ndarray, (T, n + 1, N_x)
-        States of the particles, and their log weights.
-    ancestors : ndarray of int, (T, N_x)
-        Particle of the sample that each one of the next descends from.
+    states: (T, n + 1, N_x), states of the particles, and their log weights.
+    ancestors: (T, N_x), particle of the sample that each one of the next descends from.
     """
 
     states: Array
     ancestors: NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class FilterSizes:
-    """Sizes of the arrays of compiled filters, see `smcpn.likelihood.particle.blocks.Blocks`.
-
-    Attributes
-    ----------
-    window : int
-        Samples that shared statements look at.
-    jacobian : tuple of int
-        Where the diagonal of a step's Jacobian is in the row of a step.
-    """
-
-    own: int
-    step: int
-    sample: int
-    n: int
-    free: int
-    n_theta: int
-    look: int
-    n_look: int
-    widths: dict[str, int]
-    window: int
-    jacobian: tuple[int, ...]
-
-    @classmethod
-    def of(cls, blocks: Blocks, guide: Guide) -> FilterSizes:
-        """Sizes of the filters of a guide."""
-        own = {one.name: getattr(blocks, one.name) for one in fields(cls)[:-2]}
-        return cls(**own, window=2 + guide.kalman.signal.before, jacobian=guide.jacobian_diagonal())
+_ARGUMENTS = {"begin": BEGIN_ARGUMENTS, "run": FILTER_ARGUMENTS} | dict.fromkeys(
+    ("forward", "backward", "again", "alone"), PASS_ARGUMENTS
+)
 
 
 class CompiledFilters:
-    """Compiled filters; see `smcpn.likelihood.particle.machine`. They can be pickled."""
+    """Compiled filters, see `smcpn.likelihood.particle.machine`; they can be pickled."""
 
-    def __init__(self, code: Code, sizes: FilterSizes) -> None:
+    def __init__(self, code: Code, sizes: Blocks) -> None:
         self.code, self.sizes = code, sizes
 
-    def __reduce__(self) -> tuple[type[CompiledFilters], tuple[object, ...]]:
-        # Functions are those of this process.
-        return CompiledFilters, (self.code, self.sizes)
-
-    @cached_property
-    def functions(self) -> dict[str, Any]:
-        """Compiled functions by name, as `smcpn.likelihood.particle.machine` lists arguments."""
-        counts = dict.fromkeys(("forward", "backward", "again", "alone"), len(PASS_ARGUMENTS))
-        counts |= {"begin": len(BEGIN_ARGUMENTS), "run": len(FILTER_ARGUMENTS)}
-        return {name: self.code.function(name, count) for name, count in counts.items()}
+    def call(self, name: str, *numbers: Any) -> None:
+        """Call one of the functions of `smcpn.likelihood.particle.machine`."""
+        self.code.function(name, len(_ARGUMENTS[name]))(*numbers)
 
     def growth(self, rows: Array) -> Array:
         """Largest factor (lanes,) by which a step multiplies a state; rows (S, w, lanes)."""
@@ -176,31 +134,17 @@ class CompiledFilters:
     ) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Run the filters of N thetas over a piece.
 
-        Parameters
-        ----------
-        theta : ndarray, (N, p)
-            With the constants.
-        keys : ndarray of uint64, (N, B)
-        particles : int
-            A multiple of `GROUP`.
-        fresh : bool
-            Whether the filters begin with the first state of the record, or with ``state``.
-        look_ahead : bool
-            Whether they are twisted by the samples of the piece.
-        state : ndarray, (N, `state_size`), optional
-            Changed.
-        kept : Kept, optional
-            Filled with what the filter of a single theta does.
-        urgent : bool
-            Whether it waits for no other call that is under way.
+        theta: (N, p), with the constants.
+        keys: (N, B)
+        particles: A multiple of `GROUP`.
+        fresh: Whether the filters begin with the first state of the record, or with ``state``.
+        look_ahead: Whether they are twisted by the samples of the piece.
+        state: (N, `state_size`), changed.
+        kept: Filled with what the filter of a single theta does.
+        urgent: Whether it waits for no other call that is under way.
 
-        Returns
-        -------
-        state : ndarray, (N, `state_size`)
-        increments : ndarray, (m, N)
-            Of the log of the estimate.
-        guided : ndarray of bool, (N,)
-            Which looked ahead: those whose guide is a number, of steps that are `RESOLVED`.
+        Returns state (N, `state_size`); increments (m, N): of the log of the estimate; guided (N,):
+        which looked ahead: those whose guide is a number, of steps that are `RESOLVED`.
         """
         begin = time.perf_counter()
         n = len(theta)
@@ -232,7 +176,7 @@ class ParticleKernel(CompiledFilters):
                 f"particle filter {sources(write_filter)}\n{blocks.text}",
                 lambda module: write_filter(module, blocks),
             )
-            super().__init__(compiled, FilterSizes.of(blocks, guide))
+            super().__init__(compiled, blocks.sizes)
 
 
 @dataclass(frozen=True)
@@ -253,7 +197,7 @@ class _Call:
 
     def block(self, first: int) -> None:
         """Run the filters of thetas from ``first`` on, `THETAS` at most."""
-        sizes, piece, functions = self.kernel.sizes, self.piece, self.kernel.functions
+        sizes, piece, call = self.kernel.sizes, self.piece, self.kernel.call
         live = min(THETAS, len(self.theta) - first)
         samples = piece.last - piece.first
         own = np.zeros((sizes.own, THETAS))
@@ -262,15 +206,15 @@ class _Call:
         step = np.empty((piece.steps, sizes.step, THETAS))
         path = np.empty((piece.steps, sizes.n, THETAS))
         look = np.empty((samples, sizes.sample, THETAS))
-        functions["begin"](address(own), address(piece.rows.start))
+        call("begin", address(own), address(piece.rows.start))
         arrays = [address(array) for array in (own, step, path, look)]
         waiting: NDArray[np.bool_] = np.less(np.arange(THETAS), live)
         if self.look_ahead:
-            functions["forward"](*self._rows(), *arrays)
+            call("forward", *self._rows(), *arrays)
             for sweep in range(SWEEPS):
                 if sweep:
-                    functions["again"](*self._rows(), *arrays)
-                functions["backward"](*self._rows(), *arrays)
+                    call("again", *self._rows(), *arrays)
+                call("backward", *self._rows(), *arrays)
             carried = own[sizes.look : sizes.look + sizes.n_look]
             here: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(carried))
             here &= self.kernel.growth(step) <= RESOLVED
@@ -279,7 +223,7 @@ class _Call:
                 self._run(first, waiting & here, own, step, look, True)
             waiting &= ~here
         if waiting.any():
-            functions["alone"](*self._rows(), *arrays)
+            call("alone", *self._rows(), *arrays)
             self._run(first, waiting, own, step, look, False)
 
     def _rows(self) -> tuple[int, ...]:
@@ -299,7 +243,8 @@ class _Call:
         work = np.empty((sizes.free + 1) * n)
         ancestors = np.empty(n + 1, dtype=np.int64)
         kept = self.kept
-        self.kernel.functions["run"](
+        self.kernel.call(
+            "run",
             *self._rows(), address(own), address(step), address(look), _integers(active), n,
             _integers(self.keys), self.keys.shape[1], self.piece.sample_offset,
             self.piece.step_offset, self.fresh, guided, address(self.state),

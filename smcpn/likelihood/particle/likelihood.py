@@ -52,17 +52,10 @@ class History:
     the last one. A path drawn by `draw` is one given all samples, and there it is the filter that
     looks ahead, which resamples seldom, that has many of them.
 
-    Attributes
-    ----------
-    states : ndarray, (T, n, N_x)
-        Before resampling.
-    log_weights : ndarray, (T, N_x)
-        Those by which the filter resamples, not normalised.
-    ancestors : ndarray of int, (T, N_x)
-        Particle of a sample that the i-th one of the next sample descends from.
-    log_evidence : float
-    guided : bool
-        Whether the filter looked ahead, or was a bootstrap filter.
+    states: (T, n, N_x), before resampling.
+    log_weights: (T, N_x), those by which the filter resamples, not normalised.
+    ancestors: (T, N_x), particle of a sample that the i-th one of the next sample descends from.
+    guided: Whether the filter looked ahead, or was a bootstrap filter.
     """
 
     states: Array
@@ -80,7 +73,7 @@ class History:
     @property
     def weights(self) -> Array:
         """Normalised weights, (T, N_x)."""
-        return _normalised(self.log_weights)
+        return normalised(self.log_weights)
 
     def filtered(self) -> tuple[Array, Array]:
         """Mean (T, n) and covariance (T, n, n) of the state under the weights."""
@@ -95,7 +88,7 @@ class History:
         Paths of one filter share their beginnings where it has resampled; those of many filters,
         one each, are independent.
         """
-        place = rng.choice(self.states.shape[2], size=size, p=_normalised(self.log_weights[-1:])[0])
+        place = rng.choice(self.states.shape[2], size=size, p=normalised(self.log_weights[-1]))
         paths = np.empty((size, *self.states.shape[:2]))
         for k in range(len(self.states) - 1, -1, -1):
             if k < len(self.states) - 1:
@@ -104,9 +97,10 @@ class History:
         return paths
 
 
-def _normalised(log_weights: Array) -> Array:
-    weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
-    return weights / weights.sum(axis=1, keepdims=True)
+def normalised(log_weights: Array, axis: int = -1) -> Array:
+    """Weights that sum to one along an axis, of log weights."""
+    weights = np.exp(log_weights - log_weights.max(axis=axis, keepdims=True))
+    return weights / weights.sum(axis=axis, keepdims=True)
 
 
 STATE_PARTICLES = 64
@@ -143,15 +137,7 @@ class Particle(Kalman):
     ) -> ParticleLikelihood:
         """Compile the filters for a problem's records.
 
-        Parameters
-        ----------
-        state_particles : int
-            N_x, a multiple of 32.
-
-        Raises
-        ------
-        InputError
-            If the steps of the solver are still to be chosen, or for another number of particles.
+        state_particles: N_x, a multiple of 32.
         """
         number_of_steps(solver)
         recursion = cls.traced(problem, solver, Grid.of(problem.records, problem.model.delay))
@@ -192,16 +178,8 @@ class ParticleEstimate(Batchable, EstimatedLikelihood):
     At the first sample of each record the state starts anew, and a filter looks ahead to the end of
     its record at most. It is machine code and rows, no more: it can be pickled.
 
-    Parameters
-    ----------
-    filters : CompiledFilters
-    constants : ndarray, (c,)
-    rows : sequence of Rows or KernelRows
-        Of each record.
-    state_particles : int
-    look_ahead : bool
-        Whether `evaluate` twists.
-    threads : int, optional
+    rows: Of each record.
+    look_ahead: Whether `evaluate` twists.
     """
 
     batches: ClassVar = ("advance", "accumulate", "evaluate")
@@ -370,12 +348,7 @@ class ParticleEstimate(Batchable, EstimatedLikelihood):
 
 
 class ParticleLikelihood(ParticleEstimate):
-    """Compiled particle filters with what they are made of: model, records and solver.
-
-    Attributes
-    ----------
-    solver : Solver
-    """
+    """Compiled particle filters with what they are made of: model, records and solver."""
 
     _filters: ParticleKernel
 
@@ -418,13 +391,7 @@ class ParticleLikelihood(ParticleEstimate):
         )
 
     def history(self, values: Array, keys: Keys, b: int) -> list[History]:
-        """States, weights and ancestors of the filter of one theta, record by record.
-
-        Parameters
-        ----------
-        values : ndarray, (d,)
-        keys : ndarray of uint64, (B,)
-        """
+        """States, weights and ancestors of the filter of one theta, record by record."""
         found: list[History] = []
         n = self._filters.sizes.n
         for piece in self._pieces(0, b):
@@ -441,13 +408,7 @@ class ParticleLikelihood(ParticleEstimate):
 
 
 def checked_number(number: Any) -> int:
-    """Number of state particles, a multiple of `GROUP`.
-
-    Raises
-    ------
-    InputError
-        For anything else.
-    """
+    """Number of state particles, a multiple of `GROUP`."""
     if not isinstance(number, (int, np.integer)) or number < GROUP or number % GROUP:
         raise InputError(
             f"state_particles is {shown(number)}: give a multiple of {GROUP}",

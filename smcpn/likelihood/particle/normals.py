@@ -41,12 +41,8 @@ _SIGN = -(2**63)
 def philox(builder: Any, counters: tuple[Any, Any, Any, Any], key: Any) -> list[Any]:
     """Write a block of Philox-4x32-7: four words, in 64-bit integers, of scalars or vectors.
 
-    Parameters
-    ----------
-    counters : tuple of LLVM values
-        Below 2^32, all scalars or all vectors of 64-bit integers.
-    key : LLVM value
-        A 64-bit integer.
+    counters: tuple of LLVM values, below 2^32, all scalars or all vectors of 64-bit integers.
+    key: LLVM value, a 64-bit integer.
     """
     kind = counters[0].type
 
@@ -105,13 +101,9 @@ def write_normals(
 ) -> None:
     """Write a loop that fills ``target``, (count, lanes), with standard normals.
 
-    Parameters
-    ----------
-    target : LLVM pointer to doubles
-    lanes : LLVM integer
-        A multiple of `GROUP`.
-    key, step : LLVM integer
-        64 bits, and the counter of the solver step, below 2^32.
+    target: LLVM pointer to doubles
+    lanes: LLVM integer, a multiple of `GROUP`.
+    key, step: LLVM integer, 64 bits, and the counter of the solver step, below 2^32.
     """
     builder = function.builder
     kind = vector(INTEGER, doubles())

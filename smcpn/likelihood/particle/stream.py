@@ -22,7 +22,12 @@ from smcpn.likelihood.contract import NO_KEYS, Keys
 from smcpn.likelihood.growing import GrowingRows, samples_ahead, stream_grid
 from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.kernel import Piece
-from smcpn.likelihood.particle.likelihood import STATE_PARTICLES, Particle, ParticleEstimate
+from smcpn.likelihood.particle.likelihood import (
+    STATE_PARTICLES,
+    Particle,
+    ParticleEstimate,
+    normalised,
+)
 from smcpn.likelihood.particle.machine import KEY_SAMPLES
 from smcpn.likelihood.registry import ExpectedOutputs, number_of_steps, suitable_likelihood
 from smcpn.model.problem import Problem
@@ -40,13 +45,7 @@ def stream_estimate(
     lookahead: int | None = None,
     likelihood: str | None = Particle.name,
 ) -> StreamEstimate:
-    """Build the estimate of samples to come; arguments as of `growing_likelihood`.
-
-    Raises
-    ------
-    InputError
-        As `growing_likelihood`.
-    """
+    """Build the estimate of samples to come; arguments as of `growing_likelihood`."""
     number_of_steps(solver)
     template = problem.records[0]
     kind = cast(type[Particle], suitable_likelihood(problem, solver, likelihood))
@@ -59,18 +58,9 @@ def stream_estimate(
 class StreamFilters:
     """The compiled filters of a stream, and what their particles expect of a sample.
 
-    Attributes
-    ----------
-    recursion : Particle
-    constants : ndarray, (c,)
-    threads : int, optional
-    inputs : KernelInputs
-    outputs : LaneKernel
-        Lanes are state particles. Its moments are mean and variance of the outputs, noise included,
-        and the states with what has arrived by doses.
-    n_states, n_outputs : int
-    n_held : int
-        States and what is known of coloured noise, of a particle.
+    outputs: Lanes are state particles. Its moments are mean and variance of the outputs, noise
+        included, and the states with what has arrived by doses.
+    n_held: States and what is known of coloured noise, of a particle.
     """
 
     def __init__(
@@ -115,11 +105,6 @@ class StreamEstimate(ParticleEstimate):
     """The likelihood that filters estimate of the samples that were appended so far.
 
     Those of other numbers of state particles share its samples and rows.
-
-    Parameters
-    ----------
-    compiled : StreamFilters
-    stream : GrowingRows
     """
 
     def __init__(self, compiled: StreamFilters, stream: GrowingRows) -> None:
@@ -150,16 +135,11 @@ class StreamEstimate(ParticleEstimate):
     ) -> tuple[Array, Array]:
         """State (N, k) after one of some samples, and log increments (N,), of no history.
 
-        Parameters
-        ----------
-        keys : ndarray of uint64, (N, 1)
-            New for every sample.
-        state : ndarray, (N, k), or None
-            At the sample before; None at the first one.
-        samples : ndarray, (m, 1 + n + q)
-            Time, inputs and outputs of this one, those `behind` it and those ahead.
-        place : int
-            Of this one among them.
+        keys: (N, 1), new for every sample.
+        state: (N, k), at the sample before; None at the first one.
+        samples: (m, 1 + n + q), time, inputs and outputs of this one, those `behind` it and those
+            ahead.
+        place: Of this one among them.
         """
         known, here = self._placed(samples, place)
         held = None if state is None else state.copy()
@@ -184,13 +164,7 @@ class StreamEstimate(ParticleEstimate):
     def state_moments(
         self, values: Array, state: Array, samples: Array, place: int
     ) -> tuple[Array, Array]:
-        """Means and variances (n, N) of the states of the model, of filters (k, N) at a sample.
-
-        Parameters
-        ----------
-        samples, place
-            As of `run_one`.
-        """
+        """Means and variances (n, N) of the states of the model, of filters (k, N) at a sample."""
         found = self._moments(values, state, *self._placed(samples, place))
         mean, variance = found[2 * self.n_outputs :].reshape(2, self.n_states, -1)
         return mean, variance
@@ -278,19 +252,13 @@ class StreamEstimate(ParticleEstimate):
     def _weighted(self, state: Array) -> tuple[Array, Array]:
         """State particles (m, particles, N) of filters (k, N), and their weights."""
         held = state[:-1].reshape(self.n_held + 1, -1, state.shape[1])
-        log_weights = held[self.n_held]
         with np.errstate(invalid="ignore"):
-            weights = np.exp(log_weights - log_weights.max(axis=0))
-            weights /= weights.sum(axis=0)
-        return held[: self.n_held], weights
+            return held[: self.n_held], normalised(held[self.n_held], axis=0)
 
     def _moments(self, values: Array, state: Array, rows: Rows, local: int) -> Array:
         """Means and variances of the outputs, then those of the states, (2 q + 2 n, N).
 
-        Parameters
-        ----------
-        state : ndarray, (k, N)
-            At sample ``local`` of the rows.
+        state: (k, N), at sample ``local`` of the rows.
         """
         held, weights = self._weighted(state)
         kernel, size = self._compiled.outputs, held.shape[1]
@@ -326,13 +294,7 @@ class EstimateUpdate:
 
     As `smcpn.codegen.stream_step.Update`, which is that of lane kernels.
 
-    Attributes
-    ----------
-    samples : range
-        Those whose keys are known.
-    moments : ndarray
-        None are kept.
-    latest : None
+    samples: Those whose keys are known.
     """
 
     moments = np.empty((0, 0))
@@ -374,10 +336,7 @@ class EstimateUpdate:
 def _prediction(q: int, moments: Array, log_weights: Array) -> Array:
     """Mean and standard deviation of q outputs, (2, q).
 
-    Parameters
-    ----------
-    moments : ndarray, (m, N)
-        Means and variances of the outputs, then others.
+    moments: (m, N), means and variances of the outputs, then others.
     """
     weights = np.exp(log_weights - log_weights.max())
     # A diverged particle has no weight, but nan times zero is nan.

@@ -37,12 +37,8 @@ def write_weights(
 ) -> tuple[Any, Any, Any]:
     """Write weights relative to the largest one; a log weight that is NaN or infinite has none.
 
-    Returns
-    -------
-    log_sum : LLVM double
-        Of the sum of the weights.
-    total, squares : LLVM double
-        Sums of the relative weights, and of their squares.
+    Returns log_sum: of the sum of the weights; total, squares: sums of the relative weights, and of
+    their squares.
     """
 
     def largest(at: Elements) -> list[Term]:
@@ -69,19 +65,12 @@ def write_defensive_weights(
 
     c is such that its part of all weights is ``odds`` times that of psi.
 
-    Parameters
-    ----------
-    log_weights, ahead : LLVM pointer to doubles
-        Log weights under the model alone, overwritten by those under psi + c; log psi, overwritten.
-    weights, shares : LLVM pointer to doubles
-        Receive relative weights, and c / (psi + c) of every particle.
+    log_weights, ahead: LLVM pointer to doubles, log weights under the model alone, overwritten by
+        those under psi + c; log psi, overwritten.
+    weights, shares: LLVM pointer to doubles, receive relative weights, and c / (psi + c) of every
+        particle.
 
-    Returns
-    -------
-    log_sum, total, squares : LLVM double
-        As of `write_weights`.
-    log_constant : LLVM double
-        Log c.
+    Returns log_sum, total, squares: as of `write_weights`; log_constant: log c.
     """
 
     def largest(at: Elements) -> list[Term]:

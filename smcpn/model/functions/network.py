@@ -353,19 +353,8 @@ def linearised_network(
 
     `smcpn.linearise_networks` makes it of a maximum.
 
-    Parameters
-    ----------
-    *arguments, hidden, activation, within, size
-        As of `smcpn.network`.
-    weights : sequence of float
-        All parameters of the network, in the order of its ``priors``; the scale is positive.
-    domain : tuple of float, or a sequence of such
-        Interval of each variable over which functions are told apart.
-
-    Raises
-    ------
-    InputError
-        As of `smcpn.network`, and if weights or intervals are not those of its variables.
+    weights: All parameters of the network, in the order of its ``priors``; the scale is positive.
+    domain: Interval of each variable over which functions are told apart.
     """
     made = network(*arguments, hidden=hidden, activation=activation, within=within, size=size)
     one_interval_each("linearised_network", made.arguments, domain)

@@ -38,10 +38,7 @@ class UniformSpline:
     coefficients after it are in a line with the last two, or equal to the last one; so the spline
     is a line, or constant, from `ends` on.
 
-    Attributes
-    ----------
-    knots, degree : int
-    below, above : {"linear", "constant"}
+    below, above: {"linear", "constant"}
     """
 
     knots: int
@@ -148,16 +145,11 @@ class SmoothBasis:
     without prior. The basis is orthogonal on the interval and under this prior (Demmler and
     Reinsch, *Numer. Math.* 24, 1975).
 
-    Attributes
-    ----------
-    straight : ndarray, (m, l)
-        Coefficients of the level, which is 1, and of the line, whose mean square is 1; those that
-        the parity allows.
-    curved : ndarray, (m, c)
-        Coefficients of the rest, times their standard deviations under the prior of which they
-        have a mean square of 1 together; the smoothest first.
-    step : float
-        Standard deviation of a second difference under this prior.
+    straight: (m, l), coefficients of the level, which is 1, and of the line, whose mean square is
+        1; those that the parity allows.
+    curved: (m, c), coefficients of the rest, times their standard deviations under the prior of
+        which they have a mean square of 1 together; the smoothest first.
+    step: Standard deviation of a second difference under this prior.
     """
 
     straight: Array

@@ -59,13 +59,7 @@ Intervals = Annotated[Any, INTERVALS]
 def one_interval_each(
     family: str, names: Sequence[str], within: Sequence[tuple[float, float]]
 ) -> None:
-    """Refuse intervals that are not one for each variable.
-
-    Raises
-    ------
-    InputError
-        If their numbers differ.
-    """
+    """Refuse intervals that are not one for each variable."""
     if len(within) != len(names):
         raise InputError(
             f"within has {len(within)} intervals but {family} has {len(names)} arguments: "
@@ -75,13 +69,7 @@ def one_interval_each(
 
 
 def labels(family: str, arguments: Sequence[Any], most: int) -> tuple[str, ...]:
-    """Return the labels of the variables of a function, at least one.
-
-    Raises
-    ------
-    InputError
-        If there is none, more than ``most``, or one that is no text.
-    """
+    """Return the labels of the variables of a function, at least one."""
     if not 1 <= len(arguments) <= most:
         raise InputError(f"{family} has {len(arguments)} arguments: name one to {most} variables")
     for one in arguments:
@@ -94,11 +82,8 @@ def labels(family: str, arguments: Sequence[Any], most: int) -> tuple[str, ...]:
 class Stretch:
     """Parameters that a function takes only multiplied by positive factors r(l) of a length l.
 
-    Attributes
-    ----------
-    names : tuple of str, (p,)
-    log_factor : callable
-        From l (n,) to log r (n, p) and its derivative by l, (n, p).
+    names: (p,)
+    log_factor: From l (n,) to log r (n, p) and its derivative by l, (n, p).
     """
 
     names: tuple[str, ...]
@@ -171,12 +156,6 @@ class UnknownFunction(ABC):
         arguments : array_like, (m,) or (m, variables)
         parameters : array_like, (n, p)
             In the order of `priors`.
-
-        Raises
-        ------
-        InputError
-            If there is not one column for each variable, or for each parameter, or an argument is
-            not finite.
         """
         variables, p = len(self.arguments), len(self.priors)
         points = np.asarray(arguments, dtype=float)
@@ -206,11 +185,6 @@ class UnknownFunction(ABC):
         n : int
             Number of functions.
         seed : int
-
-        Raises
-        ------
-        InputError
-            If there is not one column for each variable, or an argument is not finite.
 
         Examples
         --------

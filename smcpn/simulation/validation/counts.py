@@ -35,14 +35,9 @@ beyond must not pass for one that is missing."""
 class CountResiduals(NamedTuple):
     """Of one output, (T,) each.
 
-    Attributes
-    ----------
-    mean, variance : ndarray
-        Of the measured values.
-    of_output : ndarray
-        What the uncertainty of the output adds to their variance.
-    normalised : ndarray
-        Randomised quantile residuals, NaN where nothing was measured.
+    mean, variance: Of the measured values.
+    of_output: What the uncertainty of the output adds to their variance.
+    normalised: Randomised quantile residuals, NaN where nothing was measured.
     """
 
     mean: Array
@@ -71,15 +66,10 @@ def count_residuals(
 ) -> CountResiduals | None:
     """Return the residuals of measured values of one output; None where they are no counts.
 
-    Parameters
-    ----------
-    y : ndarray, (T,)
-    means, variances : ndarray, (M, T)
-        Of a measured value at M points of the distribution of the output.
-    weights : ndarray, (M,)
-        Of these points.
-    rng : numpy.random.Generator
-        Chooses within the jumps of the distribution function.
+    y: (T,)
+    means, variances: (M, T), of a measured value at M points of the distribution of the output.
+    weights: (M,), of these points.
+    rng: Chooses within the jumps of the distribution function.
     """
     bend = _bend(means, variances)
     seen = y[np.isfinite(y)]

@@ -78,17 +78,8 @@ class FrequencyResponse:
 def frequency_response(record: Record, simulated: Array, output: int = 0) -> FrequencyResponse:
     """Estimate H1 over the longest run of samples without a missing sample.
 
-    Parameters
-    ----------
-    simulated : ndarray, (T, q)
-        Simulated outputs over the record.
-    output : int
-        Column of the outputs.
-
-    Raises
-    ------
-    InputError
-        If the record has not exactly one input, is not sampled uniformly, or is too short.
+    simulated: (T, q), simulated outputs over the record.
+    output: Column of the outputs.
     """
     if record.n_inputs != 1:
         raise InputError(

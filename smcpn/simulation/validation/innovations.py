@@ -90,10 +90,7 @@ def largest_error(innovations: Sequence[Array]) -> LargestError:
     The scale is that of the other errors, so that noise of another size than was stated is not
     taken for an outlier, and an outlier that has raised the learned noise is not hidden by it.
 
-    Parameters
-    ----------
-    innovations : sequence of ndarray, (T,)
-        As of `whiteness`; at least one is a number.
+    innovations: (T,), as of `whiteness`; at least one is a number.
     """
     everything = np.concatenate(list(innovations))
     place = int(np.nanargmax(np.abs(everything - np.nanmean(everything))))
@@ -186,13 +183,10 @@ def whiteness(
 ) -> Whiteness:
     """Test the normalised innovations of one output.
 
-    Parameters
-    ----------
-    innovations : sequence of ndarray, (T,)
-        One per record; NaN where nothing was measured. No lag reaches from one into another.
-    inputs : sequence of ndarray, (T, n_inputs)
-    normal : bool
-        Whether normal innovations are expected, so that the largest can be tested.
+    innovations: (T,), one per record; NaN where nothing was measured. No lag reaches from one into
+        another.
+    inputs: (T, n_inputs)
+    normal: Whether normal innovations are expected, so that the largest can be tested.
     """
     everything = np.concatenate(list(innovations))
     seen = everything[np.isfinite(everything)]
@@ -353,23 +347,9 @@ def innovations(
 ) -> tuple[Innovations, ...]:
     """Normalised innovations of a record, or of every record of the problem.
 
-    Parameters
-    ----------
-    solver : EKF0 or RK4
-        As it ran, its steps a number.
-    values : ndarray, (d,)
-        Parameter values.
-    record : Record, optional
-        Measured as the problem observes. It starts from the initial state of the problem's first
-        record, unless it is one of the others.
-    likelihood : str, optional
-        As of `smcpn.likelihood.registry.build_likelihood`.
-
-    Raises
-    ------
-    InputError
-        If the noise has a density whose output is neither in the unit of y nor the natural
-        parameter of counts.
+    solver: As it ran, its steps a number.
+    record: Measured as the problem observes. It starts from the initial state of the problem's
+        first record, unless it is one of the others.
     """
     chosen = list(enumerate(problem.records))
     if record is not None:

@@ -40,10 +40,7 @@ def correlation_length(series: Sequence[Array]) -> float:
 
     Autocorrelations r are summed up to the first lag of five times the sum (Sokal 1997).
 
-    Parameters
-    ----------
-    series : sequence of ndarray, (T_i,)
-        One per record, about the mean of all; zero where nothing was measured.
+    series: (T_i,), one per record, about the mean of all; zero where nothing was measured.
     """
     most = max(map(len, series)) - 1
     covariance = _autocovariances(series, most)
@@ -60,10 +57,7 @@ def inflation(series: Sequence[Array]) -> float:
     It is 1 + 2 (r_1^2 + r_2^2 + ...) of the significant autocorrelations r (Bartlett 1946), and 1
     for white residuals whatever the sensitivity.
 
-    Parameters
-    ----------
-    series : sequence of ndarray, (T_i,)
-        Residuals about zero, one per record, zero where nothing was measured.
+    series: (T_i,), residuals about zero, one per record, zero where nothing was measured.
     """
     samples = sum(len(part) for part in series)
     covariance = _autocovariances(series, max(1, int(LONGEST * samples)))
@@ -101,15 +95,10 @@ GROUP = 100
 class ResidualLevel:
     """Mean square residual of one output by its amplitude.
 
-    Attributes
-    ----------
-    centre : float
-        Mean of the output, from which amplitudes count.
-    width : int
-        Samples over which the residuals are correlated; an amplitude is a root mean square over
+    centre: Mean of the output, from which amplitudes count.
+    width: Samples over which the residuals are correlated; an amplitude is a root mean square over
         so many, up to the sample.
-    amplitudes, variances : ndarray, (G,)
-        Increasing, and not decreasing.
+    amplitudes, variances: (G,), increasing, and not decreasing.
     """
 
     centre: float
@@ -126,10 +115,7 @@ class ResidualLevel:
 def residual_level(outputs: Sequence[Array], residuals: Sequence[Array]) -> ResidualLevel:
     """Regress the squared residuals of records on the amplitude of their noise-free outputs.
 
-    Parameters
-    ----------
-    outputs, residuals : sequence of ndarray, (T_i,)
-        Residuals are NaN where nothing was measured.
+    outputs, residuals: (T_i,), residuals are NaN where nothing was measured.
     """
     width = max(1, round(inflation([np.nan_to_num(one) for one in residuals])))
     centre = float(np.mean(np.concatenate(list(outputs))))

@@ -159,25 +159,12 @@ def compare_likelihoods(
 ) -> list[ReweightedPosterior]:
     """Reweight the particles of a posterior by other likelihoods over the same records.
 
-    Parameters
-    ----------
-    problem : Problem
-    solver : Solver
-        Of the posterior; other solvers take its steps.
-    likelihood : str or None
-        Of the posterior, as of `smcpn.likelihood.registry.build_likelihood`.
-    theta : ndarray, (N, d)
-    log_weights : ndarray, (N,)
-    names : sequence of str, optional
-        Of `LIKELIHOODS`, by default all that take the problem's noise. A diffusion that has to be
-        known is the most likely one at the posterior centre. A likelihood that cannot be used with
-        the problem, or is none at any diffusion or for some of the weight, says why in place of
-        figures.
-
-    Raises
-    ------
-    InputError
-        For an unknown name.
+    solver: Of the posterior; other solvers take its steps.
+    theta: (N, d)
+    names: Of `LIKELIHOODS`, by default all that take the problem's noise. A diffusion that has to
+        be known is the most likely one at the posterior centre. A likelihood that cannot be used
+        with the problem, or is none at any diffusion or for some of the weight, says why in place
+        of figures.
     """
     if names is None:
         names = [

@@ -86,19 +86,13 @@ _PRIOR_DRAWS = 4096
 class Sandwich:
     """Godambe's covariance of the unconstrained coordinates, and what follows from it.
 
-    Attributes
-    ----------
-    plain, covariance : ndarray, (d, d)
-        C of the posterior, and V.
-    judged : ndarray, (d,) of bool
-        Parameters of which enough of the record knows; V is that of the posterior elsewhere.
-    learning_rate : float
-        Power of the likelihood whose posterior is as wide as V on average, at most 1.
-    drift_p : float
-        p-value of parameters that do not drift; V is C from a quarter on, and where it is nan for
-        want of samples.
-    degrees_of_freedom : float
-        Of Student's t. V has the 95 % interval of it.
+    plain, covariance: (d, d), C of the posterior, and V.
+    judged: (d,) of bool, parameters of which enough of the record knows; V is that of the posterior
+        elsewhere.
+    learning_rate: Power of the likelihood whose posterior is as wide as V on average, at most 1.
+    drift_p: p-value of parameters that do not drift; V is C from a quarter on, and where it is nan
+        for want of samples.
+    degrees_of_freedom: Of Student's t. V has the 95 % interval of it.
     """
 
     plain: Array
@@ -129,23 +123,8 @@ def sandwich(
 ) -> Sandwich:
     """Compute the sandwich of weighted particles, at the cost of evaluating each once.
 
-    Parameters
-    ----------
-    problem : Problem
-    solver : Solver
-        As it ran, its steps a number.
-    likelihood : str or None
-        As of `smcpn.likelihood.registry.build_likelihood`.
-    theta : ndarray, (N, d)
-        Unconstrained coordinates of the particles.
-    log_weights : ndarray, (N,)
-    threads : int, optional
-        Of the kernel; results do not depend on it.
-
-    Raises
-    ------
-    InputError
-        If there are fewer than three distinct particles per parameter.
+    solver: As it ran, its steps a number.
+    theta: (N, d), unconstrained coordinates of the particles.
     """
     weights = normalise(log_weights)
     theta, weights = theta[weights > 0], weights[weights > 0]
@@ -185,11 +164,8 @@ def scores(likelihood: Likelihood, prior: Prior, theta: Array, weights: Array) -
     They are slopes of the least-squares plane through the particles: exact where the log density
     of a sample is linear over the posterior, and no derivative of a kink.
 
-    Parameters
-    ----------
-    theta : ndarray, (N, d)
-    weights : ndarray, (N,)
-        Their sum is one.
+    theta: (N, d)
+    weights: (N,), their sum is one.
     """
     values, samples = prior.natural(theta), likelihood.n_samples
     slopes = _slopes(theta, weights)
@@ -222,17 +198,11 @@ def of_scores(
 ) -> Sandwich:
     """Return the sandwich of the scores of samples, (T_i, d) of each record, about zero.
 
-    Parameters
-    ----------
-    plain : ndarray, (d, d)
-        Covariance of the posterior.
-    precision : ndarray, (d, d)
-        Of the prior.
-    memory : float
-        Length of correlation of the errors of the model, in samples.
-    tested : ndarray of bool, (d,)
-        Parameters that may drift. The size of the errors is none of them: its scores are skewed,
-        and the test is one of many samples.
+    plain: (d, d), covariance of the posterior.
+    precision: (d, d), of the prior.
+    memory: Length of correlation of the errors of the model, in samples.
+    tested: (d,), parameters that may drift. The size of the errors is none of them: its scores are
+        skewed, and the test is one of many samples.
     """
     judged = np.array([_known_throughout([p[:, j] for p in series]) for j in range(len(plain))])
     drifting = judged if tested is None or not (judged & tested).any() else judged & tested
@@ -266,10 +236,7 @@ def drift_p(scores: Array) -> float:
     the form of Davidson and MacKinnon (1984): one is regressed on the scores, and on the scores
     times each cosine. White errors pass whatever their variance. It is nan of too few samples.
 
-    Parameters
-    ----------
-    scores : ndarray, (T, d)
-        Their sum is zero; those of samples that were not measured are zero.
+    scores: (T, d), their sum is zero; those of samples that were not measured are zero.
     """
     scores = scores[np.any(scores != 0.0, axis=1)]
     n, d = scores.shape

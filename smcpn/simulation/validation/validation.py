@@ -239,25 +239,10 @@ def validate(
 ) -> Validation:
     """Validate a posterior on the records it was learned from, or on another.
 
-    Parameters
-    ----------
-    problem : Problem
-    solver : Solver
-        As it ran, its steps a number.
-    likelihood : str or None
-        As of `smcpn.likelihood.registry.build_likelihood`.
-    theta : ndarray, (N, d)
-        Unconstrained coordinates of the particles.
-    log_weights : ndarray, (N,)
-    shift : DiscretisationShift, optional
-        Of the posterior when its solver is made twice as fine.
-    record : Record, optional
-        Measured as the problem observes; by default the records learned from.
-
-    Raises
-    ------
-    InputError
-        If the record does not have the inputs and outputs of the problem, or nothing is measured.
+    solver: As it ran, its steps a number.
+    theta: (N, d), unconstrained coordinates of the particles.
+    shift: Of the posterior when its solver is made twice as fine.
+    record: Measured as the problem observes; by default the records learned from.
     """
     weights = normalise(log_weights)
     if record is not None:

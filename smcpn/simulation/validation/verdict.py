@@ -112,25 +112,16 @@ def judge(
 ) -> Verdict:
     """Judge the tests of all outputs together.
 
-    Parameters
-    ----------
-    outputs : sequence of Whiteness
-    learned : sequence of bool
-        Of each output, whether its noise was learned: the variance then fits whatever the model.
-    others : sequence of str
-        What else is to be looked at, such as the steps of the solver.
-    names : sequence of str
-        Of the outputs; by default their numbers from 0.
-    first : sequence of str
-        What is to be looked at before the errors are, such as a unit.
-    fit : sequence of float
-        Of each output, see `Verdict`.
-    suspected : sequence of str
-        What is to be looked at first where the errors have structure, and else not at all.
-    misses_mean : sequence of bool
-        Of each output, whether its mean is nearer to it than the model.
-    taken_for : sequence of str
-        Of each output, what its noise takes it for: to be looked at where something is wrong.
+    learned: Of each output, whether its noise was learned: the variance then fits whatever the
+        model.
+    others: What else is to be looked at, such as the steps of the solver.
+    names: Of the outputs; by default their numbers from 0.
+    first: What is to be looked at before the errors are, such as a unit.
+    fit: Of each output, see `Verdict`.
+    suspected: What is to be looked at first where the errors have structure, and else not at all.
+    misses_mean: Of each output, whether its mean is nearer to it than the model.
+    taken_for: Of each output, what its noise takes it for: to be looked at where something is
+        wrong.
     """
     tests = number_of_tests(outputs, learned)
     noise, reasons, wrong, structured = list[str](), list[str](), False, False

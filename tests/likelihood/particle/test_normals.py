@@ -9,7 +9,7 @@ from reference.particle_filter import normals, philox
 from scipy import stats
 
 from smcpn.codegen.loops import FAST, INTEGER, Function
-from smcpn.codegen.native import loaded
+from smcpn.codegen.native import code
 from smcpn.codegen.terms import DOUBLE
 from smcpn.likelihood.particle.normals import write_normals
 
@@ -26,15 +26,13 @@ def compiled():
         write_normals(made, made["target"], made["lanes"], made["key"], made["step"], 2)
         made.finish(FAST)
 
-    engine = loaded("test of normals", write)
-    fill = ctypes.CFUNCTYPE(None, *([ctypes.c_int64] * 4))(engine.get_function_address("fill"))
+    fill = code("test of normals", write).function("fill", 4)
 
     def call(key: int, step: int, lanes: int) -> np.ndarray:
         array = np.empty((2, lanes))
         fill(array.ctypes.data, lanes, ctypes.c_int64(key).value, step)
         return array
 
-    call.engine = engine
     return call
 
 

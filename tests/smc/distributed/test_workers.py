@@ -475,8 +475,8 @@ def test_a_portable_kernel_is_compiled_for_a_fixed_processor():
     with compiling_for("portable"):
         portable = build_likelihood(problem, smcpn.EKF0(order=2, steps=2))
     own = build_likelihood(problem, smcpn.EKF0(order=2, steps=2))
-    assert portable.detached()._kernel.native.code.target == Target.portable()
-    assert own.detached()._kernel.native.code.target == Target.host()
+    assert portable.detached()._kernel.code.target == Target.portable()
+    assert own.detached()._kernel.code.target == Target.host()
     values = problem.prior.natural(problem.prior.sample(np.random.default_rng(0), 10))
     np.testing.assert_allclose(portable.total(values), own.total(values), rtol=1e-9)
 
