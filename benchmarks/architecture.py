@@ -53,8 +53,8 @@ class Limit:
 
 
 LIMITS = {
-    "files": Limit(391, 330),
-    "lines": Limit(102_647, 75_000),
+    "files": Limit(388, 330),
+    "lines": Limit(97_102, 75_000),
     "packages": Limit(20, 15),
     "loose_modules": Limit(3, 3),
     "circles": Limit(0, 0),

@@ -53,7 +53,7 @@ def timed_updates(samples: int) -> tuple[float, float]:
 
     def prepared(self: Update, *arguments: Any) -> None:
         prepare(self, *arguments)
-        call = self._native.brief_update
+        call = self._code.function("update", 4, brief=True)
 
         def timed(*numbers: int) -> None:
             inside.append(1e6 * seconds(lambda: call(*numbers)))
