@@ -42,7 +42,7 @@ TURNS = {
     ),
     "laws": (
         "discovery seeds sequel lorenz offset clean calibration shrinkage "
-        "shrinkage-pairs shim-systems shim-scripts",
+        "shrinkage-pairs shim-systems",
     ),
 }  # fmt: skip
 """Commands, or some of the studies of one, that together take at most 100 s of processor time."""

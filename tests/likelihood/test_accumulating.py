@@ -447,14 +447,6 @@ def test_states_of_a_stream_have_what_doses_brought():
     np.testing.assert_allclose(found[0], found[1], atol=0.15)
 
 
-def test_doses_that_parameters_change_are_not_for_a_nested_filter():
-    lagged = (Dose(1.0, "i", 3.0, lag="late"),)
-    prior = {"decay": stats.lognorm(1.0), "rate": RATE, "late": stats.uniform(0.0, 0.3)}
-    one = disturbed(t=DT * np.arange(N), doses=lagged, prior=prior)[0]
-    with pytest.raises(smcpn.InputError, match="give both numbers"):
-        smcpn.NestedFilter(one, solver=RK4(4), particles=50, seed=1)
-
-
 RHO = 0.6
 AR1_NOISE = [smcpn.AR1(NOISE[0], RHO), NOISE[1]]
 

@@ -168,6 +168,8 @@ class Validation(WithCard):
         The errors are those of a simulation, or of predictions one step ahead where the likelihood
         sees the data. There are none where limits are all that is known.
         """
+        if not self.innovations:
+            return ()
         y, mean, _ = self._together
         return tuple(_fit(y, mean).tolist()) if np.isfinite(y).any() else ()
 
