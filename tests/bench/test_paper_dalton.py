@@ -44,6 +44,7 @@ def gaussian(mean: float, sd: float, reason: str = "") -> Marginals:
     return Marginals(study, "1/20", "dalton", "Laplace", draws, reason=reason)
 
 
+@pytest.mark.nightly
 def test_settings_are_those_of_the_paper():
     assert [grid.label for grid in GRIDS["fn"]] == ["1/4", "1/10", "1/20"]
     assert [grid.solver.steps for grid in GRIDS["lorenz"]] == [200, 400, 800]

@@ -213,6 +213,7 @@ def test_a_restored_problem_is_identified_alike(posteriors):
         np.testing.assert_array_equal(getattr(given, name), getattr(restored, name))
 
 
+@pytest.mark.nightly
 def test_a_restored_posterior_simulates_what_was_not_observed(posteriors):
     runs = [p.simulate(p.problem.records[0], observe="v'", steps=2) for p in posteriors]
     np.testing.assert_array_equal(runs[0].mean, runs[1].mean)

@@ -67,6 +67,7 @@ def test_bouc_wen_json_from_nothing(tmp_path):
     assert result["seed"] == 1
 
 
+@pytest.mark.nightly
 def test_silverbox_table(silverbox_file):
     done = smcpn("identify", "silverbox", "--particles", "200", "--steps", "4")
     assert done.returncode == 0, done.stderr

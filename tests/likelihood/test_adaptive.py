@@ -219,6 +219,7 @@ def test_auto_takes_implicit_steps_for_a_stiff_problem_with_a_dead_time():
 @pytest.mark.parametrize(
     "solver", [smcpn.Rosenbrock(), pytest.param(AdaptiveEKF1(), marks=pytest.mark.nightly)]
 )
+@pytest.mark.nightly
 def test_a_stiff_run_is_resumed_to_the_same_bytes(tmp_path, solver):
     problem = van_der_pol_problem(end=100.0, n=50)
     options = {"solver": solver, "particles": 64, "seed": 1, "progress": False}

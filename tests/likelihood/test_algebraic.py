@@ -136,6 +136,7 @@ def circular_solution(k) -> np.ndarray:
     return np.column_stack([x, np.exp(x / (1 + t)), x / (1 + t)])
 
 
+@pytest.mark.nightly
 def test_equations_may_stand_in_the_places_of_each_other_and_depend_on_time():
     exact = circular_solution(0.2)
     assert solution(circular_problem(), Rosenbrock(1e-8), [0.2]) == pytest.approx(exact, abs=1e-7)
@@ -162,6 +163,7 @@ def test_likelihood_and_gradient_are_those_of_the_solution():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_stages_by_loops_are_those_of_one_graph(monkeypatch):
     values = np.array([[0.7], [1.4]])
     found = []
@@ -175,6 +177,7 @@ def test_stages_by_loops_are_those_of_one_graph(monkeypatch):
     assert by_loops == pytest.approx(slopes, rel=1e-7, abs=1e-7)
 
 
+@pytest.mark.nightly
 def test_a_chain_of_many_states_has_the_end_that_its_algebraic_equation_says():
     cells = 26
 
@@ -262,6 +265,7 @@ def test_files_and_fingerprints_know_what_is_algebraic():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_stream_follows_them_to_the_same_evidence():
     record = driven(samples=12)
     y = rectified(record, "zoh", **RECTIFIER)

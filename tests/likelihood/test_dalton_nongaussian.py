@@ -286,8 +286,8 @@ def outliers() -> np.ndarray:
     [
         ("counts", DIAGONAL),
         ("counts", EKF0(2, 10, diffusion=1.0)),
-        pytest.param("mixed", EKF1(2, 10, diffusion=1.0), marks=pytest.mark.slow),
-        pytest.param("heavy", DIAGONAL, marks=pytest.mark.slow),
+        pytest.param("mixed", EKF1(2, 10, diffusion=1.0), marks=pytest.mark.nightly),
+        pytest.param("heavy", DIAGONAL, marks=pytest.mark.nightly),
     ],
     ids=str,
 )
@@ -308,6 +308,7 @@ def test_kernel_follows_the_plain_form(name, solver):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_counts_are_identified():
     """The exact posterior is a few per cent wide; the truth lies within four sds."""
     y = np.random.default_rng(0).poisson(np.exp(2.0 + fitzhugh_nagumo_solution()))

@@ -461,9 +461,7 @@ def test_noise_that_depends_on_the_state_takes_the_moved_input():
 
 
 DOSES = (0.33, 0.41, 1.05)
-LAGGED = {
-    ("filtering", "linear, uneven"), ("classical", "function"), ("rosenbrock", "held, uneven"),
-}  # fmt: skip
+LAGGED = {("filtering", "linear, uneven"), ("rosenbrock", "held, uneven")}
 
 
 @pytest.mark.parametrize(

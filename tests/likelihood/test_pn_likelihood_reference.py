@@ -35,18 +35,14 @@ def space(problem: Problem, theta, solver, **options) -> StateSpace:
     return StateSpace(problem.model, problem.records[0], theta, solver, **options)
 
 
+# The kernels meet these in every run.
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("likelihood", "solver", "golden"),
     [
-        # The kernels meet these in every run.
-        pytest.param(fenrir, EKF1(2, 20, diffusion=1.0), 104.0160325, marks=pytest.mark.nightly),
-        pytest.param(fenrir, EKF0(2, 20, diffusion=1.0), 103.8924701, marks=pytest.mark.nightly),
-        pytest.param(
-            fenrir,
-            EKF1(2, 20, diffusion=1.0, jacobian="diagonal"),
-            103.9117110478,
-            marks=pytest.mark.nightly,
-        ),
+        (fenrir, EKF1(2, 20, diffusion=1.0), 104.0160325),
+        (fenrir, EKF0(2, 20, diffusion=1.0), 103.8924701),
+        (fenrir, EKF1(2, 20, diffusion=1.0, jacobian="diagonal"), 103.9117110478),
         (dalton, EKF1(2, 20, diffusion=1.0, jacobian="diagonal"), 103.91366479),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),

@@ -132,6 +132,7 @@ def test_steps_that_a_ring_does_not_hold_are_taken_again(size):
     assert_same(found.T, gradient.T, theta.T)
 
 
+@pytest.mark.nightly
 def test_a_gradient_does_not_depend_on_company_one_of_which_diverges():
     function = LogLikelihood(ladder_problem(), solver=Rosenbrock(1e-4))
     values = LADDER * np.exp(0.3 * np.random.default_rng(0).normal(size=(11, 23)))

@@ -78,6 +78,7 @@ def test_a_probabilistic_one_differs_by_that_of_its_derivatives(compiled, values
     np.testing.assert_allclose(by[1](values), by[0](values), rtol=1e-6)
 
 
+@pytest.mark.nightly
 def test_its_derivatives_are_right_in_any_unit():
     """Of metres and of micrometres: no step is as long as what moves."""
     t, values = 0.1 * np.arange(30), np.array([[0.35, 1.1, 2.2]])

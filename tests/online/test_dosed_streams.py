@@ -56,7 +56,7 @@ def samples(one, first, last):
         yield (one.u[k], one.y[k], one.t[k]), {"y_upper": one.y_upper[k], "doses": given}
 
 
-@pytest.mark.parametrize("function", [None, np.sin])
+@pytest.mark.parametrize("function", [None, pytest.param(np.sin, marks=pytest.mark.nightly)])
 def test_a_stream_with_doses_ends_as_the_record_killed_and_resumed(tmp_path, function):
     one = record(function)
     batch = smcpn.identify(

@@ -128,6 +128,7 @@ def test_a_band_limited_input_is_known_later(problem, tmp_path):
         assert one.state_mean == pytest.approx(its.state_mean, rel=1e-7)
 
 
+@pytest.mark.nightly
 def test_a_dead_time_of_whole_samples_moves_the_input(problem):
     record = problem.records[0]
     u = record.u[:40, 0]

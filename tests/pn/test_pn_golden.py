@@ -118,7 +118,7 @@ def test_filter_and_smoother_have_the_values_of_the_textbook(name, order, linear
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("linearised", ["no", "full"])
+@pytest.mark.parametrize("linearised", ["no", pytest.param("full", marks=pytest.mark.nightly)])
 def test_order_eleven_has_the_deviations_of_the_textbook(linearised):
     """Down to 1e-18: variances of 1e-36 keep eight digits, which only square roots can."""
     case, (kind, options) = CASES["lotka-volterra"], METHODS[linearised]

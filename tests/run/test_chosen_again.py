@@ -92,6 +92,7 @@ def test_a_run_goes_on_with_the_stiff_solver_where_the_data_are_stiff():
     assert abs(found.weights @ np.log(found.values[:, 0]) - middle) < 0.2 * sd
 
 
+@pytest.mark.nightly
 def test_searches_go_on_with_the_stiff_solver_where_the_data_are_stiff():
     """The mode is that of the closed form; a solver that is given stays."""
     problem = stiff_at_the_data()
@@ -122,6 +123,7 @@ def every_step_counts(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("smcpn.likelihood.solver_choice.WORTH", 0)
 
 
+@pytest.mark.nightly
 def test_explicit_steps_follow_where_the_posterior_is_not_stiff_and_that_pays(every_step_counts):
     problem, options = stiff_in_the_prior(), {"particles": 200, "seed": 1, "progress": False}
     assert choose_solver(problem).solver == smcpn.Rosenbrock()

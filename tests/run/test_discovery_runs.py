@@ -54,7 +54,10 @@ def bytes_of(found):
     return digest.hexdigest()
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(one, marks=pytest.mark.nightly) if one == "laplace" else one for one in CASES],
+)
 def test_it_is_killed_again_and_again_and_ends_in_the_same_bytes(name, tmp_path, monkeypatch):
     file, often = tmp_path / "d.h5", {"checkpoint_every": 0.0}
     whole = bytes_of(discover(**CASES[name]))

@@ -52,7 +52,9 @@ def steps_of(snapshots):
     return [solver.steps for snapshot in snapshots for solver in snapshot.solvers]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", ["on the way", "at the end", pytest.param("replicates", marks=pytest.mark.nightly)]
+)
 def test_every_snapshot_of_a_run_that_refines_leads_to_the_same_end(problem, case, monkeypatch):
     monkeypatch.setattr(sample, "FIRST_CHECK", 60)
     chosen = settings(problem, **CASES[case])

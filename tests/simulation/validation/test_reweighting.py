@@ -89,6 +89,7 @@ def test_an_unknown_likelihood_is_refused():
         compared(["exact"])
 
 
+@pytest.mark.nightly
 def test_the_report_has_the_comparison(tmp_path):
     path = oscillator_posterior().report(
         tmp_path / "report.html", likelihoods=["marginal", "classical"]
