@@ -38,6 +38,8 @@ EVALUATING = {"evaluate", "advance", "estimate"}
 """Methods of a likelihood, and of what stands in for one."""
 NO_SENTENCE = re.compile(r"(What|Where|Those|The same|See|How|Whether)\b")
 """Beginnings of a docstring's first line that are no sentence."""
+SECTION = re.compile(r"^(Parameters|Attributes|Returns|Yields|Raises)\n-+$", re.MULTILINE)
+"""Heading of numpydoc."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ LIMITS = {
     "modules_entered": Limit(95, 50),
     "state_spelled_out": Limit(1, 1),
     "no_sentences": Limit(0, 0),
+    "sections_inside": Limit(112, 0),
     "solver_dispatch_sites": Limit(0, 0),
     "evaluating_classes": Limit(7, 7),
     "deleted_names": Limit(0, 0),
@@ -192,7 +195,8 @@ print(json.dumps(sorted(entered)))
 """
 
 
-SCOPES = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+SCOPES = (ast.Module, *DEFINITIONS)
 
 Import = tuple[str, str]
 """Dotted names of a module and of one that it imports."""
@@ -441,6 +445,20 @@ def no_sentences() -> list[str]:
     return found
 
 
+def sections_inside() -> int:
+    """Docstrings with a section of numpydoc, of what no page of the documentation names."""
+    named = set(re.findall(r"\w+", (ROOT / "docs" / "api.md").read_text()))
+
+    def count(node: ast.AST) -> int:
+        found = 0
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, DEFINITIONS) and child.name not in named:
+                found += bool(SECTION.search(ast.get_docstring(child) or "")) + count(child)
+        return found
+
+    return sum(count(tree) for tree in trees().values())
+
+
 def evaluating_classes() -> list[str]:
     """Classes that define how a likelihood is computed: `evaluate`, `advance` or `estimate`."""
     return [
@@ -472,6 +490,7 @@ def architecture(quick: bool) -> Iterator[Row]:
     yield _listed("modules_entered", entered())
     yield _listed("state_spelled_out", state_sites())
     yield _listed("no_sentences", no_sentences())
+    yield _row("sections_inside", sections_inside())
     yield _listed("solver_dispatch_sites", dispatch_sites())
     yield _listed("evaluating_classes", evaluating_classes())
     yield _listed("deleted_names", deleted_names())
