@@ -13,7 +13,11 @@ def main() -> None:
     from smcpn.cli.app import main as run
 
     signal.signal(signal.SIGINT, before)
-    run()
+    try:
+        run()
+    finally:
+        # The process unloads, which an interrupt would end in a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
