@@ -116,8 +116,8 @@ class Density(Protocol):
         ...
 
 
-class FormulaNames:
-    """Density of any values, in whose text a formula has the name of its function."""
+class NoiseDensity:
+    """Noise that any values may have, and in whose text a formula is the name of its function."""
 
     def __repr__(self) -> str:
         shown_fields = [(one, getattr(self, one.name)) for one in fields(cast(Any, self))]
@@ -143,7 +143,7 @@ class LimitedDensity(Density, Protocol):
 
 
 @dataclass(frozen=True, repr=False)
-class Normal(FormulaNames):
+class Normal(NoiseDensity):
     """Gaussian noise whose standard deviation is a formula, or known for every sample.
 
     Parameters
@@ -246,7 +246,7 @@ class Bernoulli:
 
 
 @dataclass(frozen=True, repr=False)
-class StudentT(FormulaNames):
+class StudentT(NoiseDensity):
     """Noise with heavy tails, for outliers: y = output + scale t, with t of Student's distribution.
 
     Parameters
@@ -280,7 +280,7 @@ class StudentT(FormulaNames):
 
 
 @dataclass(frozen=True, repr=False)
-class NegativeBinomial(FormulaNames):
+class NegativeBinomial(NoiseDensity):
     """Counts that scatter more than `Poisson`; the output of the model is their mean m.
 
     The variance is m + m^2 / size, so that a large ``size`` is near Poisson's.
@@ -316,7 +316,7 @@ class NegativeBinomial(FormulaNames):
 
 
 @dataclass(frozen=True, repr=False)
-class LogNormal(FormulaNames):
+class LogNormal(NoiseDensity):
     """Positive values with a relative error; the output of the model is their median.
 
     Parameters

@@ -145,13 +145,13 @@ class Validation(WithCard):
         found = judge(
             self.outputs,
             self.learned,
-            (*others, *self.remarks, *steps),
-            self.names,
-            first,
-            self.fit,
-            suspected,
-            self.misses_mean,
-            self.taken_for,
+            others=(*others, *self.remarks, *steps),
+            names=self.names,
+            first=first,
+            fit=self.fit,
+            suspected=suspected,
+            misses_mean=self.misses_mean,
+            taken_for=self.taken_for,
         )
         return replace(found, measure="one-step fit") if self.process_share else found
 
