@@ -315,7 +315,7 @@ class Kalman(Recursion):
     def _whole(self, mean: ca.SX) -> ca.SX:
         """States at a sample, with what arrived by doses, and coloured noise."""
         n, sample = self.model.x.numel(), self.sample
-        states = self.model.whole_states(sample.u, sample.t, mean[:n])
+        states = self.model.whole_states(sample.input, sample.t, mean[:n])
         return ca.vertcat(states, mean[n:, :])
 
     @override

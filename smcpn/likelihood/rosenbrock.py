@@ -416,7 +416,8 @@ class StiffTrajectory(OwnSteps):
     name = "rosenbrock"
     divides = False
     gaussian = True
-    takes_parts = Classical.takes_parts | {"algebraic"}
+    takes_parts = Classical.takes_parts
+    solves_algebraic = True
     local_order = Rosenbrock().error_order
 
     @override

@@ -1,10 +1,10 @@
-"""A right-hand side that numba has compiled, as an operation of expression graphs.
+"""Functions of several numbers as operations of expression graphs, as one that numba has compiled.
 
-A function f(x, u, t, p, out) with loops, branches or tables cannot be traced. In a graph its k-th
-derivative is one operation, `CompiledFunction.graph`, of a number k and of all arguments; kernels
-call numba's code for it, all particles of a vector together.
+Loops cannot be traced. In a graph the k-th result of a function that has some is one operation,
+`CalledFunction.graph`, of a number k and of all arguments; kernels call code for it, all particles
+of a vector together. Another one is `smcpn.model.implicit_function`.
 
-Its derivatives are central differences, (f(z + h d) - f(z - h d)) / 2 h, of a relative error of
+Derivatives of a right-hand side f(x, u, t, p, out) of numba are central differences, (f(z + h d) - f(z - h d)) / 2 h, of a relative error of
 some 1e-8 where f is smooth. Where f has a jump or a kink between the two points, they are its mean
 slope there.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, reduce
@@ -38,8 +39,8 @@ LEAST = 1e-6
 PROBES = 8
 """Points at which a function is tried when it becomes a model."""
 
-KNOWN: dict[str, CompiledFunction] = {}
-"""Every compiled function of this process by the name of its operation."""
+KNOWN: dict[str, CalledFunction] = {}
+"""Every such function of this process by the name of its operation."""
 
 
 def is_compiled(function: Any) -> bool:
@@ -47,8 +48,44 @@ def is_compiled(function: Any) -> bool:
     return hasattr(function, "py_func") and hasattr(function, "targetoptions")
 
 
+class CalledFunction(ABC):
+    """A function of which graphs have the results as one operation each.
+
+    operation: Its name: the same for the same function in every process.
+    n_arguments, n_results: Numbers that it takes and returns.
+    """
+
+    operation: str
+    n_arguments: int
+    n_results: int
+
+    def graph(self, k: ca.SX | int, interval: ca.SX | float, arguments: ca.SX) -> ca.SX:
+        """Graph of the k-th result at arguments (m, 1).
+
+        interval: Time in which the solution changes little, by which differences in time are taken.
+        """
+        return self._node(k, interval, ca.densify(arguments))
+
+    def slopes(self, k: ca.SX, interval: ca.SX, arguments: ca.SX) -> list[ca.SX]:
+        """Derivatives of the k-th result by each argument."""
+        unit = ca.SX.eye(self.n_arguments)
+        return [self.along(k, interval, arguments, unit[:, j]) for j in range(self.n_arguments)]
+
+    @abstractmethod
+    def along(self, k: ca.SX, interval: ca.SX, arguments: ca.SX, direction: ca.SX) -> ca.SX:
+        """Derivative of the k-th result where the arguments move in a direction (m, 1)."""
+
+    @abstractmethod
+    def __call__(self, arguments: Array) -> Array:
+        """Results (n, N) at arguments (m, N); NaN where there are none."""
+
+    @cached_property
+    def _node(self) -> ca.Function:
+        return _callback(self)
+
+
 @dataclass(frozen=True, eq=False)
-class CompiledFunction:
+class CompiledFunction(CalledFunction):
     """A function ``f(x, u, t, p, out)`` of numba and the numbers of its arguments.
 
     function: numba.core.registry.CPUDispatcher, it writes the derivatives of the states to ``out``.
@@ -71,28 +108,21 @@ class CompiledFunction:
         return self.function.py_func.__name__
 
     @cached_property
-    def operation(self) -> str:
-        """Name of the operation: the same for the same function in every process."""
+    def operation(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Name of the operation."""
         sizes = f"{self.n_states},{self.n_inputs},{self.n_parameters}"
         digest = hashlib.sha256(f"{sizes}|{_identity(self.function)}".encode()).hexdigest()
         return CALL + digest[:10]
 
     @property
-    def n_arguments(self) -> int:
+    def n_arguments(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Numbers that it takes: states, inputs, time, parameters."""
         return self.n_states + self.n_inputs + 1 + self.n_parameters
 
-    def graph(self, k: ca.SX | int, interval: ca.SX | float, arguments: ca.SX) -> ca.SX:
-        """Graph of the k-th derivative at arguments (m, 1).
-
-        interval: Time in which the solution changes little, by which derivatives in time are taken.
-        """
-        return self._node(k, interval, ca.densify(arguments))
-
-    def slopes(self, k: ca.SX, interval: ca.SX, arguments: ca.SX) -> list[ca.SX]:
-        """Derivatives of the k-th derivative by each argument."""
-        unit = ca.SX.eye(self.n_arguments)
-        return [self.along(k, interval, arguments, unit[:, j]) for j in range(self.n_arguments)]
+    @property
+    def n_results(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Derivatives that it writes."""
+        return self.n_states
 
     def along(self, k: ca.SX, interval: ca.SX, arguments: ca.SX, direction: ca.SX) -> ca.SX:
         """Derivative of the k-th derivative where the arguments move in a direction (m, 1).
@@ -217,10 +247,6 @@ class CompiledFunction:
         made = self.lanes.overloads[self.lanes.signatures[0]]
         return made.fndesc.mangled_name, made.library.get_llvm_str()
 
-    @cached_property
-    def _node(self) -> ca.Function:
-        return _callback(self)
-
 
 def _over_lanes(f: Any, a: int, b: int, c: int) -> Callable[..., None]:
     """Loop over lanes; the function and the places of its arguments are constants of it."""
@@ -232,7 +258,7 @@ def _over_lanes(f: Any, a: int, b: int, c: int) -> Callable[..., None]:
     return run
 
 
-def compiled_function(operation: str) -> CompiledFunction:
+def compiled_function(operation: str) -> CalledFunction:
     """Function of an operation."""
     if operation not in KNOWN:
         raise InputError(
@@ -243,8 +269,8 @@ def compiled_function(operation: str) -> CompiledFunction:
     return KNOWN[operation]
 
 
-def _callback(of: CompiledFunction) -> ca.Function:
-    """Operation of graphs by a compiled function, of what `CompiledFunction.graph` takes."""
+def _callback(of: CalledFunction) -> ca.Function:
+    """Operation of graphs by a function, of what `CalledFunction.graph` takes."""
 
     def symbols(name: str) -> list[ca.SX]:
         sizes = {"k": 1, "interval": 1, "z": of.n_arguments}

@@ -23,7 +23,6 @@ from smcpn.likelihood.classical import (
 )
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.lanes import SampleSymbols, output_chunks
-from smcpn.model.initial import FirstSample
 from smcpn.model.parts import PARTS, check_parts
 from smcpn.model.problem import Model, Problem, check_record
 from smcpn.model.record import Record
@@ -77,7 +76,7 @@ class ClosedLoop(Simulator):
             )
         remedy = dict.fromkeys(PARTS, "use simulate")
         check_parts(model.parts, "a controller", frozenset({"delay", "algebraic"}), remedy)
-        model = explicit_model(model, FirstSample.of(record))
+        model = explicit_model(model)
         if ca.depends_on(model.outputs, model.u):
             raise InputError(
                 "an output depends on the input, which a controller computes of the outputs: "
@@ -170,9 +169,8 @@ def predict_particles(
     if horizon < 1:
         raise InputError(f"horizon is {horizon}: choose 1 or more samples", argument="horizon")
     who = "a prediction over a horizon"
-    takes = Kalman.takes_parts | {"algebraic"}
-    check_parts(model.parts, who, takes, dict.fromkeys(PARTS, "use simulate"))
-    model = explicit_model(model, FirstSample.of(record))
+    check_parts(model.parts, who, Kalman.takes_parts, dict.fromkeys(PARTS, "use simulate"))
+    model = explicit_model(model)
     check_record(record, problem.ode, model.outputs.numel(), problem.records)
     # Intervals have as many steps each: the longest one is to have enough.
     steps = steps_within(float(np.diff(record.t).max()), step_length)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, whole_number
-from smcpn.likelihood.algebraic import explicit_model
+from smcpn.likelihood.algebraic import explicit_model, straight_line_model
 from smcpn.model.delay import Delay
 from smcpn.model.graphs import Model
 from smcpn.model.initial import FirstSample
@@ -104,9 +104,8 @@ class ModelSource:
                 "FMU cannot hold: write it so that it can be traced"
             )
         record = problem.records[0]
-        explicit = explicit_model(problem.model, FirstSample.of(record))
-        model = explicit.with_numbers()
-        simulator = Simulator(explicit, record[:ENOUGH], _checked_steps(steps))
+        model = straight_line_model(problem.model, FirstSample.of(record)).with_numbers()
+        simulator = Simulator(explicit_model(problem.model), record[:ENOUGH], _checked_steps(steps))
         for _ in simulator(values[:, None]):
             break
         if isinstance(simulator.steps, OwnSteps):
