@@ -9,12 +9,14 @@ matter. The last step is a whole one: its derivatives are those of the implicit 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import NamedTuple
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.codegen.arrays import ArrayFunction
 from smcpn.codegen.tangent import jacobian
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.sparse_lu import SparseLU
@@ -45,11 +47,12 @@ class Newton(NamedTuple):
     shares: tuple[float, ...]
 
 
-FROM_START, AFTER_JUMP, NEARBY = Newton(24, SHARES), Newton(16, SHARES), Newton(3, (1.0,))
-"""From values that are given, from those before the input jumped, and along a solution."""
+FROM_START, AFTER_JUMP = Newton(24, SHARES), Newton(16, SHARES)
+"""From values that are given, and from those before the input jumped."""
 SETTLED = 1e-10
 """Relative distance to the solution from which one step leaves rounding only."""
 ROUNDED = 1e-15
+LARGE = float(np.finfo(float).max)
 SOLVED = 1e-9
 """An equation g = 0 counts as solved where |g| is this part of the sum of |dg/da| |a| over its
 arguments and numbers a, and as solved to rounding by that of `ROUNDED`."""
@@ -68,12 +71,16 @@ class AlgebraicEquations:
     def _at(self, graph: ca.SX, x: ca.SX, driven: ca.SX) -> ca.SX:
         return ca.substitute(graph, self._symbols, ca.vertcat(x, driven))
 
-    def solved(self, x: ca.SX, driven: ca.SX, newton: Newton) -> ca.SX:
+    def solved(self, x: ca.SX, driven: ca.SX) -> ca.SX:
         """State with consistent values of the algebraic variables; NaN where there are none.
 
         x: (n, 1), state, from whose algebraic variables the iteration begins.
         driven: Inputs and time.
         """
+        return self._at(self.state, x, driven)
+
+    def unrolled(self, x: ca.SX, driven: ca.SX, newton: Newton) -> ca.SX:
+        """As `solved`, in a graph without a loop."""
         x = ca.SX(ca.densify(x))
         for _ in range(newton.steps):
             x[self._places] = self._moved(x, driven, newton.shares)
@@ -83,7 +90,7 @@ class AlgebraicEquations:
         x[self._places] = ca.if_else(fails, np.nan, x[self._places])
         return x
 
-    @property
+    @cached_property
     def state(self) -> ca.SX:
         """State of the model whose algebraic variables solve their equations."""
         x, places, z = ca.SX(self._model.x), self._places, self._model.x[self._places]
@@ -124,10 +131,10 @@ class AlgebraicEquations:
         further = -factors.solve(left)
         level, whole = ca.sumsqr(further / size), ca.sumsqr(step / size)
         exact, solved = (
-            ca.logic_not(ca.sum1(ca.logic_not(ca.fabs(left) <= share * parts)))
+            ca.logic_not(ca.sum1(ca.logic_not(ca.fabs(left) <= ca.fmin(share * parts, LARGE))))
             for share in (ROUNDED, SOLVED)
         )
-        settled = ca.logic_or(exact, level <= SETTLED**2)
+        settled = ca.logic_or(exact, ca.logic_and(solved, level <= SETTLED**2))
         good = ca.logic_or(settled, level <= SLOW**2 * whole)
         return ca.vertcat(z + step + further, good, settled, solved)
 
@@ -205,10 +212,10 @@ def straight_line_model(model: Model, first: FirstSample) -> Model:
     if not model.algebraic:
         return model
     equations = AlgebraicEquations(model)
-    state = equations.solved(model.x, ca.vertcat(model.u, model.t), AFTER_JUMP)
+    state = equations.unrolled(model.x, ca.vertcat(model.u, model.t), AFTER_JUMP)
     held = ca.vertcat(ca.SX(model.u.numel(), 1), 1.0)
     begun = [
-        equations.solved(initial, ca.SX([*first.u, first.t]), FROM_START)
+        equations.unrolled(initial, ca.SX([*first.u, first.t]), FROM_START)
         for initial in model.initial
     ]
     return replace(_at_solution(model, state, equations.slopes(held)), initial=tuple(begun))
@@ -244,14 +251,15 @@ def check_consistent(problem: Problem, values: Array) -> None:
         first = FirstSample.of(record)
         driven = ca.SX([*first.u, first.t])
         initial = ca.substitute(model.smooth_part(initial), ca.vertcat(model.u, model.t), driven)
-        found = equations.solved(initial, driven, FROM_START)[places]
-        graphs = [found, *equations.begun(initial, driven)]
-        solved, residual, determinant = (
-            np.array(one)
-            for one in ca.Function("start", [model.theta], graphs).call([ca.DM(values.T)])
-        )
-        if np.isfinite(solved).all(axis=0).any():
+        found = ArrayFunction(model.theta, equations.solved(initial, driven)[places])
+        if np.logical_and.reduce([*map(np.isfinite, found([*values.T]))]).any():
             continue
+        residual, determinant = (
+            np.array(one)
+            for one in ca.Function(
+                "start", [model.theta], [*equations.begun(initial, driven)]
+            ).call([ca.DM(values.T)])
+        )
         reason = "Newton's iteration does not converge from there"
         if not np.isfinite(residual).all(axis=0).any():
             reason = "they are not finite there"

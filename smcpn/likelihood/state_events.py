@@ -37,7 +37,7 @@ import casadi as ca
 import numpy as np
 
 from smcpn.codegen.tangent import derived
-from smcpn.likelihood.algebraic import AFTER_JUMP, AlgebraicEquations
+from smcpn.likelihood.algebraic import AlgebraicEquations
 from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.own_steps import AT_REST, Clock, IntervalSymbols
 from smcpn.model.events import EventGraphs
@@ -300,7 +300,7 @@ class Watch:
         """State whose algebraic variables solve their equations, after those that it has jumped."""
         if self._algebra is None:
             return x
-        return self._algebra.solved(x, self._between.at(left), AFTER_JUMP)
+        return self._algebra.solved(x, self._between.at(left))
 
     def _newton(self, primary: list[ca.SX], base: ca.SX, left: ca.SX) -> list[ca.SX]:
         """Times from a state to the first event by Newton's and Halley's step, negative if before.
