@@ -64,7 +64,8 @@ class CalledFunction(ABC):
 
         interval: Time in which the solution changes little, by which differences in time are taken.
         """
-        return self._node(k, interval, ca.densify(arguments))
+        # A graph does not keep its operations alive: that of the function known by the name lives.
+        return KNOWN[self.operation]._node(k, interval, ca.densify(arguments))
 
     def slopes(self, k: ca.SX, interval: ca.SX, arguments: ca.SX) -> list[ca.SX]:
         """Derivatives of the k-th result by each argument."""

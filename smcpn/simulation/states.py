@@ -82,6 +82,8 @@ class FilterMoments:
     moved: (m, n, n, N), F, the derivative of a state by that at the sample before.
     mean: (m, n, N), given the sample too.
     covariance: (m, n, n, N)
+    shown: (m, n, n, N), derivative of all states, where algebraic equations determine some, by
+        those of the filter.
     """
 
     predicted: Array
@@ -89,6 +91,21 @@ class FilterMoments:
     moved: Array
     mean: Array
     covariance: Array
+    shown: Array | None
+
+    def determined(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
+        """Means (m, n, N) and variances of all states, of moments of those of the filter."""
+        if self.shown is None:
+            return mean, np.einsum("miin->min", covariance)
+        variances = np.einsum("mijn,mjkn,mikn->min", self.shown, covariance, self.shown)
+        return self.paths(mean, np.arange(mean.shape[-1])), variances
+
+    def paths(self, path: Array, lanes: NDArray[np.int64]) -> Array:
+        """Paths (m, n, D) of all states, of those of the filter, with parameters by their lanes."""
+        if self.shown is None:
+            return path
+        mean, shown = self.mean[..., lanes], self.shown[..., lanes]
+        return mean + np.einsum("mijd,mjd->mid", shown, path - mean)
 
 
 class Smoother:
@@ -328,16 +345,21 @@ class FilterRun:
     def backwards(self) -> Iterator[tuple[int, FilterMoments]]:
         """Yield the first sample and the moments of each stretch, the last one first."""
         n, lanes = self._n, self._theta.shape[1]
-        sizes = np.cumsum([n, n * n, n * n, n])
+        sizes = np.cumsum([n, n * n, n * n, n, n * n])
         for (a, b), state in reversed(list(zip(self._pieces, self._states, strict=True))):
             _, emitted, _ = self._kernel.advance(self._theta, state, self._rows, a, b, store=True)
-            mean, covariance, moved, filtered, after = np.split(emitted, sizes, axis=1)
+            mean, covariance, moved, filtered, after, *shown = (
+                part for part in np.split(emitted, sizes, axis=1) if part.size
+            )
             # casadi stacks columns: an entry (i, j) is found at (j, i).
             square = [
                 part.reshape(b - a, n, n, lanes).swapaxes(1, 2)
-                for part in (covariance, moved, after)
+                for part in (covariance, moved, after, *shown)
             ]
-            yield a, FilterMoments(mean, square[0], square[1], filtered, square[2])
+            predicted, product, given, *of_all = square
+            yield a, FilterMoments(
+                mean, predicted, product, filtered, given, of_all[0] if of_all else None
+            )
 
 
 def states_of_particles(
@@ -410,16 +432,18 @@ def _by_kalman(
     n = len(problem.ode.states)
     smoothed, filtered = Mixture(len(record), n), Mixture(len(record), n)
     paths = np.empty((draws, len(record), n))
-    smoother = Smoother(np.arange(draws) % len(values), rng)
-    diagonal = np.arange(n)
+    lanes = np.arange(draws) % len(values)
+    smoother = Smoother(lanes, rng)
     for a, stretch in run.backwards():
         if not np.isfinite(stretch.covariance).all():
             raise InputError(f"{record.name}: the filter diverges at parameters of the posterior")
         mean, covariance, path = smoother.back(stretch)
         # Behind the states is coloured noise.
-        smoothed.put(a, mean[:, :n], covariance[:, diagonal, diagonal])
-        filtered.put(a, stretch.mean[:, :n], stretch.covariance[:, diagonal, diagonal])
-        paths[:, a : a + len(path)] = np.moveaxis(path[:, :n], -1, 0)
+        for mixture, *moments in (
+            (smoothed, mean, covariance), (filtered, stretch.mean, stretch.covariance)
+        ):  # fmt: skip
+            mixture.put(a, *(one[:, :n] for one in stretch.determined(*moments)))
+        paths[:, a : a + len(path)] = np.moveaxis(stretch.paths(path, lanes)[:, :n], -1, 0)
     return _parts(smoothed, filtered, paths)
 
 
