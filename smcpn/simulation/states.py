@@ -45,12 +45,15 @@ from dataclasses import dataclass, replace
 from math import isqrt
 from typing import TYPE_CHECKING, Any, cast
 
+import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.codegen.arrays import ArrayFunction
 from smcpn.codegen.kernel import Rows
 from smcpn.errors import InputError
 from smcpn.late_binding import late_bound
+from smcpn.likelihood.algebraic import AlgebraicEquations
 from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.lanes import Grid
@@ -91,7 +94,7 @@ class FilterMoments:
     moved: Array
     mean: Array
     covariance: Array
-    shown: Array | None
+    shown: Array | None = None
 
     def determined(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
         """Means (m, n, N) and variances of all states, of moments of those of the filter."""
@@ -225,8 +228,32 @@ def _paths(history: History) -> Iterator[tuple[int, Array]]:
         yield a, np.take_along_axis(history.states[a:b], places[:, None, :], axis=2)
 
 
+class Determined:
+    """Particles at samples of a record, with what algebraic equations determine of them."""
+
+    def __init__(self, problem: Problem, record: Record) -> None:
+        model = problem.model.with_numbers()
+        if model.algebraic and model.delay is not None:
+            raise InputError(
+                "states of a model with algebraic equations, a delay and process noise come from "
+                "the Kalman filter only: identify with likelihood='kalman'"
+            )
+        symbols = ca.vertcat(model.x, model.u, model.t, model.theta)
+        self._function, self._record, self._n = None, record, model.x.numel()
+        if model.algebraic:
+            self._function = ArrayFunction(symbols, AlgebraicEquations(model).state)
+
+    def __call__(self, states: Array, values: Array, samples: slice) -> Array:
+        """States (n, m, N) of m samples, of parameters (d, N); behind them is coloured noise."""
+        if self._function is None:
+            return states
+        u, t = self._record.u[samples], self._record.t[samples, None]
+        found = self._function([*states[: self._n], *u.T[:, :, None], t, *values[:, None, :]])
+        return np.stack(np.broadcast_arrays(*found, *states[self._n :]))
+
+
 def filtered_moments(
-    likelihood: ParticleLikelihood, values: Array, keys: Keys
+    likelihood: ParticleLikelihood, values: Array, keys: Keys, determined: Determined
 ) -> Iterator[tuple[Array, Array]]:
     """Yield, for each sample, means and variances (n, N) by the bootstrap filters of N vectors."""
     filters = likelihood.bootstrap()
@@ -234,7 +261,8 @@ def filtered_moments(
     for k in range(filters.n_samples):
         state, _ = filters.advance(values, state, k, k + 1, keys)
         particles = state[:-1].reshape(-1, count, len(values))
-        states, weights = particles[:-1], normalised(particles[-1], axis=0)
+        weights = normalised(particles[-1], axis=0)
+        states = determined(particles[:-1], values.T, slice(k, k + 1))
         mean = (states * weights).sum(axis=1)
         yield mean, (np.square(states - mean[:, None]) * weights).sum(axis=1)
 
@@ -357,9 +385,7 @@ class FilterRun:
                 for part in (covariance, moved, after, *shown)
             ]
             predicted, product, given, *of_all = square
-            yield a, FilterMoments(
-                mean, predicted, product, filtered, given, of_all[0] if of_all else None
-            )
+            yield a, FilterMoments(mean, predicted, product, filtered, given, *of_all)
 
 
 def states_of_particles(
@@ -469,13 +495,14 @@ def _by_particles(
     n = len(problem.ode.states)
     smoothed, filtered = PathMoments(len(record), n), Mixture(len(record), n)
     paths = np.empty((draws, len(record), n))
-    arrived = problem.model.arrived(record, values)
+    arrived, determined = problem.model.arrived(record, values), Determined(problem, record)
     for k, theta in enumerate(values):
         (history,) = likelihood.history(theta, keys[k], len(record))
-        history = replace(history, states=history.states + arrived[:, :, k, None])
+        states = determined(history.states.swapaxes(0, 1), theta[:, None], slice(None))
+        history = replace(history, states=states.swapaxes(0, 1) + arrived[:, :, k, None])
         paths[k :: len(values)] = smoothed.add(history, rng, len(paths[k :: len(values)]))
     bootstrap = likelihood.with_state_particles(FILTER_PARTICLES)
-    for a, (mean, variance) in enumerate(filtered_moments(bootstrap, values, keys)):
+    for a, (mean, variance) in enumerate(filtered_moments(bootstrap, values, keys, determined)):
         # Behind the states is what is known of coloured noise.
         filtered.put(a, mean[None, :n] + arrived[a], variance[None, :n])
     return _parts(smoothed, filtered, paths)
