@@ -53,8 +53,10 @@ class CalledFunction(ABC):
 
     operation: Its name: the same for the same function in every process.
     n_arguments, n_results: Numbers that it takes and returns.
+    first: Argument from which on results depend on them.
     """
 
+    first: int = 0
     operation: str
     n_arguments: int
     n_results: int
@@ -293,6 +295,13 @@ def _callback(of: CalledFunction) -> ca.Function:
 
         def get_sparsity_out(self, i: int) -> ca.Sparsity:
             return ca.Sparsity.dense(1, 1)
+
+        def has_jac_sparsity(self, oind: int, iind: int) -> bool:
+            return True
+
+        def get_jac_sparsity(self, oind: int, iind: int, symmetric: bool) -> ca.Sparsity:
+            read = range(of.first, of.n_arguments) if iind == 2 else []
+            return ca.Sparsity.triplet(1, self.size1_in(iind), [0] * len(read), [*read])
 
         def eval(self, arguments: Sequence[Any]) -> list[Any]:
             k, point = int(arguments[0]), np.array(arguments[2])

@@ -57,6 +57,11 @@ class ImplicitFunction(CalledFunction):
         return self.iteration.size1_in(0)
 
     @property
+    def first(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """First of the parameters."""
+        return self.n_results
+
+    @property
     def n_arguments(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Numbers of the begin and of the parameters."""
         return self.n_results + self.iteration.size1_in(1)
