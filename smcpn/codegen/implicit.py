@@ -35,65 +35,59 @@ class _Iteration:
         function.linkage = "internal"
         for attribute in ("noinline", "nounwind"):
             function.attributes.add(attribute)
-        self._builder = ir.IRBuilder(function.append_basic_block("entry"))
-        self._of, self._kind, self._width = of, vector(DOUBLE, width) if width > 1 else DOUBLE, width
-        self._given, self._made = function.args
+        self._builder = builder = ir.IRBuilder(function.append_basic_block("entry"))
+        self._of, self._kind, self._width = (
+            of,
+            vector(DOUBLE, width) if width > 1 else DOUBLE,
+            width,
+        )
+        self._given, self._z = function.args
+        self._settled, self._sound = (builder.alloca(self._kind) for _ in range(2))
+        self._tried = builder.alloca(DOUBLE, of.n_results * width)
 
     def write(self) -> None:
         """Write it."""
-        builder, n = self._builder, self._of.n_results
-        point = [self._load(self._given, n + k) for k in range(self._of.n_arguments - n)]
-        self._store([self._load(self._given, k) for k in range(n)])
-        no, yes, first = self._number(0.0), self._number(1.0), builder.block
-        step, search, taken, end = (
-            builder.append_basic_block(name) for name in ("step", "search", "taken", "end")
-        )
+        builder, n, count = self._builder, self._of.n_results, self._builder.alloca(INTEGER)
+        given = [self._load(self._given, k) for k in range(self._of.n_arguments)]
+        self._store(self._z, given[:n])
+        for cell in (self._settled, self._sound):
+            builder.store(self._number(0.0), cell)
+        builder.store(ir.Constant(INTEGER, 0), count)
+        step, end = builder.append_basic_block("step"), builder.append_basic_block("end")
         builder.branch(step)
         builder.position_at_end(step)
-        count, settled, sound = (
-            builder.phi(kind) for kind in (INTEGER, self._kind, self._kind)
-        )
-        z = [self._load(self._made, k) for k in range(n)]
-        *following, good, now, right = self._run(self._of.iteration, z, point)
-        open_lanes = self._is(settled, no)
-        stuck = builder.and_(open_lanes, self._is(good, no))
-        behind = builder.block
-        builder.cbranch(self._any(stuck), search, taken)
-        builder.position_at_end(search)
-        best = self._run(self._of.search, z, point)
-        chosen = [builder.select(stuck, b, f) for b, f in zip(best, following, strict=True)]
-        searched = builder.block
-        builder.branch(taken)
-        builder.position_at_end(taken)
-        moved = []
-        for plain, other, before in zip(following, chosen, z, strict=True):
-            after = builder.phi(self._kind)
-            after.add_incoming(plain, behind)
-            after.add_incoming(other, searched)
-            moved.append((after, before))
-        moved = [builder.select(open_lanes, after, before) for after, before in moved]
-        self._store(moved)
-        ended = builder.select(open_lanes, now, yes)
-        for value in moved:
-            rest = builder.fsub(value, value)
-            # Neither infinity nor NaN is equal to itself less itself.
-            ended = builder.select(self._is(rest, no), ended, yes)
-        kept = builder.select(open_lanes, right, sound)
-        more = builder.add(count, ir.Constant(INTEGER, 1))
-        going = builder.and_(
-            self._any(self._is(ended, no)),
-            builder.icmp_signed("<", more, ir.Constant(INTEGER, MOST)),
-        )
-        for phi, begin, after in (
-            (count, ir.Constant(INTEGER, 0), more), (settled, no, ended), (sound, no, kept)
-        ):  # fmt: skip
-            phi.add_incoming(begin, first)
-            phi.add_incoming(after, builder.block)
-        builder.cbranch(going, step, end)
+        self._step(given[n:])
+        done = builder.add(builder.load(count), ir.Constant(INTEGER, 1))
+        builder.store(done, count)
+        few = builder.icmp_signed("<", done, ir.Constant(INTEGER, MOST))
+        left = self._any(self._is(builder.load(self._settled), 0.0))
+        builder.cbranch(builder.and_(left, few), step, end)
         builder.position_at_end(end)
-        solved = self._is(kept, yes)
-        self._store([builder.select(solved, one, self._number(float("nan"))) for one in moved])
+        solved, none = self._is(builder.load(self._sound), 1.0), self._number(float("nan"))
+        self._store(self._z, [builder.select(solved, z, none) for z in self._state()])
         builder.ret_void()
+
+    def _step(self, point: Sequence[Any]) -> None:
+        """Move z in lanes that have not settled."""
+        builder, z = self._builder, self._state()
+        *following, good, now, right = self._run(self._of.iteration, z, point)
+        left = self._is(builder.load(self._settled), 0.0)
+        stuck = builder.and_(left, self._is(good, 0.0))
+        self._store(self._tried, following)
+        with builder.if_then(self._any(stuck)):
+            pairs = zip(self._run(self._of.search, z, point), following, strict=True)
+            self._store(self._tried, [builder.select(stuck, *pair) for pair in pairs])
+        for row, before in enumerate(z):
+            after = builder.select(left, self._load(self._tried, row), before)
+            # Neither an infinite value nor NaN is zero less itself: it stays as it is.
+            finite = self._is(builder.fsub(after, after), 0.0)
+            now = builder.select(finite, now, self._number(1.0))
+            builder.store(after, self._row(self._z, row), align=8)
+        for cell, value in ((self._settled, now), (self._sound, right)):
+            builder.store(builder.select(left, value, builder.load(cell)), cell)
+
+    def _state(self) -> list[Any]:
+        return [self._load(self._z, k) for k in range(self._of.n_results)]
 
     def _run(self, function: ca.Function, *given: Sequence[Any]) -> list[Any]:
         """Results of a function of graphs."""
@@ -109,8 +103,8 @@ class _Iteration:
     def _number(self, number: float) -> Any:
         return ir.Constant(self._kind, number if self._width == 1 else [number] * self._width)
 
-    def _is(self, value: Any, number: Any) -> Any:
-        return self._builder.fcmp_ordered("==", value, number)
+    def _is(self, value: Any, number: float) -> Any:
+        return self._builder.fcmp_ordered("==", value, self._number(number))
 
     def _any(self, lanes: Any) -> Any:
         """One truth value of those of all lanes."""
@@ -129,6 +123,6 @@ class _Iteration:
     def _load(self, numbers: Any, row: int) -> Any:
         return self._builder.load(self._row(numbers, row), align=8)
 
-    def _store(self, values: Sequence[Any]) -> None:
+    def _store(self, numbers: Any, values: Sequence[Any]) -> None:
         for row, value in enumerate(values):
-            self._builder.store(value, self._row(self._made, row), align=8)
+            self._builder.store(value, self._row(numbers, row), align=8)

@@ -345,8 +345,9 @@ class Kalman(Recursion):
         That is, matrices by columns: mean (n) and covariance (n n) of states and coloured noise
         given the samples before, the product of F over the steps since the sample before (n n; I at
         the first), mean (n) and covariance (n n) given the sample too. Where there are algebraic
-        variables the derivative of all states by those of the filter follows (n n). A step back of Rauch, Tung and Striebel takes the fourth and
-        fifth of a sample and the first three of the next one.
+        variables the derivative of all states by those of the filter follows (n n). A step back of
+        Rauch, Tung and Striebel takes the fourth and fifth of a sample and the first three of the
+        next one.
         """
         n, states = self.mean.numel(), self.model.x.numel()
         product, one = ca.SX.sym("product", n, n), ca.vec(ca.SX.eye(n))

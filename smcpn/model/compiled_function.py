@@ -4,9 +4,9 @@ Loops cannot be traced. In a graph the k-th result of a function that has some i
 `CalledFunction.graph`, of a number k and of all arguments; kernels call code for it, all particles
 of a vector together. Another one is `smcpn.model.implicit_function`.
 
-Derivatives of a right-hand side f(x, u, t, p, out) of numba are central differences, (f(z + h d) - f(z - h d)) / 2 h, of a relative error of
-some 1e-8 where f is smooth. Where f has a jump or a kink between the two points, they are its mean
-slope there.
+Derivatives of a right-hand side f(x, u, t, p, out) of numba are central differences,
+(f(z + h d) - f(z - h d)) / 2 h, of a relative error of some 1e-8 where f is smooth. Where f has a
+jump or a kink between the two points, they are its mean slope there.
 """
 
 from __future__ import annotations
@@ -333,7 +333,7 @@ def _callback(of: CalledFunction) -> ca.Function:
             k, interval, z = symbols("z")
             value, weight = ca.SX.sym("value"), ca.SX.sym("weight")
             products = weight * ca.vertcat(*of.slopes(k, interval, z))
-            made = [ca.SX(1, 1), ca.SX(1, 1), products]
+            made = [ca.SX(1, 1), ca.SX(1, 1), ca.densify(products)]
             return ca.Function(name, [k, interval, z, value, weight], made, inames, onames, opts)
 
     return Node()

@@ -45,7 +45,7 @@ class ImplicitFunction(CalledFunction):
     @cached_property
     def operation(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Name of the operation."""
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(repr(MOST).encode())
         for one in fields(self):
             for numbers in ExpressionTable.of(getattr(self, one.name)).arrays().values():
                 digest.update(repr(numbers.tolist()).encode())
@@ -76,8 +76,8 @@ class ImplicitFunction(CalledFunction):
         if moving.is_zero():
             return ca.SX(1, 1)
         (rates,) = self.moved.call([self.solution(arguments), point, moving], True, False)
-        if k.is_constant():
-            return rates[int(k)]
+        if self.n_results == 1 or k.is_constant():
+            return rates[int(k) if k.is_constant() else 0]
         each = enumerate(ca.vertsplit(rates))
         return sum((ca.if_else(k == i, rate, 0.0) for i, rate in each), ca.SX(0.0))
 

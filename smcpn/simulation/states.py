@@ -484,6 +484,7 @@ def _by_particles(
     rng: np.random.Generator,
 ) -> dict[str, Array]:
     """Moments and draws of `States` by particle filters."""
+    determined = Determined(problem, record)
     alone = copy(problem)
     alone.records = (record,)
     if len(problem.model.initial) > 1:
@@ -495,7 +496,7 @@ def _by_particles(
     n = len(problem.ode.states)
     smoothed, filtered = PathMoments(len(record), n), Mixture(len(record), n)
     paths = np.empty((draws, len(record), n))
-    arrived, determined = problem.model.arrived(record, values), Determined(problem, record)
+    arrived = problem.model.arrived(record, values)
     for k, theta in enumerate(values):
         (history,) = likelihood.history(theta, keys[k], len(record))
         states = determined(history.states.swapaxes(0, 1), theta[:, None], slice(None))
