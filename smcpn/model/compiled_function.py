@@ -66,8 +66,12 @@ class CalledFunction(ABC):
 
         interval: Time in which the solution changes little, by which differences in time are taken.
         """
-        # A graph does not keep its operations alive: that of the function known by the name lives.
-        return KNOWN[self.operation]._node(k, interval, ca.densify(arguments))
+        # A graph does not keep its operations alive: those of the function known by the name live.
+        nodes, known = KNOWN[self.operation]._nodes, ca.SX(k)
+        number = int(known) if known.is_constant() else None
+        if number not in nodes:
+            nodes[number] = _callback(self, number)
+        return nodes[number](k, interval, ca.densify(arguments))
 
     def slopes(self, k: ca.SX, interval: ca.SX, arguments: ca.SX) -> list[ca.SX]:
         """Derivatives of the k-th result by each argument."""
@@ -83,8 +87,8 @@ class CalledFunction(ABC):
         """Results (n, N) at arguments (m, N); NaN where there are none."""
 
     @cached_property
-    def _node(self) -> ca.Function:
-        return _callback(self)
+    def _nodes(self) -> dict[int | None, ca.Function]:
+        return {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,12 +276,18 @@ def compiled_function(operation: str) -> CalledFunction:
     return KNOWN[operation]
 
 
-def _callback(of: CalledFunction) -> ca.Function:
-    """Operation of graphs by a function, of what `CalledFunction.graph` takes."""
+def _callback(of: CalledFunction, number: int | None) -> ca.Function:
+    """Operation of graphs by a function, of what `CalledFunction.graph` takes.
+
+    number: Of the result, where it is known: derivatives are then those of this one.
+    """
 
     def symbols(name: str) -> list[ca.SX]:
         sizes = {"k": 1, "interval": 1, "z": of.n_arguments}
         return [ca.SX.sym(f"{name}_{one}", size) for one, size in sizes.items()]
+
+    def which(k: ca.SX) -> ca.SX:
+        return k if number is None else ca.SX(number)
 
     class Node(ca.Callback):
         def __init__(self) -> None:
@@ -318,7 +328,7 @@ def _callback(of: CalledFunction) -> ca.Function:
             return ca.Function(
                 name,
                 [k, interval, z, value, *seeds],
-                [of.along(k, interval, z, seeds[-1])],
+                [of.along(which(k), interval, z, seeds[-1])],
                 inames,
                 onames,
                 opts,
@@ -332,7 +342,7 @@ def _callback(of: CalledFunction) -> ca.Function:
         ) -> ca.Function:
             k, interval, z = symbols("z")
             value, weight = ca.SX.sym("value"), ca.SX.sym("weight")
-            products = weight * ca.vertcat(*of.slopes(k, interval, z))
+            products = weight * ca.vertcat(*of.slopes(which(k), interval, z))
             made = [ca.SX(1, 1), ca.SX(1, 1), ca.densify(products)]
             return ca.Function(name, [k, interval, z, value, weight], made, inames, onames, opts)
 

@@ -76,10 +76,7 @@ class ImplicitFunction(CalledFunction):
         if moving.is_zero():
             return ca.SX(1, 1)
         (rates,) = self.moved.call([self.solution(arguments), point, moving], True, False)
-        if self.n_results == 1 or k.is_constant():
-            return rates[int(k) if k.is_constant() else 0]
-        each = enumerate(ca.vertsplit(rates))
-        return sum((ca.if_else(k == i, rate, 0.0) for i, rate in each), ca.SX(0.0))
+        return rates[int(k)]
 
     def __call__(self, arguments: Array) -> Array:
         """Results (n, N) at arguments (m, N); NaN where the iteration finds none."""
