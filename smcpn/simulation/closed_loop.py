@@ -170,11 +170,11 @@ def predict_particles(
         raise InputError(f"horizon is {horizon}: choose 1 or more samples", argument="horizon")
     who = "a prediction over a horizon"
     check_parts(model.parts, who, Kalman.takes_parts, dict.fromkeys(PARTS, "use simulate"))
-    model = explicit_model(model)
     check_record(record, problem.ode, model.outputs.numel(), problem.records)
+    whole = problem.model.prepared(record)
+    model = explicit_model(model)
     # Intervals have as many steps each: the longest one is to have enough.
     steps = steps_within(float(np.diff(record.t).max()), step_length)
-    whole = problem.model.prepared(record)
     windows = WindowFilter(problem, model, whole, window_begins(whole, horizon), steps, filter)
     found = simulate_particles(problem, whole, values, weights, simulator=windows)
     if whole is not record:
