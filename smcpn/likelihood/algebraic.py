@@ -1,16 +1,23 @@
-"""Consistent values of algebraic variables: Newton's iteration on their equations, as graphs.
+"""Consistent values of algebraic variables, and the model of the other states alone.
 
-Of 0 = g(x, z, u, t) a step is z <- z - s (dg/dz)^-1 g, of which the share s is the one, of some,
-that leaves the shortest step to go by the same matrix (the natural level of Deuflhard 2004, Newton
-Methods for Nonlinear Problems, section 3.3), so that neither units of equations nor of variables
-matter. The last step is a whole one: its derivatives are those of the implicit function z(x, u, t).
+Of 0 = g(x, z, u, t) a step of Newton's iteration is z <- z - s (dg/dz)^-1 g. The whole one, s = 1,
+is taken where it leaves a third of the distance by the same matrix (the natural level of Deuflhard
+2004, Newton Methods for Nonlinear Problems, section 3.3), so that neither units of equations nor of
+variables matter; else that share s, of some, which leaves the least. The iteration is a loop, one
+operation of graphs (`smcpn.model.implicit_function`): z is a function of x, u, t and parameters,
+with the derivatives of the implicit function.
+
+By it a model is one of the states that have a derivative, for every recursion that solves no
+equations. No rate of an input is needed, as z' = -(dg/dz)^-1 (dg/dx x' + dg/du u' + dg/dt) would
+need it, nothing drifts, and process noise moves the states alone: along with them z would have
+noise that depends on the state, and a drift by its curvature. Equations that are linear in z are
+solved without a loop.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import NamedTuple
 
 import casadi as ca
 import numpy as np
@@ -40,15 +47,8 @@ leaves 1 / e, a power p of two or more (1 - 1 / p)^p. Of a power a longer step m
 another root."""
 
 
-class Newton(NamedTuple):
-    """Number of steps beside the last one, and shares of each that are tried, the least first."""
-
-    steps: int
-    shares: tuple[float, ...]
-
-
-FROM_START, AFTER_JUMP = Newton(24, SHARES), Newton(16, SHARES)
-"""From values that are given, and from those before the input jumped."""
+FROM_START, AFTER_JUMP = 24, 16
+"""Steps that are written out, from values that are given and from those before the input jumped."""
 SETTLED = 1e-10
 """Relative distance to the solution from which one step leaves rounding only."""
 ROUNDED = 1e-15
@@ -79,11 +79,11 @@ class AlgebraicEquations:
         """
         return self._at(self.state, x, driven)
 
-    def unrolled(self, x: ca.SX, driven: ca.SX, newton: Newton) -> ca.SX:
-        """As `solved`, in a graph without a loop."""
+    def unrolled(self, x: ca.SX, driven: ca.SX, steps: int) -> ca.SX:
+        """As `solved`, by so many steps and a whole one in a graph without a loop."""
         x = ca.SX(ca.densify(x))
-        for _ in range(newton.steps):
-            x[self._places] = self._moved(x, driven, newton.shares)
+        for _ in range(steps):
+            x[self._places] = self._moved(x, driven, SHARES)
         x[self._places] = self._moved(x, driven, (1.0,))
         left, parts = (self._at(one, x, driven) for one in (self._residual, self._parts))
         fails = ca.sum1(ca.logic_not(ca.fabs(left) <= SOLVED * parts))
