@@ -80,7 +80,7 @@ class AlgebraicEquations:
         return self._at(self.state, x, driven)
 
     def unrolled(self, x: ca.SX, driven: ca.SX, steps: int) -> ca.SX:
-        """As `solved`, by so many steps and a whole one in a graph without a loop."""
+        """State as of `solved`, by so many steps and a whole one, in a graph without a loop."""
         x = ca.SX(ca.densify(x))
         for _ in range(steps):
             x[self._places] = self._moved(x, driven, SHARES)
