@@ -75,7 +75,8 @@ class ClosedLoop(Simulator):
                 f"{record.name}: signals has {len(signals)} samples for {len(record)} of the record"
             )
         remedy = dict.fromkeys(PARTS, "use simulate")
-        check_parts(model.parts, "a controller", frozenset({"delay", "algebraic"}), remedy)
+        takes = frozenset({"delay", "accumulators", "algebraic"})
+        check_parts(model.parts, "a controller", takes, remedy)
         model = explicit_model(model)
         if ca.depends_on(model.outputs, model.u):
             raise InputError(
