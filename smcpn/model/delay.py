@@ -108,16 +108,11 @@ class Delay:
     def spans(self, records: Sequence[Record]) -> tuple[Span, ...]:
         """Samples that arrive about an interval, of each delayed input."""
         for record in records:
-            _check_record(record, max(lower for lower, _ in self.bounds))
+            check_context(record, max(lower for lower, _ in self.bounds))
         lengths, unit = [record.interval for record in records], records[0].t_unit
         spans: list[Span] = []
         for lower, upper in self.bounds:
-            if upper > LONGEST * min(lengths):
-                raise _refused(
-                    f"delay reaches to {duration(upper, unit)}, more than {LONGEST} sampling "
-                    f"intervals of {duration(min(lengths), unit)}: give a shorter one, or shift "
-                    "the input of the record"
-                )
+            check_length(upper, min(lengths), unit)
             span = Span(1 + floor(lower / max(lengths)), 1 + floor(upper / min(lengths)), 1)
             if self.lagged or not all(record.uniform for record in records):
                 each = [
@@ -289,7 +284,17 @@ def _source(
     return number, (number, number)
 
 
-def _check_record(record: Record, least: float) -> None:
+def check_length(upper: float, interval: float, unit: str) -> None:
+    """Refuse a dead time of more sampling intervals than are looked at."""
+    if upper > LONGEST * interval:
+        raise _refused(
+            f"delay reaches to {duration(upper, unit)}, more than {LONGEST} sampling intervals of "
+            f"{duration(interval, unit)}: give a shorter one, or shift the input of the record"
+        )
+
+
+def check_context(record: Record, least: float) -> None:
+    """Refuse a dead time that reaches beyond what a part of a record knows of its inputs."""
     if record.u_function is not None:
         return
     known = 0 if record.u_before is None else len(record.u_before)

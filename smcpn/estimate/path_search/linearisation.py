@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_ndtr
 
 from smcpn.codegen.adjoint import transposed
 from smcpn.codegen.arrays import ArrayFunction
@@ -30,6 +31,7 @@ Array = NDArray[np.float64]
 
 FORWARD = 60
 """Most states and parameters of which each has a forward tangent; of more, rows are reversed."""
+LOG_ROOT = 0.5 * np.log(2.0 * np.pi)
 BLOCK = 4096
 """Points that are evaluated together: arrays of so many numbers fit the cache."""
 
@@ -111,6 +113,21 @@ class Flow(NamedTuple):
     slopes: Array
 
 
+class Entering(NamedTuple):
+    """Amounts that enter the states of a model from outside, as doses.
+
+    jumps: (K, n), as an interval begins.
+    rates: (K, n), in a unit of time of the interval.
+    """
+
+    jumps: Array
+    rates: Array
+
+    def scaled(self, scale: Array) -> Entering:
+        """Return amounts of states in units (n,)."""
+        return Entering(self.jumps / scale, self.rates / scale)
+
+
 class Intervals:
     """Sampling intervals of several records, one after the other.
 
@@ -118,8 +135,10 @@ class Intervals:
     at which each interval begins, counted over all records.
     """
 
-    def __init__(self, rate: Rate, records: Sequence[Record]) -> None:
-        self._rate, self._records = rate, records
+    def __init__(
+        self, rate: Rate, records: Sequence[Record], entering: Entering | None = None
+    ) -> None:
+        self._rate, self._records, self._entering = rate, records, entering
         ends = np.cumsum([len(record) for record in records])
         self.begin = np.setdiff1d(np.arange(ends[-1]), ends - 1)
         self.steps = 1
@@ -168,18 +187,20 @@ class Intervals:
         return [slice(k, min(k + size, len(self.begin))) for k in range(0, len(self.begin), size)]
 
     def _integrated(self, x: Array, values: Array, part: slice) -> Array:
-        h = self._h[part, None]
+        h, (x, inflow) = self._h[part, None], self._entered(x, part)
         for step in range(self._steps):
             rates: list[Array] = []
             for point, share in _STAGES:
                 at = x + share * h * rates[-1] if rates else x
-                rates.append(self._rate.value(at, *self._inputs(part, step, point), values))
+                rates.append(
+                    self._rate.value(at, *self._inputs(part, step, point), values) + inflow
+                )
             x = x + h / 6 * _weighted(rates)
         return x
 
     def _differentiated(self, x: Array, values: Array, part: slice) -> tuple[Array, Array]:
         n, d = x.shape[2], values.shape[1]
-        h = self._h[part, None]
+        h, (x, inflow) = self._h[part, None], self._entered(x, part)
         long = h[..., None]
         slopes = np.zeros((*x.shape, n + d))
         slopes[..., range(n), range(n)] = 1.0
@@ -193,10 +214,16 @@ class Intervals:
                 rate, by = self._rate.with_derivatives(at, *self._inputs(part, step, point), values)
                 by_x = by[..., :n] @ slopes_at
                 by_x[..., n:] += by[..., n:]
-                rates.append((rate, by_x))
+                rates.append((rate + inflow, by_x))
             x = x + h / 6 * _weighted([rate for rate, _ in rates])
             slopes = slopes + long / 6 * _weighted([slope for _, slope in rates])
         return x, slopes
+
+    def _entered(self, x: Array, part: slice) -> tuple[Array, Array | float]:
+        """States after what enters as intervals begin, and the rate of what does in them."""
+        if self._entering is None:
+            return x, 0.0
+        return x + self._entering.jumps[part], self._entering.rates[part]
 
     def _inputs(self, part: slice, step: int, point: int) -> tuple[Array, Array]:
         return self._u[part, 2 * step + point], self._t[part, 2 * step + point]
@@ -227,11 +254,15 @@ class Measurements(Protocol):
 
 
 class GaussianMeasurements:
-    """Measurements with Gaussian noise, weighted as if it were white."""
+    """Measurements with Gaussian noise, weighted as if it were white.
 
-    def __init__(self, y: Array) -> None:
+    Where ``sd``, (T, q), is given, the standard deviation of a value is in its unit.
+    """
+
+    def __init__(self, y: Array, sd: Array | None = None) -> None:
         self._present = np.isfinite(y)
         self._y = np.where(self._present, y, 0.0)
+        self._precision = 1.0 if sd is None else np.where(np.isfinite(sd), sd, 1.0) ** -2.0
 
     def cost(self, expected: Array, variances: Array) -> Array:
         """Minus the log density, (S,), but for what no path changes."""
@@ -240,8 +271,85 @@ class GaussianMeasurements:
 
     def expansion(self, expected: Array, variances: Array) -> tuple[Array, Array]:
         """Residual and weight, (S, T, q) both."""
-        residual = np.where(self._present, self._y - expected, 0.0)
-        return residual, self._present / variances[:, None, :]
+        weight = self._present / variances[:, None, :] * self._precision
+        return self.residuals(expected), weight
+
+    def residuals(self, expected: Array) -> Array:
+        """Measured values less those expected, (S, T, q); zero where one is missing."""
+        return np.where(self._present, self._y - expected, 0.0)
+
+    def counts(self, expected: Array, variances: Array) -> Array:
+        """Numbers, (S,), by which a common factor of all variances is as well known."""
+        return np.full(len(expected), float(self._present.sum()))
+
+
+class Between(NamedTuple):
+    """Log probability of values between limits, (S, L), of which noise has a deviation of one.
+
+    residual, information: (S, L), of a Gaussian pseudo-observation with its first two derivatives.
+    by_log_sd: (S, L), derivative by the logarithm of the deviation.
+    """
+
+    log_probability: Array
+    residual: Array
+    information: Array
+    by_log_sd: Array
+
+
+class LimitedMeasurements(GaussianMeasurements):
+    """Gaussian measurements of which some values are known by limits, (T, q), alone.
+
+    Other arguments are those of `GaussianMeasurements`.
+    """
+
+    def __init__(self, y: Array, lower: Array, upper: Array, sd: Array | None = None) -> None:
+        super().__init__(y, sd)
+        self._limited = np.isfinite(lower) | np.isfinite(upper)
+        self._lower = np.where(np.isfinite(lower), lower, -np.inf)
+        self._upper = np.where(np.isfinite(upper), upper, np.inf)
+
+    def cost(self, expected: Array, variances: Array) -> Array:
+        """Minus the log density, (S,), but for what no path changes."""
+        residual, weight = super().expansion(expected, variances)
+        between = self._between(expected, variances).log_probability.sum(axis=1)
+        return 0.5 * np.sum(weight * residual**2, axis=(1, 2)) - between
+
+    def expansion(self, expected: Array, variances: Array) -> tuple[Array, Array]:
+        """Residual and weight, (S, T, q) both, of a Gaussian pseudo-observation of limits."""
+        residual, weight = super().expansion(expected, variances)
+        sd, found = self._sd(expected, variances), self._between(expected, variances)
+        residual[:, self._limited] = sd * found.residual
+        weight[:, self._limited] = found.information / sd**2
+        return residual, weight
+
+    def counts(self, expected: Array, variances: Array) -> Array:
+        """Numbers, (S,), by which a common factor of all variances is as well known."""
+        found = self._between(expected, variances)
+        squares = found.information * found.residual**2
+        return super().counts(expected, variances) + (squares - found.by_log_sd).sum(axis=1)
+
+    def _sd(self, expected: Array, variances: Array) -> Array:
+        """Standard deviations of the values that have limits, (S, L)."""
+        sd = np.sqrt(variances[:, None, :] / self._precision)
+        return np.broadcast_to(sd, expected.shape)[:, self._limited]
+
+    def _between(self, expected: Array, variances: Array) -> Between:
+        """Log probability of all limits, expanded."""
+        middle, sd = expected[:, self._limited], self._sd(expected, variances)
+        a, b = ((one[self._limited] - middle) / sd for one in (self._lower, self._upper))
+        # In the upper tail numbers are those of the lower one, which has no cancellation.
+        low, high = np.where(a > 0.0, -b, a), np.where(a > 0.0, -a, b)
+        most = log_ndtr(high)
+        log_probability = most + np.log(-np.expm1(log_ndtr(low) - most))
+        at_a, at_b = (np.exp(-0.5 * z**2 - LOG_ROOT - log_probability) for z in (a, b))
+        by_log_sd = (
+            np.where(np.isfinite(a), a, 0.0) * at_a - np.where(np.isfinite(b), b, 0.0) * at_b
+        )
+        gradient = at_a - at_b
+        information = np.maximum(gradient**2 - by_log_sd, 0.0)
+        told = information > 0.0
+        residual = np.where(told, gradient / np.where(told, information, 1.0), 0.0)
+        return Between(log_probability, residual, information, by_log_sd)
 
 
 class DensityMeasurements:

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from smcpn.estimate.path_search.linearisation import (
     DensityMeasurements,
+    Entering,
     Field,
     GaussianMeasurements,
     Intervals,
@@ -43,9 +44,14 @@ class Paths(ABC):
     """
 
     def __init__(
-        self, records: Sequence[Record], rate: Rate, outputs: Rate, measurements: Measurements
+        self,
+        records: Sequence[Record],
+        rate: Rate,
+        outputs: Rate,
+        measurements: Measurements,
+        entering: Entering | None = None,
     ) -> None:
-        self._intervals, self._outputs = Intervals(rate, records), outputs
+        self._intervals, self._outputs = Intervals(rate, records, entering), outputs
         self._measurements = measurements
         self._u = np.concatenate([record.u for record in records])
         self.times = np.concatenate([record.t for record in records])
