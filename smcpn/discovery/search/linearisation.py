@@ -25,6 +25,7 @@ from smcpn.errors import InputError, listed
 from smcpn.estimate.path_search.linearisation import (
     Entering,
     GaussianMeasurements,
+    Intervals,
     LimitedMeasurements,
 )
 from smcpn.estimate.path_search.paths import Paths
@@ -234,7 +235,7 @@ class LibraryPaths(Paths):
         y = np.concatenate([record.y for record in records])
         self._measured = measured_values(records, relative, sd)
         outputs = LinearOutputs(observe, relative)
-        super().__init__(records, rate, outputs, self._measured, entering)
+        super().__init__(records, Intervals(rate, records, entering), outputs, self._measured)
         self.rate = rate
         self._initial = initial[self.begins]
         self.counts = np.isfinite(y).sum(axis=0)

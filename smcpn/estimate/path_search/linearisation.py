@@ -11,9 +11,9 @@ Of measured outputs a path sees their cost, and its Gauss-Newton approximation (
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import casadi as ca
 import numpy as np
@@ -49,11 +49,14 @@ class Rate(Protocol):
 
 
 class Field:
-    """A column of graphs over (x, u, t, theta), with its derivatives by x and theta, for arrays."""
+    """A column of graphs over (x, u, t, theta), with its derivatives by x and theta, for arrays.
 
-    def __init__(self, model: Model, graph: ca.SX) -> None:
+    With ``by_inputs`` those by u follow.
+    """
+
+    def __init__(self, model: Model, graph: ca.SX, by_inputs: bool = False) -> None:
         graph = ca.densify(graph)
-        directions = ca.vertcat(model.x, model.theta)
+        directions = ca.vertcat(model.x, model.theta, *([model.u] * by_inputs))
         few = directions.numel() <= FORWARD
         slopes = (_slopes_forward if few else _slopes_reverse)(graph, directions)
         symbols = ca.vertcat(model.x, model.u, model.t, model.theta)
@@ -63,14 +66,14 @@ class Field:
 
     def value(self, x: Array, u: Array, t: Array, values: Array) -> Array:
         """Value (S, K, q) at states (S, K, n), inputs (K, m), times (K,) and values (S, d)."""
-        return _stacked(self._value(_columns(x, u, t, values)), x.shape[:2])
+        return stacked(self._value(_columns(x, u, t, values)), x.shape[:2])
 
     def with_derivatives(self, x: Array, u: Array, t: Array, values: Array) -> tuple[Array, Array]:
         """Value (S, K, q), and its derivatives by (x, theta), (S, K, q, n + d)."""
         rows, columns = self._shape
         found = self._all(_columns(x, u, t, values))
-        slopes = _stacked(found[rows:], x.shape[:2]).reshape(*x.shape[:2], columns, rows)
-        return _stacked(found[:rows], x.shape[:2]), slopes.swapaxes(2, 3)
+        slopes = stacked(found[rows:], x.shape[:2]).reshape(*x.shape[:2], columns, rows)
+        return stacked(found[:rows], x.shape[:2]), slopes.swapaxes(2, 3)
 
 
 def _slopes_forward(graph: ca.SX, directions: ca.SX) -> ca.SX:
@@ -91,11 +94,12 @@ def _one(graph: ca.SX, row: int) -> ca.SX:
 
 def _columns(x: Array, u: Array, t: Array, values: Array) -> list[Array]:
     states = [x[:, :, i] for i in range(x.shape[2])]
-    inputs = [u[:, i] for i in range(u.shape[1])]
+    inputs = [u[..., i] for i in range(u.shape[-1])]
     return [*states, *inputs, t, *(values[:, j, None] for j in range(values.shape[1]))]
 
 
-def _stacked(columns: Sequence[Array], shape: tuple[int, ...]) -> Array:
+def stacked(columns: Sequence[Array], shape: tuple[int, ...]) -> Array:
+    """Columns, broadcast to a shape, along a last axis."""
     result = np.empty((*shape, len(columns)))
     for k, column in enumerate(columns):
         result[..., k] = column
@@ -131,9 +135,11 @@ class Entering(NamedTuple):
 class Intervals:
     """Sampling intervals of several records, one after the other.
 
-    ``steps`` are the Runge-Kutta steps of an interval, one at first; ``begin``, (K,), is the sample
-    at which each interval begins, counted over all records.
+    ``steps`` are the Runge-Kutta steps of an interval, or of each of its ``parts``, one at first;
+    ``begin``, (K,), is the sample at which each interval begins, counted over all records.
     """
+
+    parts = 1
 
     def __init__(
         self, rate: Rate, records: Sequence[Record], entering: Entering | None = None
@@ -153,7 +159,8 @@ class Intervals:
         records, self._steps = self._records, steps
         self._u = np.concatenate([substep_inputs(record, 2 * steps) for record in records])
         self._t = np.concatenate([substep_times(record, 2 * steps) for record in records])
-        self._h = np.concatenate([np.diff(record.t) for record in records]) / steps
+        lengths = np.concatenate([np.diff(record.t) for record in records])
+        self._h = lengths / (steps * self.parts)
 
     def with_rate(self, rate: Rate) -> Intervals:
         """Return the same intervals of another equation."""
@@ -188,13 +195,11 @@ class Intervals:
 
     def _integrated(self, x: Array, values: Array, part: slice) -> Array:
         h, (x, inflow) = self._h[part, None], self._entered(x, part)
-        for step in range(self._steps):
+        for inputs in self._inputs(values, part):
             rates: list[Array] = []
             for point, share in _STAGES:
                 at = x + share * h * rates[-1] if rates else x
-                rates.append(
-                    self._rate.value(at, *self._inputs(part, step, point), values) + inflow
-                )
+                rates.append(self._rate.value(at, *inputs[point], values) + inflow)
             x = x + h / 6 * _weighted(rates)
         return x
 
@@ -204,14 +209,14 @@ class Intervals:
         long = h[..., None]
         slopes = np.zeros((*x.shape, n + d))
         slopes[..., range(n), range(n)] = 1.0
-        for step in range(self._steps):
+        for inputs in self._inputs(values, part):
             rates: list[tuple[Array, Array]] = []
             for point, share in _STAGES:
                 at, slopes_at = x, slopes
                 if rates:
                     at = x + share * h * rates[-1][0]
                     slopes_at = slopes + share * long * rates[-1][1]
-                rate, by = self._rate.with_derivatives(at, *self._inputs(part, step, point), values)
+                rate, by = self._rate.with_derivatives(at, *inputs[point], values)
                 by_x = by[..., :n] @ slopes_at
                 by_x[..., n:] += by[..., n:]
                 rates.append((rate + inflow, by_x))
@@ -225,8 +230,10 @@ class Intervals:
             return x, 0.0
         return x + self._entering.jumps[part], self._entering.rates[part]
 
-    def _inputs(self, part: slice, step: int, point: int) -> tuple[Array, Array]:
-        return self._u[part, 2 * step + point], self._t[part, 2 * step + point]
+    def _inputs(self, values: Array, part: slice) -> Iterator[Sequence[tuple[Any, Array]]]:
+        """Inputs and times at the begin, in the middle and at the end of every step."""
+        for first in range(0, 2 * self._steps, 2):
+            yield [(self._u[part, k], self._t[part, k]) for k in range(first, first + 3)]
 
 
 _STAGES = ((0, 0.0), (1, 0.5), (1, 0.5), (2, 1.0))
