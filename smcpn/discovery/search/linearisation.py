@@ -201,7 +201,7 @@ class LinearOutputs:
 def measured_values(
     records: Sequence[Record], relative: bool, sd: Array | None
 ) -> GaussianMeasurements:
-    """What records tell of the outputs, or of their logarithms; ``sd`` as of `LibraryPaths`."""
+    """Measurements of the outputs, or of their logarithms; ``sd`` as of `LibraryPaths`."""
     y, lower, upper = (
         np.concatenate([beside(record, name) for record in records])
         for name in ("y", "y_lower", "y_upper")

@@ -290,7 +290,7 @@ class GaussianMeasurements:
         return np.full(len(expected), float(self._present.sum()))
 
 
-class Between(NamedTuple):
+class LimitExpansion(NamedTuple):
     """Log probability of values between limits, (S, L), of which noise has a deviation of one.
 
     residual, information: (S, L), of a Gaussian pseudo-observation with its first two derivatives.
@@ -340,7 +340,7 @@ class LimitedMeasurements(GaussianMeasurements):
         sd = np.sqrt(variances[:, None, :] / self._precision)
         return np.broadcast_to(sd, expected.shape)[:, self._limited]
 
-    def _between(self, expected: Array, variances: Array) -> Between:
+    def _between(self, expected: Array, variances: Array) -> LimitExpansion:
         """Log probability of all limits, expanded."""
         middle, sd = expected[:, self._limited], self._sd(expected, variances)
         a, b = ((one[self._limited] - middle) / sd for one in (self._lower, self._upper))
@@ -356,7 +356,7 @@ class LimitedMeasurements(GaussianMeasurements):
         information = np.maximum(gradient**2 - by_log_sd, 0.0)
         told = information > 0.0
         residual = np.where(told, gradient / np.where(told, information, 1.0), 0.0)
-        return Between(log_probability, residual, information, by_log_sd)
+        return LimitExpansion(log_probability, residual, information, by_log_sd)
 
 
 class DensityMeasurements:
