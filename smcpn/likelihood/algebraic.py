@@ -153,12 +153,17 @@ def explicit_model(model: Model, first: FirstSample) -> Model:
     equations = AlgebraicEquations(model)
     state = equations.solved(model.x, ca.vertcat(model.u, model.t), AFTER_JUMP, True)
     held = ca.vertcat(ca.SX(model.u.numel(), 1), 1.0)
-    rates, outputs = ca.substitute([equations.slopes(held), model.outputs], [model.x], [state])
+    graphs = [equations.slopes(held), model.outputs]
+    graphs += [] if model.events is None else [model.events.column]
+    rates, outputs, *column = ca.substitute(graphs, [model.x], [state])
+    events = model.events and replace(model.events, column=column[0])
     begun = [
         equations.solved(initial, ca.SX([*first.u, first.t]), FROM_START)
         for initial in model.initial
     ]
-    return replace(model, rhs=rates, outputs=outputs, initial=tuple(begun), algebraic=())
+    return replace(
+        model, rhs=rates, outputs=outputs, initial=tuple(begun), algebraic=(), events=events
+    )
 
 
 def check_consistent(problem: Problem, values: Array) -> None:

@@ -104,7 +104,10 @@ class Model:
         u = self.u[: self.dosing.n_inputs]
         known = self.u[self.dosing.n_inputs :], self.dosing.nothing(u)
         rhs, outputs = (ca.substitute(one, *known) for one in (self.rhs, self.outputs))
-        return replace(self, u=u, rhs=rhs, outputs=outputs, dosing=None)
+        events = self.events and replace(
+            self.events, column=ca.substitute(self.events.column, *known)
+        )
+        return replace(self, u=u, rhs=rhs, outputs=outputs, events=events, dosing=None)
 
     def arrived(self, record: Record, values: Array) -> Array:
         """Amounts that have arrived in every state, (T, n, N), at parameter values (N, d)."""
