@@ -233,18 +233,15 @@ def _check_beside(records: Sequence[Record], noise: Any) -> None:
 
 
 def _check_relative(record: Record) -> None:
-    """Refuse what does not go with noise that multiplies."""
-    if record.doses:
+    """Refuse what does not go with noise that multiplies.
+
+    Outputs are smooth between doses, and their logarithms are not; a path below a limit has any.
+    """
+    given = ["doses"] * bool(record.doses) + ["limits"] * record.limits
+    if given:
         raise InputError(
-            f"noise is 'relative', and record '{record.name}' has doses, between which smooth "
-            "outputs are not those of smooth logarithms: give noise='unknown', or its standard "
-            "deviations by y_sd",
-            argument="noise",
-        )
-    if record.y_upper is not None and (record.y_upper <= 0.0).any():
-        raise InputError(
-            f"noise is 'relative', and record '{record.name}' has a y_upper that is not positive: "
-            "give noise='unknown', or outputs above zero",
+            f"noise is 'relative', and record '{record.name}' has {listed(given)}: give "
+            "noise='unknown', or its standard deviations by y_sd",
             argument="noise",
         )
 
