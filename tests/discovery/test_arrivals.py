@@ -130,6 +130,25 @@ def test_doses_enter_the_states_at_their_times(tmp_path):
     assert len(again.record) > len(record)
 
 
+@pytest.mark.parametrize("what", ["late", pytest.param("doses", marks=pytest.mark.nightly)])
+@pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")
+def test_draws_under_a_prior_that_shrinks_know_them_too(what):
+    if what == "late":
+        exact, states, (u, x) = {"x'[x]": -1.0, "x'[u]": 2.0}, ["x"], late_input("zoh", 0.235)
+        given, options = {"u": u, "hold": "zoh"}, {"delay": {"u": 0.235}}
+    else:
+        exact = {"gut'[gut]": -1.2, "central'[gut]": 1.2, "central'[central]": -0.4}
+        states, x, given, options = ["gut", "central"], compartments(), {"doses": DOSES}, {}
+    y = x + NOISE * np.random.default_rng(3).normal(size=x.shape)
+    found = smcpn.discover(
+        smcpn.Record(y=y, dt=0.1, **given), library="poly(1)", states=states, prior="laplace",
+        particles=100, **options,
+    )  # fmt: skip
+    for name, value in exact.items():
+        one = found.coefficients[name]
+        assert abs(one.mean - value) < 3.5 * one.sd < 0.05
+
+
 def test_what_has_entered_is_that_of_a_problem():
     """Jumps and rates between samples add up to the amounts that a likelihood knows."""
     system = CandidateSystem.of(smcpn.polynomials(1), ["gut", "central"])
@@ -223,7 +242,7 @@ def test_limits_are_expanded_as_their_log_probability(g):
         ({"doses": [smcpn.Dose(1.0, "z", 2.0)]}, {}, "a dose names state 'z'"),
         ({"doses": [smcpn.Dose(1.0, "x", 2.0)]}, {"noise": "relative"}, "has doses"),
         ({"y_lower": np.full(30, np.nan)}, {"noise": "relative"}, "has limits"),
-        ({}, {"delay": {"u": 0.3}, "prior": "laplace"}, "whose draws do not know delay"),
+        ({"y_lower": np.full(30, np.nan)}, {"prior": "laplace"}, "draws do not know y_lower"),
     ],
     ids=str,
 )
