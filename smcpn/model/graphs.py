@@ -58,6 +58,8 @@ class Model:
         the numbers of an interval.
     accumulators: States that are set back to zero after every sample.
     events: Where the state jumps.
+    consistent: State (n, 1) with the solution of algebraic equations in its place, of ``x`` and the
+        inputs and time at a sample, where these are no part of the model any more.
     """
 
     x: ca.SX
@@ -80,6 +82,7 @@ class Model:
     events: Events | None = None
     dosing: Dosing | None = None
     accumulators: tuple[int, ...] = ()
+    consistent: ca.SX | None = None
 
     @property
     def held(self) -> int:
@@ -92,10 +95,13 @@ class Model:
 
     def whole_states(self, u: ca.SX, t: ca.SX, smooth: ca.SX) -> ca.SX:
         """States at a sample of inputs ``u`` and time ``t``, of their `smooth_part`."""
+        driven, here = ca.vertcat(self.u, self.t), ca.vertcat(u, t)
+        if self.consistent is not None:
+            known = ca.vertcat(self.x, driven), ca.vertcat(smooth, here)
+            smooth = ca.substitute(self.consistent, *known)
         if self.dosing is None:
             return smooth
-        arrived = self.dosing.arrived(self)
-        return smooth + ca.substitute(arrived, ca.vertcat(self.u, self.t), ca.vertcat(u, t))
+        return smooth + ca.substitute(self.dosing.arrived(self), driven, here)
 
     def without_doses(self) -> Model:
         """Return the model of its equation alone, without its initial states."""
@@ -222,6 +228,7 @@ class Model:
             noise_correlation=numbers(self.noise_correlation),
             initial=tuple(numbers(state) for state in self.initial),
             diffusion=None if self.diffusion is None else numbers(self.diffusion),
+            consistent=None if self.consistent is None else numbers(self.consistent),
             density=self.density
             and replace(
                 self.density,

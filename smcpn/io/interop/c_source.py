@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, whole_number
-from smcpn.likelihood.algebraic import explicit_model
+from smcpn.likelihood.algebraic import explicit_model, straight_line_model
 from smcpn.likelihood.state_events import MOST_EVENTS
 from smcpn.model.dosing import Dosing, Source, as_given
 from smcpn.model.graphs import Model
@@ -115,8 +115,7 @@ class ModelSource:
         driven = _with_rates(problem.model)
         n_rates = driven.u.numel() - record.n_inputs
         first = FirstSample(np.append(record.u[0], np.zeros(n_rates)), float(record.t[0]))
-        explicit = explicit_model(driven, first)
-        model = explicit.with_numbers()
+        model = straight_line_model(driven, first).with_numbers()
         graphs = ca.vertcat(model.rhs, model.outputs, model.initial[0], _events(model))
         moves = np.array(ca.which_depends(ca.densify(graphs), model.theta, 1), dtype=bool)
         lags = _lags(problem.model)
@@ -137,7 +136,7 @@ class ModelSource:
             model=model,
             used=tuple(needed),
             interval=record.interval if record.uniform else float(np.diff(record.t).max()),
-            steps=_sufficient_steps(problem, explicit, values, steps),
+            steps=_sufficient_steps(problem, values, steps),
             linear_input=record.hold != "zoh",
             t_unit=record.t_unit,
             dead_times=tuple(map(in_c, lags)),
@@ -288,11 +287,8 @@ def _checked_steps(steps: int | str) -> int | str:
     return steps if steps == "auto" else whole_number("steps", steps, 1, MAX_STEPS)
 
 
-def _sufficient_steps(problem: Problem, explicit: Model, values: Array, steps: int | str) -> int:
-    """Runge-Kutta steps of a sampling interval of the first record, at parameters (d,).
-
-    explicit: The model without doses as differential equations.
-    """
+def _sufficient_steps(problem: Problem, values: Array, steps: int | str) -> int:
+    """Runge-Kutta steps of a sampling interval of the first record, at parameters (d,)."""
     if problem.model.events is not None:
         if steps == "auto":
             raise InputError(
@@ -302,9 +298,7 @@ def _sufficient_steps(problem: Problem, explicit: Model, values: Array, steps: i
             )
         return int(_checked_steps(steps))
     record = problem.records[0][:ENOUGH]
-    if problem.model.dosing is not None:
-        explicit = explicit_model(problem.model, FirstSample.of(record))
-    simulator = Simulator(explicit, record, _checked_steps(steps))
+    simulator = Simulator(explicit_model(problem.model), record, _checked_steps(steps))
     for _ in simulator(values[:, None]):
         break
     if isinstance(simulator.steps, OwnSteps):

@@ -271,7 +271,8 @@ fmi3Status fmi3GetEventIndicators(fmi3Instance instance, fmi3Float64 eventIndica
 {
 {% if events %}
     const Instance *one = instance;
-    {{ name }}_indicators(one->t, one->x, one->u, one->p, eventIndicators);
+    if (nEventIndicators == {{ NAME }}_EVENTS)
+        {{ name }}_indicators(one->t, one->x, one->u, one->p, eventIndicators);
 {% endif %}
     return nEventIndicators == {{ NAME }}_EVENTS ? fmi3OK : fmi3Error;
 }
