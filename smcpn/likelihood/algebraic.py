@@ -118,7 +118,7 @@ class AlgebraicEquations:
 
     @property
     def _iteration(self) -> ca.SX:
-        """See `ImplicitFunction`: a whole step and one more by its matrix, and what is said of it.
+        """A whole step and one more by its matrix, and what `ImplicitFunction` says of it.
 
         What is left of the distance after the first tells whether it was a good one.
         """

@@ -141,6 +141,12 @@ class Model:
 
     def prepared(self, record: Record) -> Record:
         """Return a record as kernels read it, with samples where its doses arrive."""
+        if self.dosing is None and record.doses:
+            raise InputError(
+                f"{record.name} has doses, and the problem was posed without any: pose it with a "
+                "dose of each kind",
+                argument="doses",
+            )
         if self.dosing is None or record.held:
             return record
         if record not in self._prepared:
