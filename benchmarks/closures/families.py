@@ -83,13 +83,13 @@ def operations(quick: bool) -> Iterator[Row]:
         yield at_most(f"operations: {name}", len(found.by_level[Level.LANE]), most)
 
 
-@study("sizes")
-def sizes(quick: bool) -> Iterator[Row]:
+@study("sizes", quick=None)
+def sizes(_: bool) -> Iterator[Row]:
     """The same friction from priors whose size is right, and wrong by a factor of 100."""
     options: dict[str, Any] = {"within": WITHIN, "odd": True}
     right, draws = approximated(smcpn.spline("v", **options))
     mean, sd = draws.mean(axis=0), draws.std(axis=0)
-    for size in (100.0,) if quick else (100.0, 0.01):
+    for size in (100.0, 0.01):
         other, moved = approximated(smcpn.spline("v", size=size, **options))
         shift = np.abs(moved.mean(axis=0) - mean) / sd
         yield at_most(

@@ -241,7 +241,7 @@ def _gradients(found: Sequence[Errors]) -> float:
     return float(np.mean([one.gradients for one in found]))
 
 
-@study("gaussians", full=((100, 500), (12, 4)), quick=((25, 100), (4, 2)))
+@study("gaussians", full=((100, 500), (12, 4)), quick=((25, 75), (3, 2)))
 def gaussians(size: tuple[tuple[int, int], tuple[int, int]]) -> Iterator[Row]:
     """Yield moments, evidence and cost of Gaussian targets, and how the cost grows."""
     sizes, seeds = size
@@ -259,9 +259,9 @@ def linear_ode(quick: bool) -> Iterator[Row]:
     """Yield moments and evidence of the driven relaxation, from its mode and from the prior."""
     problem, target = driven()
     exact = target.exact()
-    ways = {"auto": (3, 20)} if quick else {"auto": (20, 20), "tempering": (12, 12)}
+    ways = {"auto": (2, 20)} if quick else {"auto": (20, 20), "tempering": (12, 12)}
     for method, (seeds, full) in ways.items():
         found = list(each(partial(identified, problem, exact, 1000, method), range(seeds)))
         yield from rows(f"driven-50 {method}", found, full)
-    found = list(each(partial(tempered, target, 1000), range(10 if quick else 100)))
+    found = list(each(partial(tempered, target, 1000), range(5 if quick else 100)))
     yield from rows("driven-50 matrix", found, 100)

@@ -32,7 +32,7 @@ T = np.linspace(0.0, 6.0, 31)
 LOW = 1.5
 """Detection limit, below which are about a third of the samples or more."""
 DOSE = 100.0
-DATA_SETS, FEW = 200, 10
+DATA_SETS, FEW = 200, 6
 CLOSE = 1e-10
 DRAWS = 20_000
 """Of importance sampling."""

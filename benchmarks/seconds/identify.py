@@ -81,4 +81,4 @@ def memory(quick: bool) -> Iterator[Row]:
     done = subprocess.run(
         [sys.executable, "-c", PEAK % quick], capture_output=True, text=True, check=True
     )
-    yield at_most("identify, MB", float(done.stdout.split()[-1]), 320.0)
+    yield at_most("identify, MB", float(done.stdout.split()[-1]), 300.0)

@@ -203,7 +203,7 @@ def _of_function(function: InputFunction, record: Record) -> Inputs:
 
     def at(begin: float, end: float, s: Array) -> Array:
         values = function(0.5 * (begin + end) + 0.5 * (end - begin) * s)
-        return np.asarray(values, dtype=float).reshape(len(s), record.n_inputs)
+        return np.asarray(values, dtype=float).reshape(len(s), record.n_inputs - record.held)
 
     def pieces(begin: float, end: float, halvings: int) -> list[tuple[float, Array]]:
         coefficients = to_powers @ at(begin, end, nodes)
@@ -220,7 +220,12 @@ def _of_function(function: InputFunction, record: Record) -> Inputs:
         for piece in pieces(float(begin), float(end), HALVINGS)
     ]
     edges = np.array([*(begin for begin, _ in found), record.t[-1]])
-    return Inputs(edges, np.array([coefficients for _, coefficients in found]))
+    # What is held is told by the sample that ends an interval.
+    last = np.searchsorted(record.t, edges[:-1], side="right")
+    held = np.zeros((len(found), DEGREE + 1, record.held))
+    held[:, 0] = record.u[last, record.n_inputs - record.held :]
+    coefficients = np.array([coefficients for _, coefficients in found])
+    return Inputs(edges, np.concatenate([coefficients, held], axis=2))
 
 
 class ExactDerivatives:

@@ -131,7 +131,8 @@ class ModelExport(ABC):
         Jacobian, the parameters and a Runge-Kutta step of fourth order, and a program that
         simulates a CSV of inputs. They need nothing but the mathematical library of C, and allocate
         no memory. Process noise and measurement noise are left out. Inputs with a dead time are
-        remembered, of so many samples as are within it.
+        remembered, of so many samples as are within it. Doses of the records are not in it: one is
+        given by a function when it arrives, or as a rate by an input of its own.
 
         Parameters
         ----------
@@ -159,7 +160,8 @@ class ModelExport(ABC):
         for others; no Python is needed where it runs. Parameters can be changed, and before a run
         the initial state, which otherwise follows those that it depends on. It is for
         co-simulation, where the input is held from one communication point to the next, and for
-        model exchange, but where inputs have a dead time.
+        model exchange, but where inputs have a dead time, doses a lag, or states count between
+        samples. Of doses the rate is an input, and the sum of what was given at once.
 
         Parameters
         ----------

@@ -172,11 +172,11 @@ def predict_particles(
     who = "a prediction over a horizon"
     takes = Kalman.takes_parts | {"algebraic"}
     check_parts(model.parts, who, takes, dict.fromkeys(PARTS, "use simulate"))
-    model = explicit_model(model, FirstSample.of(record))
     check_record(record, problem.ode, model.outputs.numel(), problem.records)
+    whole = problem.model.prepared(record)
+    model = explicit_model(model, FirstSample.of(whole))
     # Intervals have as many steps each: the longest one is to have enough.
     steps = steps_within(float(np.diff(record.t).max()), step_length)
-    whole = problem.model.prepared(record)
     windows = WindowFilter(problem, model, whole, window_begins(whole, horizon), steps, filter)
     found = simulate_particles(problem, whole, values, weights, simulator=windows)
     if whole is not record:

@@ -221,12 +221,6 @@ def _without_doses(
     record: With doses.
     values: Parameters, of which lags and fractions may be some.
     """
-    if record.u_function is not None:
-        raise InputError(
-            "u is a function of time, and the record has doses: give the input by its samples, or "
-            "solver=smcpn.Rosenbrock()",
-            argument="over",
-        )
     for name in [v for d in record.doses for v in (d.lag, d.fraction) if isinstance(v, str)]:
         if name not in values:
             raise InputError(
@@ -235,7 +229,7 @@ def _without_doses(
             )
     Dosing.of([record], ode, {}, values)
     doses = [_with_numbers(dose, values) for dose in record.doses]
-    record = replace(record, doses=doses)
+    record = record.with_doses(doses)
     own = {name: values[name] for name in ode.parameters}
     model, _ = known_model(ode, own, list(ode.states), "rest", None, None, record)
     symbols = [model.x, model.u, model.t, model.theta]

@@ -97,10 +97,27 @@ def test_doses_of_a_stiff_model_agree_with_rosenbrock():
 def test_doses_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match="a dose names 'late', and parameters has no such name"):
         smcpn.solve(compartments, RECORD, {k: VALUES[k] for k in ("ka", "ke", "F")})
-    function = smcpn.Record(t=TIMES, u=np.sin, doses=DOSES)
-    with pytest.raises(InputError, match="u is a function of time") as error:
-        smcpn.solve(compartments, function, VALUES)
-    assert error.value.argument == "over"
+
+
+@pytest.mark.parametrize("solver", [EKF1(order=5), EKF0(order=4)], ids=repr)
+@pytest.mark.parametrize("pole", [-0.5, 0.25j * np.pi])
+def test_the_input_may_be_smooth(solver, pole):
+    """The real part of exp(pole t), as a function of time, or as periodic samples."""
+    record = smcpn.Record(t=TIMES, u=lambda t: np.exp(pole.real * t), doses=DOSES)
+    if pole.imag:
+        u = np.cos(pole.imag * TIMES[:-1])
+        record = smcpn.Record(dt=1.0, u=u, doses=DOSES, hold="bandlimited", periodic=True)
+    solve = partial(smcpn.solve, compartments, record, VALUES, initial=[0.5, 1.0], solver=solver)
+    found = solve(rtol=1e-9, atol=1e-11)
+    forced = np.linalg.solve(pole * np.eye(2) - A, [0.0, 1.0])
+    steady = np.linalg.solve(-A, [0.0, 1.0])
+    wanted = [
+        exact(t)
+        + (expm(A * t) - np.eye(2)) @ steady
+        + (np.exp(pole * t) * forced - expm(A * t) @ forced).real
+        for t in record.t
+    ]
+    np.testing.assert_allclose(found.mean, wanted, atol=1e-8)
 
 
 def test_a_dose_that_arrives_within_rounding_of_a_sample_is_at_it():

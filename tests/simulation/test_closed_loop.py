@@ -135,6 +135,33 @@ def test_controllers_and_predictions_take_algebraic_equations():
         ClosedLoop(seen.model, given, starts[1], PositionLoop(CONTROLLER), reference, 2)
 
 
+@smcpn.ode(algebraic=["bound"])
+def binding(gut, blood, bound, *, k):
+    """As `plain_binding`, whose bound share is a variable."""
+    return -k * gut, k * gut - bound, bound - blood / (1.0 + blood**2)
+
+
+@smcpn.ode
+def plain_binding(gut, blood, *, k):
+    return -k * gut, k * gut - blood / (1.0 + blood**2)
+
+
+@pytest.mark.nightly
+def test_predictions_take_doses_beside_algebraic_equations():
+    doses = [smcpn.Dose(0.4, "gut", 2.0), smcpn.Dose(1.0, "blood", 1.0, duration=0.7)]
+    y = 0.1 * np.random.default_rng(0).normal(size=12)
+    record = smcpn.Record(y=y, dt=0.25, doses=doses)
+    means = []
+    for ode, more in ((binding, [0.0]), (plain_binding, [])):
+        problem = smcpn.Problem(
+            ode, record, observe="blood", noise=0.1, prior={"k": stats.lognorm(0.5)}
+        )
+        filter = StateFilter(0.1, (0.0, 0.05, *more), (1e-2, 1e-2, *more))
+        ahead = predict_particles(problem, record, np.ones((1, 1)), np.ones(1), 3, filter, 0.05)
+        means.append(np.hstack([ahead.mean, ahead.sd]))
+    np.testing.assert_allclose(*means, rtol=0, atol=1e-8)
+
+
 def test_closed_loop_refuses_signals_of_another_length():
     with pytest.raises(smcpn.InputError, match="signals has 5 samples"):
         ClosedLoop(

@@ -205,12 +205,12 @@ def _channels(root: Section, ode: ODE, module: ModuleType) -> Channels:
 
 def _outputs(section: Section, name: str, ode: ODE, module: ModuleType) -> list[Channel]:
     """Channels of an output, one for each entry of a vector."""
-    known = (*OF_CHANNEL, "noise")
+    known = (*OF_CHANNEL, "noise", *BESIDE)
     with section.blame(name):
         entries = scalar_outputs(name, ode)
     if entries == [name]:
         _observed(name, ode, module, section)
-        return [Channel.of(section, name, (*known, *BESIDE))]
+        return [Channel.of(section, name, known)]
     return Channel.of_vector(section, name, entries, known)
 
 

@@ -84,7 +84,7 @@ class Channel:
     def of_vector(
         cls, parent: Section, name: str, entries: Sequence[str], known: tuple[str, ...]
     ) -> list[Channel]:
-        """Read ``x = ["a", "b"]``, ``x = {column = ["a", "b"], unit = "m"}``.
+        """Read ``x = ["a", "b"]``, ``x = {column = ["a", "b"], y_sd = ["c", "d"], unit = "m"}``.
 
         Without ``column`` the columns are called ``x[0]``, ``x[1]``, ...
 
@@ -94,17 +94,12 @@ class Channel:
         section, key = (parent, name) if short else (parent.section(name), "column")
         if not short:
             section.refuse_others(known)
-        columns = section.read(key, texts, list(entries))
-        if len(columns) != len(entries):
-            raise section.error(
-                key,
-                f"it has {counted(len(columns), 'column')}: name {len(entries)}, for "
-                f"{spanned(entries)}",
-            )
+        beside = [] if short else [one for one in BESIDE if one in section]
+        columns = [_one_for_each(section, one, entries) for one in (key, *beside)]
         unit, to = ("", "") if short else (section.optional(one, text) or "" for one in OF_UNIT)
         return [
-            cls(entry, section, column, unit, to)
-            for entry, column in zip(entries, columns, strict=True)
+            cls(entry, section, column, unit, to, tuple(zip(beside, others, strict=True)))
+            for entry, column, *others in zip(entries, *columns, strict=True)
         ]
 
     def blamed(self) -> tuple[Section, str | None]:
@@ -133,6 +128,18 @@ class Channel:
             raise self.section.error("to", f"to is '{self.to}': say in which unit the column is")
         with self.section.blame("unit" if self.unit else "to"):
             return converted(measured, unit, self.to), self.to
+
+
+def _one_for_each(section: Section, key: str, entries: Sequence[str]) -> list[str]:
+    """Columns of the entries of a vector."""
+    columns = list(section.read(key, texts, list(entries)))
+    if len(columns) != len(entries):
+        raise section.error(
+            key,
+            f"it has {counted(len(columns), 'column')}: name {len(entries)}, for "
+            f"{spanned(entries)}",
+        )
+    return columns
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ software framework for nonlinear optimization and optimal control, Math. Prog. C
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import casadi as ca
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError, whole_number
 from smcpn.likelihood.algebraic import explicit_model
-from smcpn.model.delay import Delay
+from smcpn.model.dosing import Dosing, Source, as_given
 from smcpn.model.graphs import Model
 from smcpn.model.initial import FirstSample
 from smcpn.model.parts import check_parts
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 INSTEAD = {
-    "doses": "pose the problem without them, their rates as inputs",
-    "accumulators": "pose the problem without them",
     "events": "let the tool that runs it have the events",
 }
 """Remedies for parts that the sources have not."""
@@ -58,13 +57,21 @@ ENOUGH = 4096
 """Samples over which ``steps="auto"`` finds how many steps the outputs need."""
 
 
+class DoseKind(NamedTuple):
+    """Doses of one `Route`: its name, the place of its state, and its fraction in C."""
+
+    name: str
+    state: int
+    fraction: str
+
+
 @dataclass(frozen=True)
 class ModelSource:
     """A model with parameters for the simulator in C.
 
     title: Name of the model; `name` is made of it.
-    states, inputs, outputs, parameters: The parameters are those that the equations, outputs or
-        initial state depend on.
+    states, inputs, outputs, parameters: The inputs end with the rates of doses. The parameters are
+        those that the equations, outputs or initial state depend on.
     values: (p,), of these parameters.
     model: Its known numbers in place.
     used: Places of these parameters in ``model.theta``.
@@ -72,8 +79,10 @@ class ModelSource:
     steps: Runge-Kutta steps in it.
     linear_input: Whether the input is linear between samples and not held.
     t_unit: Unit of time.
-    dead_times: Of every input as an expression of C; empty where none has one.
+    dead_times: Of every input, and of the amounts of every kind of dose, as an expression of C;
+        empty where none has one.
     past: Samples of the inputs that are remembered at most.
+    doses: Kinds of doses.
     """
 
     title: str
@@ -90,6 +99,7 @@ class ModelSource:
     t_unit: str
     dead_times: tuple[str, ...] = ()
     past: int = 0
+    doses: tuple[DoseKind, ...] = ()
 
     @classmethod
     def of(cls, problem: Problem, values: Array, steps: int | str) -> ModelSource:
@@ -97,48 +107,45 @@ class ModelSource:
 
         Raises `InputError` if the steps are neither a number nor "auto", or the solution diverges.
         """
-        check_parts(problem.model.parts, "C source or FMU", {"algebraic", "delay"}, INSTEAD)
+        takes = {"algebraic", "delay", "doses", "accumulators"}
+        check_parts(problem.model.parts, "C source or FMU", takes, INSTEAD)
         if problem.ode.compiled is not None:
             raise InputError(
                 f"'{problem.ode.name}' is a function that numba has compiled, which C source and "
                 "FMU cannot hold: write it so that it can be traced"
             )
-        record = problem.records[0]
-        explicit = explicit_model(problem.model, FirstSample.of(record))
+        record = as_given(problem.records[0])
+        driven = _with_rates(problem.model)
+        n_rates = driven.u.numel() - record.n_inputs
+        first = FirstSample(np.append(record.u[0], np.zeros(n_rates)), float(record.t[0]))
+        explicit = explicit_model(driven, first)
         model = explicit.with_numbers()
-        simulator = Simulator(explicit, record[:ENOUGH], _checked_steps(steps))
-        for _ in simulator(values[:, None]):
-            break
-        if isinstance(simulator.steps, OwnSteps):
-            raise InputError(
-                "the model is stiff, and C source and FMU take Runge-Kutta steps of one length: "
-                "give a record with more times in between"
-            )
         graphs = ca.vertcat(model.rhs, model.outputs, model.initial[0])
         moves = np.array(ca.which_depends(ca.densify(graphs), model.theta, 1), dtype=bool)
-        delay, inputs = model.delay, problem.ode.inputs
-        sources = dict(zip(delay.inputs, delay.sources, strict=True)) if delay else {}
-        moves[[one for one in sources.values() if isinstance(one, int)]] = True
+        lags = _lags(problem.model)
+        moves[[one for one in lags if isinstance(one, int)]] = True
         needed = np.flatnonzero(moves).tolist()
-        dead_times = [
-            f"p[{needed.index(one)}]" if isinstance(one, int) else repr(float(one))
-            for one in (sources.get(k, 0.0) for k in range(len(inputs)))
-        ]
+
+        def in_c(source: Source) -> str:
+            return f"p[{needed.index(source)}]" if isinstance(source, int) else repr(float(source))
+
+        kinds = _kinds(problem.model.dosing, in_c)
         return cls(
             title=problem.ode.name,
             states=problem.ode.states,
-            inputs=problem.ode.inputs,
+            inputs=(*problem.ode.inputs, *(f"rate.{one.name}" for one in kinds)),
             outputs=tuple(map(str, problem.observe)),
             parameters=tuple(problem.names[k] for k in needed),
             values=values[needed],
             model=model,
             used=tuple(needed),
             interval=record.interval if record.uniform else float(np.diff(record.t).max()),
-            steps=int(simulator.steps),
+            steps=_sufficient_steps(problem, explicit, values, steps),
             linear_input=record.hold != "zoh",
             t_unit=record.t_unit,
-            dead_times=tuple(dead_times) if delay else (),
-            past=_remembered(delay, record) if delay else 0,
+            dead_times=tuple(map(in_c, lags)),
+            past=_remembered(problem.model, record) if lags else 0,
+            doses=kinds,
         )
 
     @property
@@ -152,6 +159,11 @@ class ModelSource:
     def start(self) -> Array:
         """Initial state, (n,)."""
         return np.asarray(self._functions["initial"](self.values), dtype=np.float64).ravel()
+
+    @property
+    def exchanged(self) -> bool:
+        """True if a solver may integrate it that knows of no samples."""
+        return not (self.dead_times or self.model.accumulators)
 
     @property
     def fixed(self) -> tuple[int, ...]:
@@ -189,6 +201,9 @@ class ModelSource:
                 linear_input=int(self.linear_input),
                 dead_times=self.dead_times,
                 past=self.past,
+                doses=self.doses,
+                accumulators=self.model.accumulators,
+                exchanged=self.exchanged,
                 fixed=self.fixed,
                 work=self._work(),
                 n=len(self.states),
@@ -267,12 +282,72 @@ def _checked_steps(steps: int | str) -> int | str:
     return steps if steps == "auto" else whole_number("steps", steps, 1, MAX_STEPS)
 
 
-def _remembered(delay: Delay, record: Record) -> int:
-    """Samples that are within a dead time, were there four times as many as in a record.
+def _sufficient_steps(problem: Problem, explicit: Model, values: Array, steps: int | str) -> int:
+    """Runge-Kutta steps of a sampling interval of the first record, at parameters (d,).
+
+    explicit: The model without doses as differential equations.
+    """
+    record = problem.records[0][:ENOUGH]
+    if problem.model.dosing is not None:
+        explicit = explicit_model(problem.model, FirstSample.of(record))
+    simulator = Simulator(explicit, record, _checked_steps(steps))
+    for _ in simulator(values[:, None]):
+        break
+    if isinstance(simulator.steps, OwnSteps):
+        raise InputError(
+            "the model is stiff, and C source and FMU take Runge-Kutta steps of one length: "
+            "give a record with more times in between"
+        )
+    return int(simulator.steps)
+
+
+def _with_rates(model: Model) -> Model:
+    """The model of its equation, whose inputs end with the rates at which doses are given."""
+    if model.dosing is None:
+        return model
+    plain, routes = model.without_doses(), model.dosing.routes
+    rates, entering = ca.SX.sym("rate", len(routes)), ca.SX(model.x.numel(), 1)
+    for route, rate in zip(routes, ca.vertsplit(rates), strict=True):
+        state, fraction, _ = route.places
+        entering[state] += rate * (model.theta[fraction] if isinstance(fraction, int) else fraction)
+    return replace(plain, u=ca.vertcat(plain.u, rates), rhs=plain.rhs + entering)
+
+
+def _kinds(dosing: Dosing | None, in_c: Callable[[Source], str]) -> tuple[DoseKind, ...]:
+    """Kinds of doses; those that enter one state are told apart by fraction and lag."""
+    routes = () if dosing is None else dosing.routes
+    states = [one.state for one in routes]
+    return tuple(
+        DoseKind(
+            one.state
+            if states.count(one.state) == 1
+            else f"{one.state} (fraction {one.fraction}, lag {one.lag})",
+            one.places[0],
+            in_c(one.places[1]),
+        )
+        for one in routes
+    )
+
+
+def _lags(model: Model) -> list[Source]:
+    """Dead times of inputs, and lags of rates and amounts of doses; empty where there is none."""
+    if model.delay is None and not (model.dosing and model.dosing.lagged):
+        return []
+    dosing = model.dosing
+    n_inputs = model.u.numel() if dosing is None else dosing.n_inputs
+    late = dict(zip(model.delay.inputs, model.delay.sources, strict=True)) if model.delay else {}
+    of_doses = [] if dosing is None else [one.places[2] for one in dosing.routes]
+    return [late.get(k, 0.0) for k in range(n_inputs)] + 2 * of_doses
+
+
+def _remembered(model: Model, record: Record) -> int:
+    """Samples that are within a dead time or a lag, were there four times as many as in a record.
 
     Beyond its end it goes on at its median interval.
     """
-    longest = max(upper for _, upper in delay.bounds)
+    bounds = list(model.delay.bounds) if model.delay else []
+    bounds += [one.bounds for one in model.dosing.routes] if model.dosing else []
+    longest = max(upper for _, upper in bounds)
     arrival = record.t + longest
     within = np.searchsorted(record.t, arrival, side="right") - np.arange(len(record))
     beyond = np.maximum(arrival - record.t[-1], 0.0) / np.median(np.diff(record.t))
@@ -280,8 +355,8 @@ def _remembered(delay: Delay, record: Record) -> int:
     if most > MOST_REMEMBERED:
         raise InputError(
             f"{most} samples of the inputs would be remembered for dead times of up to "
-            f"{longest:g}, and {MOST_REMEMBERED} can be: give delay a prior with a lower upper "
-            "bound, or a record with fewer samples in that time",
+            f"{longest:g}, and {MOST_REMEMBERED} can be: give delay, or the lag of doses, a prior "
+            "with a lower upper bound, or a record with fewer samples in that time",
             argument="delay",
         )
     return most

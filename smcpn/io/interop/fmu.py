@@ -166,13 +166,15 @@ def variables(source: ModelSource) -> Iterator[Variable]:
     taken = {"time"}
     groups: list[tuple[Sequence[str], str, dict[str, str]]] = [
         (source.inputs, "input", {}),
+        ([f"given.{one.name}" for one in source.doses], "input", {"variability": "discrete"}),
         (source.outputs, "output", {}),
         ([f"state.{name}" for name in source.states], "local", {"initial": "exact"}),
         ([f"der(state.{name})" for name in source.states], "local", {}),
         (source.parameters, "parameter", {}),
     ]
     at_start, values = source.start.tolist(), source.values.tolist()
-    starts = [[0.0] * len(source.inputs), None, at_start, None, values]
+    zeros = [[0.0] * len(some) for some in (source.inputs, source.doses)]
+    starts = [*zeros, None, at_start, None, values]
     for k, ((names, causality, more), start) in enumerate(zip(groups, starts, strict=True)):
         for place, name in enumerate(names):
             if causality == "parameter":
@@ -182,7 +184,7 @@ def variables(source: ModelSource) -> Iterator[Variable]:
                 reference=number,
                 causality=causality,
                 start=None if start is None else repr(start[place]),
-                derivative=number - n if k == 3 else 0,
+                derivative=number - n if k == 4 else 0,
                 **more,
             )
             number += 1

@@ -86,6 +86,20 @@ def test_short_forms(folder):
     assert {"k[0]", "k[2]", "friction.scale"} < set(problem.names)
 
 
+def test_entries_have_columns_of_what_is_known_of_them(folder):
+    text = CONFIG.replace("noise = 0.01,", 'y_sd = ["s", "r"],')
+    text = re.sub(r'(?m)^("v\[1\]|middle|sigma).*\n', "", text)
+    (folder / "config.toml").write_text(text)
+    rows = np.abs(np.random.default_rng(0).normal(size=(30, 8)))
+    np.savetxt("data.csv", rows, delimiter=",", header="f,g,p,q,a,m,s,r", comments="")
+    problem = load_system("config.toml").problem
+    np.testing.assert_allclose(problem.records[0].y_sd, rows[:, 6:] / 1000)
+    assert problem.noise == ["y_sd", "y_sd"]
+    (folder / "config.toml").write_text(CONFIG.replace("noise = 0.01,", 'y_sd = ["f"],'))
+    with pytest.raises(smcpn.InputError, match=r"outputs.x.y_sd: it has 1 column: name 2"):
+        load_system("config.toml")
+
+
 def test_value_of_an_entry_goes_before_the_list(folder):
     (folder / "config.toml").write_text(CONFIG.replace("k = [", "'k[2]' = 3.0\nk = ["))
     assert load_system("config.toml").problem.fixed == {"k[1]": 2.0, "k[2]": 3.0}

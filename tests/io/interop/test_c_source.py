@@ -123,6 +123,122 @@ def test_a_dead_time_may_be_longer_than_the_record(hold, tmp_path):
     np.testing.assert_allclose(found, np.concatenate(outputs), rtol=0, atol=1e-9)
 
 
+@smcpn.ode
+def kinetics(int, blood, drive, *, ka, ke):
+    return -ka * int, ka * int - ke * blood + drive
+
+
+def given_in_c(source, record, times):
+    """Lines of the program at times, the inputs behind the time left out: rates and amounts."""
+    rates, amounts = np.zeros((2, len(times), len(source.doses)))
+    kinds = [one.state for one in source.doses]
+    for dose in record.doses:
+        kind = kinds.index(source.states.index(dose.state))
+        begin = dose.time if isinstance(dose.lag, str) else dose.begin
+        if dose.duration:
+            there = (times >= begin) & (times < begin + dose.duration)
+            rates[there, kind] += dose.amount / dose.duration
+        else:
+            amounts[times == begin, kind] += dose.amount
+    return np.hstack([rates, amounts])
+
+
+def run_of(program, folder, rows):
+    """Outputs of the program for lines."""
+    np.savetxt(folder / "u.csv", rows, "%.17g", ",")
+    done = subprocess.run([program, folder / "u.csv"], check=True, capture_output=True, text=True)
+    return np.array([line.split(",")[1:] for line in done.stdout.splitlines()[1:]], dtype=float)
+
+
+@compiles
+@pytest.mark.parametrize("hold", ["zoh", "foh"])
+@pytest.mark.parametrize("late", [None, "lag", "lag and dead time"])
+def test_the_program_takes_doses(hold, late, tmp_path):
+    """Some at once and some over a while, at one time, at the first sample and between samples."""
+    rng, dt = np.random.default_rng(2), 0.25
+    between = 0.0 if late else 0.1
+    lag = "late" if late else 0.05
+    doses = [
+        smcpn.Dose(0.0, "int", 20.0, fraction="share", lag=lag if late else 0.0),
+        smcpn.Dose(2.0 + between, "int", 10.0, fraction="share", lag=lag),
+        smcpn.Dose(2.0 + between, "int", 15.0, fraction="share", lag=lag),
+        smcpn.Dose(3.0 + between, "int", 30.0, duration=1.5, fraction="share", lag=lag),
+        smcpn.Dose(3.5, "int", -4.0, duration=2.0, fraction="share", lag=lag),
+        smcpn.Dose(1.0, "blood", 3.0), smcpn.Dose(4.5, "blood", 2.0, duration=0.25),
+    ]  # fmt: skip
+    record = smcpn.Record(
+        u=rng.normal(size=30), y=rng.normal(size=(30, 2)), dt=dt, hold=hold, doses=doses
+    )
+    problem = smcpn.Problem(
+        kinetics, record, observe=["int", "blood'"], noise=0.1, initial={"blood": 1.0},
+        prior={"ka": stats.lognorm(0.5), "ke": stats.lognorm(0.5), "share": stats.uniform(0, 1),
+               **({"late": stats.uniform(0, 0.6)} if late else {})},
+        delay={"drive": 0.37} if late == "lag and dead time" else None,
+    )  # fmt: skip
+    values = np.array([1.2, 0.4, 0.7, 0.433])[: len(problem.names)]
+    # With both the package takes more steps: it cuts intervals where something may arrive.
+    steps = 160 if late == "lag and dead time" else 20
+    source = ModelSource.of(problem, values, steps)
+    whole = problem.model.prepared(record)
+    runs = Simulator(problem.model, whole, steps)(values[:, None])
+    wanted = np.concatenate([part[:, :, 0] for _, _, part in runs])
+    # With a lag the package has its samples where something may arrive, and C only the given ones.
+    rows, wanted = (record, wanted[whole.given]) if late else (whole, wanted)
+    assert late or len(rows.t) > len(record)
+    write_c(source, tmp_path)
+    program = compiled(tmp_path, source)
+    found = run_of(
+        program,
+        tmp_path,
+        np.column_stack([rows.t, rows.u[:, 0], given_in_c(source, record, rows.t)]),
+    )
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
+    (tmp_path / "u.csv").write_text("0,1,0,0,1,0\n1,1,0,0,nan,0\n")
+    done = subprocess.run([program, tmp_path / "u.csv"], capture_output=True, text=True)
+    assert (done.returncode, "line 2 has an amount that is not finite" in done.stderr) == (2, True)
+
+
+@compiles
+def test_a_dose_that_is_none_is_not_given(tmp_path):
+    record = smcpn.Record(
+        u=np.zeros(5), y=np.zeros(5), dt=1.0, doses=[smcpn.Dose(0.0, "int", 1.0, fraction="share")]
+    )
+    prior = {name: stats.uniform(0, 1) for name in ("ka", "ke", "share")}
+    problem = smcpn.Problem(kinetics, record, observe="blood", noise=0.1, prior=prior)
+    source = ModelSource.of(problem, np.array([0.5, 0.5, 0.25]), 1)
+    assert (source.inputs, source.parameters) == (("drive", "rate.int"), ("ka", "ke", "share"))
+    write_c(source, tmp_path)
+    library = ctypes.CDLL(compiled(tmp_path, source, "-fPIC", "-shared"))
+    x, p = (ctypes.c_double * 2)(1.0, 2.0), (ctypes.c_double * 3)(*source.values)
+    for kind, amount, said in (
+        (0, 8.0, 1), (0, np.nan, 0), (0, np.inf, 0), (1, 1.0, 0), (-1, 1.0, 0), (0, -4.0, 1),
+    ):  # fmt: skip
+        assert library.kinetics_give(kind, ctypes.c_double(amount), p, x) == said
+    assert list(x) == [2.0, 2.0]
+
+
+@compiles
+def test_the_program_counts_between_its_lines(tmp_path):
+    """Accumulators beside doses; what is counted at first is given."""
+    counted = kinetics.accumulating("blood")
+    doses = [smcpn.Dose(1.0, "int", 5.0), smcpn.Dose(2.0, "int", 6.0, duration=3.0)]
+    record = smcpn.Record(u=np.arange(9.0), y=np.ones((9, 2)), dt=0.5, hold="foh", doses=doses)
+    prior = {"ka": stats.lognorm(0.5), "ke": stats.lognorm(0.5)}
+    problem = smcpn.Problem(
+        counted, record, observe=["int", "blood"], noise=0.1, prior=prior, initial=[2.0, 1.0]
+    )
+    values = np.array([1.2, 0.4])
+    source = ModelSource.of(problem, values, 20)
+    write_c(source, tmp_path)
+    found = run_of(
+        compiled(tmp_path, source), tmp_path,
+        np.column_stack([record.t, record.u[:, 0], given_in_c(source, record, record.t)]),
+    )  # fmt: skip
+    runs = Simulator(problem.model, problem.model.prepared(record), 20)(values[:, None])
+    wanted = np.concatenate([part[:, :, 0] for _, _, part in runs])
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
+
+
 def test_one_short_interval_does_not_lengthen_what_is_remembered(monkeypatch):
     t = np.sort(np.append(0.1 * np.arange(60), 1.0 + 1e-8))
     record = smcpn.Record(t=t, u=np.zeros((61, 2)), y=np.zeros((61, 2)))

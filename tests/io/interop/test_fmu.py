@@ -17,6 +17,7 @@ from smcpn import InputError
 from smcpn.io.interop import fmu as made
 from smcpn.io.interop.c_source import MOST_REMEMBERED, ModelSource
 from smcpn.io.interop.fmu import archived, variables
+from smcpn.model.dosing import as_given
 from smcpn.simulation.simulator import Simulator
 from tests.models import PROBLEMS, duffing_problem
 
@@ -43,16 +44,18 @@ def path(problem, tmp_path_factory):
     return path
 
 
-def cosimulated(path, problem, **parameters):
-    record = problem.records[0]
-    kinds = [("time", float), *((name, float) for name in problem.ode.inputs)]
-    rows = np.array([tuple(row) for row in np.column_stack([record.t, record.u])], dtype=kinds)
+def cosimulated(path, problem, given=None, **parameters):
+    """Outputs, of inputs by name beside those of the record."""
+    record, given = as_given(problem.records[0]), given or {}
+    kinds = [("time", float), *((name, float) for name in (*problem.ode.inputs, *given))]
+    columns = np.column_stack([record.t, record.u, *given.values()])
     dt = record.interval
     result = fmpy.simulate_fmu(
         str(path), fmi_type="CoSimulation", stop_time=float(record.t[-1]), step_size=dt,
-        output_interval=dt, input=rows, start_values=parameters,
+        output_interval=dt, input=np.array(list(map(tuple, columns)), dtype=kinds),
+        start_values=parameters,
     )  # fmt: skip
-    return result["x"]
+    return result[problem.observe[0]]
 
 
 def test_it_is_valid_and_simulates_as_the_package_does(path, problem):
@@ -81,6 +84,65 @@ def test_dead_times_are_in_it(problem, tmp_path):
     runs = Simulator(late.model, late.records[0], 3)(values[:, None])
     wanted = np.concatenate([part[:, 0, 0] for _, _, part in runs])
     np.testing.assert_allclose(cosimulated(path, late), wanted, rtol=1e-12, atol=1e-12)
+
+
+@smcpn.ode
+def kinetics(gut, blood, drive, *, ka, ke):
+    return -ka * gut, ka * gut - ke * blood + drive
+
+
+@pytest.mark.parametrize("late", [0.0, 0.433])
+def test_doses_are_inputs(late, tmp_path):
+    """The sum of what was given at once is held, which says when and how much is given."""
+    from fmpy.validation import validate_fmu
+
+    rng, t = np.random.default_rng(3), 0.25 * np.arange(40)
+    kind = {"state": "gut", "fraction": "share", "lag": "late" if late else 0.0}
+    doses = [
+        smcpn.Dose(0.0, amount=20.0, **kind), smcpn.Dose(2.0, amount=5.0, **kind),
+        smcpn.Dose(2.0, amount=15.0, **kind), smcpn.Dose(3.0, amount=30.0, duration=1.5, **kind),
+    ]  # fmt: skip
+    record = smcpn.Record(u=rng.normal(size=40), y=np.zeros(40), dt=0.25, hold="zoh", doses=doses)
+    priors = {"ka": 1.2, "ke": 0.4, "share": 0.7} | ({"late": late} if late else {})
+    prior = {name: stats.uniform(0, 2 * value) for name, value in priors.items()}
+    dosed = smcpn.Problem(kinetics, record, observe="blood", noise=0.1, prior=prior)
+    values, path = np.array(list(priors.values())), tmp_path / "kinetics.fmu"
+    path.write_bytes(archived(ModelSource.of(dosed, values, 20)))
+    assert validate_fmu(str(path)) == []
+    whole = dosed.model.prepared(record)
+    runs = Simulator(dosed.model, whole, 20)(values[:, None])
+    wanted = np.concatenate([part[:, 0, 0] for _, _, part in runs])[whole.given]
+    given = {
+        "rate.gut": 20.0 * ((t >= 3.0) & (t < 4.5)), "given.gut": 20.0 * (1.0 + (t >= 2.0)),
+    }  # fmt: skip
+    found = cosimulated(path, dosed, given)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
+    if late:
+        return
+    rows = np.array([(0.0, 20.0), (2.0, 20.0), (2.0, 40.0), (9.75, 40.0)],
+                    dtype=[("time", float), ("given.gut", float)])  # fmt: skip
+    result = fmpy.simulate_fmu(
+        str(path), fmi_type="ModelExchange", stop_time=9.75, output_interval=0.25, input=rows,
+        relative_tolerance=1e-9,
+    )  # fmt: skip
+    ka, ke, gut = 1.2, 0.4, lambda since: 14.0 * (since > 0) * np.exp(-np.maximum(since, 0))
+    bateman = sum(ka / (ka - ke) * (gut(ke * (t - at)) - gut(ka * (t - at))) for at in (0.0, 2.0))
+    np.testing.assert_allclose(np.interp(t, result["time"], result["blood"]), bateman, atol=1e-5)
+
+
+def test_counts_begin_anew_at_communication_points(tmp_path):
+    record = smcpn.Record(u=np.arange(9.0), y=np.ones(9), dt=0.5, hold="zoh")
+    prior = {"ka": stats.lognorm(0.5), "ke": stats.lognorm(0.5)}
+    counted = smcpn.Problem(
+        kinetics.accumulating("blood"), record, observe="blood", noise=0.1, prior=prior,
+        initial=[2.0, 1.0],
+    )  # fmt: skip
+    values, path = np.array([1.2, 0.4]), tmp_path / "counted.fmu"
+    path.write_bytes(archived(ModelSource.of(counted, values, 20)))
+    runs = Simulator(counted.model, record, 20)(values[:, None])
+    wanted = np.concatenate([part[:, 0, 0] for _, _, part in runs])
+    np.testing.assert_allclose(cosimulated(path, counted), wanted, rtol=0, atol=1e-12)
+    assert fmpy.read_model_description(str(path)).modelExchange is None
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@
 /* Value references: time, then the variables of each kind one after the other. */
 enum {
     INPUT = 1,
-    OUTPUT = INPUT + {{ NAME }}_INPUTS,
+    OUTPUT = INPUT + {{ NAME }}_INPUTS + {{ NAME }}_DOSES,
     STATE = OUTPUT + {{ NAME }}_OUTPUTS,
     DERIVATIVE = STATE + {{ NAME }}_STATES,
     PARAMETER = DERIVATIVE + {{ NAME }}_STATES,
@@ -24,7 +24,7 @@ enum {
 
 typedef struct {
     double t;
-    double u[{{ NAME }}_INPUTS + 1];
+    double u[{{ NAME }}_INPUTS + {{ NAME }}_DOSES + 1];
     double x[{{ NAME }}_STATES];
     double p[{{ NAME }}_PARAMETERS + 1];
     int initialised, state_given;
@@ -32,6 +32,8 @@ typedef struct {
     fmi3LogMessageCallback logMessage;
 {% if dead_times %}
     {{ name }}_past past;
+{% elif doses %}
+    double entered[{{ NAME }}_DOSES];
 {% endif %}
 } Instance;
 
@@ -76,6 +78,22 @@ static fmi3Status remember(Instance *one, double t)
 }
 {% endif %}
 
+{% if doses and not dead_times %}
+
+/* Let what was given since the last time enter; 1 if there is some. */
+static int give(Instance *one)
+{
+    int k, some = 0;
+    for (k = 0; k < {{ NAME }}_DOSES; k++) {
+        const double amount = one->u[{{ NAME }}_INPUTS + k] - one->entered[k];
+        {{ name }}_give(k, amount, one->p, one->x);
+        one->entered[k] = one->u[{{ NAME }}_INPUTS + k];
+        some |= amount != 0.0;
+    }
+    return some;
+}
+{% endif %}
+
 const char *fmi3GetVersion(void) { return fmi3Version; }
 
 fmi3Instance fmi3InstantiateCoSimulation(fmi3String instanceName, fmi3String instantiationToken,
@@ -91,7 +109,7 @@ fmi3Instance fmi3InstantiateModelExchange(fmi3String instanceName, fmi3String in
     fmi3String resourcePath, fmi3Boolean visible, fmi3Boolean loggingOn,
     fmi3InstanceEnvironment instanceEnvironment, fmi3LogMessageCallback logMessage)
 {
-    return {{ "NULL" if dead_times else "made(instantiationToken, instanceEnvironment, logMessage)" }};
+    return {{ "made(instantiationToken, instanceEnvironment, logMessage)" if exchanged else "NULL" }};
 }
 
 void fmi3FreeInstance(fmi3Instance instance) { free(instance); }
@@ -165,6 +183,10 @@ fmi3Status fmi3SetFloat64(fmi3Instance instance, const fmi3ValueReference valueR
         if (one->initialised && at == PARAMETER + {{ place }})
             return failed(one, "A dead time is set before the end of initialisation.");
 {% endfor %}
+{% if doses %}
+        if (at >= INPUT + {{ NAME }}_INPUTS && at < OUTPUT && !isfinite(values[k]))
+            return failed(one, "An amount that was given is not a finite number.");
+{% endif %}
         if (at >= INPUT && at < OUTPUT)
             one->u[at - INPUT] = values[k];
         else if (at >= STATE && at < DERIVATIVE && !one->initialised) {
@@ -194,12 +216,18 @@ fmi3Status fmi3DoStep(fmi3Instance instance, fmi3Float64 currentCommunicationPoi
     *lastSuccessfulTime = currentCommunicationPoint;
     if (!(communicationStepSize > 0.0 && steps < 1e9))
         return fmi3Error;
+{% if accumulators %}
+    {{ name }}_reset_accumulators(one->x);
+{% endif %}
 {% if dead_times %}
     if (remember(one, currentCommunicationPoint) != fmi3OK)
         return fmi3Error;
     {{ name }}_advance_past(&one->past, currentCommunicationPoint, communicationStepSize,
         steps < 1 ? 1 : (int) steps, 0, one->p, one->x);
 {% else %}
+{% if doses %}
+    (void) give(one);
+{% endif %}
     {{ name }}_advance(currentCommunicationPoint, communicationStepSize, steps < 1 ? 1 : (int) steps,
         one->u, NULL, one->p, one->x);
 {% endif %}
@@ -287,7 +315,8 @@ fmi3Status fmi3UpdateDiscreteStates(fmi3Instance instance, fmi3Boolean *discrete
     fmi3Float64 *nextEventTime)
 {
     *discreteStatesNeedUpdate = *terminateSimulation = fmi3False;
-    *nominalsOfContinuousStatesChanged = *valuesOfContinuousStatesChanged = fmi3False;
+    *nominalsOfContinuousStatesChanged = fmi3False;
+    *valuesOfContinuousStatesChanged = {{ "give(instance)" if doses and not dead_times else "fmi3False" }};
     *nextEventTimeDefined = fmi3False;
     *nextEventTime = 0.0;
     return fmi3OK;

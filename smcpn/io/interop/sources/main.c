@@ -4,7 +4,8 @@
        ./{{ name }} input.csv > output.csv
 
    A line has the time{{ " in " ~ t_unit | c_comment if t_unit }} and the inputs{% for one in inputs %}{{ ", " if not loop.first else " " }}{{ one | c_comment }}{% endfor %}; the first one may be their names. The
-   input is {{ "linear" if linear_input else "held" }} between the lines. */
+   input is {{ "linear" if linear_input else "held" }} between the lines.{% if doses %} Rates of doses are held. Behind the inputs are the
+   amounts that are given at once at the time of a line, after its outputs{% for one in doses %}{{ "," if not loop.first else ":" }} {{ one.name | c_comment }}{% endfor %}.{% endif %} */
 #include "{{ name }}.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@
 #include <string.h>
 
 #define LONGEST 65536
-#define COLUMNS (1 + {{ NAME }}_INPUTS)
+#define COLUMNS (1 + {{ NAME }}_INPUTS + {{ NAME }}_DOSES)
 
 /* Read the numbers of a line; returns 0 where it does not have so many. */
 static int numbers(const char *line, double *row)
@@ -59,6 +60,9 @@ int main(int argc, char **argv)
     double u[{{ NAME }}_INPUTS];
 {% endif %}
     long number = 0, samples = 0;
+{% if doses %}
+    int k;
+{% endif %}
     FILE *file = argc == 2 ? fopen(argv[1], "r") : NULL;
     if (file == NULL) {
         fprintf(stderr, argc == 2 ? "%s: %s\n" : "usage: %s input.csv%s\n", argv[argc - 1],
@@ -75,6 +79,17 @@ int main(int argc, char **argv)
             fprintf(stderr, "%s: line %ld does not have %d numbers\n", argv[1], number, COLUMNS);
             return 2;
         }
+{% if doses %}
+        for (k = 1 + {{ NAME }}_INPUTS; k < COLUMNS; k++) {
+            if (!(fabs(row[k]) <= DBL_MAX)) {
+                fprintf(stderr, "%s: line %ld has an amount that is not finite\n", argv[1], number);
+                return 2;
+            }
+{% if dead_times %}
+            row[k] += before[k];
+{% endif %}
+        }
+{% endif %}
 {% if dead_times %}
         if (!{{ name }}_remember(&past, row[0], row + 1, {{ NAME }}_LINEAR_INPUT, p)) {
             fprintf(stderr, "%s: line %ld is one of more than %d within a dead time\n", argv[1],
@@ -101,6 +116,13 @@ int main(int argc, char **argv)
         {{ name }}_outputs(row[0], x, row + 1, p, y);
 {% endif %}
         print(row[0], y);
+{% if accumulators %}
+        {{ name }}_reset_accumulators(x);
+{% endif %}
+{% if doses and not dead_times %}
+        for (k = 0; k < {{ NAME }}_DOSES; k++)
+            {{ name }}_give(k, row[1 + {{ NAME }}_INPUTS + k], p, x);
+{% endif %}
         memcpy(before, row, sizeof row);
         samples++;
     }

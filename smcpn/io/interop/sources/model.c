@@ -33,6 +33,10 @@ const char *const {{ name }}_{{ kind }}_names[] = {
 {{ table("output", outputs) }}
 
 {{ table("parameter", parameters) }}
+{% if doses %}
+
+{{ table("dose", doses | map(attribute="name")) }}
+{% endif %}
 
 const double {{ name }}_parameters[] = {
 {% for one in values %}
@@ -99,14 +103,38 @@ void {{ name }}_jacobian(double t, const double *x, const double *u, const doubl
     (void) {{ name }}_casadi_jacobian(arg, res, iw, w, 0);
 }
 
+{% if doses %}
+int {{ name }}_give(int dose, double amount, const double *p, double *x)
+{
+    static const int states[] = { {{ doses | map(attribute="state") | join(", ") }} };
+    const double fractions[] = { {{ doses | map(attribute="fraction") | join(", ") }} };
+    (void) p;
+    if (dose < 0 || dose >= {{ NAME }}_DOSES || !(amount - amount == 0.0))
+        return 0;
+    x[states[dose]] += fractions[dose] * amount;
+    return 1;
+}
+
+{% endif %}
+{% if accumulators %}
+void {{ name }}_reset_accumulators(double *x)
+{
+{% for place in accumulators %}
+    x[{{ place }}] = 0.0;
+{% endfor %}
+}
+
+{% endif %}
 /* The input at a fraction of the interval. */
 static const double *input_at(double fraction, const double *u, const double *u_end, double *between)
 {
     int k;
     if (u_end == NULL)
         return u;
-    for (k = 0; k < {{ NAME }}_INPUTS; k++)
+    for (k = 0; k < {{ NAME }}_INPUTS - {{ NAME }}_DOSES; k++)
         between[k] = u[k] * (1.0 - fraction) + u_end[k] * fraction;
+    for (; k < {{ NAME }}_INPUTS; k++)
+        between[k] = u[k];
     return between;
 }
 
@@ -153,7 +181,7 @@ int {{ name }}_remember({{ name }}_past *past, double t, const double *u, int li
         past->count--;
     if (!linear && past->count > 0 && memcmp(past->u[past->count - 1], u, sizeof *past->u) == 0)
         return 1;
-    for (k = 0; k < {{ NAME }}_INPUTS; k++)
+    for (k = 0; k < {{ NAME }}_INPUTS + {{ NAME }}_DOSES; k++)
         longest = dead_time(k, p) > longest ? dead_time(k, p) : longest;
     if (past->count == {{ NAME }}_PAST) {
         /* One has been the last to arrive until the one after it does. */
@@ -178,6 +206,10 @@ static double arrived(const {{ name }}_past *past, int input, double at, double 
     int k = past->count - 1;
     while (k > 0 && past->t[k] + late > at)
         k--;
+{% if doses %}
+    if (input >= {{ NAME }}_INPUTS - {{ NAME }}_DOSES)
+        return past->t[k] + late > at ? 0.0 : past->u[k][input];
+{% endif %}
     if (!linear || k + 1 == past->count || past->t[k] + late > at)
         return past->u[k][input];
     return past->u[k][input] + (past->u[k + 1][input] - past->u[k][input])
@@ -191,7 +223,16 @@ void {{ name }}_delayed(const {{ name }}_past *past, double t, int linear, const
         u[k] = arrived(past, k, t + 1e-9 * {{ NAME }}_INTERVAL, t, linear, p);
 }
 
-void {{ name }}_advance_past(const {{ name }}_past *past, double t, double interval, int steps,
+{% if doses %}
+/* 0 where nothing new is remembered of a dose. */
+static int changes(const {{ name }}_past *past, int k, int input)
+{
+    return input < {{ NAME }}_INPUTS - {{ NAME }}_DOSES
+        || past->u[k][input] != (k > 0 ? past->u[k - 1][input] : 0.0);
+}
+
+{% endif %}
+void {{ name }}_advance_past({{ "" if doses else "const " }}{{ name }}_past *past, double t, double interval, int steps,
     int linear, const double *p, double *x)
 {
     const double end = t + interval, least = 1e-9 * interval;
@@ -199,16 +240,23 @@ void {{ name }}_advance_past(const {{ name }}_past *past, double t, double inter
     while (t < end) {
         double next = end;
         int k, input;
-        for (input = 0; input < {{ NAME }}_INPUTS; input++) {
+        for (input = 0; input < {{ NAME }}_INPUTS + {{ NAME }}_DOSES; input++) {
             const double late = dead_time(input, p);
             for (k = past->count - 1; k >= 0 && past->t[k] + late > t + least; k--)
-                if (past->t[k] + late < next - least)
+                if (past->t[k] + late < next - least{{ " && changes(past, k, input)" if doses }})
                     next = past->t[k] + late;
         }
         for (input = 0; input < {{ NAME }}_INPUTS; input++) {
             begin_u[input] = arrived(past, input, 0.5 * (t + next), t, linear, p);
             end_u[input] = arrived(past, input, 0.5 * (t + next), next, linear, p);
         }
+{% if doses %}
+        for (k = 0; k < {{ NAME }}_DOSES; k++) {
+            const double given = arrived(past, {{ NAME }}_INPUTS + k, 0.5 * (t + next), t, linear, p);
+            (void) {{ name }}_give(k, given - past->entered[k], p, x);
+            past->entered[k] = given;
+        }
+{% endif %}
         {{ name }}_advance(t, next - t, steps, begin_u, linear ? end_u : NULL, p, x);
         t = next;
     }

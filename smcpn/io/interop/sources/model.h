@@ -10,6 +10,7 @@ extern "C" {
 #define {{ NAME }}_INPUTS {{ inputs | length }}
 #define {{ NAME }}_OUTPUTS {{ outputs | length }}
 #define {{ NAME }}_PARAMETERS {{ parameters | length }}
+#define {{ NAME }}_DOSES {{ doses | length }}
 
 /* Sampling interval{{ " in " ~ t_unit | c_comment if t_unit }}, of irregular times the longest, Runge-Kutta steps in it, and whether
    the input is linear (1) or held (0) between samples, where the model was identified. */
@@ -25,6 +26,22 @@ extern const char *const {{ name }}_output_names[];
 extern const char *const {{ name }}_parameter_names[];
 extern const double {{ name }}_parameters[];
 
+{% if doses %}
+/* Kinds of doses. The last inputs are the rates at which doses of each are given, infusions; they
+   are always held between samples. */
+extern const char *const {{ name }}_dose_names[];
+
+/* Let an amount of a kind enter its state at once, by its fraction: at the time at which it arrives,
+   after the outputs there. 0, and nothing enters, if there is no such kind or the amount is not
+   finite. */
+int {{ name }}_give(int dose, double amount, const double *p, double *x);
+
+{% endif %}
+{% if accumulators %}
+/* Set back the states that count since the last sample: after the outputs at each. */
+void {{ name }}_reset_accumulators(double *x);
+
+{% endif %}
 /* State at the first sample of the record. */
 void {{ name }}_initial(const double *p, double *x);
 
@@ -45,17 +62,23 @@ void {{ name }}_advance(double t, double interval, int steps, const double *u, c
     const double *p, double *x);
 
 {% if dead_times %}
-/* Samples of the inputs that are remembered for their dead times, at most. */
+/* Samples of the inputs that are remembered for their dead times{{ ", or lags of doses," if doses }} at most. */
 #define {{ NAME }}_PAST {{ past }}
 
 /* Samples that are remembered, none of {0}; it may be too large for a stack. */
 typedef struct {
     int count;
-    double t[{{ NAME }}_PAST], u[{{ NAME }}_PAST][{{ NAME }}_INPUTS];
+    double t[{{ NAME }}_PAST], u[{{ NAME }}_PAST][{{ NAME }}_INPUTS + {{ NAME }}_DOSES];
+{% if doses %}
+    double entered[{{ NAME }}_DOSES];
+{% endif %}
 } {{ name }}_past;
 
 /* Remember a sample u at t, later than those before or in place of the last one; 0 where there is
-   no place for it. Inputs that are held (linear is 0) take no place where they have not changed. */
+   no place for it. Inputs that are held (linear is 0) take no place where they have not changed.{% if doses %}
+
+   Behind the inputs u has the sum of the amounts of each kind that have been given at once until t,
+   which {{ name }}_advance_past lets enter after their lags; before the first sample there are none.{% endif %} */
 int {{ name }}_remember({{ name }}_past *past, double t, const double *u, int linear,
     const double *p);
 
@@ -64,7 +87,7 @@ void {{ name }}_delayed(const {{ name }}_past *past, double t, int linear, const
 
 /* As {{ name }}_advance, under the samples that are remembered after their dead times: so many steps
    from one arrival to the next. The input is linear (1) or held (0) between samples. */
-void {{ name }}_advance_past(const {{ name }}_past *past, double t, double interval, int steps,
+void {{ name }}_advance_past({{ "" if doses else "const " }}{{ name }}_past *past, double t, double interval, int steps,
     int linear, const double *p, double *x);
 
 {% endif %}
