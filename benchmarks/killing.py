@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import tempfile
 import time
 import warnings
@@ -69,7 +70,9 @@ def killed_runs(count: int, run: Run | None = None, digest: Digest = of_posterio
             path = Path(folder) / f"{number}.h5"
             moment = moments[number % len(moments)]
             _kill(run, path, moment, rng, events, duration)
-            yield _end(path, expected, digest)
+            ended = _end(path, expected, digest)
+            print(f"kill {number + 1} of {count} ({moment}): {ended}", file=sys.stderr, flush=True)
+            yield ended
 
 
 def _uninterrupted(run: Run, path: Path) -> tuple[dict[str, int], float]:

@@ -15,7 +15,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.model.compiled_function import CALL, CompiledFunction, compiled_function
+from smcpn.model.compiled_function import CALL, CalledFunction, compiled_function
 from smcpn.model.expression import CONSTANT, INPUT, OUTPUT, instructions
 
 Array = NDArray[np.float64]
@@ -113,7 +113,7 @@ class RowFunction:
         return found
 
 
-def _by_lanes(of: CompiledFunction) -> Callable[..., Any]:
+def _by_lanes(of: CalledFunction) -> Callable[..., Any]:
     def call(k: float, interval: float, *arguments: Any) -> Any:
         lanes = np.broadcast_arrays(*arguments)
         rates = of(np.stack([one.ravel() for one in lanes]))

@@ -16,7 +16,7 @@ from llvmlite import binding, ir
 
 from smcpn.codegen.target import target
 from smcpn.codegen.terms import DOUBLE, INTEGER
-from smcpn.model.compiled_function import CALL, compiled_function
+from smcpn.model.compiled_function import CALL, CompiledFunction, compiled_function
 
 _NUMBERS, _STATUS = DOUBLE.as_pointer(), ir.IntType(32)
 _BYTES = ir.IntType(8).as_pointer()
@@ -46,7 +46,7 @@ class CompiledCalls:
         of = compiled_function(operation)
         if operation not in self._memory:
             with self._builder.goto_entry_block():
-                sizes = of.n_arguments * self._width, of.n_states * self._width
+                sizes = of.n_arguments * self._width, of.n_results * self._width
                 given, made = (self._builder.alloca(DOUBLE, size) for size in sizes)
             self._memory[operation] = given, made
         given, made = self._memory[operation]
@@ -56,7 +56,7 @@ class CompiledCalls:
         if name not in module.globals:
             _function(module, name)
         self._builder.call(module.globals[name], [given, made])
-        return [self._builder.load(self._row(made, row), align=8) for row in range(of.n_states)]
+        return [self._builder.load(self._row(made, row), align=8) for row in range(of.n_results)]
 
     def _row(self, numbers: Any, row: int) -> Any:
         place = [ir.Constant(INTEGER, row * self._width)]
@@ -85,12 +85,13 @@ def _function(module: ir.Module, name: str) -> Any:
 def _optimised(operation: str, width: int) -> str:
     """LLVM text of a function of so many lanes, and of what it calls."""
     of, written = compiled_function(operation), ir.Module("call")
+    assert isinstance(of, CompiledFunction)
     symbol, text = of.code
     machine = binding.Target.from_default_triple().create_target_machine(
         cpu=target().cpu, features=target().features, opt=3
     )
     written.triple = machine.triple
-    _write(written, f"{operation}.{width}", symbol, of.n_arguments, of.n_states, width)
+    _write(written, f"{operation}.{width}", symbol, of.n_arguments, of.n_results, width)
     module = binding.parse_assembly(str(written))
     module.link_in(binding.parse_assembly(text))
     for function in module.functions:

@@ -23,6 +23,7 @@ from llvmlite import binding, ir
 from smcpn.codegen import store
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.compiled_call import link
+from smcpn.codegen.implicit import define
 from smcpn.codegen.loops import Plan, write_advance, write_start
 from smcpn.codegen.sweep_loops import SweepPlan, write_sweep
 from smcpn.codegen.target import Target, target
@@ -167,6 +168,7 @@ def _optimised(
     written, machine = ir.Module("kernel"), _machine()
     written.triple = machine.triple
     write(written)
+    define(written)
     module = binding.parse_assembly(str(written))
     link(module)
     module.verify()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Any, Literal, cast
 
 import numpy as np
@@ -14,6 +15,7 @@ from smcpn.discovery.equations.known import Known
 from smcpn.discovery.equations.library import Library, read_library
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.results.notation import output_names
+from smcpn.discovery.search.arrivals import Arrivals
 from smcpn.discovery.shrinkage.priors import (
     SHRINKAGE,
     HorseshoePrior,
@@ -22,10 +24,12 @@ from smcpn.discovery.shrinkage.priors import (
     shrinkage,
 )
 from smcpn.errors import InputError, listed, nearest, one_of, shown
+from smcpn.model.delay import Delay
+from smcpn.model.measured import Y_SD
 from smcpn.model.ode import ODE
-from smcpn.model.record import Record, check_values_alone
+from smcpn.model.record import BESIDE, Record
 from smcpn.solver import Solver, check_solver
-from smcpn.values.stored import Line, Stored, number
+from smcpn.values.stored import Line, Name, Stored, number
 
 Array = NDArray[np.float64]
 
@@ -39,12 +43,13 @@ class DiscoverySettings(Stored):
     """Options of a discovery, checked.
 
     prior: None for spike and slab, and in a file for a prior of one's own.
-    noise: "unknown", "relative", or the standard deviation of each output.
+    noise: "unknown", "relative", "y_sd", or the standard deviation of each output.
+    delay: Dead times of inputs.
     """
 
     method: str
     prior: LaplacePrior | HorseshoePrior | None
-    noise: Literal["unknown", "relative"] | tuple[Annotated[float, number(0.0)], ...]
+    noise: Literal["unknown", "relative", "y_sd"] | tuple[Annotated[float, number(0.0)], ...]
     slabs: tuple[Annotated[float, number(0.0)], ...]
     constraints: tuple[Line, ...]
     solver: Solver | None
@@ -52,6 +57,7 @@ class DiscoverySettings(Stored):
     particles: Annotated[int, Field(ge=10, le=MOST_PARTICLES)] | None
     replicates: Annotated[int, Field(ge=1, le=MOST_REPLICATES)] | None
     seed: Annotated[int, Field(ge=0)]
+    delay: Mapping[Name, Annotated[float, number(0.0)]] = field(default_factory=dict[str, float])
 
     @property
     def known_noise(self) -> Array | None:
@@ -76,6 +82,11 @@ class Question:
         """State that each output measures."""
         return output_names(self.observe, self.system.candidates.states)
 
+    @cached_property
+    def arrivals(self) -> Arrivals:
+        """The records with samples where inputs and doses arrive."""
+        return Arrivals.of(self.records, self.system, self.settings.delay)
+
 
 def question_of(
     records: Record | Sequence[Record],
@@ -90,6 +101,7 @@ def question_of(
     method: str,
     prior: str | Shrinkage,
     slabs: Sequence[float],
+    delay: Any,
     seed: int,
     drawing: Mapping[str, Any],
 ) -> Question:
@@ -102,6 +114,8 @@ def question_of(
     _check_drawing(drawing, noise, shrinks)
     every = [records] if isinstance(records, Record) else list(records)
     check_alike(every)
+    _check_beside(every, noise)
+    _check_doses(every)
     terms = read_library(library) if isinstance(library, str) else library
     states = _states(states, known, every[0].n_outputs)
     inputs = _inputs(inputs, known, every[0].n_inputs)
@@ -117,7 +131,9 @@ def question_of(
         particles=drawing.get("particles"),
         replicates=drawing.get("replicates"),
         seed=seed,
+        delay=_delays(delay, system),
     )
+    _check_shrinking(every, settings)
     matrix = _observation(observe, system.candidates.states, every[0].n_outputs)
     return Question(tuple(every), system, matrix, settings)
 
@@ -159,7 +175,7 @@ def _shrinkage(prior: str | Shrinkage) -> Shrinkage | None:
 def _noise(noise: str | Sequence[float], n_outputs: int) -> Any:
     """Standard deviations of all outputs, or a word where they are to be learned."""
     if isinstance(noise, str):
-        return one_of("noise", noise, ("unknown", "relative"))
+        return one_of("noise", noise, ("unknown", "relative", Y_SD))
     if len(noise) != n_outputs:
         raise InputError(
             f"noise has {len(noise)} numbers, but the records have {n_outputs} outputs: give one "
@@ -174,7 +190,6 @@ def check_alike(records: Sequence[Record]) -> None:
     if not records:
         raise InputError("records is empty: give at least one Record", argument="records")
     for record in records:
-        check_values_alone(record, "discover")
         if record.n_outputs == 0:
             raise InputError(
                 f"records: '{record.name}' has no outputs: give y, the measured states",
@@ -193,6 +208,91 @@ def check_alike(records: Sequence[Record]) -> None:
                 f"{first.t_unit}: convert one of them (t_unit)",
                 argument="records",
             )
+
+
+def _check_beside(records: Sequence[Record], noise: Any) -> None:
+    """Refuse standard deviations of values that would be passed over, or are not there."""
+    taken = isinstance(noise, str) and noise == Y_SD
+    for record in records:
+        if (record.y_sd is not None) != taken:
+            has, remedy = ("has no", "give it to smcpn.Record") if taken else (
+                "has", f"give noise='{Y_SD}', or leave it out"
+            )  # fmt: skip
+            raise InputError(
+                f"noise is {shown(noise)}, and record '{record.name}' {has} {Y_SD}: {remedy}",
+                argument="noise",
+            )
+        if taken and not np.isfinite(record.y_sd[record.told]).all():
+            raise InputError(
+                f"record '{record.name}' has no {Y_SD} where a value is known by its limits: give "
+                "one, that of a value near the limit",
+                argument="noise",
+            )
+        if isinstance(noise, str) and noise == "relative":
+            _check_relative(record)
+
+
+def _check_relative(record: Record) -> None:
+    """Refuse what does not go with noise that multiplies."""
+    if record.doses:
+        raise InputError(
+            f"noise is 'relative', and record '{record.name}' has doses, between which smooth "
+            "outputs are not those of smooth logarithms: give noise='unknown', or its standard "
+            "deviations by y_sd",
+            argument="noise",
+        )
+    if record.y_upper is not None and (record.y_upper <= 0.0).any():
+        raise InputError(
+            f"noise is 'relative', and record '{record.name}' has a y_upper that is not positive: "
+            "give noise='unknown', or outputs above zero",
+            argument="noise",
+        )
+
+
+def _delays(given: Any, system: CandidateSystem) -> dict[str, float]:
+    """Dead times by their inputs; one that is a parameter is refused."""
+    if isinstance(given, Mapping) and not given:
+        return {}
+    for name, time in given.items() if isinstance(given, Mapping) else ():
+        if isinstance(time, str):
+            raise InputError(
+                f"delay of {shown(name)} is {shown(time)}, and a discovery learns no dead time: "
+                "give a number, as of smcpn.estimate_delay, or that with which the noise is least",
+                argument="delay",
+            )
+    late = Delay.of(given, system.equation(), {}, {})
+    inputs = system.candidates.inputs
+    return {} if late is None else dict(
+        zip([inputs[k] for k in late.inputs], map(float, late.sources), strict=True)
+    )  # fmt: skip
+
+
+def _check_doses(records: Sequence[Record]) -> None:
+    """Refuse lags and fractions that are parameters, which a search does not learn."""
+    for record in records:
+        for dose in record.doses:
+            if isinstance(dose.lag, str) or isinstance(dose.fraction, str):
+                raise InputError(
+                    f"{record.name}: a dose has lag {shown(dose.lag)} and fraction "
+                    f"{shown(dose.fraction)}, and a discovery learns neither: give numbers",
+                    argument="records",
+                )
+
+
+def _check_shrinking(records: Sequence[Record], settings: DiscoverySettings) -> None:
+    """Refuse what draws under a prior that shrinks do not know."""
+    prior, given = settings.prior, ["delay"] * bool(settings.delay)
+    if prior is None:
+        return
+    for name in ("doses", *BESIDE):
+        values = [getattr(record, name) for record in records]
+        given += [name] * any(one is not None and len(one) > 0 for one in values)
+    if given:
+        raise InputError(
+            f"prior is '{prior.name}', whose draws do not know {listed(given)}: give "
+            f"prior='{SPIKE_AND_SLAB}'",
+            argument="prior",
+        )
 
 
 def _states(states: Sequence[str] | None, known: Any, n_outputs: int) -> Sequence[str]:

@@ -101,6 +101,7 @@ class DiscoveryRun:
             observe=question.observe,
             noise=settings.known_noise,
             relative=settings.noise == "relative",
+            delay=settings.delay,
             slabs=settings.slabs,
             seed=settings.seed,
             state=None if state is None else state.search,
@@ -203,6 +204,7 @@ def _shown(question: Question, result: Discovery) -> dict[str, Any]:
     found |= {} if shrinks else {"slabs": listed(f"{c:g}" for c in settings.slabs)}
     noise = settings.noise if isinstance(settings.noise, str) else list(settings.noise)
     found |= {} if noise == "unknown" else {"noise": shown(noise)}
+    found |= {"delay": dict(settings.delay)} if settings.delay else {}
     constraints = settings.constraints
     found |= {"constraints": listed(constraints)} if constraints else {}
     if result.posterior is not None:
@@ -235,4 +237,5 @@ def _discovery(question: Question, found: SearchResult) -> Discovery:
         noise=found.noise,
         path=found.path,
         warnings=(DISTURBED,) if found.error >= 1.0 else (),
+        delay=question.settings.delay,
     )

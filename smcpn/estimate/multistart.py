@@ -248,16 +248,15 @@ class MultiStart:
         Of two ends of a start the higher one is returned, one that converged before one that did
         not.
 
-        Raises `InputError` if inputs are delayed, or there are events or algebraic equations, and
-        only lifted paths are wanted.
+        Raises `InputError` if there are events or algebraic equations, and only lifted paths are
+        wanted.
         """
         if self.search == SHOOTING:
             return self._climbed(starts, self.iterations)
         if self.search == LIFTED:
             parts, remedy = self._problem.model.parts, f"choose '{SHOOTING}'"
-            check_parts(
-                parts, f"search '{LIFTED}'", SMOOTH_PARTS, dict.fromkeys(PARTS, remedy), "search"
-            )
+            takes, instead = SMOOTH_PARTS | {"delay"}, dict.fromkeys(PARTS, remedy)
+            check_parts(parts, f"search '{LIFTED}'", takes, instead, "search")
             return self._lifted(starts, _unsearched(self.density, starts))
         return self._after_look(self._looked(starts), starts)
 

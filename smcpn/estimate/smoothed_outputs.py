@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -72,6 +73,34 @@ def logarithms(records: Sequence[Record]) -> list[Record]:
                 argument="noise",
             )
     return [record.with_outputs(np.log(record.y)) for record in records]
+
+
+def smooth_parts(
+    records: Sequence[Record], entered: Array | float, observe: Array
+) -> Sequence[Record]:
+    """Return records without what the outputs have of amounts that have ``entered``, (T, n)."""
+    if isinstance(entered, float):
+        return records
+    ends = np.cumsum([len(record) for record in records])
+    parts = np.split(entered @ observe.T, ends[:-1])
+    return [
+        replace(record, y=record.y - part, t=record.t if record.dt is None else None,
+                y_lower=None, y_upper=None)
+        for record, part in zip(records, parts, strict=True)
+    ]  # fmt: skip
+
+
+def stated_deviations(records: Sequence[Record]) -> tuple[Array | None, Array]:
+    """Return ``y_sd`` in units of that of each output, (T, q), and variances of these, (q,).
+
+    They are those that values of the mean precision have; the first is None where records do not
+    state deviations.
+    """
+    if records[0].y_sd is None:
+        return None, np.empty(0)
+    sd = np.concatenate([np.where(record.told, record.y_sd, np.nan) for record in records])
+    variances = 1.0 / np.nanmean(sd**-2.0, axis=0)
+    return sd / np.sqrt(variances), variances
 
 
 def output_variances(records: Sequence[Record]) -> Array:
@@ -144,12 +173,14 @@ def first_path(
     variances: Array,
     equations: Equations,
     relative: bool = False,
+    entered: Array | float = 0.0,
 ) -> Start:
     """Return smoothed states, hidden ones from the equations that are known.
 
     Outputs are ``observe @ x``, (q, n), with noise of ``variances``, (q,); ``relative`` says that
-    records and variances are of the logarithms of the outputs. A state that is neither seen nor
-    told by a known equation is refused.
+    records and variances are of the logarithms of the outputs. Of amounts that have ``entered``,
+    (T, n), records have what is left without them, and rates are those of the equations. A state
+    that is neither seen nor told by a known equation is refused.
     """
     pseudo = np.linalg.pinv(observe)
     seen = np.isclose(np.diag(pseudo @ observe), 1.0)
@@ -160,6 +191,7 @@ def first_path(
         outputs[1] *= outputs[0]
         sizes = np.sqrt(np.mean(outputs[0] ** 2, axis=0))
     path, slope = outputs @ pseudo.T
+    path = path + entered
     deviation = np.sqrt(pseudo**2 @ (sizes**2 * variances))
     t, u = np.concatenate([r.t for r in records]), np.concatenate([r.u for r in records])
     while not seen.all():
@@ -178,7 +210,8 @@ def first_path(
         begins = np.cumsum([0, *(len(record) for record in records)])
         for record, begin in zip(records, begins, strict=False):
             part = slice(begin, begin + len(record))
-            slope[part, j] = np.gradient(path[part, j], record.t)
+            smooth = path[part, j] - np.broadcast_to(entered, path.shape)[part, j]
+            slope[part, j] = np.gradient(smooth, record.t)
         share = deviation[i] / _rms(path[:, i])
         deviation[j], seen[j] = share * _rms(path[:, j]), True
     return Start(path, slope, deviation)
@@ -193,21 +226,26 @@ def _splines(record: Record, y: Array, variances: Array) -> Array:
             if seen.any():
                 result[0, :, j] = np.interp(record.t, record.t[seen], y[seen, j])
             continue
-        spline = _smoothing_spline(record.t[seen], y[seen, j], LEFT_BY_SPLINE * variance)
+        sd = 1.0 if record.y_sd is None else record.y_sd[seen, j] / np.sqrt(variance)
+        spline = _smoothing_spline(record.t[seen], y[seen, j], LEFT_BY_SPLINE * variance, sd)
         # A cubic beyond the ends would run away.
         inside = np.clip(record.t, record.t[seen][0], record.t[seen][-1])
         result[0, :, j], result[1, :, j] = spline(inside), spline.derivative()(inside)
     return result
 
 
-def _smoothing_spline(t: Array, y: Array, mean_square: float) -> CubicSpline:
-    """Natural cubic smoothing spline whose residuals have a given mean square.
+def _smoothing_spline(
+    t: Array, y: Array, mean_square: float, sd: Array | float = 1.0
+) -> CubicSpline:
+    """Natural cubic smoothing spline whose residuals have a given mean square, in units of ``sd``.
 
     Reinsch's algorithm (Green and Silverman 1994, section 2.3.3): with second derivatives gamma,
-    (R + penalty Q'Q) gamma = Q'y, and the residuals are penalty Q gamma.
+    and D of these units, (R + penalty Q'D^2 Q) gamma = Q'y, and the residuals are
+    penalty D^2 Q gamma.
     """
-    step = np.diff(t)
+    step, sd = np.diff(t), np.broadcast_to(sd, t.shape)
     apart = np.stack([1.0 / step[:-1], -1.0 / step[:-1] - 1.0 / step[1:], 1.0 / step[1:]])
+    apart *= np.lib.stride_tricks.sliding_window_view(sd, 3).T
     stiffness, square = np.zeros((3, len(t) - 2)), np.zeros((3, len(t) - 2))
     stiffness[0], stiffness[1, :-1] = (step[:-1] + step[1:]) / 3.0, step[1:-1] / 6.0
     square[0] = np.sum(apart**2, axis=0)
@@ -233,7 +271,7 @@ def _smoothing_spline(t: Array, y: Array, mean_square: float) -> CubicSpline:
         best = high
     else:
         best = cast(float, brentq(excess, low, high, xtol=0.02))
-    return CubicSpline(t, y - residuals(best), bc_type="natural")
+    return CubicSpline(t, y - sd * residuals(best), bc_type="natural")
 
 
 def _hidden_in(

@@ -33,7 +33,7 @@ from pydantic import AfterValidator
 
 from smcpn.errors import InputError, real_number, shown, whole_number
 from smcpn.io.doses import NO_DOSES
-from smcpn.model.delay import intervals_of
+from smcpn.model.delay import parts_of, stream_intervals
 from smcpn.model.dose import Dose, as_doses
 from smcpn.model.dosing import route_of
 from smcpn.model.problem import Problem
@@ -150,7 +150,7 @@ class TimeAxis:
         return self._add(max(1, round(distance)) if self.fills or self.grid else 1, t)
 
     def insert(self, number: int) -> None:
-        """Count samples that were put in between irregular ones, as where doses arrive."""
+        """Count samples that were put in between others, where doses arrive."""
         self._count += number
 
     def coming(self, m: int, t: Any) -> Array:
@@ -186,10 +186,12 @@ class TimeAxis:
                 "samples, so update needs the time of every sample; give the record dt where it "
                 "has neither"
             )
-        return self._origin + self.interval * self._count
+        return self._grid_times(1)[0]
 
     def _grid_times(self, m: int) -> list[float]:
-        return [self._origin + self.interval * k for k in range(self._count, self._count + m)]
+        """Next times of the grid, to which samples that were put in do not belong."""
+        number = round((self.last - self._origin) / self.interval) + 1 if self._known else 0
+        return [self._origin + self.interval * k for k in range(number, number + m)]
 
     def _add(self, steps: int, given: float) -> list[float]:
         if self.grid:
@@ -245,8 +247,9 @@ class SampleArrivals:
         self.last_input: Sequence[float] = [0.0] * self._record.n_inputs
         self._given = self._record.n_inputs - self._record.held
         self._dosing, self.doses = problem.model.dosing, tuple[Dose, ...]()
-        late = problem.model.delay is not None and not self.axis.regular
-        self._between = intervals_of(self._record) if late else None
+        self._between = stream_intervals(self._record, problem.model.delay)
+        # Most parts of an interval in which it is known how many delayed inputs arrive.
+        self._parts = parts_of(self._record) if problem.model.delay is not None else None
 
     def take(self, u: Any, outputs: Sequence[float], t: float | None, doses: Any = ()) -> Arrival:
         """Check a sample and place it; ``outputs`` are of `measured`.
@@ -291,9 +294,10 @@ class SampleArrivals:
         for length, t in zip(lengths.tolist(), times, strict=True):
             if not shortest <= length <= longest:
                 raise InputError(
-                    f"t is {t:g}, {length:g} after the sample before: with a delay the intervals "
-                    f"of a stream are as those of the problem's record, from {shortest:g} to "
-                    f"{longest:g}; pose the problem with a record of such times",
+                    f"t is {t:g}, {length:g} after the sample before: with a delay or a "
+                    "band-limited input the intervals of a stream are as those of the problem's "
+                    f"record, from {shortest:g} to {longest:g}; pose the problem with a record of "
+                    "such times",
                     argument="t",
                 )
 
@@ -306,7 +310,7 @@ class SampleArrivals:
         """
         since, begun, known = self.axis.last, self.axis.state, self.doses
         more: Sequence[Dose] = as_doses(doses, "stream")
-        times = self.axis.place(t)
+        times = self._placed(t)
         before = np.array(self.last_input[: len(inputs)])
         sample, gap = [times[-1], *inputs, *outputs], _NOTHING
         if len(times) > 1:
@@ -316,7 +320,8 @@ class SampleArrivals:
         if not math.isfinite(since):
             more, self.doses = [*self.doses, *more], ()
         try:
-            self._enter(more, since if math.isfinite(since) else times[0])
+            first = times[0], times[0]
+            self._enter(more, *((since, begun.given) if math.isfinite(since) else first))
             rows = self._dosed(since, before, np.vstack([*gap, sample]))
         except InputError:
             self.doses = known
@@ -331,10 +336,15 @@ class SampleArrivals:
 
         Raises `InputError` as of `Online.give`.
         """
-        self._enter(as_doses(doses, "stream"), self.axis.last)
+        self._enter(as_doses(doses, "stream"), self.axis.last, self.axis.given)
 
-    def _enter(self, more: Sequence[Dose], since: float) -> None:
-        """Add doses to those given so far, but for those that are among these."""
+    def _enter(self, more: Sequence[Dose], since: float, own: float) -> None:
+        """Add doses to those given so far, but for those that are among these.
+
+        They are not before the last sample, which is ``since`` and was given a time of its ``own``.
+        """
+        # Where the last sample was put on a grid it may be later than its own time.
+        more = [replace(one, time=since) if own <= one.time < since else one for one in more]
         more = [one for one in more if one not in self.doses]
         if self._dosing is None:
             if not more:
@@ -390,16 +400,22 @@ class SampleArrivals:
             u_before=np.empty((0, n)),
         )  # fmt: skip
         made = self._dosing.prepared(one)
-        if self._record.dt is not None and begun and len(made) > len(one):
-            raise InputError(
-                "a dose arrives between the samples of a stream on a grid: give the problem's "
-                "record times, t, in place of dt",
-                argument="doses",
-            )
+        if begun and self._parts is not None:
+            self._check_parts(parts_of(made), self._parts)
         some = slice(1, None) if begun else slice(0, 1)
         outputs = np.full((len(made.t[some]), self._width), np.nan)
         outputs[np.isin(made.t[some], rows[:, 0])] = rows[:, 1 + n :]
         return np.column_stack([made.t[some], made.u[some], outputs])
+
+    def _check_parts(self, parts: int, most: int) -> None:
+        """Refuse more parts of an interval than those of the problem's record have."""
+        if parts > most:
+            raise InputError(
+                f"{parts - 1} doses arrive between two samples of a stream with a delay, and in "
+                f"the problem's record at most {most - 1}: pose the problem with a record of as "
+                "many",
+                argument="doses",
+            )
 
     def _gap(self, times: list[float], before: Array, inputs: Array) -> Array:
         """Missing samples between one and the next, whose inputs and last time are given."""

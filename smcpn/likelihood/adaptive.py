@@ -237,7 +237,9 @@ class Adaptive(Recursion):
         algebra: StraightLine,
     ) -> tuple[list[ca.SX], ca.SX]:
         """Process noise by the local diffusion (21), and local error (27)-(29)."""
-        layout, d = self.layout, len(self.layout.processes)
+        layout, moving = self.layout, [not rate.is_zero() for rate in ca.vertsplit(self.model.rhs)]
+        # What stays as it is has neither residual nor error.
+        d = sum(moving[process.states[-1]] for process in layout.processes)
         units = [ca.fmax(sizes[process.states[0]], AT_REST) ** 2 for process in layout.processes]
         variance, spreads = ca.SX(0.0), {}
         for block in layout.blocks:
@@ -255,15 +257,15 @@ class Adaptive(Recursion):
             rows_used = [[row[k] for k in used] for row in seen]
             factor = orthogonalised(rows_used, [weights[k] for k in used], algebra=algebra)
             residuals = [linearisation.rates[k, i] - mean[k][i] for k, i in block.rates]
-            variance += squared_mahalanobis(factor, residuals) / d
+            variance += squared_mahalanobis(factor, residuals) / max(d, 1)
         total = ca.SX(0.0)
-        for state in range(self.model.x.numel()):
+        for state in np.flatnonzero(moving).tolist():
             k, i = layout.place(state)
             top = layout.processes[k].rate
             # A rate that is off for a step moves its state by h, the state before by h^2 / 2.
             moved = layout.scale(top - i, h) / layout.scale(top, h)
             total += variance * spreads[k, top] * moved**2 / ca.fmax(sizes[state], AT_REST) ** 2
-        error = ca.sqrt(total / self.model.x.numel()) / self.tolerance
+        error = ca.sqrt(total / max(sum(moving), 1)) / self.tolerance
         # A residual that happens to come out as zero does not mean that the step has no error.
         return [(variance + ROUNDING**2) * unit for unit in units], error
 

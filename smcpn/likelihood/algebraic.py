@@ -1,25 +1,35 @@
-"""Consistent values of algebraic variables: Newton's iteration on their equations, as graphs.
+"""Consistent values of algebraic variables, and the model of the other states alone.
 
-Of 0 = g(x, z, u, t) a step is z <- z - s (dg/dz)^-1 g, of which the share s is the one, of some,
-that leaves the shortest step to go by the same matrix (the natural level of Deuflhard 2004, Newton
-Methods for Nonlinear Problems, section 3.3), so that neither units of equations nor of variables
-matter. The last step is a whole one: its derivatives are those of the implicit function z(x, u, t).
+Of 0 = g(x, z, u, t) a step of Newton's iteration is z <- z - s (dg/dz)^-1 g. The whole one, s = 1,
+is taken where it leaves a third of the distance by the same matrix (the natural level of Deuflhard
+2004, Newton Methods for Nonlinear Problems, section 3.3), so that neither units of equations nor of
+variables matter; else that share s, of some, which leaves the least. The iteration is a loop, one
+operation of graphs (`smcpn.model.implicit_function`): z is a function of x, u, t and parameters,
+with the derivatives of the implicit function.
+
+By it a model is one of the states that have a derivative, for every recursion that solves no
+equations. No rate of an input is needed, as z' = -(dg/dz)^-1 (dg/dx x' + dg/du u' + dg/dt) would
+need it, nothing drifts, and process noise moves the states alone: along with them z would have
+noise that depends on the state, and a drift by its curvature. Equations that are linear in z are
+solved without a loop.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from functools import cached_property
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.codegen.arrays import ArrayFunction
 from smcpn.codegen.tangent import jacobian
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.sparse_lu import SparseLU
 from smcpn.model.expression import ExpressionTable
 from smcpn.model.graphs import Model
+from smcpn.model.implicit_function import ImplicitFunction
 from smcpn.model.initial import FirstSample
 from smcpn.model.problem import Problem
 
@@ -37,18 +47,15 @@ leaves 1 / e, a power p of two or more (1 - 1 / p)^p. Of a power a longer step m
 another root."""
 
 
-class Newton(NamedTuple):
-    """Number of steps beside the last one, and shares of each that are tried, the least first."""
-
-    steps: int
-    shares: tuple[float, ...]
-
-
-FROM_START, AFTER_JUMP, NEARBY = Newton(24, SHARES), Newton(16, SHARES), Newton(3, (1.0,))
-"""From values that are given, from those before the input jumped, and along a solution."""
+FROM_START, AFTER_JUMP = 24, 16
+"""Steps that are written out, from values that are given and from those before the input jumped."""
+SETTLED = 1e-10
+"""Relative distance to the solution from which one step leaves rounding only."""
+ROUNDED = 1e-15
+LARGE = float(np.finfo(float).max)
 SOLVED = 1e-9
 """An equation g = 0 counts as solved where |g| is this part of the sum of |dg/da| |a| over its
-arguments and numbers a."""
+arguments and numbers a, and as solved to rounding by that of `ROUNDED`."""
 
 
 class AlgebraicEquations:
@@ -64,23 +71,72 @@ class AlgebraicEquations:
     def _at(self, graph: ca.SX, x: ca.SX, driven: ca.SX) -> ca.SX:
         return ca.substitute(graph, self._symbols, ca.vertcat(x, driven))
 
-    def solved(self, x: ca.SX, driven: ca.SX, newton: Newton, detached: bool = False) -> ca.SX:
+    def solved(self, x: ca.SX, driven: ca.SX) -> ca.SX:
         """State with consistent values of the algebraic variables; NaN where there are none.
 
         x: (n, 1), state, from whose algebraic variables the iteration begins.
         driven: Inputs and time.
-        detached: Take derivatives of the last step alone, which are those of the solution.
         """
+        return self._at(self.state, x, driven)
+
+    def unrolled(self, x: ca.SX, driven: ca.SX, steps: int) -> ca.SX:
+        """State as of `solved`, by so many steps and a whole one, in a graph without a loop."""
         x = ca.SX(ca.densify(x))
-        for _ in range(newton.steps):
-            x[self._places] = self._moved(x, driven, newton.shares)
-        if detached:
-            x[self._places] = _rounded(x[self._places])
+        for _ in range(steps):
+            x[self._places] = self._moved(x, driven, SHARES)
         x[self._places] = self._moved(x, driven, (1.0,))
         left, parts = (self._at(one, x, driven) for one in (self._residual, self._parts))
         fails = ca.sum1(ca.logic_not(ca.fabs(left) <= SOLVED * parts))
         x[self._places] = ca.if_else(fails, np.nan, x[self._places])
         return x
+
+    @cached_property
+    def state(self) -> ca.SX:
+        """State of the model whose algebraic variables solve their equations."""
+        x, places, z = ca.SX(self._model.x), self._places, self._model.x[self._places]
+        if not ca.depends_on(self._slopes, z):
+            at_zero = ca.substitute(self._residual, z, ca.SX.zeros(*z.shape))
+            x[places] = -SparseLU(self._slopes).solve(at_zero)
+            return x
+        known = {one.element_hash() for one in ca.vertsplit(z)}
+        free = [one for one in ca.symvar(self._residual) if one.element_hash() not in known]
+        point = ca.vertcat(*free)
+        x[places] = self._implicit(z, point).solution(ca.vertcat(z, point))
+        return x
+
+    def _implicit(self, z: ca.SX, point: ca.SX) -> ImplicitFunction:
+        """The algebraic variables as a function of all symbols that their equations read."""
+        search = self._moved(self._model.x, self._symbols[self._model.x.numel() :], SHARES)
+        along = ca.SX.sym("along", point.numel(), 1)
+        forced = jacobian(self._residual, point) @ along
+        moved = -SparseLU(self._slopes).solve(ca.densify(forced))
+        return ImplicitFunction(
+            ca.Function("iteration", [z, point], [ca.densify(self._iteration)]),
+            ca.Function("search", [z, point], [ca.densify(search)]),
+            ca.Function("moved", [z, point, along], [ca.densify(moved)]),
+        )
+
+    @property
+    def _iteration(self) -> ca.SX:
+        """A whole step and one more by its matrix, and what `ImplicitFunction` says of it.
+
+        What is left of the distance after the first tells whether it was a good one.
+        """
+        x, driven = ca.SX(self._model.x), self._symbols[self._model.x.numel() :]
+        z, factors = x[self._places], SparseLU(self._slopes)
+        step = -factors.solve(self._residual)
+        size = ca.fmax(ca.fmax(ca.fabs(z), ca.fabs(step)), np.finfo(float).tiny)
+        x[self._places] = z + step
+        left, parts = (self._at(one, x, driven) for one in (self._residual, self._parts))
+        further = -factors.solve(left)
+        level, whole = ca.sumsqr(further / size), ca.sumsqr(step / size)
+        exact, solved = (
+            ca.logic_not(ca.sum1(ca.logic_not(ca.fabs(left) <= ca.fmin(share * parts, LARGE))))
+            for share in (ROUNDED, SOLVED)
+        )
+        settled = ca.logic_or(exact, ca.logic_and(solved, level <= SETTLED**2))
+        good = ca.logic_or(settled, level <= SLOW**2 * whole)
+        return ca.vertcat(z + step + further, good, settled, solved)
 
     def begun(self, x: ca.SX, driven: ca.SX) -> tuple[ca.SX, ca.SX]:
         """Residuals at a state, and the determinant of dg/dz there."""
@@ -120,12 +176,6 @@ class AlgebraicEquations:
         return best
 
 
-def _rounded(values: ca.SX) -> ca.SX:
-    """Values to thirty bits, which have no derivative."""
-    unit = 2.0 ** (ca.floor(ca.log(ca.fabs(values) + np.finfo(float).tiny) / np.log(2.0)) - 30.0)
-    return ca.floor(values / unit) * unit
-
-
 def _sizes(residual: ca.SX) -> ca.SX:
     """Sum of |dg/da| |a| over the arguments and numbers a of each residual g.
 
@@ -140,8 +190,19 @@ def _sizes(residual: ca.SX) -> ca.SX:
     return ca.densify(ca.substitute(sizes, entries, ca.vertcat(arguments, numbers)))
 
 
-def explicit_model(model: Model, first: FirstSample) -> Model:
-    """Return the model as differential equations alone, for explicit steps.
+def explicit_model(model: Model) -> Model:
+    """Return the model as differential equations alone, for steps that solve no equations.
+
+    What depends on algebraic variables has the solution of their equations in their place. Their
+    own entries among the states stay as they are: the iteration begins there.
+    """
+    if not model.algebraic:
+        return model
+    return _at_solution(model, AlgebraicEquations(model).state, model.mass * model.rhs)
+
+
+def straight_line_model(model: Model, first: FirstSample) -> Model:
+    """Return the model as differential equations alone, in graphs without a loop.
 
     The algebraic variables follow z' = -(dg/dz)^-1 (dg/dx x' + dg/dt), under inputs that are held;
     right-hand side and outputs begin Newton's iteration there.
@@ -151,14 +212,30 @@ def explicit_model(model: Model, first: FirstSample) -> Model:
     if not model.algebraic:
         return model
     equations = AlgebraicEquations(model)
-    state = equations.solved(model.x, ca.vertcat(model.u, model.t), AFTER_JUMP, True)
+    state = equations.unrolled(model.x, ca.vertcat(model.u, model.t), AFTER_JUMP)
     held = ca.vertcat(ca.SX(model.u.numel(), 1), 1.0)
-    rates, outputs = ca.substitute([equations.slopes(held), model.outputs], [model.x], [state])
     begun = [
-        equations.solved(initial, ca.SX([*first.u, first.t]), FROM_START)
+        equations.unrolled(initial, ca.SX([*first.u, first.t]), FROM_START)
         for initial in model.initial
     ]
-    return replace(model, rhs=rates, outputs=outputs, initial=tuple(begun), algebraic=())
+    return replace(_at_solution(model, state, equations.slopes(held)), initial=tuple(begun))
+
+
+def _at_solution(model: Model, state: ca.SX, rates: ca.SX) -> Model:
+    """Return the model of rates and all else where its states are those of another graph."""
+
+    def moved(graph: ca.SX) -> ca.SX:
+        return ca.substitute(ca.densify(graph), model.x, state)
+
+    events = model.events
+    return replace(
+        model,
+        rhs=moved(rates),
+        outputs=moved(model.outputs),
+        events=events and replace(events, column=moved(events.column)),
+        consistent=state,
+        algebraic=(),
+    )
 
 
 def check_consistent(problem: Problem, values: Array) -> None:
@@ -174,14 +251,15 @@ def check_consistent(problem: Problem, values: Array) -> None:
         first = FirstSample.of(record)
         driven = ca.SX([*first.u, first.t])
         initial = ca.substitute(model.smooth_part(initial), ca.vertcat(model.u, model.t), driven)
-        found = equations.solved(initial, driven, FROM_START)[places]
-        graphs = [found, *equations.begun(initial, driven)]
-        solved, residual, determinant = (
-            np.array(one)
-            for one in ca.Function("start", [model.theta], graphs).call([ca.DM(values.T)])
-        )
-        if np.isfinite(solved).all(axis=0).any():
+        found = ArrayFunction(model.theta, equations.solved(initial, driven)[places])
+        if np.logical_and.reduce([*map(np.isfinite, found([*values.T]))]).any():
             continue
+        residual, determinant = (
+            np.array(one)
+            for one in ca.Function(
+                "start", [model.theta], [*equations.begun(initial, driven)]
+            ).call([ca.DM(values.T)])
+        )
         reason = "Newton's iteration does not converge from there"
         if not np.isfinite(residual).all(axis=0).any():
             reason = "they are not finite there"

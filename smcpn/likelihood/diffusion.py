@@ -251,7 +251,9 @@ class FixedDiffusion(CalibratedDiffusion):
     def variances(
         self, step: DiffusionStep, terms: Sequence[ca.SX]
     ) -> tuple[list[ca.SX], list[ca.SX]]:
-        total = self.sums[0] + sum(terms, ca.SX(0.0)) / len(terms)
+        # A process that stays as it is has no residual.
+        moving = sum(not rate.is_zero() for rate in step.rates)
+        total = self.sums[0] + sum(terms, ca.SX(0.0)) / max(moving, 1)
         relative = total / step.count
         variances = [relative * size + AT_REST for size in self.sizes(step)]
         return variances, [total, *self._moves(step)]

@@ -33,6 +33,7 @@ from smcpn.likelihood.registry import (
     suitable_likelihood,
     weighing_program,
 )
+from smcpn.model.delay import stream_intervals
 from smcpn.model.problem import Problem
 from smcpn.model.record import CONTEXT, Record
 from smcpn.model.signal import Samples
@@ -53,9 +54,11 @@ def stream_grid(problem: Problem) -> Grid:
     """Grid of the samples of a stream, which are as those of the problem's first record."""
     template, delay = problem.records[0], problem.model.delay
     grid = Grid.of([template], delay)
-    if delay is None or (template.uniform and not delay.lagged):
+    checked = stream_intervals(template, delay) is not None
+    if not grid.rescales and (template.dt is not None or checked):
         return grid
-    return replace(grid, delays=delay.spans_between(template))
+    spans = () if delay is None else delay.spans_between(template)
+    return replace(grid, rescales=True, delays=spans)
 
 
 def growing_likelihood(

@@ -309,14 +309,22 @@ class Kalman(Recursion):
     @override
     def states(self) -> tuple[ca.SX, ca.SX]:
         n, filtered = self.model.x.numel(), self.filtered
-        variances = ca.diag(ca.densify(filtered.covariance[:n, :n]))
-        return self._whole(filtered.mean)[:n], variances
+        covariance = filtered.covariance
+        if self.model.consistent is not None:
+            covariance = self._shown @ covariance @ self._shown.T
+        return self._whole(filtered.mean)[:n], ca.diag(ca.densify(covariance[:n, :n]))
 
     def _whole(self, mean: ca.SX) -> ca.SX:
         """States at a sample, with what arrived by doses, and coloured noise."""
         n, sample = self.model.x.numel(), self.sample
-        states = self.model.whole_states(sample.u, sample.t, mean[:n])
+        states = self.model.whole_states(sample.input, sample.t, mean[:n])
         return ca.vertcat(states, mean[n:, :])
+
+    @property
+    def _shown(self) -> ca.SX:
+        """Derivative of `_whole` given the sample: algebraic variables follow the states."""
+        slopes = jacobian(self._whole(self.mean), self.mean)
+        return ca.substitute(slopes, self.mean, self.filtered.mean)
 
     @override
     def local_error(self) -> ca.SX:
@@ -336,8 +344,10 @@ class Kalman(Recursion):
 
         That is, matrices by columns: mean (n) and covariance (n n) of states and coloured noise
         given the samples before, the product of F over the steps since the sample before (n n; I at
-        the first), mean (n) and covariance (n n) given the sample too. A step back of Rauch, Tung
-        and Striebel takes the last two of a sample and the first three of the next one.
+        the first), mean (n) and covariance (n n) given the sample too. Where there are algebraic
+        variables the derivative of all states by those of the filter follows (n n). A step back of
+        Rauch, Tung and Striebel takes the fourth and fifth of a sample and the first three of the
+        next one.
         """
         n, states = self.mean.numel(), self.model.x.numel()
         product, one = ca.SX.sym("product", n, n), ca.vec(ca.SX.eye(n))
@@ -348,6 +358,8 @@ class Kalman(Recursion):
             for g in (self.predicted, self.filtered)
             for part in (self._whole(g.mean), ca.vec(g.covariance))
         ]
+        if self.model.consistent is not None:
+            moments.append(ca.vec(ca.densify(self._shown)))
         program = self.program(ca.vertcat(*moments[:2], ca.vec(product), *moments[2:]))
         slopes = ca.diagcat(self.transition.jacobian, ca.SX.eye(n - states))
         moved = ca.vec(slopes @ product)

@@ -47,7 +47,8 @@ class Grid:
         return cls(
             restarts=delay is not None
             or not all(record.smooth and not record.held for record in records),
-            rescales=not all(record.uniform for record in records),
+            # A dose may come between two samples, of a stream or of another record.
+            rescales=not all(record.uniform and not record.held for record in records),
             smooth=any(record.smooth and record.n_inputs > record.held for record in records),
             delays=() if delay is None else delay.spans(records),
         )

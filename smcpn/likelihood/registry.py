@@ -18,6 +18,7 @@ from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.sweep import SweepKernel
 from smcpn.codegen.target import target
 from smcpn.errors import InputError, shown
+from smcpn.likelihood.algebraic import explicit_model
 from smcpn.likelihood.contract import EstimatedLikelihood
 from smcpn.likelihood.inputs import KernelInputs
 from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols
@@ -102,6 +103,8 @@ class Recursion(ABC):
         Whether the state is disturbed between samples: it takes models with process noise only.
     takes_parts : frozenset of str
         Of `smcpn.model.parts.PARTS` those that a model may have.
+    solves_algebraic : bool
+        Whether its steps solve algebraic equations; if not the model is that of `explicit_model`.
     estimated : bool
         Whether it is an estimate by a particle filter of the states (`EstimatedLikelihood`).
     approximation : str or None
@@ -125,7 +128,8 @@ class Recursion(ABC):
     varying_noise: ClassVar[bool] = False
     coloured_noise: ClassVar[bool] = False
     takes_process_noise: ClassVar[bool] = False
-    takes_parts: ClassVar[frozenset[str]] = frozenset({"doses"})
+    takes_parts: ClassVar[frozenset[str]] = frozenset({"doses", "algebraic"})
+    solves_algebraic: ClassVar[bool] = False
     estimated: ClassVar[bool] = False
     approximation: ClassVar[str | None] = None
     approximates: ClassVar[str | None] = None
@@ -171,7 +175,7 @@ class Recursion(ABC):
         Without process noise they are those of the solution, and there are no variances, (0, 1).
         """
         here, sample = self.expected().states, self.sample
-        return self.model.whole_states(sample.u, sample.t, here), ca.SX(0, 1)
+        return self.model.whole_states(sample.input, sample.t, here), ca.SX(0, 1)
 
     @abstractmethod
     def local_error(self) -> ca.SX:
@@ -238,6 +242,8 @@ class Recursion(ABC):
     def made(cls, problem: Problem, solver: Solver, grid: Grid, **options: Any) -> Self:
         """Return the recursion of a problem, traced anew: of events by a class of its own."""
         kind: Any = cls if problem.model.events is None else WITH_EVENTS.get(cls.name, cls)
+        if not cls.solves_algebraic:
+            problem = problem.with_model(explicit_model(problem.model))
         return kind(problem, solver, grid, **options)
 
     @property

@@ -37,7 +37,7 @@ from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.memory import STRAIGHT, Memory, Place, Row, StraightLine
 from smcpn.codegen.tangent import jacobian
 from smcpn.likelihood.accumulating import SetBack
-from smcpn.likelihood.algebraic import AFTER_JUMP, FROM_START, NEARBY, AlgebraicEquations
+from smcpn.likelihood.algebraic import AlgebraicEquations
 from smcpn.likelihood.classical import PLACES, Classical, Step, outputs_at
 from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.delayed import DeadTimes
@@ -278,7 +278,6 @@ class Trajectory:
         )
         self.signal = interval_signal(self._dead_times, grid)
         self._between, self.tolerance = IntervalSymbols.of(model), ca.SX.sym("tolerance")
-        self._jumps = grid.restarts
         at_sample = ca.vertcat(self.sample.input, self.sample.t)
         self.state = self._consistent(self._given, model.x, at_sample)
         self._watch = model.events and Watch(model, self.clock, self._between, self._dead_times)
@@ -286,12 +285,9 @@ class Trajectory:
         known = ca.if_else(self.clock.left > 0.0, ca.SX(np.nan), 0.0)
         self.outputs = outputs_at(model, self.state, self.sample) + known
 
-    def _consistent(self, model: Model, x: ca.SX, driven: ca.SX, start: bool = False) -> ca.SX:
+    def _consistent(self, model: Model, x: ca.SX, driven: ca.SX) -> ca.SX:
         """State whose algebraic variables solve the equations of a model under inputs and time."""
-        if not model.algebraic:
-            return x
-        newton = FROM_START if start else AFTER_JUMP if self._jumps else NEARBY
-        return AlgebraicEquations(model).solved(x, driven, newton)
+        return AlgebraicEquations(model).solved(x, driven) if model.algebraic else x
 
     def constant_values(self, solver: Solver) -> tuple[float, ...]:
         """Values of the constants of a program."""
@@ -303,7 +299,7 @@ class Trajectory:
         start, (algebra, step) = StartSymbols.of(model, []), self.step()
         driven = ca.vertcat(model.u, model.t)
         first_driven = ca.vertcat(self._dead_times.at_sample(model.u), model.t)
-        initial = self._consistent(self._given, start.initial(model), first_driven, start=True)
+        initial = self._consistent(self._given, start.initial(model), first_driven)
         # One that took more steps than it may would try as many in every interval.
         begin = self._consistent(model, model.x, driven)
         held = ca.if_else(clock.left > 0.0, ca.SX(np.nan), begin)
@@ -416,7 +412,8 @@ class StiffTrajectory(OwnSteps):
     name = "rosenbrock"
     divides = False
     gaussian = True
-    takes_parts = Classical.takes_parts | {"algebraic"}
+    takes_parts = Classical.takes_parts
+    solves_algebraic = True
     local_order = Rosenbrock().error_order
 
     @override

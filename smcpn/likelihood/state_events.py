@@ -37,7 +37,7 @@ import casadi as ca
 import numpy as np
 
 from smcpn.codegen.tangent import derived
-from smcpn.likelihood.algebraic import AFTER_JUMP, AlgebraicEquations
+from smcpn.likelihood.algebraic import AlgebraicEquations
 from smcpn.likelihood.delayed import DeadTimes
 from smcpn.likelihood.own_steps import AT_REST, Clock, IntervalSymbols
 from smcpn.model.events import EventGraphs
@@ -155,15 +155,25 @@ class Scan:
         """Part of the step where g is zero, by the Illinois method (Dowell and Jarratt 1971)."""
         lower, below, upper, above = self.lower, self.below, self.upper, self.above
         last = ca.SX(NEVER)
+
+        def nowhere(slope: ca.SX) -> ca.SX:
+            # Compiled code may find no difference where g is rounding on both sides of a crossing.
+            # Just behind its own event g has no crossing that steps resolve: the path is lost.
+            return ca.logic_and(slope == 0.0, ca.fabs(self.side) == 1.0)
+
+        def secant() -> ca.SX:
+            slope = below - above
+            return upper + above * (upper - lower) / ca.if_else(nowhere(slope), np.inf, slope)
+
         for _ in range(SECANTS):
-            part = upper - above * (upper - lower) / (above - below)
+            part = secant()
             value = at(part)
             past = value * above >= 0.0
             halved = ca.if_else(past == last, 0.5, 1.0)
             lower, below = (ca.if_else(past, lower, part), ca.if_else(past, below * halved, value))
             upper, above = (ca.if_else(past, part, upper), ca.if_else(past, value, above * halved))
             last = past
-        return upper - above * (upper - lower) / (above - below)
+        return secant()
 
 
 class Watch:
@@ -300,7 +310,7 @@ class Watch:
         """State whose algebraic variables solve their equations, after those that it has jumped."""
         if self._algebra is None:
             return x
-        return self._algebra.solved(x, self._between.at(left), AFTER_JUMP)
+        return self._algebra.solved(x, self._between.at(left))
 
     def _newton(self, primary: list[ca.SX], base: ca.SX, left: ca.SX) -> list[ca.SX]:
         """Times from a state to the first event by Newton's and Halley's step, negative if before.

@@ -1,12 +1,12 @@
-"""A right-hand side that numba has compiled, as an operation of expression graphs.
+"""Functions of several numbers as operations of expression graphs, as one that numba has compiled.
 
-A function f(x, u, t, p, out) with loops, branches or tables cannot be traced. In a graph its k-th
-derivative is one operation, `CompiledFunction.graph`, of a number k and of all arguments; kernels
-call numba's code for it, all particles of a vector together.
+Loops cannot be traced. In a graph the k-th result of a function that has some is one operation,
+`CalledFunction.graph`, of a number k and of all arguments; kernels call code for it, all particles
+of a vector together. Another one is `smcpn.model.implicit_function`.
 
-Its derivatives are central differences, (f(z + h d) - f(z - h d)) / 2 h, of a relative error of
-some 1e-8 where f is smooth. Where f has a jump or a kink between the two points, they are its mean
-slope there.
+Derivatives of a right-hand side f(x, u, t, p, out) of numba are central differences,
+(f(z + h d) - f(z - h d)) / 2 h, of a relative error of some 1e-8 where f is smooth. Where f has a
+jump or a kink between the two points, they are its mean slope there.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, reduce
@@ -38,8 +39,8 @@ LEAST = 1e-6
 PROBES = 8
 """Points at which a function is tried when it becomes a model."""
 
-KNOWN: dict[str, CompiledFunction] = {}
-"""Every compiled function of this process by the name of its operation."""
+KNOWN: dict[str, CalledFunction] = {}
+"""Every such function of this process by the name of its operation."""
 
 
 def is_compiled(function: Any) -> bool:
@@ -47,8 +48,51 @@ def is_compiled(function: Any) -> bool:
     return hasattr(function, "py_func") and hasattr(function, "targetoptions")
 
 
+class CalledFunction(ABC):
+    """A function of which graphs have the results as one operation each.
+
+    operation: Its name: the same for the same function in every process.
+    n_arguments, n_results: Numbers that it takes and returns.
+    first: Argument from which on results depend on them.
+    """
+
+    first: int = 0
+    operation: str
+    n_arguments: int
+    n_results: int
+
+    def graph(self, k: ca.SX | int, interval: ca.SX | float, arguments: ca.SX) -> ca.SX:
+        """Graph of the k-th result at arguments (m, 1).
+
+        interval: Time in which the solution changes little, by which differences in time are taken.
+        """
+        # A graph does not keep its operations alive: those of the function known by the name live.
+        nodes, known = KNOWN[self.operation]._nodes, ca.SX(k)
+        number = int(known) if known.is_constant() else None
+        if number not in nodes:
+            nodes[number] = _callback(self, number)
+        return nodes[number](k, interval, ca.densify(arguments))
+
+    def slopes(self, k: ca.SX, interval: ca.SX, arguments: ca.SX) -> list[ca.SX]:
+        """Derivatives of the k-th result by each argument."""
+        unit = ca.SX.eye(self.n_arguments)
+        return [self.along(k, interval, arguments, unit[:, j]) for j in range(self.n_arguments)]
+
+    @abstractmethod
+    def along(self, k: ca.SX, interval: ca.SX, arguments: ca.SX, direction: ca.SX) -> ca.SX:
+        """Derivative of the k-th result where the arguments move in a direction (m, 1)."""
+
+    @abstractmethod
+    def __call__(self, arguments: Array) -> Array:
+        """Results (n, N) at arguments (m, N); NaN where there are none."""
+
+    @cached_property
+    def _nodes(self) -> dict[int | None, ca.Function]:
+        return {}
+
+
 @dataclass(frozen=True, eq=False)
-class CompiledFunction:
+class CompiledFunction(CalledFunction):
     """A function ``f(x, u, t, p, out)`` of numba and the numbers of its arguments.
 
     function: numba.core.registry.CPUDispatcher, it writes the derivatives of the states to ``out``.
@@ -71,28 +115,21 @@ class CompiledFunction:
         return self.function.py_func.__name__
 
     @cached_property
-    def operation(self) -> str:
-        """Name of the operation: the same for the same function in every process."""
+    def operation(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Name of the operation."""
         sizes = f"{self.n_states},{self.n_inputs},{self.n_parameters}"
         digest = hashlib.sha256(f"{sizes}|{_identity(self.function)}".encode()).hexdigest()
         return CALL + digest[:10]
 
     @property
-    def n_arguments(self) -> int:
+    def n_arguments(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Numbers that it takes: states, inputs, time, parameters."""
         return self.n_states + self.n_inputs + 1 + self.n_parameters
 
-    def graph(self, k: ca.SX | int, interval: ca.SX | float, arguments: ca.SX) -> ca.SX:
-        """Graph of the k-th derivative at arguments (m, 1).
-
-        interval: Time in which the solution changes little, by which derivatives in time are taken.
-        """
-        return self._node(k, interval, ca.densify(arguments))
-
-    def slopes(self, k: ca.SX, interval: ca.SX, arguments: ca.SX) -> list[ca.SX]:
-        """Derivatives of the k-th derivative by each argument."""
-        unit = ca.SX.eye(self.n_arguments)
-        return [self.along(k, interval, arguments, unit[:, j]) for j in range(self.n_arguments)]
+    @property
+    def n_results(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Derivatives that it writes."""
+        return self.n_states
 
     def along(self, k: ca.SX, interval: ca.SX, arguments: ca.SX, direction: ca.SX) -> ca.SX:
         """Derivative of the k-th derivative where the arguments move in a direction (m, 1).
@@ -217,10 +254,6 @@ class CompiledFunction:
         made = self.lanes.overloads[self.lanes.signatures[0]]
         return made.fndesc.mangled_name, made.library.get_llvm_str()
 
-    @cached_property
-    def _node(self) -> ca.Function:
-        return _callback(self)
-
 
 def _over_lanes(f: Any, a: int, b: int, c: int) -> Callable[..., None]:
     """Loop over lanes; the function and the places of its arguments are constants of it."""
@@ -232,7 +265,7 @@ def _over_lanes(f: Any, a: int, b: int, c: int) -> Callable[..., None]:
     return run
 
 
-def compiled_function(operation: str) -> CompiledFunction:
+def compiled_function(operation: str) -> CalledFunction:
     """Function of an operation."""
     if operation not in KNOWN:
         raise InputError(
@@ -243,12 +276,18 @@ def compiled_function(operation: str) -> CompiledFunction:
     return KNOWN[operation]
 
 
-def _callback(of: CompiledFunction) -> ca.Function:
-    """Operation of graphs by a compiled function, of what `CompiledFunction.graph` takes."""
+def _callback(of: CalledFunction, number: int | None) -> ca.Function:
+    """Operation of graphs by a function, of what `CalledFunction.graph` takes.
+
+    number: Of the result, where it is known: derivatives are then those of this one.
+    """
 
     def symbols(name: str) -> list[ca.SX]:
         sizes = {"k": 1, "interval": 1, "z": of.n_arguments}
         return [ca.SX.sym(f"{name}_{one}", size) for one, size in sizes.items()]
+
+    def which(k: ca.SX) -> ca.SX:
+        return k if number is None else ca.SX(number)
 
     class Node(ca.Callback):
         def __init__(self) -> None:
@@ -267,6 +306,13 @@ def _callback(of: CompiledFunction) -> ca.Function:
         def get_sparsity_out(self, i: int) -> ca.Sparsity:
             return ca.Sparsity.dense(1, 1)
 
+        def has_jac_sparsity(self, oind: int, iind: int) -> bool:
+            return True
+
+        def get_jac_sparsity(self, oind: int, iind: int, symmetric: bool) -> ca.Sparsity:
+            read = range(of.first, of.n_arguments) if iind == 2 else []
+            return ca.Sparsity.triplet(1, self.size1_in(iind), [0] * len(read), [*read])
+
         def eval(self, arguments: Sequence[Any]) -> list[Any]:
             k, point = int(arguments[0]), np.array(arguments[2])
             return [of(point)[k, 0]]
@@ -282,7 +328,7 @@ def _callback(of: CompiledFunction) -> ca.Function:
             return ca.Function(
                 name,
                 [k, interval, z, value, *seeds],
-                [of.along(k, interval, z, seeds[-1])],
+                [of.along(which(k), interval, z, seeds[-1])],
                 inames,
                 onames,
                 opts,
@@ -296,8 +342,8 @@ def _callback(of: CompiledFunction) -> ca.Function:
         ) -> ca.Function:
             k, interval, z = symbols("z")
             value, weight = ca.SX.sym("value"), ca.SX.sym("weight")
-            products = weight * ca.vertcat(*of.slopes(k, interval, z))
-            made = [ca.SX(1, 1), ca.SX(1, 1), products]
+            products = weight * ca.vertcat(*of.slopes(which(k), interval, z))
+            made = [ca.SX(1, 1), ca.SX(1, 1), ca.densify(products)]
             return ca.Function(name, [k, interval, z, value, weight], made, inames, onames, opts)
 
     return Node()

@@ -108,18 +108,13 @@ class Delay:
     def spans(self, records: Sequence[Record]) -> tuple[Span, ...]:
         """Samples that arrive about an interval, of each delayed input."""
         for record in records:
-            _check_record(record, max(lower for lower, _ in self.bounds))
+            check_context(record, max(lower for lower, _ in self.bounds))
         lengths, unit = [record.interval for record in records], records[0].t_unit
         spans: list[Span] = []
         for lower, upper in self.bounds:
-            if upper > LONGEST * min(lengths):
-                raise _refused(
-                    f"delay reaches to {duration(upper, unit)}, more than {LONGEST} sampling "
-                    f"intervals of {duration(min(lengths), unit)}: give a shorter one, or shift "
-                    "the input of the record"
-                )
+            check_length(upper, min(lengths), unit)
             span = Span(1 + floor(lower / max(lengths)), 1 + floor(upper / min(lengths)), 1)
-            if self.lagged or not all(record.uniform for record in records):
+            if self.lagged or not all(record.uniform and not record.held for record in records):
                 each = [
                     _uneven_span(*_with_times_before(r, upper, self.lagged), lower, upper)
                     for r in records
@@ -144,14 +139,14 @@ class Delay:
 
     def spans_between(self, record: Record) -> tuple[Span, ...]:
         """Samples that arrive about any interval that is not shorter or longer than a record's."""
-        if record.held:
-            raise _refused(
-                f"{record.name}: delay in a stream with doses needs samples at equal intervals, of "
-                "which it is known how many inputs arrive between two: give the record dt, and "
-                "outputs as NaN where they are missing"
-            )
-        shortest, longest = intervals_of(record)
-        cuts = 1 + floor(longest / shortest)
+        (shortest, longest), parts = intervals_of(record), parts_of(record)
+
+        def within(time: float) -> int:
+            """Samples in so long a time, at most."""
+            given = 1 + floor(time / shortest)
+            return given + (given + 1) * (parts - 1)
+
+        cuts, moved = within(longest), longest if self.lagged else 0.0
         if cuts > MOST_ARRIVALS:
             raise _refused(
                 f"{record.name}: delay in a stream with intervals from {shortest:g} to "
@@ -159,15 +154,34 @@ class Delay:
                 f"most {MOST_ARRIVALS} may: give the record times that differ less"
             )
         return tuple(
-            Span(floor(lower / longest), 1 + floor(upper / shortest), cuts)
+            Span(floor(lower / longest) - parts * self.lagged, within(upper + moved), cuts)
             for lower, upper in self.bounds
         )
 
 
 def intervals_of(record: Record) -> tuple[float, float]:
     """Shortest and longest interval that a stream like a record may have, but for rounding."""
-    intervals = np.diff(record.t)
-    return float(intervals.min()) * (1.0 - ROUNDING), float(intervals.max()) * (1.0 + ROUNDING)
+    t = record.t[record.given]
+    intervals, slack = np.diff(t), 4 * np.finfo(float).eps * float(np.abs(t).max())
+    shortest, longest = float(intervals.min()), float(intervals.max())
+    return shortest * (1.0 - ROUNDING) - slack, longest * (1.0 + ROUNDING) + slack
+
+
+def stream_intervals(template: Record, delay: Delay | None) -> tuple[float, float] | None:
+    """Shortest and longest interval of a stream like a record; None where they are not checked.
+
+    Those of a grid need no check. It is known how many delayed inputs arrive in one, and a
+    band-limited one has equal ones.
+    """
+    smooth = template.hold == "bandlimited" and template.u_function is None
+    if template.dt is not None or not (delay is not None or (smooth and template.n_inputs)):
+        return None
+    return intervals_of(template)
+
+
+def parts_of(record: Record) -> int:
+    """Parts into which doses cut an interval of a record, at most."""
+    return int(np.diff(np.flatnonzero(record.given)).max())
 
 
 class Span(NamedTuple):
@@ -289,7 +303,17 @@ def _source(
     return number, (number, number)
 
 
-def _check_record(record: Record, least: float) -> None:
+def check_length(upper: float, interval: float, unit: str) -> None:
+    """Refuse a dead time of more sampling intervals than are looked at."""
+    if upper > LONGEST * interval:
+        raise _refused(
+            f"delay reaches to {duration(upper, unit)}, more than {LONGEST} sampling intervals of "
+            f"{duration(interval, unit)}: give a shorter one, or shift the input of the record"
+        )
+
+
+def check_context(record: Record, least: float) -> None:
+    """Refuse a dead time that reaches beyond what a part of a record knows of its inputs."""
     if record.u_function is not None:
         return
     known = 0 if record.u_before is None else len(record.u_before)

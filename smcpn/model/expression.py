@@ -56,7 +56,7 @@ _NAMES = {getattr(ca, name): name[3:].lower() for name in dir(ca) if name.starts
 class Instruction(NamedTuple):
     """One row of a graph.
 
-    operation: A key of `OPERANDS`, one of a `CompiledFunction`, or what else CasADi knows.
+    operation: A key of `OPERANDS`, one of a `CalledFunction`, or what else CasADi knows.
     operands: Rows whose values are taken. Of an input its argument and element; of an output the
         row of its value, the result and its element.
     """
@@ -99,7 +99,7 @@ def _called(
 ) -> tuple[list[Instruction], list[int]]:
     """Instructions of a call, the first of them in a row, and rows of its results.
 
-    A function of SX, as CasADi calls for derivatives of a `CompiledFunction`, is written out.
+    A function of SX, as CasADi calls for derivatives of a `CalledFunction`, is written out.
 
     given: Rows of the elements of all arguments.
     """

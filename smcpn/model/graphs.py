@@ -58,6 +58,8 @@ class Model:
         the numbers of an interval.
     accumulators: States that are set back to zero after every sample.
     events: Where the state jumps.
+    consistent: State (n, 1) with the solution of algebraic equations in its place, of ``x`` and the
+        inputs and time at a sample, where these are no part of the model any more.
     """
 
     x: ca.SX
@@ -80,6 +82,7 @@ class Model:
     events: Events | None = None
     dosing: Dosing | None = None
     accumulators: tuple[int, ...] = ()
+    consistent: ca.SX | None = None
 
     @property
     def held(self) -> int:
@@ -92,10 +95,13 @@ class Model:
 
     def whole_states(self, u: ca.SX, t: ca.SX, smooth: ca.SX) -> ca.SX:
         """States at a sample of inputs ``u`` and time ``t``, of their `smooth_part`."""
+        driven, here = ca.vertcat(self.u, self.t), ca.vertcat(u, t)
+        if self.consistent is not None:
+            known = ca.vertcat(self.x, driven), ca.vertcat(smooth, here)
+            smooth = ca.substitute(self.consistent, *known)
         if self.dosing is None:
             return smooth
-        arrived = self.dosing.arrived(self)
-        return smooth + ca.substitute(arrived, ca.vertcat(self.u, self.t), ca.vertcat(u, t))
+        return smooth + ca.substitute(self.dosing.arrived(self), driven, here)
 
     def without_doses(self) -> Model:
         """Return the model of its equation alone, without its initial states."""
@@ -104,7 +110,10 @@ class Model:
         u = self.u[: self.dosing.n_inputs]
         known = self.u[self.dosing.n_inputs :], self.dosing.nothing(u)
         rhs, outputs = (ca.substitute(one, *known) for one in (self.rhs, self.outputs))
-        return replace(self, u=u, rhs=rhs, outputs=outputs, dosing=None)
+        events = self.events and replace(
+            self.events, column=ca.substitute(self.events.column, *known)
+        )
+        return replace(self, u=u, rhs=rhs, outputs=outputs, events=events, dosing=None)
 
     def arrived(self, record: Record, values: Array) -> Array:
         """Amounts that have arrived in every state, (T, n, N), at parameter values (N, d)."""
@@ -132,6 +141,12 @@ class Model:
 
     def prepared(self, record: Record) -> Record:
         """Return a record as kernels read it, with samples where its doses arrive."""
+        if self.dosing is None and record.doses:
+            raise InputError(
+                f"{record.name} has doses, and the problem was posed without any: pose it with a "
+                "dose of each kind",
+                argument="doses",
+            )
         if self.dosing is None or record.held:
             return record
         if record not in self._prepared:
@@ -213,6 +228,7 @@ class Model:
             noise_correlation=numbers(self.noise_correlation),
             initial=tuple(numbers(state) for state in self.initial),
             diffusion=None if self.diffusion is None else numbers(self.diffusion),
+            consistent=None if self.consistent is None else numbers(self.consistent),
             density=self.density
             and replace(
                 self.density,

@@ -26,7 +26,6 @@ STIFF_PARTS = frozenset({"algebraic", "events"})
 SMOOTH_PARTS = frozenset({"doses", "accumulators"})
 """Parts with which a path is one of x' = f at the inputs of the samples."""
 APART = {
-    ("process_noise", "algebraic"): "leave it out",
     ("process_noise", "events"): "leave out one of them",
 }
 """Pairs of parts that no model has, with the remedy: the first is the argument at fault."""

@@ -7,6 +7,7 @@ it as a `Model`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -388,6 +389,12 @@ class Problem(WithCard):
     def n_given(self) -> int:
         """Samples of all records together, as they were given."""
         return sum(int(record.given.sum()) for record in self.records)
+
+    def with_model(self, model: Model) -> Problem:
+        """Return the same problem with other graphs."""
+        problem = copy(self)
+        problem.model = model
+        return problem
 
     def model_observing(self, observe: Any) -> Model:
         """Model with other outputs, of which the noise is not known (variance 0)."""

@@ -78,7 +78,8 @@ class Online:
     particles : int
         Number of particles.
     seed : int, optional
-        Without a budget the same seed gives the particles of `smcpn.identify`, to the byte.
+        Without a budget the same seed gives the particles of `smcpn.identify`, to the byte where
+        the record has ``dt``, or times that are not regular.
     budget : float or str, optional
         Time that an update may take: seconds, or a text such as ``"1.5 ms"``. Rejuvenations
         then go on in the background while later samples come. Without a budget they are

@@ -383,12 +383,13 @@ def stream_record(
     t, u, measured = history.samples(0, samples)
     earlier = any(one.time < t[0] for one in doses)
     known = u if template.held else template.u_function or u
-    uniform = template.dt is not None
+    between = template.held > 0 and bool(u[:, -template.held].any())
+    uniform = template.dt is not None and not between
     return Record(
         u=known if template.n_inputs else None,
         u_function=template.u_function,
         **outputs_of(template, measured),
-        dt=template.dt,
+        dt=template.dt if uniform else None,
         t=None if uniform else t,
         start=float(t[0]) if uniform else 0.0,
         hold=template.hold,

@@ -23,7 +23,7 @@ from smcpn.discovery.results.printed import (
     equation_lines,
     scores_of_tests,
 )
-from smcpn.discovery.results.residuals import correlation
+from smcpn.discovery.results.residuals import correlation, residuals_of
 from smcpn.errors import InputError, listed
 from smcpn.model.record import Record
 from smcpn.process.status import status
@@ -156,8 +156,9 @@ def residuals_figure(found: Discovery) -> Figure:
     grid = drawing.subplots(
         len(found.observe), len(records), sharex="col", sharey="row", squeeze=False
     )
-    for column, (record, path) in enumerate(zip(records, found.paths, strict=False)):
-        residuals = (record.y - path @ found.observe.T) / np.where(found.noise > 0, found.noise, 1)
+    left = residuals_of(found)[: len(records)]
+    for column, (record, residuals) in enumerate(zip(records, left, strict=True)):
+        residuals = residuals / np.where(found.noise > 0, found.noise, 1)
         for j, axes in enumerate(grid[:, column]):
             axes.axhspan(-1.96, 1.96, color=LIGHT, lw=0, zorder=0)
             axes.plot(*envelope(record.t, residuals[:, j]), color=DARK, lw=0.6)

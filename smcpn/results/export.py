@@ -140,7 +140,8 @@ class ModelExport(ABC):
             Made where there is none; files of these names in it are replaced where smcpn wrote
             them.
         steps : int or "auto"
-            Runge-Kutta steps a sampling interval; ``"auto"`` as of `simulate`.
+            Runge-Kutta steps a sampling interval; ``"auto"`` as of `simulate`, but a number where
+            the state has events, which are found in steps.
 
         Raises
         ------

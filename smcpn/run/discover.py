@@ -79,6 +79,7 @@ def discover(
     constraints: Sequence[str] = (),
     observe: Sequence[str] | None = None,
     noise: str | Sequence[Positive] = "unknown",
+    delay: Annotated[Mapping[str, Any] | None, ANYTHING] = None,
     method: str = "search",
     prior: Annotated[str | Shrinkage, ANYTHING] = SPIKE_AND_SLAB,
     slabs: Sequence[Positive] = SLABS,
@@ -114,10 +115,15 @@ def discover(
         Relations between coefficients: ``"x'[y] = -y'[x]"``, ``"v'[v] < 0"``.
     observe : sequence of str, optional
         State that each output measures; the first ones by default. The others are hidden.
-    noise : {"unknown", "relative"} or sequence of float
-        Its standard deviation for each output, where it is known. ``"relative"`` noise multiplies
-        the outputs, all positive, by exp(e), with prior ``"spike-and-slab"``; what comes back is
-        its standard deviation at their root mean square.
+    noise : {"unknown", "relative", "y_sd"} or sequence of float
+        Its standard deviation for each output, where it is known, up to a common factor. That of
+        ``"y_sd"`` is the records' own for each value; what comes back is that of values of the mean
+        precision. ``"relative"`` noise multiplies the outputs, all positive, by exp(e); what comes
+        back is its standard deviation at their root mean square. Both go with prior
+        ``"spike-and-slab"``.
+    delay : mapping of str to float, optional
+        Dead times of inputs, ``{"u": 0.3}``: the equations have u(t - 0.3). With prior
+        ``"spike-and-slab"``, as doses of records, whose lags and fractions are numbers, and limits.
     method : {"search"}
         How equations are looked for: a search for probable supports, each of which has its evidence
         by Laplace's method at its own maximum.
@@ -200,7 +206,7 @@ def discover(
     question = question_of(
         records, library=library, states=states, inputs=inputs, known=known,
         constraints=constraints, observe=observe, noise=noise, method=method, prior=prior,
-        slabs=slabs, seed=seed, drawing=drawing,
+        slabs=slabs, delay={} if delay is None else delay, seed=seed, drawing=drawing,
     )  # fmt: skip
     if checkpoint is None:
         with workers_of(executor) as workers:
@@ -279,14 +285,14 @@ def _require_same_question(header: DiscoveryHeader, question: Question, path: Pa
     other = header.model_fingerprint != system_fingerprint(question.system)
     if other or not np.array_equal(header.observe, question.observe):
         raise InputError(f"{path} belongs to another library, or other equations: {anew}")
-    fingerprint = data_fingerprint(question.records, _samples(question))
+    require_same(plain(header.settings), plain(_storable(question.settings)), path)
+    fingerprint = data_fingerprint(question.arrivals.prepared, _samples(question))
     if header.data_fingerprint != fingerprint or header.n_samples != _samples(question):
         raise InputError(f"{path} belongs to other data: {anew}")
-    require_same(plain(header.settings), plain(_storable(question.settings)), path)
 
 
 def _samples(question: Question) -> int:
-    return sum(len(record) for record in question.records)
+    return sum(len(record) for record in question.arrivals.prepared)
 
 
 def written_discovery(
@@ -332,7 +338,7 @@ def _header(path: Path, question: Question, created: str) -> DiscoveryHeader:
     settings, reason = _storable(question.settings), ""
     if settings.prior is None and question.settings.prior is not None:
         reason = f"the prior is a {type(question.settings.prior).__name__} of your own"
-    fingerprint = data_fingerprint(question.records, _samples(question))
+    fingerprint = data_fingerprint(question.arrivals.prepared, _samples(question))
     data_file, unwritten = written_records(path, fingerprint, question.records)
     return DiscoveryHeader(
         settings=settings,

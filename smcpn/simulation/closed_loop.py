@@ -23,7 +23,6 @@ from smcpn.likelihood.classical import (
 )
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.lanes import SampleSymbols, output_chunks
-from smcpn.model.initial import FirstSample
 from smcpn.model.parts import PARTS, check_parts
 from smcpn.model.problem import Model, Problem, check_record
 from smcpn.model.record import Record
@@ -76,8 +75,9 @@ class ClosedLoop(Simulator):
                 f"{record.name}: signals has {len(signals)} samples for {len(record)} of the record"
             )
         remedy = dict.fromkeys(PARTS, "use simulate")
-        check_parts(model.parts, "a controller", frozenset({"delay", "algebraic"}), remedy)
-        model = explicit_model(model, FirstSample.of(record))
+        takes = frozenset({"delay", "accumulators", "algebraic"})
+        check_parts(model.parts, "a controller", takes, remedy)
+        model = explicit_model(model)
         if ca.depends_on(model.outputs, model.u):
             raise InputError(
                 "an output depends on the input, which a controller computes of the outputs: "
@@ -170,11 +170,10 @@ def predict_particles(
     if horizon < 1:
         raise InputError(f"horizon is {horizon}: choose 1 or more samples", argument="horizon")
     who = "a prediction over a horizon"
-    takes = Kalman.takes_parts | {"algebraic"}
-    check_parts(model.parts, who, takes, dict.fromkeys(PARTS, "use simulate"))
+    check_parts(model.parts, who, Kalman.takes_parts, dict.fromkeys(PARTS, "use simulate"))
     check_record(record, problem.ode, model.outputs.numel(), problem.records)
     whole = problem.model.prepared(record)
-    model = explicit_model(model, FirstSample.of(whole))
+    model = explicit_model(model)
     # Intervals have as many steps each: the longest one is to have enough.
     steps = steps_within(float(np.diff(record.t).max()), step_length)
     windows = WindowFilter(problem, model, whole, window_begins(whole, horizon), steps, filter)

@@ -25,7 +25,6 @@ from smcpn.likelihood.classical import (
 )
 from smcpn.likelihood.gauss_newton import least_squares
 from smcpn.likelihood.lanes import SampleSymbols
-from smcpn.model.initial import FirstSample
 from smcpn.model.problem import Model, Problem, check_record
 from smcpn.model.record import Record
 from smcpn.simulation.simulation import Simulation, simulate_particles
@@ -123,7 +122,7 @@ def _scales(model: Model, window: Record, values: Array) -> Array:
 def _sensitivity_program(model: Model, window: Record) -> LaneProgram:
     # What algebraic equations determine begins anywhere.
     n, moving = model.x.numel(), ca.vec(ca.densify(ca.diag(model.mass)))
-    model = explicit_model(model, FirstSample.of(window))
+    model = explicit_model(model)
     signal, dead_times = signal_of(model, window)
     model, sample = dead_times.model, SampleSymbols.of(model, dead_times.at_sample)
     outputs = outputs_at(model, model.x, sample)

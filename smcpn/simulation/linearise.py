@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, real_number, shown
-from smcpn.likelihood.algebraic import FROM_START, AlgebraicEquations
+from smcpn.likelihood.algebraic import AlgebraicEquations
 from smcpn.model.entries import by_scalar
 from smcpn.model.graphs import Model
 from smcpn.model.ode import ODE
@@ -250,7 +250,7 @@ class _Graphs:
         if not model.algebraic:
             return x
         driven = ca.vertcat(model.u, model.t)
-        solved = AlgebraicEquations(model).solved(model.x, driven, FROM_START)
+        solved = AlgebraicEquations(model).solved(model.x, driven)
         found = self._evaluated(self._function(solved), x, values)[0][:, :, 0]
         if not np.isfinite(found).all():
             raise InputError(

@@ -19,6 +19,7 @@ from smcpn.codegen.emit import LEAST_LANES
 from smcpn.codegen.kernel import LaneKernel
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError
+from smcpn.likelihood.algebraic import explicit_model
 from smcpn.likelihood.classical import outputs_at, runge_kutta_program, signal_of, step_inputs
 from smcpn.likelihood.delayed import DeadTimes, consecutive
 from smcpn.likelihood.inputs import KernelInputs, KernelRows
@@ -83,6 +84,8 @@ class Simulator:
         step_length: float | None = None,
         initial: Array | None = None,
     ) -> None:
+        if model.process_noise is not None:
+            model = explicit_model(model)
         if initial is not None:
             model = started_anywhere(model)
         self._initial = np.empty((1, 0)) if initial is None else initial

@@ -45,12 +45,15 @@ from dataclasses import dataclass, replace
 from math import isqrt
 from typing import TYPE_CHECKING, Any, cast
 
+import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.codegen.arrays import ArrayFunction
 from smcpn.codegen.kernel import Rows
 from smcpn.errors import InputError
 from smcpn.late_binding import late_bound
+from smcpn.likelihood.algebraic import AlgebraicEquations
 from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.lanes import Grid
@@ -82,6 +85,8 @@ class FilterMoments:
     moved: (m, n, n, N), F, the derivative of a state by that at the sample before.
     mean: (m, n, N), given the sample too.
     covariance: (m, n, n, N)
+    shown: (m, n, n, N), derivative of all states, where algebraic equations determine some, by
+        those of the filter.
     """
 
     predicted: Array
@@ -89,6 +94,21 @@ class FilterMoments:
     moved: Array
     mean: Array
     covariance: Array
+    shown: Array | None = None
+
+    def determined(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
+        """Means (m, n, N) and variances of all states, of moments of those of the filter."""
+        if self.shown is None:
+            return mean, np.einsum("miin->min", covariance)
+        variances = np.einsum("mijn,mjkn,mikn->min", self.shown, covariance, self.shown)
+        return self.paths(mean, np.arange(mean.shape[-1])), variances
+
+    def paths(self, path: Array, lanes: NDArray[np.int64]) -> Array:
+        """Paths (m, n, D) of all states, of those of the filter, with parameters by their lanes."""
+        if self.shown is None:
+            return path
+        mean, shown = self.mean[..., lanes], self.shown[..., lanes]
+        return mean + np.einsum("mijd,mjd->mid", shown, path - mean)
 
 
 class Smoother:
@@ -208,8 +228,32 @@ def _paths(history: History) -> Iterator[tuple[int, Array]]:
         yield a, np.take_along_axis(history.states[a:b], places[:, None, :], axis=2)
 
 
+class Determined:
+    """Particles at samples of a record, with what algebraic equations determine of them."""
+
+    def __init__(self, problem: Problem, record: Record) -> None:
+        model = problem.model.with_numbers()
+        if model.algebraic and model.delay is not None:
+            raise InputError(
+                "states of a model with algebraic equations, a delay and process noise come from "
+                "the Kalman filter only: identify with likelihood='kalman'"
+            )
+        symbols = ca.vertcat(model.x, model.u, model.t, model.theta)
+        self._function, self._record, self._n = None, record, model.x.numel()
+        if model.algebraic:
+            self._function = ArrayFunction(symbols, AlgebraicEquations(model).state)
+
+    def __call__(self, states: Array, values: Array, samples: slice) -> Array:
+        """States (n, m, N) of m samples, of parameters (d, N); behind them is coloured noise."""
+        if self._function is None:
+            return states
+        u, t = self._record.u[samples], self._record.t[samples, None]
+        found = self._function([*states[: self._n], *u.T[:, :, None], t, *values[:, None, :]])
+        return np.stack(np.broadcast_arrays(*found, *states[self._n :]))
+
+
 def filtered_moments(
-    likelihood: ParticleLikelihood, values: Array, keys: Keys
+    likelihood: ParticleLikelihood, values: Array, keys: Keys, determined: Determined
 ) -> Iterator[tuple[Array, Array]]:
     """Yield, for each sample, means and variances (n, N) by the bootstrap filters of N vectors."""
     filters = likelihood.bootstrap()
@@ -217,7 +261,8 @@ def filtered_moments(
     for k in range(filters.n_samples):
         state, _ = filters.advance(values, state, k, k + 1, keys)
         particles = state[:-1].reshape(-1, count, len(values))
-        states, weights = particles[:-1], normalised(particles[-1], axis=0)
+        weights = normalised(particles[-1], axis=0)
+        states = determined(particles[:-1], values.T, slice(k, k + 1))
         mean = (states * weights).sum(axis=1)
         yield mean, (np.square(states - mean[:, None]) * weights).sum(axis=1)
 
@@ -328,16 +373,19 @@ class FilterRun:
     def backwards(self) -> Iterator[tuple[int, FilterMoments]]:
         """Yield the first sample and the moments of each stretch, the last one first."""
         n, lanes = self._n, self._theta.shape[1]
-        sizes = np.cumsum([n, n * n, n * n, n])
+        sizes = np.cumsum([n, n * n, n * n, n, n * n])
         for (a, b), state in reversed(list(zip(self._pieces, self._states, strict=True))):
             _, emitted, _ = self._kernel.advance(self._theta, state, self._rows, a, b, store=True)
-            mean, covariance, moved, filtered, after = np.split(emitted, sizes, axis=1)
+            mean, covariance, moved, filtered, after, *shown = (
+                part for part in np.split(emitted, sizes, axis=1) if part.size
+            )
             # casadi stacks columns: an entry (i, j) is found at (j, i).
             square = [
                 part.reshape(b - a, n, n, lanes).swapaxes(1, 2)
-                for part in (covariance, moved, after)
+                for part in (covariance, moved, after, *shown)
             ]
-            yield a, FilterMoments(mean, square[0], square[1], filtered, square[2])
+            predicted, product, given, *of_all = square
+            yield a, FilterMoments(mean, predicted, product, filtered, given, *of_all)
 
 
 def states_of_particles(
@@ -410,16 +458,18 @@ def _by_kalman(
     n = len(problem.ode.states)
     smoothed, filtered = Mixture(len(record), n), Mixture(len(record), n)
     paths = np.empty((draws, len(record), n))
-    smoother = Smoother(np.arange(draws) % len(values), rng)
-    diagonal = np.arange(n)
+    lanes = np.arange(draws) % len(values)
+    smoother = Smoother(lanes, rng)
     for a, stretch in run.backwards():
         if not np.isfinite(stretch.covariance).all():
             raise InputError(f"{record.name}: the filter diverges at parameters of the posterior")
         mean, covariance, path = smoother.back(stretch)
         # Behind the states is coloured noise.
-        smoothed.put(a, mean[:, :n], covariance[:, diagonal, diagonal])
-        filtered.put(a, stretch.mean[:, :n], stretch.covariance[:, diagonal, diagonal])
-        paths[:, a : a + len(path)] = np.moveaxis(path[:, :n], -1, 0)
+        for mixture, *moments in (
+            (smoothed, mean, covariance), (filtered, stretch.mean, stretch.covariance)
+        ):  # fmt: skip
+            mixture.put(a, *(one[:, :n] for one in stretch.determined(*moments)))
+        paths[:, a : a + len(path)] = np.moveaxis(stretch.paths(path, lanes)[:, :n], -1, 0)
     return _parts(smoothed, filtered, paths)
 
 
@@ -434,6 +484,7 @@ def _by_particles(
     rng: np.random.Generator,
 ) -> dict[str, Array]:
     """Moments and draws of `States` by particle filters."""
+    determined = Determined(problem, record)
     alone = copy(problem)
     alone.records = (record,)
     if len(problem.model.initial) > 1:
@@ -448,10 +499,11 @@ def _by_particles(
     arrived = problem.model.arrived(record, values)
     for k, theta in enumerate(values):
         (history,) = likelihood.history(theta, keys[k], len(record))
-        history = replace(history, states=history.states + arrived[:, :, k, None])
+        states = determined(history.states.swapaxes(0, 1), theta[:, None], slice(None))
+        history = replace(history, states=states.swapaxes(0, 1) + arrived[:, :, k, None])
         paths[k :: len(values)] = smoothed.add(history, rng, len(paths[k :: len(values)]))
     bootstrap = likelihood.with_state_particles(FILTER_PARTICLES)
-    for a, (mean, variance) in enumerate(filtered_moments(bootstrap, values, keys)):
+    for a, (mean, variance) in enumerate(filtered_moments(bootstrap, values, keys, determined)):
         # Behind the states is what is known of coloured noise.
         filtered.put(a, mean[None, :n] + arrived[a], variance[None, :n])
     return _parts(smoothed, filtered, paths)

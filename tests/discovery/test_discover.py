@@ -35,15 +35,6 @@ def test_pendulum_from_its_position(found):
     assert set(found.inclusion) == {"v'[1]", "v'[x]", "v'[v]", "v'[sin(x)]", "v'[sin(v)]"}
 
 
-@pytest.mark.parametrize("given", ["doses", "y_sd", "y_upper"])
-def test_what_a_record_has_beside_values_is_refused(given):
-    y = np.ones(5)
-    beside = {"doses": [smcpn.Dose(1.0, "x", 2.0)], "y_sd": y, "y_upper": np.full(5, np.nan)}
-    record = smcpn.Record(y=y, dt=1.0, **{given: beside[given]})
-    with pytest.raises(InputError, match=f"has {given}, which discover does not take"):
-        smcpn.discover(record, library="poly(1)")
-
-
 def test_coefficients_are_averaged_over_models(found):
     one = found.coefficients["v'[sin(x)]"]
     assert abs(one.mean + 8.91) < 4 * one.sd

@@ -301,8 +301,6 @@ def test_refused(changes, words):
 
 def test_what_cannot_delay_says_so():
     delayed = problem()
-    with pytest.raises(InputError, match="takes no delay"):
-        smcpn.maximise(delayed, solver=RK4(1), search="lifted", progress=False)
     with pytest.raises(InputError, match="forget"):
         smcpn.Online(delayed, solver=RK4(1), forget=1.0)
     t = np.cumsum(np.random.default_rng(0).uniform(0.05, 0.15, N))

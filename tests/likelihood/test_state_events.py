@@ -347,6 +347,32 @@ def test_an_event_and_an_input_that_jump_call_others():
         )
 
 
+def test_no_path_is_lost_where_a_step_ends_just_at_an_event():
+    """With a lag that is fixed one in seven was: the search divided by a difference of zero."""
+    low, high = (
+        smcpn.event(when=lambda x, *, low: x - low, then=lambda: {"on": 1.0}, direction="falling"),
+        smcpn.event(
+            when=lambda x, *, low: x - low - 0.5, then=lambda: {"on": 0.0}, direction="rising"
+        ),
+    )
+
+    @smcpn.ode(events=[low, high])
+    def heater(x, on, u, *, low, k):
+        return 2.0 * on - k * (x - u), 0.0
+
+    values = np.random.default_rng(0).uniform([0.5, 0.3], [1.5, 1.0], (500, 2))
+    found = []
+    for lag, more in ((0.31, {}), ("late", {"late": 0.31})):
+        doses = [Dose(2.0, "x", 1.0, lag=lag)]
+        record = Record(dt=0.4, u=np.zeros(40), y=np.zeros(40), hold="zoh", doses=doses)
+        given = smcpn.Problem(
+            heater, record, observe="x", noise=0.1, initial=[0.9, 1.0],
+            prior={"low": stats.uniform(0.5, 1.0), "k": stats.uniform(0.3, 0.7)} | more,
+        )  # fmt: skip
+        found.append(smcpn.LogLikelihood(given, solver=Rosenbrock(1e-8))(values))
+    np.testing.assert_allclose(*found, rtol=1e-5)
+
+
 def test_infinitely_many_events_have_no_likelihood_and_are_told():
     @smcpn.ode(
         events=[smcpn.event(when=lambda x: x, then=lambda v: {"v": -0.5 * v}, direction="falling")]

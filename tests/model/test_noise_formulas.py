@@ -34,7 +34,7 @@ def decay(x, *, k):
 
 
 def _problem(noise, names, observe="x", **outputs):
-    record = smcpn.Record(t=T, **outputs)
+    record = smcpn.Record(dt=0.2, **outputs)
     prior = {name: PRIOR[name] for name in names}
     given = {} if noise is None else {"noise": noise}
     return smcpn.Problem(decay, record, observe=observe, initial=[2.0], prior=prior, **given)

@@ -156,3 +156,102 @@ def test_a_nested_filter_moves_what_has_arrived_where_lags_and_fractions_move():
     assert np.abs(filters - held.filters).max() > 1.0
     moments = nested._filters.state_moments(values, filters.T, last, len(last) - 1)
     np.testing.assert_allclose(moments[0], state._hidden.mean, rtol=1e-12)
+
+
+@smcpn.ode
+def fed(x, u, *, k):
+    """A state that decays, fed by an input and by doses."""
+    return u - k * x
+
+
+INPUTS = np.random.default_rng(0).normal(size=12)
+FEEDS = [Dose(0.22, "x", 1.0), Dose(0.54, "x", 3.0), Dose(0.74, "x", 2.0)]
+OPTIONS = {"solver": smcpn.RK4(4), "particles": 50, "seed": 1}
+
+
+def fed_problem(doses, lags=None, **more):
+    times = {"dt": 0.1} if "t" not in more else {"t": more.pop("t")}
+    doses = [Dose(**vars(one) | (lags or {})) for one in doses]
+    plan = smcpn.Record(u=INPUTS, y=np.ones(12), doses=doses, **times)
+    prior = {"k": stats.lognorm(0.5, scale=0.3)} | more.pop("prior", {})
+    return smcpn.Problem(fed, plan, observe="x", noise=0.5, prior=prior, initial={"x": 1.0}, **more)
+
+
+def fed_stream(posed, times, doses):
+    """Take samples at times of a clock; doses come by themselves before the sample that follows."""
+    stream, last = smcpn.Online(posed, **OPTIONS), -np.inf
+    for u, t in zip(INPUTS, times, strict=True):
+        stream.give([one for one in doses if last <= one.time < t])
+        stream.update(u, 1.0, t)
+        last = t
+    return stream.posterior()
+
+
+def fed_record(posed):
+    return smcpn.identify(posed, **OPTIONS, method="ibis", progress=False)
+
+
+@pytest.mark.parametrize("axis", ["grid", "regular", "irregular"])
+def test_doses_come_between_samples_whatever_the_record_that_tells_how_a_stream_is_sampled(axis):
+    """On a grid the clock drifts and trembles; times that are regular in a record may be others."""
+    rng, grid = np.random.default_rng(1), 0.1 * np.arange(12)
+    clock = grid + np.append(0.0, rng.uniform(-0.015, 0.015, size=11))
+    posed = fed_problem([Dose(0.2, "x", 1.0)], **({} if axis == "grid" else {"t": grid}))
+    plan = {"t": clock} if axis == "irregular" else {} if axis == "grid" else {"t": grid}
+    found = fed_stream(posed, grid if axis == "regular" else clock, FEEDS)
+    assert found.log_evidence == fed_record(fed_problem(FEEDS, **plan)).log_evidence
+    (one,) = found.problem.records
+    np.testing.assert_allclose(one.t[~one.given], [0.22, 0.54, 0.74])
+
+
+def test_a_dose_by_a_clock_that_is_before_the_grid_is_taken():
+    stream = smcpn.Online(fed_problem([Dose(0.2, "x", 1.0)]), **OPTIONS)
+    stream.update(0.0, 1.0, 0.0)
+    stream.update(0.0, 1.0, 0.08)
+    for _ in range(2):
+        stream.give(Dose(0.09, "x", 1.0))
+    assert stream.doses == (Dose(0.1, "x", 1.0),)
+    with pytest.raises(InputError, match=r"given at 0\.07, and samples have come to 0\.1"):
+        stream.give(Dose(0.07, "x", 1.0))
+    stream.update(0.0, 1.0, 0.21, doses=[Dose(0.095, "x", 2.0), Dose(0.21, "x", 3.0)])
+    assert stream.doses[1:] == (Dose(0.1, "x", 2.0), Dose(0.2, "x", 3.0))
+
+
+def test_times_of_a_stream_need_not_be_regular_where_those_of_its_record_are():
+    clock = np.cumsum(np.random.default_rng(2).uniform(0.07, 0.14, size=12))
+    regular = fed_problem([], t=0.1 * np.arange(12))
+    irregular = fed_problem([], t=clock)
+    found = [fed_stream(one, clock, []) for one in (regular, irregular)]
+    assert found[0].log_evidence == found[1].log_evidence
+    # As many steps in every interval, so that the steps of the record are others.
+    assert found[0].log_evidence == pytest.approx(fed_record(irregular).log_evidence, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("lags", "axis"),
+    [
+        ({}, "grid"),
+        pytest.param({}, "irregular", marks=pytest.mark.nightly),
+        pytest.param({"lag": "l"}, "grid", marks=pytest.mark.nightly),
+        pytest.param({"lag": "l"}, "irregular", marks=pytest.mark.nightly),
+    ],
+)
+def test_a_stream_with_doses_has_a_dead_time(lags, axis):
+    clock = np.cumsum(np.random.default_rng(2).uniform(0.08, 0.11, size=12))
+    more = {"prior": {"tau": stats.uniform(0.05, 0.1)}, "delay": {"u": "tau"}}
+    if lags:
+        more["prior"]["l"] = stats.uniform(0.0, 0.05)
+    posed = fed_problem(FEEDS, lags, **more, **({} if axis == "grid" else {"t": clock}))
+    times = 0.1 * np.arange(12) if axis == "grid" else clock
+    doses = [Dose(**vars(one) | lags) for one in FEEDS]
+    found, batch = fed_stream(posed, times, doses), fed_record(posed)
+    assert found.log_evidence == pytest.approx(batch.log_evidence, abs=1e-9)
+    np.testing.assert_allclose(found.theta, batch.theta, rtol=1e-8)
+
+
+def test_more_doses_in_an_interval_than_a_dead_time_has_places_for_are_refused():
+    stream = smcpn.Online(fed_problem(FEEDS[:1], delay={"u": 0.05}), **OPTIONS)
+    stream.update(0.0, 1.0, 0.0)
+    with pytest.raises(InputError, match="2 doses arrive between two samples of a stream"):
+        stream.update(0.0, 1.0, 0.1, doses=[Dose(0.03, "x", 1.0), Dose(0.06, "x", 1.0)])
+    assert stream.t == 0.0

@@ -4,6 +4,7 @@ import casadi as ca
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.linalg import expm
 
 import smcpn
 from smcpn.cases.emps import PositionLoop
@@ -97,6 +98,45 @@ def test_commands_arrive_after_the_dead_time(late):
     loop = ClosedLoop(problem.model, given, start[None, :], PositionLoop(CONTROLLER), signals, 2)
     found = _outputs(loop, np.vstack([THETA, [[late * DT]]]))[:, 0]
     np.testing.assert_allclose(found, positions, rtol=0, atol=1e-11)
+
+
+class OfCounts:
+    """Proportional control of what was counted in the sampling interval before."""
+
+    n_memory = 0
+
+    def start(self, output):
+        return ca.SX(0, 1)
+
+    def command(self, memory, output, signals):
+        return 2.0 * (signals - output), memory
+
+
+@pytest.mark.parametrize("late", [0.0, 0.3])
+def test_a_controller_measures_counts(late):
+    """Against the matrix exponential between samples and arrivals of commands."""
+
+    @smcpn.ode
+    def tank(level, flown, u, *, k):
+        return u - k * level, k * level
+
+    given = smcpn.Record(u=np.zeros(30), y=np.ones(30), dt=0.5, hold="zoh")
+    problem = smcpn.Problem(
+        tank.accumulating("flown"), given, observe="flown", noise=0.1, initial=[0.3, 0.2],
+        prior={"k": stats.uniform(0, 2)}, delay={"u": late} if late else None,
+    )  # fmt: skip
+    x, counts, commands = np.array([0.3, 0.2]), [], []
+    generator = np.array([[-0.8, 0.0, 1.0], [0.8, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    for k in range(30):
+        counts.append(x[1])
+        commands.append(2.0 * (0.5 + 0.01 * k - x[1]))
+        x = x * [1.0, 0.0]
+        for command, length in ((commands[max(k - 1, 0)], late), (commands[k], 0.5 - late)):
+            x = (expm(length * generator) @ [*x, command])[:2]
+    signals, start = 0.5 + 0.01 * np.arange(30)[:, None], np.array([[0.3, 0.2]])
+    loop = ClosedLoop(problem.model, given, start, OfCounts(), signals, 64)
+    found = _outputs(loop, np.array([[0.8]]))[:, 0]
+    np.testing.assert_allclose(found, counts, rtol=0, atol=1e-11)
 
 
 @smcpn.ode(algebraic=["friction"])

@@ -44,7 +44,7 @@ def lanes_last(systems: list[System], runs: list[Run]) -> FilterMoments:
 
 
 def cut(whole: FilterMoments, a: int, b: int) -> FilterMoments:
-    return FilterMoments(*(part[a:b] for part in vars(whole).values()))
+    return FilterMoments(*(part[a:b] for part in vars(whole).values() if part is not None))
 
 
 def test_the_smoother_is_that_of_the_textbook_in_stretches_and_in_one(measured):

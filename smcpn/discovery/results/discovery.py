@@ -70,6 +70,8 @@ class Discovery(WeightedModels, WithCard):
         What is doubtful, one sentence each.
     posterior : ShrunkPosterior, optional
         With a prior that shrinks: weighted draws of coefficients, initial states and noise.
+    delay : mapping of str to float
+        Dead times of inputs, as they were given; `ode` has the equation alone.
 
     Examples
     --------

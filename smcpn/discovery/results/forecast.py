@@ -12,6 +12,7 @@ from scipy import stats
 
 from smcpn.discovery.results.models import WeightedModels
 from smcpn.errors import InputError, listed, nearest, real_number, shown
+from smcpn.model.dosing import route_of
 from smcpn.model.problem import Problem, check_record
 from smcpn.model.record import Record
 from smcpn.simulation.initialisation import WINDOW_STEPS, fitted_initial_states
@@ -42,7 +43,7 @@ def forecast(
     """Simulate a record; see `smcpn.Discovery.simulate`."""
     problem, values = _problem(found, record, draws, seed)
     own = _own_states(found, record, draws, seed)
-    window = 0
+    record, window = problem.model.prepared(record), 0
     if initial is not None:
         start = np.tile(_given(initial, problem.ode.states), (len(values), 1))
     elif own is not None and initialise is None:
@@ -84,13 +85,22 @@ def _problem(found: WeightedModels, record: Record, draws: int, seed: int) -> tu
     prior: dict[str, Any] = dict.fromkeys(names, _UNUSED)
     problem = Problem(
         ode,
-        found.records[0],
+        _template(found, record),
         observe=[_observed(row, ode.states) for row in found.observe],
         noise=[max(float(sd), _NO_NOISE) for sd in found.noise],
         prior=prior,
         initial=_guess(found, record),
+        delay=found.delay,
     )
     return problem, values[:, support]
+
+
+def _template(found: WeightedModels, record: Record) -> Record:
+    """A record with a dose of every kind, and without what a record to come does not state of y."""
+    first = found.records[0]
+    kinds = {route_of(dose): dose for one in (*found.records, record) for dose in one.doses}
+    doses = [replace(dose, time=float(first.t[0])) for dose in kinds.values()]
+    return first.with_outputs(first.y).with_doses(doses)
 
 
 def _own_states(found: WeightedModels, record: Record, draws: int, seed: int) -> Array | None:

@@ -166,6 +166,7 @@ class WeightedModels:
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     warnings: tuple[str, ...] = ()
     posterior: ShrunkPosterior | None = field(default=None, repr=False)
+    delay: Mapping[str, float] = field(default_factory=dict[str, float], repr=False)
 
     def __post_init__(self) -> None:
         check_fields(self, *type(self).__dataclass_fields__)

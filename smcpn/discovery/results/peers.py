@@ -53,6 +53,10 @@ def pysindy_table(found: WeightedModels) -> PeerTable:
 
     Raises `InputError` if pysindy is not installed, or a state is not measured.
     """
+    if found.delay or any(record.doses for record in found.records):
+        raise InputError(
+            "pysindy knows no dead times of inputs and no doses: compare a discovery without them"
+        )
     try:
         import pysindy
     except ImportError:

@@ -35,10 +35,7 @@ _FUNCTIONS = {"time": "slow functions of time", "states": "other functions of th
 
 def verdict_of(found: WeightedModels) -> Verdict:
     """Judge what the most probable model leaves of the data, and whether there are warnings."""
-    errors = [
-        record.y - path @ found.observe.T
-        for record, path in zip(found.records, found.paths, strict=True)
-    ]
+    errors = residuals_of(found)
     y = np.concatenate([record.y for record in found.records])
     spread = np.nanstd(y, axis=0)
     size = np.sqrt(np.nanmean(np.square(np.concatenate(errors)), axis=0))
@@ -53,6 +50,15 @@ def verdict_of(found: WeightedModels) -> Verdict:
     return replace(judged, fit=tuple(fit.tolist()), reduced_chi2=())
 
 
+def residuals_of(found: WeightedModels) -> list[Array]:
+    """Residuals (T, q) of each record, of values of one precision where records state theirs."""
+    residuals: list[Array] = []
+    for record, path in zip(found.records, found.paths, strict=True):
+        unit = 1.0 if record.y_sd is None else found.noise / record.y_sd
+        residuals.append((record.y - path @ found.observe.T) * unit)
+    return residuals
+
+
 def correlation(found: WeightedModels) -> Array:
     """Correlation (q,) of successive residuals about the fitted path, over all records."""
     return _correlation(found)[0]
@@ -62,11 +68,11 @@ def _correlation(found: WeightedModels) -> tuple[Array, NDArray[np.int64]]:
     """Correlation and number of pairs, (q,) each."""
     products, squares = np.zeros((2, len(found.observe)))
     pairs = np.zeros(len(found.observe), dtype=np.int64)
-    for record, path in zip(found.records, found.paths, strict=True):
-        residuals = record.y - path @ found.observe.T
+    for residuals in residuals_of(found):
         both = residuals[1:] * residuals[:-1]
         products += np.nansum(both, axis=0)
-        squares += np.nanmean(residuals**2, axis=0) * np.isfinite(both).sum(axis=0)
+        mean = np.nansum(residuals**2, axis=0) / np.maximum(np.isfinite(residuals).sum(axis=0), 1)
+        squares += mean * np.isfinite(both).sum(axis=0)
         pairs += np.isfinite(both).sum(axis=0)
     return np.where(squares > 0, products / np.where(squares > 0, squares, 1.0), 0.0), pairs
 

@@ -128,7 +128,7 @@ def _tests(steps: PathRegression, point: Point) -> Iterator[LackOfFit]:
             added = np.zeros((len(point.path), n, functions.shape[1]))
             added[:, equation] = functions
             found = steps.disturbed(point, added)
-            count = steps.count - n * len(steps.paths.begins)
+            count = steps.count_at(point) - n * len(steps.paths.begins)
             p = _p_value(found, functions.shape[1], count, steps.least)
             if p is not None:
                 yield LackOfFit(equation, kind, p)
@@ -151,7 +151,7 @@ def _bent(path: Array) -> Array:
     return np.hstack([np.abs(path), *hinges])
 
 
-def _p_value(responses: Array, added: int, count: int, least: float) -> float | None:
+def _p_value(responses: Array, added: int, count: float, least: float) -> float | None:
     """Probability of an F as large, of the last columns of (m, 1 + k + e) beside those before.
 
     Mean squares are at ``least``: below are errors of whoever simulated, with any structure.

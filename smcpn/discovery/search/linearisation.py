@@ -22,11 +22,16 @@ from smcpn.codegen.arrays import ArrayFunction
 from smcpn.codegen.tangent import derived
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.errors import InputError, listed
-from smcpn.estimate.path_search.linearisation import GaussianMeasurements
+from smcpn.estimate.path_search.linearisation import (
+    Entering,
+    GaussianMeasurements,
+    Intervals,
+    LimitedMeasurements,
+)
 from smcpn.estimate.path_search.paths import Paths
 from smcpn.estimate.smoothed_outputs import Equations
 from smcpn.model.expression import ExpressionTable
-from smcpn.model.record import Record
+from smcpn.model.record import Record, beside
 
 Array = NDArray[np.float64]
 
@@ -193,11 +198,28 @@ class LinearOutputs:
         return self.value(x, u, t, values), by
 
 
+def measured_values(
+    records: Sequence[Record], relative: bool, sd: Array | None
+) -> GaussianMeasurements:
+    """Measurements of the outputs, or of their logarithms; ``sd`` as of `LibraryPaths`."""
+    y, lower, upper = (
+        np.concatenate([beside(record, name) for record in records])
+        for name in ("y", "y_lower", "y_upper")
+    )
+    if relative:
+        y, lower, upper = (np.log(one) for one in (y, lower, upper))
+    if any(record.limits for record in records):
+        return LimitedMeasurements(y, lower, upper, sd)
+    return GaussianMeasurements(y, sd)
+
+
 class LibraryPaths(Paths):
     """Outputs ``observe @ x`` of records whose equations have a library's terms.
 
     ``initial``, (T, n), is the prior mean of the state at the first sample of each record, and not
     read elsewhere; with ``relative`` noise multiplies: the logarithms of the outputs are measured.
+    ``sd``, (T, q), are standard deviations of values in units of those of their outputs, and
+    ``entering`` are doses.
     """
 
     def __init__(
@@ -207,10 +229,13 @@ class LibraryPaths(Paths):
         observe: Array,
         initial: Array,
         relative: bool = False,
+        sd: Array | None = None,
+        entering: Entering | None = None,
     ) -> None:
         y = np.concatenate([record.y for record in records])
-        measured = GaussianMeasurements(np.log(y) if relative else y)
-        super().__init__(records, rate, LinearOutputs(observe, relative), measured)
+        self._measured = measured_values(records, relative, sd)
+        outputs = LinearOutputs(observe, relative)
+        super().__init__(records, Intervals(rate, records, entering), outputs, self._measured)
         self.rate = rate
         self._initial = initial[self.begins]
         self.counts = np.isfinite(y).sum(axis=0)
@@ -235,8 +260,18 @@ class LibraryPaths(Paths):
 
     def residuals(self, path: Array) -> Array:
         """Outputs, or their logarithms, less those of a path (T, n), (T, q); zero where missing."""
+        return self._measured.residuals(self.expected(path[None], np.empty((1, 0))))[0]
+
+    def of_limits(self, path: Array, variances: Array) -> tuple[float, float]:
+        """Log density of a path's values less that of their linear model, and their number.
+
+        The number is that by which a common factor of the ``variances``, (q,), is as well known.
+        """
         expected = self.expected(path[None], np.empty((1, 0)))
-        return self._measurements.expansion(expected, np.ones((1, expected.shape[2])))[0][0]
+        residual, weight = self._measured.expansion(expected, variances[None])
+        cost = self._measured.cost(expected, variances[None])
+        more = 0.5 * float(np.sum(weight * residual**2)) - float(cost[0])
+        return more, float(self._measured.counts(expected, variances[None])[0])
 
     def columns(self, path: Array) -> tuple[Array, Array]:
         """Derivatives of the rate by the coefficients, (T, n, d), and its known part, (T, n)."""

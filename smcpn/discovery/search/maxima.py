@@ -75,7 +75,7 @@ def _log_evidence(steps: PathRegression, point: Point, there: LinearPoint) -> fl
     """Laplace's log evidence at a maximum, by the linear model of its terms there."""
     whole = np.ones(point.support.sum(), dtype=bool)
     evidence = there.regression.neighbourhood(whole).evidence - 0.5 * there.log_determinant
-    return float(evidence + steps.noise_evidence(point))
+    return float(evidence + steps.noise_evidence(point) + steps.of_limits(point))
 
 
 def further(steps: PathRegression, found: SupportMaximum) -> float:

@@ -9,6 +9,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
+from scipy.special import gammaln
 
 from smcpn.discovery.search.linearisation import LibraryPaths
 from smcpn.discovery.search.supports import BetaBinomial, SpikeAndSlab, Support, best_support
@@ -194,9 +195,10 @@ class PathRegression:
         )
         found = smoothed(linear._replace(b=by), error)
         least = float(self.paths.counts @ (self._least / self.variances))
-        counted, residuals = self.independent, np.sqrt(self.independent) * found.residuals
+        counted, count = self.independent, self.independent * self.count_at(point)
+        residuals = np.sqrt(self.independent) * found.residuals
         regression = SpikeAndSlab(
-            residuals[:, 0], residuals[:, 1:], self._basis @ point.theta, counted * self.count,
+            residuals[:, 0], residuals[:, 1:], self._basis @ point.theta, count,
             self.prior, self._slabs, counted * least, self.signs, self._basis,
         )  # fmt: skip
         return LinearPoint(point, found.path, regression, error, counted * found.log_determinant)
@@ -262,9 +264,23 @@ class PathRegression:
     def evidence(self, linear: LinearPoint) -> float:
         """Log evidence of the best support on the linear model near that of its point."""
         regression = linear.regression
-        return regression.neighbourhood(best_support(regression, linear.point.support)).evidence - (
-            0.5 * linear.log_determinant
+        support = best_support(regression, linear.point.support)
+        return self.of_limits(linear.point) + (
+            regression.neighbourhood(support).evidence - 0.5 * linear.log_determinant
         )
+
+    def of_limits(self, point: Point) -> float:
+        """Share of values known by limits in a log evidence, beyond that of the linear model.
+
+        That is one of a common factor of the variances, over which its evidence is averaged.
+        """
+        more, count = self.paths.of_limits(point.path, self.variances)
+        over = [gammaln(0.5 * n) + 0.5 * n * np.log(2.0) for n in (count, self.count)]
+        return more + float(over[0] - over[1])
+
+    def count_at(self, point: Point) -> float:
+        """Numbers in the data, of which one known by its limits is less than one."""
+        return self.paths.of_limits(point.path, self.variances)[1]
 
     def end_with(self, point: Point, share: float) -> None:
         """End with a model error of this share of the noise, in place of the least.

@@ -16,7 +16,7 @@ shorter homotopy begins, which is followed where it ends higher.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,6 +32,7 @@ from smcpn.discovery.search.adequacy import (
     lack_of_fit,
     omitted_function,
 )
+from smcpn.discovery.search.arrivals import Arrivals
 from smcpn.discovery.search.linearisation import LibraryPaths, LibraryRate
 from smcpn.discovery.search.maxima import NOT_FINITE, Maxima, further, maximum, polished
 from smcpn.discovery.search.path_regression import (
@@ -65,6 +66,8 @@ from smcpn.estimate.smoothed_outputs import (
     least_variances,
     logarithms,
     noise_variances,
+    smooth_parts,
+    stated_deviations,
 )
 from smcpn.model.record import Record
 from smcpn.process.status import tell
@@ -170,11 +173,12 @@ class Search:
     Outputs of ``records``, NaN where missing, are ``observe @ x``, (q, n), and noise; the states if
     not given. Parameters of the known part of ``system`` have their defaults; its diffusion is not
     read. ``noise``, (q,), has the standard deviation of each output, up to one common factor, and
-    is learned if not given; with ``relative`` it multiplies: outputs are ``(observe @ x) exp(e)``,
-    and ``noise`` is of e. Scores are averaged over ``slabs``, widths in units of rms(dx/dt) /
-    rms(term). ``seed`` is that of the MCMC over supports, and ``workers`` lead supports to their
-    maxima. From a ``state`` that is a `snapshot` the same bytes come; it is replaced in every part,
-    only the random generator goes on in place.
+    is learned if not given, or told by ``y_sd`` of the records; with ``relative`` it multiplies:
+    outputs are ``(observe @ x) exp(e)``, and ``noise`` is of e. Inputs come with a ``delay``, and
+    doses of the records enter the states. Scores are averaged over ``slabs``, widths in units of
+    rms(dx/dt) / rms(term). ``seed`` is that of the MCMC over supports, and ``workers`` lead
+    supports to their maxima. From a ``state`` that is a `snapshot` the same bytes come; it is
+    replaced in every part, only the random generator goes on in place.
 
     A hidden state that is told by no known equation, and terms of which no trajectory comes near
     the data, are refused.
@@ -189,13 +193,15 @@ class Search:
         observe: Array | None = None,
         noise: Array | None = None,
         relative: bool = False,
+        delay: Mapping[str, float] | None = None,
         slabs: tuple[float, ...] = SLABS,
         seed: int = 0,
         state: SearchState | None = None,
         workers: Workers | None = None,
     ) -> None:
         matrix = np.eye(len(system.candidates.states)) if observe is None else np.asarray(observe)
-        self._problem = _Problem.of(records, system, matrix, noise, relative)
+        self._arrivals = Arrivals.of(records, system, delay or {})
+        self._problem = _Problem.of(self._arrivals, system, matrix, noise, relative)
         self._workers = workers
         rng = np.random.default_rng(seed)
         try:
@@ -386,7 +392,7 @@ class Search:
         """Return what was found, at the end."""
         assert self.state.counted is not None
         steps = self._steps_with(self.state.counted.maxima[0].errors)
-        return _result(self._problem, steps, self.state.counted)
+        return _result(self._problem, steps, self.state.counted, self._arrivals.given)
 
 
 def _loosened(
@@ -413,6 +419,7 @@ def _loosened(
 class _Problem:
     """Records and a rate of states in units of their rms, with the path to begin from.
 
+    sd: (T, q), standard deviations of values in units of those of their outputs, where these tell.
     scale: (n,), units of the states.
     observe: (q, n), of scaled states.
     start: Scaled.
@@ -424,7 +431,8 @@ class _Problem:
     least: (q,), its least variances.
     """
 
-    records: Sequence[Record]
+    arrivals: Arrivals
+    sd: Array | None
     rate: LibraryRate
     scale: Array
     observe: Array
@@ -439,30 +447,38 @@ class _Problem:
     @classmethod
     def of(
         cls,
-        records: Sequence[Record],
+        arrivals: Arrivals,
         system: CandidateSystem,
         observe: Array,
         noise: Array | None,
         relative: bool,
     ) -> _Problem:
         """Smooth the outputs, and scale the system by what comes of it."""
-        measured = logarithms(records) if relative else records
-        variances = noise_variances(measured) if noise is None else np.square(noise)
-        start = first_path(measured, observe, variances, LibraryRate(system).equations(), relative)
+        records, entered = arrivals.records, arrivals.entered
+        measured = logarithms(records) if relative else smooth_parts(records, entered, observe)
+        sd, variances = stated_deviations(records)
+        if sd is None:
+            variances = noise_variances(measured) if noise is None else np.square(noise)
+        equations = LibraryRate(system).equations()
+        start = first_path(measured, observe, variances, equations, relative, entered)
         scale = sizes(start.path)
         rate = LibraryRate(system.scaled(scale, sizes(np.concatenate([r.u for r in records]))))
         scaled = Start(start.path / scale, start.rate / scale, start.deviation / scale)
         groups = np.asarray(system.candidates.degrees)[system.places[:, 1]]
         return cls(
-            records, rate, scale, observe * scale, scaled, variances, groups,
-            system.freedom.signs, noise is not None, relative, least_variances(measured),
+            arrivals, sd, rate, scale, observe * scale, scaled, variances, groups,
+            system.freedom.signs, noise is not None or sd is not None, relative,
+            least_variances(measured if relative else records),
         )  # fmt: skip
 
 
 def _begun(problem: _Problem, slabs: tuple[float, ...]) -> tuple[PathRegression, Point]:
     """Steps, and the point where they begin: the smoothed path, no term, but ridge Jacobians."""
-    start, rate, records = problem.start, problem.rate, problem.records
-    paths = LibraryPaths(records, rate, problem.observe, start.path, problem.relative)
+    start, rate, arrivals = problem.start, problem.rate, problem.arrivals
+    entering = arrivals.entering and arrivals.entering.scaled(problem.scale)
+    paths = LibraryPaths(
+        arrivals.records, rate, problem.observe, start.path, problem.relative, problem.sd, entering
+    )
     columns, fixed = paths.columns(start.path)
     speed, samples = sizes(start.rate), len(start.path)
     columns /= speed[:, None] * np.sqrt(samples)
@@ -510,8 +526,13 @@ def _selected(steps: PathRegression, point: Point, share: float) -> Point:
     return point
 
 
-def _result(problem: _Problem, steps: PathRegression, counted: CountedModels) -> SearchResult:
-    """Return models in physical units; of the steps with the errors of the best one."""
+def _result(
+    problem: _Problem, steps: PathRegression, counted: CountedModels, given: NDArray[np.bool_]
+) -> SearchResult:
+    """Return models in physical units, and the path at the samples that were given.
+
+    ``steps`` have the errors of the best model.
+    """
     ends = counted.maxima
     scores = [end.score for end in ends] + [ends[0].score + less for less in counted.scores]
     supports = [end.point.support for end in ends] + list(counted.others)
@@ -529,7 +550,7 @@ def _result(problem: _Problem, steps: PathRegression, counted: CountedModels) ->
     best = ends[0].point
     return SearchResult(
         models, np.minimum(probabilities @ np.array(supports), 1.0),
-        np.sqrt(steps.variances), best.path * problem.scale, steps.slab * unit,
+        np.sqrt(steps.variances), best.path[given] * problem.scale, steps.slab * unit,
         steps.share, *_doubted(steps, best, problem.scale),
     )  # fmt: skip
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from smcpn.errors import InputError
+from smcpn.estimate.path_search.late import LateIntervals
 from smcpn.estimate.path_search.linearisation import (
     DensityMeasurements,
     Field,
@@ -19,6 +22,7 @@ from smcpn.estimate.path_search.linearisation import (
     state_outputs,
 )
 from smcpn.estimate.path_search.smoothing import Linear
+from smcpn.model.graphs import Model
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 
@@ -43,9 +47,13 @@ class Paths(ABC):
     """
 
     def __init__(
-        self, records: Sequence[Record], rate: Rate, outputs: Rate, measurements: Measurements
+        self,
+        records: Sequence[Record],
+        intervals: Intervals,
+        outputs: Rate,
+        measurements: Measurements,
     ) -> None:
-        self._intervals, self._outputs = Intervals(rate, records), outputs
+        self._intervals, self._outputs = intervals, outputs
         self._measurements = measurements
         self._u = np.concatenate([record.u for record in records])
         self.times = np.concatenate([record.t for record in records])
@@ -155,9 +163,7 @@ class ProblemPaths(Paths):
             if model.density is None
             else DensityMeasurements(model, records, self.values(theta[None, :])[0])
         )
-        super().__init__(
-            records, Field(model, model.rhs), Field(model, model.outputs), measurements
-        )
+        super().__init__(records, _intervals(model, records), _outputs(model), measurements)
         self._initial = [Field(model, state) for state in model.initial]
         self._parts = [
             slice(begin, begin + len(record))
@@ -241,6 +247,25 @@ class ProblemPaths(Paths):
     def mean_squares(self, path: Array, theta: Array) -> Array:
         """Mean square of the residuals of each output, (S, q)."""
         return np.nanmean((self._y - self.expected(path, theta)) ** 2, axis=1)
+
+
+def _intervals(model: Model, records: Sequence[Record]) -> Intervals:
+    """Sampling intervals of a model, with dead times of its inputs or without."""
+    if model.delay is None:
+        return Intervals(Field(model, model.rhs), records)
+    return LateIntervals(model, records)
+
+
+def _outputs(model: Model) -> Field:
+    """Outputs of a model; those that depend on an input that comes late are refused."""
+    late = [] if model.delay is None else list(model.delay.inputs)
+    if late and ca.depends_on(ca.vertcat(model.outputs, *model.initial), model.u[late]):
+        raise InputError(
+            "search is 'lifted', which knows no outputs and first states that depend on a delayed "
+            "input: choose 'shooting'",
+            argument="search",
+        )
+    return Field(model, model.outputs)
 
 
 def _shortest(h: Array, residual: Array) -> Array:

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, whole_number
-from smcpn.likelihood.algebraic import explicit_model
+from smcpn.likelihood.algebraic import explicit_model, straight_line_model
+from smcpn.likelihood.state_events import MOST_EVENTS
 from smcpn.model.dosing import Dosing, Source, as_given
 from smcpn.model.graphs import Model
 from smcpn.model.initial import FirstSample
@@ -36,10 +37,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-INSTEAD = {
-    "events": "let the tool that runs it have the events",
-}
-"""Remedies for parts that the sources have not."""
 BEGIN = "/* Written by smcpn: "
 """With which each file begins, so that it may be replaced."""
 LONGEST_NAME = 40
@@ -107,8 +104,8 @@ class ModelSource:
 
         Raises `InputError` if the steps are neither a number nor "auto", or the solution diverges.
         """
-        takes = {"algebraic", "delay", "doses", "accumulators"}
-        check_parts(problem.model.parts, "C source or FMU", takes, INSTEAD)
+        takes = {"algebraic", "delay", "doses", "accumulators", "events"}
+        check_parts(problem.model.parts, "C source or FMU", takes)
         if problem.ode.compiled is not None:
             raise InputError(
                 f"'{problem.ode.name}' is a function that numba has compiled, which C source and "
@@ -118,9 +115,8 @@ class ModelSource:
         driven = _with_rates(problem.model)
         n_rates = driven.u.numel() - record.n_inputs
         first = FirstSample(np.append(record.u[0], np.zeros(n_rates)), float(record.t[0]))
-        explicit = explicit_model(driven, first)
-        model = explicit.with_numbers()
-        graphs = ca.vertcat(model.rhs, model.outputs, model.initial[0])
+        model = straight_line_model(driven, first).with_numbers()
+        graphs = ca.vertcat(model.rhs, model.outputs, model.initial[0], _events(model))
         moves = np.array(ca.which_depends(ca.densify(graphs), model.theta, 1), dtype=bool)
         lags = _lags(problem.model)
         moves[[one for one in lags if isinstance(one, int)]] = True
@@ -140,7 +136,7 @@ class ModelSource:
             model=model,
             used=tuple(needed),
             interval=record.interval if record.uniform else float(np.diff(record.t).max()),
-            steps=_sufficient_steps(problem, explicit, values, steps),
+            steps=_sufficient_steps(problem, values, steps),
             linear_input=record.hold != "zoh",
             t_unit=record.t_unit,
             dead_times=tuple(map(in_c, lags)),
@@ -164,6 +160,11 @@ class ModelSource:
     def exchanged(self) -> bool:
         """True if a solver may integrate it that knows of no samples."""
         return not (self.dead_times or self.model.accumulators)
+
+    @property
+    def events(self) -> int:
+        """Number of events."""
+        return len(self.model.events.each) if self.model.events else 0
 
     @property
     def fixed(self) -> tuple[int, ...]:
@@ -204,6 +205,8 @@ class ModelSource:
                 doses=self.doses,
                 accumulators=self.model.accumulators,
                 exchanged=self.exchanged,
+                events=self.events,
+                most_events=MOST_EVENTS,
                 fixed=self.fixed,
                 work=self._work(),
                 n=len(self.states),
@@ -229,6 +232,8 @@ class ModelSource:
             "jacobian": (arguments, jacobian),
             "initial": ([p], [ca.densify(model.initial[0])]),
         }
+        if model.events is not None:
+            graphs["events"] = (arguments, [_events(model)])
         return {of: ca.Function(f"{self.name}_casadi_{of}", *graph) for of, graph in graphs.items()}
 
     def _generated(self) -> str:
@@ -282,15 +287,18 @@ def _checked_steps(steps: int | str) -> int | str:
     return steps if steps == "auto" else whole_number("steps", steps, 1, MAX_STEPS)
 
 
-def _sufficient_steps(problem: Problem, explicit: Model, values: Array, steps: int | str) -> int:
-    """Runge-Kutta steps of a sampling interval of the first record, at parameters (d,).
-
-    explicit: The model without doses as differential equations.
-    """
+def _sufficient_steps(problem: Problem, values: Array, steps: int | str) -> int:
+    """Runge-Kutta steps of a sampling interval of the first record, at parameters (d,)."""
+    if problem.model.events is not None:
+        if steps == "auto":
+            raise InputError(
+                "steps is 'auto', and a model with events has none to choose from: give the number "
+                "of Runge-Kutta steps of a sampling interval",
+                argument="steps",
+            )
+        return int(_checked_steps(steps))
     record = problem.records[0][:ENOUGH]
-    if problem.model.dosing is not None:
-        explicit = explicit_model(problem.model, FirstSample.of(record))
-    simulator = Simulator(explicit, record, _checked_steps(steps))
+    simulator = Simulator(explicit_model(problem.model), record, _checked_steps(steps))
     for _ in simulator(values[:, None]):
         break
     if isinstance(simulator.steps, OwnSteps):
@@ -299,6 +307,11 @@ def _sufficient_steps(problem: Problem, explicit: Model, values: Array, steps: i
             "give a record with more times in between"
         )
     return int(simulator.steps)
+
+
+def _events(model: Model) -> ca.SX:
+    """`Events.column` of a model, (0, 1) of one without events."""
+    return ca.SX(0, 1) if model.events is None else ca.densify(model.events.column)
 
 
 def _with_rates(model: Model) -> Model:

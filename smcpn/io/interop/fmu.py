@@ -115,7 +115,10 @@ ABSENT = (
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of the model description; ``derivative`` refers to the state that it is of."""
+    """A variable of the model description; ``derivative`` refers to the state that it is of.
+
+    indicator: True of an expression that crosses zero at events.
+    """
 
     name: str
     reference: int
@@ -124,6 +127,7 @@ class Variable:
     initial: str = ""
     start: str | None = None
     derivative: int = 0
+    indicator: bool = False
 
 
 def archived(source: ModelSource) -> bytes:
@@ -171,10 +175,11 @@ def variables(source: ModelSource) -> Iterator[Variable]:
         ([f"state.{name}" for name in source.states], "local", {"initial": "exact"}),
         ([f"der(state.{name})" for name in source.states], "local", {}),
         (source.parameters, "parameter", {}),
+        ([f"event.{k + 1}" for k in range(source.events)], "local", {}),
     ]
     at_start, values = source.start.tolist(), source.values.tolist()
     zeros = [[0.0] * len(some) for some in (source.inputs, source.doses)]
-    starts = [*zeros, None, at_start, None, values]
+    starts = [*zeros, None, at_start, None, values, None]
     for k, ((names, causality, more), start) in enumerate(zip(groups, starts, strict=True)):
         for place, name in enumerate(names):
             if causality == "parameter":
@@ -185,6 +190,7 @@ def variables(source: ModelSource) -> Iterator[Variable]:
                 causality=causality,
                 start=None if start is None else repr(start[place]),
                 derivative=number - n if k == 4 else 0,
+                indicator=k == 6,
                 **more,
             )
             number += 1

@@ -78,7 +78,7 @@ class StreamFilters:
         for place, j in enumerate(model.coloured):
             mean[j] += guide.noise[place]
             variance[j] = guide.left[place]
-        moments = ca.vertcat(mean, variance, model.whole_states(sample.u, sample.t, model.x))
+        moments = ca.vertcat(mean, variance, model.whole_states(sample.input, sample.t, model.x))
         step, none = recursion.transition.step, ca.SX(0, 1)
         signal = recursion.of_filters
         plain = runge_kutta_program(model, signal, sample, ca.SX.zeros(1), step)

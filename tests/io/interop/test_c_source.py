@@ -239,6 +239,86 @@ def test_the_program_counts_between_its_lines(tmp_path):
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
 
 
+@smcpn.ode(
+    events=[
+        smcpn.event(
+            when=lambda x: x,
+            then=lambda v, hops, *, r: {"v": -r * v, "hops": hops + 1},
+            direction="falling",
+        ),
+        smcpn.event(when=lambda hops: hops - 3.5, then=lambda: {"seen": 1.0}),
+    ]
+)
+def ball(x, v, hops, seen, *, r):
+    """A ball on a floor; the fourth hop calls another event."""
+    return v, -2.0, 0.0, 0.0
+
+
+def hopping(t, r):
+    """States of the ball from a height of one, at times."""
+    begin, speed, length, hops = -1.0, 2.0, 2.0, 0
+    found = np.empty((len(t), 4))
+    for k, time in enumerate(t):
+        while time > begin + length:
+            begin, speed, hops = begin + length, r * speed, hops + 1
+            length = speed
+        since = time - begin
+        found[k] = since * (speed - since), speed - 2 * since, hops, hops > 3
+    return found
+
+
+@compiles
+def test_the_state_of_the_program_jumps_at_events(tmp_path):
+    """Some within one step, and one that another calls; the method of the steps is exact here."""
+    t = np.array([0.0, 0.7, 1.4, 2.9, 4.4, 6.1, 8.0])
+    record = smcpn.Record(t=t, y=np.zeros((7, 4)))
+    problem = smcpn.Problem(
+        ball, record, observe=["x", "v", "hops", "seen"], noise=0.1, initial=[1.0, 0.0, 0.0, 0.0],
+        prior={"r": stats.uniform(0, 1)},
+    )  # fmt: skip
+    with pytest.raises(InputError, match="steps is 'auto', and a model with events has none"):
+        ModelSource.of(problem, np.array([0.8]), "auto")
+    source = ModelSource.of(problem, np.array([0.8]), 2)
+    write_c(source, tmp_path)
+    found = run_of(compiled(tmp_path, source), tmp_path, t[:, None])
+    np.testing.assert_allclose(found, hopping(t, 0.8), rtol=0, atol=1e-12)
+    assert found[-1, 2] > 6
+    # Ever faster beyond all numbers.
+    late = run_of(tmp_path / "made", tmp_path, np.array([[0.0], [8.5], [9.5]]))
+    assert np.isfinite(late[1]).all()
+    assert np.isnan(late[2]).all()
+
+
+@compiles
+def test_doses_and_inputs_that_jump_call_events(tmp_path):
+    """A dose lifts a state over a limit, and so does a step of the input."""
+    events = [
+        smcpn.event(when=lambda x: x - 2.0, then=lambda x: {"x": 0.5 * x}, direction="rising"),
+        smcpn.event(when=lambda u: u - 1.5, then=lambda n: {"n": n + 1.0}),
+        smcpn.event(when=lambda x, *, low: x - low, then=lambda x: {"x": x + 0.7}),
+    ]
+
+    @smcpn.ode(events=events)
+    def tank(x, n, u, *, k):
+        return u - k * x, 0.0
+
+    u = np.array([1.0, 1.0, 0.0, 0.0, 2.0, 2.0, 1.0, 0.0, 3.0, 0.0, 0.0, 0.0])
+    doses = [smcpn.Dose(1.0, "x", 1.5), smcpn.Dose(3.0, "x", 2.5, duration=1.0)]
+    record = smcpn.Record(u=u, y=np.zeros((12, 2)), dt=0.5, hold="zoh", doses=doses)
+    values = {"k": 0.8, "low": 0.45}
+    problem = smcpn.Problem(
+        tank, record, observe=["x", "n"], noise=0.1, initial=[1.0, 0.0],
+        prior={name: stats.uniform(0, 2 * value) for name, value in values.items()},
+    )  # fmt: skip
+    source = ModelSource.of(problem, np.array(list(values.values())), 40)
+    write_c(source, tmp_path)
+    rows = np.column_stack([record.t, record.u[:, 0], given_in_c(source, record, record.t)])
+    found = run_of(compiled(tmp_path, source), tmp_path, rows)
+    wanted = smcpn.simulate(tank, record, values, observe=["x", "n"], initial=[1.0, 0.0])
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
+    assert found[-1, 1] == 4
+
+
 def test_one_short_interval_does_not_lengthen_what_is_remembered(monkeypatch):
     t = np.sort(np.append(0.1 * np.arange(60), 1.0 + 1e-8))
     record = smcpn.Record(t=t, u=np.zeros((61, 2)), y=np.zeros((61, 2)))

@@ -19,6 +19,7 @@ from smcpn.io.interop.c_source import MOST_REMEMBERED, ModelSource
 from smcpn.io.interop.fmu import archived, variables
 from smcpn.model.dosing import as_given
 from smcpn.simulation.simulator import Simulator
+from tests.io.interop.test_c_source import ball, hopping, kinetics
 from tests.models import PROBLEMS, duffing_problem
 
 fmpy = pytest.importorskip("fmpy")
@@ -86,18 +87,13 @@ def test_dead_times_are_in_it(problem, tmp_path):
     np.testing.assert_allclose(cosimulated(path, late), wanted, rtol=1e-12, atol=1e-12)
 
 
-@smcpn.ode
-def kinetics(gut, blood, drive, *, ka, ke):
-    return -ka * gut, ka * gut - ke * blood + drive
-
-
 @pytest.mark.parametrize("late", [0.0, 0.433])
 def test_doses_are_inputs(late, tmp_path):
     """The sum of what was given at once is held, which says when and how much is given."""
     from fmpy.validation import validate_fmu
 
     rng, t = np.random.default_rng(3), 0.25 * np.arange(40)
-    kind = {"state": "gut", "fraction": "share", "lag": "late" if late else 0.0}
+    kind = {"state": "int", "fraction": "share", "lag": "late" if late else 0.0}
     doses = [
         smcpn.Dose(0.0, amount=20.0, **kind), smcpn.Dose(2.0, amount=5.0, **kind),
         smcpn.Dose(2.0, amount=15.0, **kind), smcpn.Dose(3.0, amount=30.0, duration=1.5, **kind),
@@ -113,14 +109,14 @@ def test_doses_are_inputs(late, tmp_path):
     runs = Simulator(dosed.model, whole, 20)(values[:, None])
     wanted = np.concatenate([part[:, 0, 0] for _, _, part in runs])[whole.given]
     given = {
-        "rate.gut": 20.0 * ((t >= 3.0) & (t < 4.5)), "given.gut": 20.0 * (1.0 + (t >= 2.0)),
+        "rate.int": 20.0 * ((t >= 3.0) & (t < 4.5)), "given.int": 20.0 * (1.0 + (t >= 2.0)),
     }  # fmt: skip
     found = cosimulated(path, dosed, given)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
     if late:
         return
     rows = np.array([(0.0, 20.0), (2.0, 20.0), (2.0, 40.0), (9.75, 40.0)],
-                    dtype=[("time", float), ("given.gut", float)])  # fmt: skip
+                    dtype=[("time", float), ("given.int", float)])  # fmt: skip
     result = fmpy.simulate_fmu(
         str(path), fmi_type="ModelExchange", stop_time=9.75, output_interval=0.25, input=rows,
         relative_tolerance=1e-9,
@@ -128,6 +124,28 @@ def test_doses_are_inputs(late, tmp_path):
     ka, ke, gut = 1.2, 0.4, lambda since: 14.0 * (since > 0) * np.exp(-np.maximum(since, 0))
     bateman = sum(ka / (ka - ke) * (gut(ke * (t - at)) - gut(ka * (t - at))) for at in (0.0, 2.0))
     np.testing.assert_allclose(np.interp(t, result["time"], result["blood"]), bateman, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["CoSimulation", "ModelExchange"])
+def test_the_state_jumps_at_events(kind, tmp_path):
+    from fmpy.validation import validate_fmu
+
+    t = 0.23 * np.arange(30)
+    posed = smcpn.Problem(
+        ball, smcpn.Record(t=t, y=np.zeros(30)), observe="x", noise=0.1,
+        initial=[1.0, 0.0, 0.0, 0.0], prior={"r": stats.uniform(0, 1)},
+    )  # fmt: skip
+    path = tmp_path / "ball.fmu"
+    path.write_bytes(archived(ModelSource.of(posed, np.array([0.8]), 2)))
+    assert validate_fmu(str(path)) == []
+    result = fmpy.simulate_fmu(
+        str(path), fmi_type=kind, stop_time=t[-1], step_size=0.23, output_interval=0.23,
+        relative_tolerance=1e-10, output=["x", "state.hops", "state.seen"],
+    )  # fmt: skip
+    rows = np.searchsorted(result["time"], t - 1e-9)
+    found = np.column_stack([result[name][rows] for name in ("x", "state.hops", "state.seen")])
+    tolerance = 1e-12 if kind == "CoSimulation" else 1e-6
+    np.testing.assert_allclose(found, hopping(t, 0.8)[:, [0, 2, 3]], rtol=0, atol=tolerance)
 
 
 def test_counts_begin_anew_at_communication_points(tmp_path):
@@ -228,9 +246,26 @@ def test_a_dead_time_is_set_before_the_run(late, tmp_path):
     assert b"before the end of initialisation" in slave.logged[0][2]
 
 
-@pytest.mark.parametrize("name", ["problem", "late"])
+def of_all_parts(lag):
+    event = smcpn.event(when=lambda x, drive: x - drive, then=lambda v: {"v": -v})
+
+    @smcpn.ode(events=[event])
+    def equation(x, v, n, drive, *, k):
+        return v, drive - k * x, x**2
+
+    doses = [smcpn.Dose(1.0, "x", 2.0, lag=lag), smcpn.Dose(1.0, "v", 2.0, duration=0.3)]
+    record = smcpn.Record(u=np.ones(9), y=np.ones(9), dt=0.5, doses=doses)
+    return smcpn.Problem(
+        equation.accumulating("n"), record, observe=lambda n, drive: n + drive, noise=0.1,
+        prior={"k": stats.uniform(0, 2)} | ({"late": stats.uniform(0, 1)} if lag else {}),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["problem", "late", "all", "all, late"])
 def test_no_frame_on_the_stack_is_large(name, request, tmp_path):
-    source = ModelSource.of(given := request.getfixturevalue(name), typical(given), 3)
+    parts = {"all": 0.0, "all, late": "late"}
+    given = of_all_parts(parts[name]) if name in parts else request.getfixturevalue(name)
+    source = ModelSource.of(given, typical(given), 3)
     source = replace(source, past=source.past and MOST_REMEMBERED)
     texts = {**source.texts(), "fmu.c": source.rendered("fmu.c", token="", absent=made.ABSENT)}
     for file, text in texts.items():

@@ -19,7 +19,8 @@ enum {
     STATE = OUTPUT + {{ NAME }}_OUTPUTS,
     DERIVATIVE = STATE + {{ NAME }}_STATES,
     PARAMETER = DERIVATIVE + {{ NAME }}_STATES,
-    END = PARAMETER + {{ NAME }}_PARAMETERS
+    EVENT = PARAMETER + {{ NAME }}_PARAMETERS,
+    END = EVENT + {{ NAME }}_EVENTS
 };
 
 typedef struct {
@@ -27,6 +28,9 @@ typedef struct {
     double u[{{ NAME }}_INPUTS + {{ NAME }}_DOSES + 1];
     double x[{{ NAME }}_STATES];
     double p[{{ NAME }}_PARAMETERS + 1];
+{% if events %}
+    double sides[{{ NAME }}_EVENTS];
+{% endif %}
     int initialised, state_given;
     fmi3InstanceEnvironment environment;
     fmi3LogMessageCallback logMessage;
@@ -142,7 +146,7 @@ fmi3Status fmi3GetFloat64(fmi3Instance instance, const fmi3ValueReference valueR
     size_t nValueReferences, fmi3Float64 values[], size_t nValues)
 {
     {{ "" if dead_times else "const " }}Instance *one = instance;
-    double y[{{ NAME }}_OUTPUTS], dx[{{ NAME }}_STATES];
+    double y[{{ NAME }}_OUTPUTS], dx[{{ NAME }}_STATES], g[{{ NAME }}_EVENTS + 1] = {0};
 {% if dead_times %}
     double u[{{ NAME }}_INPUTS];
 {% endif %}
@@ -156,6 +160,9 @@ fmi3Status fmi3GetFloat64(fmi3Instance instance, const fmi3ValueReference valueR
 {% endif %}
     {{ name }}_outputs(one->t, one->x, {{ "u" if dead_times else "one->u" }}, one->p, y);
     {{ name }}_rhs(one->t, one->x, {{ "u" if dead_times else "one->u" }}, one->p, dx);
+{% if events %}
+    {{ name }}_indicators(one->t, one->x, {{ "u" if dead_times else "one->u" }}, one->p, g);
+{% endif %}
     for (k = 0; k < nValues; k++) {
         const fmi3ValueReference at = valueReferences[k];
         if (at >= END)
@@ -165,7 +172,8 @@ fmi3Status fmi3GetFloat64(fmi3Instance instance, const fmi3ValueReference valueR
             : at < STATE ? y[at - OUTPUT]
             : at < DERIVATIVE ? one->x[at - STATE]
             : at < PARAMETER ? dx[at - DERIVATIVE]
-            : one->p[at - PARAMETER];
+            : at < EVENT ? one->p[at - PARAMETER]
+            : g[at - EVENT];
     }
     return fmi3OK;
 }
@@ -192,7 +200,7 @@ fmi3Status fmi3SetFloat64(fmi3Instance instance, const fmi3ValueReference valueR
         else if (at >= STATE && at < DERIVATIVE && !one->initialised) {
             one->x[at - STATE] = values[k];
             one->state_given = 1;
-        } else if (at >= PARAMETER && at < END)
+        } else if (at >= PARAMETER && at < EVENT)
             one->p[at - PARAMETER] = values[k];
         else
             return fmi3Error;
@@ -223,13 +231,13 @@ fmi3Status fmi3DoStep(fmi3Instance instance, fmi3Float64 currentCommunicationPoi
     if (remember(one, currentCommunicationPoint) != fmi3OK)
         return fmi3Error;
     {{ name }}_advance_past(&one->past, currentCommunicationPoint, communicationStepSize,
-        steps < 1 ? 1 : (int) steps, 0, one->p, one->x);
+        steps < 1 ? 1 : (int) steps, 0, one->p, one->x{{ ", one->sides" if events }});
 {% else %}
 {% if doses %}
     (void) give(one);
 {% endif %}
     {{ name }}_advance(currentCommunicationPoint, communicationStepSize, steps < 1 ? 1 : (int) steps,
-        one->u, NULL, one->p, one->x);
+        one->u, NULL, one->p, one->x{{ ", one->sides" if events }});
 {% endif %}
     for (k = 0; k < {{ NAME }}_STATES; k++)
         if (!isfinite(one->x[k]))
@@ -254,14 +262,19 @@ fmi3Status fmi3GetNumberOfContinuousStates(fmi3Instance instance, size_t *nConti
 
 fmi3Status fmi3GetNumberOfEventIndicators(fmi3Instance instance, size_t *nEventIndicators)
 {
-    *nEventIndicators = 0;
+    *nEventIndicators = {{ NAME }}_EVENTS;
     return fmi3OK;
 }
 
 fmi3Status fmi3GetEventIndicators(fmi3Instance instance, fmi3Float64 eventIndicators[],
     size_t nEventIndicators)
 {
-    return nEventIndicators == 0 ? fmi3OK : fmi3Error;
+{% if events %}
+    const Instance *one = instance;
+    if (nEventIndicators == {{ NAME }}_EVENTS)
+        {{ name }}_indicators(one->t, one->x, one->u, one->p, eventIndicators);
+{% endif %}
+    return nEventIndicators == {{ NAME }}_EVENTS ? fmi3OK : fmi3Error;
 }
 
 fmi3Status fmi3GetContinuousStates(fmi3Instance instance, fmi3Float64 continuousStates[],
@@ -305,6 +318,9 @@ fmi3Status fmi3CompletedIntegratorStep(fmi3Instance instance,
     fmi3Boolean noSetFMUStatePriorToCurrentPoint, fmi3Boolean *enterEventMode,
     fmi3Boolean *terminateSimulation)
 {
+{% if exchanged and events %}
+    {{ name }}_go_on(((Instance *) instance)->sides);
+{% endif %}
     *enterEventMode = *terminateSimulation = fmi3False;
     return fmi3OK;
 }
@@ -314,9 +330,20 @@ fmi3Status fmi3UpdateDiscreteStates(fmi3Instance instance, fmi3Boolean *discrete
     fmi3Boolean *valuesOfContinuousStatesChanged, fmi3Boolean *nextEventTimeDefined,
     fmi3Float64 *nextEventTime)
 {
+{% if exchanged and (doses or events) %}
+    Instance *one = instance;
+{% endif %}
     *discreteStatesNeedUpdate = *terminateSimulation = fmi3False;
     *nominalsOfContinuousStatesChanged = fmi3False;
-    *valuesOfContinuousStatesChanged = {{ "give(instance)" if doses and not dead_times else "fmi3False" }};
+    *valuesOfContinuousStatesChanged = fmi3False;
+{% if exchanged and doses %}
+    if (give(one))
+        *valuesOfContinuousStatesChanged = fmi3True;
+{% endif %}
+{% if exchanged and events %}
+    if ({{ name }}_jump(one->t, one->u, one->p, one->x, one->sides))
+        *valuesOfContinuousStatesChanged = fmi3True;
+{% endif %}
     *nextEventTimeDefined = fmi3False;
     *nextEventTime = 0.0;
     return fmi3OK;

@@ -59,6 +59,9 @@ int main(int argc, char **argv)
     static {{ name }}_past past;
     double u[{{ NAME }}_INPUTS];
 {% endif %}
+{% if events %}
+    double sides[{{ NAME }}_EVENTS] = {0};
+{% endif %}
     long number = 0, samples = 0;
 {% if doses %}
     int k;
@@ -105,13 +108,13 @@ int main(int argc, char **argv)
             }
 {% if dead_times %}
             {{ name }}_advance_past(&past, before[0], interval, steps_in(interval),
-                {{ NAME }}_LINEAR_INPUT, p, x);
+                {{ NAME }}_LINEAR_INPUT, p, x{{ ", sides" if events }});
         }
         {{ name }}_delayed(&past, row[0], {{ NAME }}_LINEAR_INPUT, p, u);
         {{ name }}_outputs(row[0], x, u, p, y);
 {% else %}
             {{ name }}_advance(before[0], interval, steps_in(interval), before + 1,
-                {{ NAME }}_LINEAR_INPUT ? row + 1 : NULL, p, x);
+                {{ NAME }}_LINEAR_INPUT ? row + 1 : NULL, p, x{{ ", sides" if events }});
         }
         {{ name }}_outputs(row[0], x, row + 1, p, y);
 {% endif %}

@@ -2,7 +2,10 @@
 #include "{{ name }}.h"
 
 #include <stddef.h>
-{% if dead_times %}
+{% if events %}
+#include <math.h>
+{% endif %}
+{% if dead_times or events %}
 #include <string.h>
 {% endif %}
 
@@ -138,29 +141,176 @@ static const double *input_at(double fraction, const double *u, const double *u_
     return between;
 }
 
-void {{ name }}_advance(double t, double interval, int steps, const double *u, const double *u_end,
-    const double *p, double *x)
+/* A step of an interval: its time and length, the parts of the interval where it begins and which it
+   is, and the inputs at the ends of the interval. */
+typedef struct {
+    double t, h, begin, part;
+    const double *u, *u_end, *p;
+} Step;
+
+static const double *step_input(const Step *step, double part, double *between)
+{
+    return input_at(step->begin + part * step->part, step->u, step->u_end, between);
+}
+
+/* Move the state by the Runge-Kutta method of fourth order from one part of a step to another. */
+static void move(const Step *step, double from, double to, double *x)
 {
     double k1[{{ n }}], k2[{{ n }}], k3[{{ n }}], k4[{{ n }}], moved[{{ n }}], between[{{ m }}];
-    const double h = interval / steps;
-    int step, k;
-    for (step = 0; step < steps; step++) {
-        const double begin = t + interval * step / steps;
-        const double *now = input_at((double) (2 * step) / (2 * steps), u, u_end, between);
-        {{ name }}_rhs(begin, x, now, p, k1);
-        for (k = 0; k < {{ NAME }}_STATES; k++)
-            moved[k] = x[k] + h / 2 * k1[k];
-        now = input_at((double) (2 * step + 1) / (2 * steps), u, u_end, between);
-        {{ name }}_rhs(begin + h / 2, moved, now, p, k2);
-        for (k = 0; k < {{ NAME }}_STATES; k++)
-            moved[k] = x[k] + h / 2 * k2[k];
-        {{ name }}_rhs(begin + h / 2, moved, now, p, k3);
-        for (k = 0; k < {{ NAME }}_STATES; k++)
-            moved[k] = x[k] + h * k3[k];
-        now = input_at((double) (2 * step + 2) / (2 * steps), u, u_end, between);
-        {{ name }}_rhs(begin + h, moved, now, p, k4);
-        for (k = 0; k < {{ NAME }}_STATES; k++)
-            x[k] += h / 6 * (k1[k] + 2 * k2[k] + 2 * k3[k] + k4[k]);
+    const double begin = step->t + from * step->h, h = (to - from) * step->h;
+    const double *now = step_input(step, from, between);
+    int k;
+    {{ name }}_rhs(begin, x, now, step->p, k1);
+    for (k = 0; k < {{ NAME }}_STATES; k++)
+        moved[k] = x[k] + h / 2 * k1[k];
+    now = step_input(step, 0.5 * (from + to), between);
+    {{ name }}_rhs(begin + h / 2, moved, now, step->p, k2);
+    for (k = 0; k < {{ NAME }}_STATES; k++)
+        moved[k] = x[k] + h / 2 * k2[k];
+    {{ name }}_rhs(begin + h / 2, moved, now, step->p, k3);
+    for (k = 0; k < {{ NAME }}_STATES; k++)
+        moved[k] = x[k] + h * k3[k];
+    now = step_input(step, to, between);
+    {{ name }}_rhs(begin + h, moved, now, step->p, k4);
+    for (k = 0; k < {{ NAME }}_STATES; k++)
+        x[k] += h / 6 * (k1[k] + 2 * k2[k] + 2 * k3[k] + k4[k]);
+}
+{% if events %}
+
+/* Of every event what crosses zero, the sign of its direction, and the states behind it. */
+typedef double Events[{{ NAME }}_EVENTS][2 + {{ NAME }}_STATES];
+
+static void events_at(double t, const double *x, const double *u, const double *p, Events found)
+{
+    const double *arg[{{ work.events.arg }}] = {0};
+    double *res[{{ work.events.res }}] = {0};
+    {{ call("events") | trim }}
+    arg[0] = x;
+    arg[1] = u;
+    arg[2] = &t;
+    arg[3] = p;
+    res[0] = found[0];
+    (void) {{ name }}_casadi_events(arg, res, iw, w, 0);
+}
+
+void {{ name }}_indicators(double t, const double *x, const double *u, const double *p, double *g)
+{
+    Events found;
+    int k;
+    events_at(t, x, u, p, found);
+    for (k = 0; k < {{ NAME }}_EVENTS; k++)
+        g[k] = found[k][0];
+}
+
+static int crosses(const double *event, double side)
+{
+    return (side < 0.0 && event[0] >= 0.0 && event[1] >= 0.0)
+        || (side > 0.0 && event[0] <= 0.0 && event[1] <= 0.0);
+}
+
+static double sign_of(double value) { return (value > 0.0) - (value < 0.0); }
+
+int {{ name }}_jump(double t, const double *u, const double *p, double *x, double *sides)
+{
+    const double ahead = 1e-6 * {{ NAME }}_INTERVAL / {{ NAME }}_STEPS;
+    double dx[{{ n }}], moved[{{ n }}];
+    int due[{{ NAME }}_EVENTS], past[{{ NAME }}_EVENTS] = {0}, some = 0, again = 1, k;
+    Events found;
+    while (again) {
+        again = 0;
+        events_at(t, x, u, p, found);
+        for (k = 0; k < {{ NAME }}_EVENTS; k++)
+            due[k] = !past[k] && fabs(sides[k]) == 1.0 && crosses(found[k], sides[k]);
+        for (k = 0; k < {{ NAME }}_EVENTS; k++) {
+            if (!due[k])
+                continue;
+            events_at(t, x, u, p, found);
+            memcpy(x, found[k] + 2, {{ NAME }}_STATES * sizeof *x);
+            past[k] = some = again = 1;
+        }
+    }
+    for (k = 0; k < {{ NAME }}_EVENTS; k++)
+        if (found[k][0] != 0.0 && !past[k])
+            sides[k] = sign_of(found[k][0]);
+    if (!some)
+        return 0;
+    /* What its own event leaves at zero goes to a side, on which it is not yet. */
+    {{ name }}_rhs(t, x, u, p, dx);
+    for (k = 0; k < {{ NAME }}_STATES; k++)
+        moved[k] = x[k] + ahead * dx[k];
+    events_at(t + ahead, moved, u, p, found);
+    for (k = 0; k < {{ NAME }}_EVENTS; k++)
+        if (past[k])
+            sides[k] = 0.5 * sign_of(found[k][0]);
+    return 1;
+}
+
+void {{ name }}_go_on(double *sides)
+{
+    int k;
+    for (k = 0; k < {{ NAME }}_EVENTS; k++)
+        sides[k] = sign_of(sides[k]);
+}
+
+/* Whether an event has happened until a part of a step, where the state is x. */
+static int crossed(const Step *step, double part, const double *x, const double *sides)
+{
+    double between[{{ m }}];
+    Events found;
+    int k, some = 0;
+    events_at(step->t + part * step->h, x, step_input(step, part, between), step->p, found);
+    for (k = 0; k < {{ NAME }}_EVENTS; k++)
+        some |= crosses(found[k], sides[k]);
+    return some;
+}
+
+static void jump_at(const Step *step, double part, double *x, double *sides)
+{
+    double between[{{ m }}];
+    const double *u = step_input(step, part, between);
+    (void) {{ name }}_jump(step->t + part * step->h, u, step->p, x, sides);
+}
+
+/* Take a step, and let the state jump at every event in it. */
+static void move_through(const Step *step, double *x, double *sides)
+{
+    double begin[{{ n }}], done = 0.0;
+    int count, k;
+    jump_at(step, 0.0, x, sides);
+    for (count = 0; done < 1.0 && count <= {{ most_events }}; count++) {
+        double before = done, behind = 1.0;
+        memcpy(begin, x, sizeof begin);
+        move(step, done, 1.0, x);
+        {{ name }}_go_on(sides);
+        if (!crossed(step, 1.0, x, sides)) {
+            jump_at(step, 1.0, x, sides);
+            return;
+        }
+        for (k = 0; k < 52; k++) {
+            const double part = 0.5 * (before + behind);
+            memcpy(x, begin, sizeof begin);
+            move(step, done, part, x);
+            *(crossed(step, part, x, sides) ? &behind : &before) = part;
+        }
+        memcpy(x, begin, sizeof begin);
+        move(step, done, behind, x);
+        jump_at(step, behind, x, sides);
+        done = behind;
+    }
+    for (k = 0; count > {{ most_events }} && k < {{ NAME }}_STATES; k++)
+        x[k] = NAN;
+}
+{% endif %}
+
+void {{ name }}_advance(double t, double interval, int steps, const double *u, const double *u_end,
+    const double *p, double *x{{ ", double *sides" if events }})
+{
+    int k;
+    for (k = 0; k < steps; k++) {
+        const Step step = {
+            t + interval * k / steps, interval / steps, (double) k / steps, 1.0 / steps, u, u_end, p
+        };
+        {{ "move_through(&step, x, sides)" if events else "move(&step, 0.0, 1.0, x)" }};
     }
 }
 {% if dead_times %}
@@ -233,7 +383,7 @@ static int changes(const {{ name }}_past *past, int k, int input)
 
 {% endif %}
 void {{ name }}_advance_past({{ "" if doses else "const " }}{{ name }}_past *past, double t, double interval, int steps,
-    int linear, const double *p, double *x)
+    int linear, const double *p, double *x{{ ", double *sides" if events }})
 {
     const double end = t + interval, least = 1e-9 * interval;
     double begin_u[{{ m }}], end_u[{{ m }}];
@@ -257,7 +407,7 @@ void {{ name }}_advance_past({{ "" if doses else "const " }}{{ name }}_past *pas
             past->entered[k] = given;
         }
 {% endif %}
-        {{ name }}_advance(t, next - t, steps, begin_u, linear ? end_u : NULL, p, x);
+        {{ name }}_advance(t, next - t, steps, begin_u, linear ? end_u : NULL, p, x{{ ", sides" if events }});
         t = next;
     }
 }

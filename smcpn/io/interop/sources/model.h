@@ -11,6 +11,7 @@ extern "C" {
 #define {{ NAME }}_OUTPUTS {{ outputs | length }}
 #define {{ NAME }}_PARAMETERS {{ parameters | length }}
 #define {{ NAME }}_DOSES {{ doses | length }}
+#define {{ NAME }}_EVENTS {{ events }}
 
 /* Sampling interval{{ " in " ~ t_unit | c_comment if t_unit }}, of irregular times the longest, Runge-Kutta steps in it, and whether
    the input is linear (1) or held (0) between samples, where the model was identified. */
@@ -59,8 +60,23 @@ void {{ name }}_jacobian(double t, const double *x, const double *u, const doubl
 /* Take so many Runge-Kutta steps of fourth order from t to t + interval; x is replaced. The input
    goes linearly from u to u_end, or is held where u_end is NULL. */
 void {{ name }}_advance(double t, double interval, int steps, const double *u, const double *u_end,
-    const double *p, double *x);
+    const double *p, double *x{{ ", double *sides" if events }});
 
+{% if events %}
+/* Events within a step are found where they have happened at its end; behind more than {{ most_events }} of them
+   x is not a number. The sides of zero on which the expressions of the events have been, {0} at
+   first, are kept from one call to the next. */
+
+/* Expressions of the events, g, which cross zero. */
+void {{ name }}_indicators(double t, const double *x, const double *u, const double *p, double *g);
+
+/* Let the state jump where an expression has crossed zero from its side; 0 where none has. */
+int {{ name }}_jump(double t, const double *u, const double *p, double *x, double *sides);
+
+/* Let time go on, in which an expression leaves zero behind its event. */
+void {{ name }}_go_on(double *sides);
+
+{% endif %}
 {% if dead_times %}
 /* Samples of the inputs that are remembered for their dead times{{ ", or lags of doses," if doses }} at most. */
 #define {{ NAME }}_PAST {{ past }}
@@ -88,7 +104,7 @@ void {{ name }}_delayed(const {{ name }}_past *past, double t, int linear, const
 /* As {{ name }}_advance, under the samples that are remembered after their dead times: so many steps
    from one arrival to the next. The input is linear (1) or held (0) between samples. */
 void {{ name }}_advance_past({{ "" if doses else "const " }}{{ name }}_past *past, double t, double interval, int steps,
-    int linear, const double *p, double *x);
+    int linear, const double *p, double *x{{ ", double *sides" if events }});
 
 {% endif %}
 #ifdef __cplusplus
