@@ -78,6 +78,7 @@ def test_events_are_where_a_restarted_solver_finds_them():
     assert np.abs(found - exact).max() < 10 * 1e-7
 
 
+@pytest.mark.nightly
 def test_gradient_has_the_jump_of_the_sensitivities():
     y = by_scipy(0.2, 0.8)[:, 0] + 0.1 * np.random.default_rng(0).normal(size=len(TIMES))
     function = smcpn.LogLikelihood(problem(y=y), solver=Rosenbrock(LEAST_TOLERANCE), threads=1)
