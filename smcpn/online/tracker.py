@@ -173,12 +173,13 @@ class StreamIbis(Ibis):
 
     @cached_property
     def _due(self) -> float:
-        """Number of samples after which there is the next look, as long as that is to come."""
+        """Number of samples after which there is the next look; forgotten where one may be due."""
         return math.inf if self.searches is None else self._next_look
 
-    def _look_where_due(self) -> None:
+    @override
+    def _look_where_due(self, begin: int) -> None:
         """Look after so many samples as call for it; a stream has no last one."""
-        if self.sample >= self._due:
+        if self.sample >= next_look(begin, len(self.prior)):
             self.look()
         vars(self).pop("_due", None)
 
@@ -238,7 +239,7 @@ class StreamIbis(Ibis):
         unknown = np.full((2, end - begin), np.nan)
         unknown[:, -1] = self.system.ess, self.log_evidence
         self._change(sample=end, trace=self.state.trace.extended(*unknown))
-        self._look_where_due()
+        self._look_where_due(begin)
 
 
 class Interim:

@@ -62,16 +62,19 @@ class Ibis(Sampler):
             if self._cross(Target(self.prior, self.likelihood, self.sample, 0.0)):
                 self._assimilate_increment()
         if self.sample > begin and self.state.exponent is None:
-            self._look_where_due()
+            self._look_where_due(begin)
 
     @property
     def _next_look(self) -> int:
         """Number of samples after which there is the next look."""
         return next_look(self.sample, len(self.prior))
 
-    def _look_where_due(self) -> None:
-        """Look after so many samples as call for it, and after the last one."""
-        if self.sample in (self.likelihood.n_samples, next_look(self.sample - 1, len(self.prior))):
+    def _look_where_due(self, begin: int) -> None:
+        """Look after so many samples as call for it, and after the last one.
+
+        begin: Samples before those that have just come.
+        """
+        if self.sample in (self.likelihood.n_samples, next_look(begin, len(self.prior))):
             self.look()
 
     def look(self) -> None:

@@ -40,6 +40,12 @@ def compartments(a1, a2, *, CL, V1, Q, V2):
     return -(CL + Q) / V1 * a1 + Q / V2 * a2, Q / V1 * a1 - Q / V2 * a2
 
 
+@smcpn.ode
+def relaxation(x, u, *, a):
+    """A state that follows its input."""
+    return u - a * x
+
+
 def problem(seed: int = 148) -> smcpn.Problem:
     """Nine samples after a bolus, drawn from the prior, the first one hidden."""
     rng = np.random.default_rng(seed)
@@ -105,6 +111,22 @@ def test_a_stream_and_its_record_have_the_same_bytes(monkeypatch):
     np.testing.assert_array_equal(before.system.theta, live.snapshot().population.system.theta)
     assert (before.system.theta != batch.theta).any()
     same(live.posterior(), batch)
+
+
+@pytest.mark.filterwarnings("ignore:all particles come from")
+def test_a_stream_looks_at_a_sample_that_calls_for_a_rejuvenation_too():
+    t, rng = 0.2 * np.arange(12), np.random.default_rng(0)
+    record = smcpn.Record(u=np.sin(t), dt=0.2)
+    y = smcpn.simulate(relaxation, record, {"a": 1.0}, observe="x").ravel()
+    y += 0.05 * rng.normal(size=12)
+    # It begins where the data do not: the eighth of their samples has a look and a rejuvenation.
+    given = smcpn.Problem(
+        relaxation, smcpn.Record(u=record.u, y=y, dt=0.2, hold="zoh"), observe="x", noise=0.05,
+        prior={"a": stats.lognorm(0.5)}, initial={"x": 0.3},
+    )  # fmt: skip
+    options: dict[str, Any] = {"solver": RK4(2), "particles": 40, "seed": 1}
+    live = streamed(given, **options)
+    same(live.posterior(), smcpn.identify(given, method="ibis", progress=False, **options))
 
 
 def test_blocks_and_threads_change_no_byte():
