@@ -219,27 +219,33 @@ def trees() -> dict[str, ast.Module]:
 
 
 @cache
+def nodes() -> dict[str, list[ast.AST]]:
+    """All nodes of the trees: what reads a node is cheap, to walk through them is not."""
+    return {name: list(ast.walk(tree)) for name, tree in trees().items()}
+
+
+@cache
 def imports() -> tuple[Import, ...]:
     """All imports between modules of the package, each pair once."""
     found = dict.fromkeys(
         (name, target)
-        for name, tree in trees().items()
-        for target in _named_by(name, [tree, *_stub_of(name)])
+        for name, own in nodes().items()
+        for target in _named_by(name, [*own, *_stub_of(name)])
         if target != name
     )
     return tuple(found)
 
 
-def _stub_of(name: str) -> list[ast.Module]:
-    """The stub whose imports a package makes when a name of it is first asked for."""
+def _stub_of(name: str) -> list[ast.AST]:
+    """Nodes of the stub whose imports a package makes when a name of it is first asked for."""
     stub = modules()[name].with_suffix(".pyi")
-    return [ast.parse(stub.read_text())] if stub.exists() else []
+    return list(ast.walk(ast.parse(stub.read_text()))) if stub.exists() else []
 
 
-def _named_by(name: str, trees: Iterable[ast.Module]) -> Iterator[str]:
+def _named_by(name: str, nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Modules that another one names: in an import, or in a text that it imports by."""
     package = name if modules()[name].stem == "__init__" else name.rpartition(".")[0]
-    for node in (node for tree in trees for node in ast.walk(tree)):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in modules())
         elif isinstance(node, ast.ImportFrom):
@@ -321,10 +327,10 @@ def upward_imports() -> list[Import]:
 def dispatch_sites() -> list[str]:
     """Places outside the module of solvers that ask for the class of a solver."""
     found = []
-    for name, tree in trees().items():
+    for name, own in nodes().items():
         if name == f"{PACKAGE}.solver":
             continue
-        for node in ast.walk(tree):
+        for node in own:
             if _dispatches(node):
                 found.append(f"{name}:{getattr(node, 'lineno', 0)}")
     return found
@@ -354,8 +360,7 @@ def state_sites() -> list[str]:
     """Classes, functions and modules that spell out half the fields of a sampler's state."""
     classes = {
         node.name: node
-        for tree in trees().values()
-        for node in ast.walk(tree)
+        for node in itertools.chain(*nodes().values())
         if isinstance(node, ast.ClassDef) and node.name in STATE
     }
     state = next(classes[name] for name in STATE if name in classes)
@@ -365,8 +370,8 @@ def state_sites() -> list[str]:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     }
     found = []
-    for name, tree in trees().items():
-        for scope in ast.walk(tree):
+    for name, own in nodes().items():
+        for scope in own:
             if isinstance(scope, SCOPES) and 2 * len(fields & _spelled(scope)) >= len(fields):
                 found.append(f"{name}:{getattr(scope, 'name', '')}")
     return found
@@ -436,8 +441,8 @@ def defined(name: str) -> frozenset[str]:
 def no_sentences() -> list[str]:
     """Docstrings whose first line begins with a word that makes it no sentence."""
     found = []
-    for name, tree in trees().items():
-        for node in ast.walk(tree):
+    for name, own in nodes().items():
+        for node in own:
             if isinstance(node, SCOPES):
                 text = ast.get_docstring(node) or ""
                 if NO_SENTENCE.match(text):
@@ -463,8 +468,8 @@ def evaluating_classes() -> list[str]:
     """Classes that define how a likelihood is computed: `evaluate`, `advance` or `estimate`."""
     return [
         f"{name}:{node.name}"
-        for name, tree in trees().items()
-        for node in ast.walk(tree)
+        for name, own in nodes().items()
+        for node in own
         if isinstance(node, ast.ClassDef)
         and {one.name for one in node.body if isinstance(one, ast.FunctionDef)} & EVALUATING
     ]

@@ -31,6 +31,7 @@ def shown():
     return [*world().values(), problem, problem.prior, many, ParameterTable([row] * SIZE)]
 
 
+@pytest.mark.slow
 def test_text_is_short_however_large_the_object(shown):
     for one in shown:
         text = repr(one)

@@ -27,6 +27,7 @@ from smcpn.codegen.terms import (
     DOUBLE,
     INTEGER,
     Term,
+    constant,
     fma,
     intrinsic,
     minus_product,
@@ -208,7 +209,7 @@ def _mantissa(x: Term) -> tuple[Term, Term, Term]:
 
 
 def _splat(like: Term, number: float) -> Term:
-    return Term(like.builder, ir.Constant(like.value.type, number))
+    return Term(like.builder, constant(like.value.type, number))
 
 
 def _logarithm(k: Term, f: Term) -> Term:

@@ -601,7 +601,7 @@ def write_start(module: ir.Module, block: Block) -> None:
     made = Function(module, "start", START_ARGUMENTS)
     builder, particles = made.builder, made["particles"]
     with made.loop(number(0), particles) as i:
-        writer = Writer(builder, DOUBLE)
+        writer = Writer(builder, DOUBLE, block.repeated)
         for value in block.arguments:
             place = (
                 made.at(made["theta"], made.times(number(value.index), particles), i)

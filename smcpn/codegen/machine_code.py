@@ -18,13 +18,14 @@ from llvmlite import ir
 from smcpn.codegen.compiled_call import CompiledCalls
 from smcpn.codegen.elementary import FUNCTIONS, Functions, apply
 from smcpn.codegen.lower import Literal, Operand, Statement, Value
+from smcpn.codegen.terms import constant
 from smcpn.errors import InputError
 from smcpn.model.compiled_function import CALL
 from smcpn.model.expression import OPERANDS
 
 
 def _number(like: Any, number: float) -> Any:
-    return ir.Constant(like.type, number)
+    return constant(like.type, number)
 
 
 def _test(builder: Any, left: Any, comparison: str, right: Any) -> Any:
@@ -160,7 +161,7 @@ class Writer:
     def value(self, operand: Operand) -> Any:
         """Return what an operand is."""
         if isinstance(operand, Literal):
-            return ir.Constant(self._kind, operand.number)
+            return constant(self._kind, operand.number)
         return self.values[operand]
 
     def run(self, statements: tuple[Statement, ...]) -> None:

@@ -189,7 +189,7 @@ def _machine() -> Any:
     _initialise()
     triple, cpu, features = target()
     platform = binding.Target.from_triple(triple)
-    return platform.create_target_machine(cpu=cpu, features=features, opt=2, jit=True)
+    return platform.create_target_machine(cpu=cpu, features=features, opt=1, jit=True)
 
 
 @functools.cache

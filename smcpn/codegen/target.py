@@ -67,8 +67,14 @@ class Target(NamedTuple):
         return {name for name in self._features if not x86 or name.startswith(ARITHMETIC)}
 
     @property
-    def _features(self) -> set[str]:
-        return {name[1:] for name in self.features.split(",") if name.startswith("+")}
+    def _features(self) -> frozenset[str]:
+        return _switched_on(self.features)
+
+
+@functools.cache
+def _switched_on(features: str) -> frozenset[str]:
+    """Names of features that a processor has: every instruction asks for them."""
+    return frozenset(name[1:] for name in features.split(",") if name.startswith("+"))
 
 
 X86_64_V3 = (

@@ -8,6 +8,7 @@ gives its flags to every instruction that has none, so that each gets one that m
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from llvmlite import ir
@@ -41,7 +42,7 @@ class Term:
 
     def lifted(self, other: Term | float) -> Any:
         """Value of an operand, a number in every element."""
-        return other.value if isinstance(other, Term) else ir.Constant(self.value.type, other)
+        return other.value if isinstance(other, Term) else constant(self.value.type, other)
 
     def _binary(self, real: str, whole: str, left: Any, right: Any) -> Term:
         if self._real():
@@ -136,6 +137,17 @@ class Term:
 def vector(element: Any, width: int) -> Any:
     """Return the type of a vector."""
     return ir.VectorType(element, width)
+
+
+def constant(kind: Any, number: float) -> Any:
+    """Return a number in every element; the same ones are used again and again."""
+    return _constant(str(kind), repr(number), kind, number)
+
+
+@lru_cache(1 << 14)
+def _constant(kind_name: str, digits: str, kind: Any, number: float) -> Any:
+    # By its digits: 0.0 is not -0.0, though they are equal.
+    return ir.Constant(kind, number)
 
 
 def intrinsic(name: str, *operands: Term) -> Term:

@@ -43,6 +43,7 @@ def disturbed(request) -> smcpn.Problem:
     return problem(request.param)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_the_file_alone(disturbed, tmp_path):
     run = {"solver": smcpn.RK4(2), "particles": 60, "seed": 1, "method": "ibis"}
     whole = smcpn.identify(disturbed, progress=False, **run)
@@ -64,6 +65,7 @@ def test_a_run_goes_on_from_the_file_alone(disturbed, tmp_path):
     assert again.log_evidence == whole.log_evidence
 
 
+@pytest.mark.slow
 def test_a_stream_goes_on_from_the_file_alone(disturbed, tmp_path):
     run = {"solver": smcpn.RK4(2), "particles": 60, "seed": 1}
     lives = [smcpn.Online(disturbed, forget=forget, **run) for forget in (None, "4 s")]

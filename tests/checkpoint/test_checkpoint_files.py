@@ -48,6 +48,7 @@ def bystanders(folder):
     return contents(folder)
 
 
+@pytest.mark.slow
 def test_bystanders_survive_a_run_its_extension_and_its_overwriting(tmp_path):
     path, mine = tmp_path / "run.h5", bystanders(tmp_path)
     run(path, samples=30)
@@ -62,6 +63,7 @@ def test_bystanders_survive_a_run_its_extension_and_its_overwriting(tmp_path):
     assert len(list(tmp_path.glob("run.h5.data-????????.h5"))) == 1
 
 
+@pytest.mark.slow
 def test_two_checkpoints_of_one_stem_do_not_touch_each_other(tmp_path):
     names = ("r.h5", "r.hdf5", "r")
     for samples in (30, 40):

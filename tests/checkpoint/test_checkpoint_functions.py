@@ -96,6 +96,7 @@ ANYTHING = st.recursive(
 
 @settings(max_examples=60, deadline=None)
 @given(name=st.sampled_from(["knots", "within", "odd", "size"]), value=ANYTHING)
+@pytest.mark.slow
 def test_no_setting_crashes(name, value):
     try:
         found = restored(with_setting(name, value))

@@ -37,6 +37,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
+@pytest.mark.slow
 def test_arrays_that_do_not_fit_are_refused(stored, case, tmp_path):
     path = tmp_path / "hostile.h5"
     problem, state = stored

@@ -181,6 +181,7 @@ def test_fingerprints_are_kept(pair):
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
+@pytest.mark.slow
 def test_the_case_studies(name, request):
     try:
         problem = load_case(name).problem

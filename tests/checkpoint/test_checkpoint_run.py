@@ -71,6 +71,7 @@ def test_resumed_at_any_part_the_bytes_are_the_same(case, tmp_path, monkeypatch)
     assert all(end == expected for end in ends)
 
 
+@pytest.mark.slow
 def test_the_script_itself_goes_on(tmp_path, monkeypatch):
     path = tmp_path / "run.h5"
     assert stopped_after(12, monkeypatch, run, path, checkpoint_every=0.0, method="ibis")
@@ -109,6 +110,7 @@ def test_a_longer_record_in_the_script_goes_on_as_well(tmp_path):
     assert again.problem.n_samples == 80
 
 
+@pytest.mark.slow
 def test_the_posterior_so_far(tmp_path, monkeypatch):
     path = tmp_path / "run.h5"
     assert stopped_after(14, monkeypatch, run, path, checkpoint_every=0.0, method="ibis")
@@ -260,6 +262,7 @@ def test_what_cannot_be_stored_asks_for_the_script(tmp_path, monkeypatch):
     assert fingerprint(smcpn.identify(own, checkpoint=path, **OPTIONS)) == fingerprint(first)
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused(tmp_path):
     path, told = tmp_path / "run.h5", []
 
@@ -308,8 +311,10 @@ t.run({path!r}, samples=400, method="ibis", solver=t.smcpn.RK4(steps=400),
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)]
+    ("number", "code"),
+    [pytest.param(signal.SIGTERM, 143, marks=pytest.mark.nightly), (signal.SIGINT, -signal.SIGINT)],
 )
+@pytest.mark.slow
 def test_signals_leave_a_checkpoint_and_the_conventional_code(tmp_path, number, code):
     path = str(tmp_path / "run.h5")
     tests = [str(folder) for folder in Path(__file__).parents[:3]]

@@ -64,6 +64,7 @@ def test_a_file_of_another_kind_or_version_is_refused(saved):
         smcpn.Online.load(path)
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused_and_this_one_is_not(saved):
     path, live = saved
     code = f"""

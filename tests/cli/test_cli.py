@@ -215,6 +215,7 @@ def test_a_case_chooses_and_options_override(bench):
     assert (found["particles"], found["seed"]) == (60, 8)
 
 
+@pytest.mark.slow
 def test_robust_standard_deviations_and_bands(bench):
     plain, counted = (
         json.loads(CliRunner().invoke(app, ["identify", "bench", "--json", *more]).stdout)
@@ -226,6 +227,7 @@ def test_robust_standard_deviations_and_bands(bench):
     assert counted["scores"]["fresh"]["coverage"] >= plain["scores"]["fresh"]["coverage"] - 0.01
 
 
+@pytest.mark.slow
 def test_quiet_says_nothing_and_verbose_more(bench):
     quiet = CliRunner().invoke(app, ["identify", "bench", "--quiet"])
     assert quiet.stderr == ""
@@ -261,6 +263,7 @@ replicates = 3
 """
 
 
+@pytest.mark.slow
 def test_a_stream_honours_the_configuration(tmp_path, monkeypatch):
     """The particles are those of the same options given to `Online`."""
     monkeypatch.chdir(tmp_path)
@@ -328,7 +331,11 @@ def test_a_shell_is_answered(monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [pytest.param(signal.SIGINT, 130, marks=pytest.mark.nightly), (signal.SIGTERM, 143)],
+)
+@pytest.mark.slow
 def test_a_signal_ends_a_command_in_order(tmp_path, number, code):
     (tmp_path / "model.py").write_text("import time\nprint('up', flush=True)\ntime.sleep(60)\n")
     process = subprocess.Popen(

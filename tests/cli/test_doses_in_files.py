@@ -131,6 +131,7 @@ def test_a_simulated_path_has_the_samples_of_the_file(folder):
     assert {row.count(",") for row in rows} == {1}
 
 
+@pytest.mark.slow
 def test_a_stream_of_the_file_goes_on_to_the_same_lines(folder):
     command = ["stream", "config.toml", "--from", "pk.csv", "--events", "events.jsonl"]
     assert run(*command, "--to", "whole.jsonl").exit_code == 0

@@ -34,6 +34,7 @@ def simulated(system, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_path_is_written_as_csv(system):
     text = simulated(system, "--seed", "3", "--steps", "2")
     header, *rows = csv.reader(io.StringIO(text))
@@ -74,6 +75,7 @@ def test_what_does_not_fit_is_one_sentence(system, arguments, message):
     assert message in str(done.exception)
 
 
+@pytest.mark.slow
 def test_the_prior_is_told_and_drawn(system, tmp_path):
     picture = tmp_path / "prior.png"
     arguments = ["simulate", str(system), "--prior", "--draws", "60", "--picture", str(picture)]

@@ -30,6 +30,7 @@ def generated(tmp_path_factory):
         patch.undo()
 
 
+@pytest.mark.slow
 def test_bouc_wen_training_follows_the_recipe(generated):
     train = generated.paper_train
     assert len(train) == 12288
@@ -66,6 +67,7 @@ def test_bouc_wen_generated_tests(generated):
     np.testing.assert_allclose(sweep.u[750, 0], 40 * np.sin(2 * np.pi * (18 + 1 / 12)), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_bouc_wen_equations_reproduce_the_official_tests():
     """At the true parameters, band-limited: the floors that the benchmark's own filter leaves."""
     if find_file("bouc_wen", "test.h5") is None:
@@ -90,6 +92,7 @@ def test_the_filters_of_a_decimation_are_undone(factors):
     np.testing.assert_allclose(undecimated(y, factors)[inner], known, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_without_their_filters_the_official_tests_differ_by_their_integrator():
     if find_file("bouc_wen", "test.h5") is None:
         pytest.skip("SMCPN_DATA does not lead to Bouc-Wen's test.h5")
@@ -100,6 +103,7 @@ def test_without_their_filters_the_official_tests_differ_by_their_integrator():
         assert error == pytest.approx(INTEGRATOR_ERROR, rel=0.15)
 
 
+@pytest.mark.slow
 def test_generated_records_have_no_filter_to_undo(generated, tmp_path, monkeypatch):
     monkeypatch.setenv("SMCPN_DATA", str(tmp_path))
     monkeypatch.chdir(tmp_path)

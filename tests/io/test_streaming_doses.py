@@ -73,6 +73,7 @@ def by_hand():
     return live.posterior().theta
 
 
+@pytest.mark.slow
 def test_lines_with_doses_and_limits_are_the_updates_by_hand():
     live = online()
     assert set(streamed(CSV, live)) <= {"end", "format"}

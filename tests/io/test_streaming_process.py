@@ -73,6 +73,7 @@ def whole(folder) -> list[dict]:
     return posteriors(out)
 
 
+@pytest.mark.slow
 def test_a_line_for_every_sample(whole):
     assert len(whole) == len(LINES)
     last = whole[-1]

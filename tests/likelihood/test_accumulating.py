@@ -24,6 +24,7 @@ from smcpn.likelihood.registry import LIKELIHOODS, build_estimate, build_likelih
 from smcpn.simulation.filtered import WindowFilter, window_begins
 from smcpn.simulation.simulator import DisturbedSimulator
 from smcpn.simulation.states import states_of_particles
+from tests.nightly import nightly_but
 
 N, DT, NOISE = 12, 0.5, np.array([0.3, 0.4])
 DECAY, RATE, SPREAD = 0.3, 0.8, 0.5
@@ -116,18 +117,12 @@ GRIDS = {
 
 OFTEN = {(name, "even") for name in SOLVERS} | {
     ("marginal", "dosed"), ("marginal", "late"), ("classical", "late, uneven"),
-    ("filtering", "dosed"), ("adaptive", "late"), ("classical", "late, dosed"),
+    ("filtering", "dosed"), ("classical", "late, dosed"),
     ("filtering", "late, dosed"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("likelihood", "grid"),
-    [
-        pytest.param(*pair, marks=[] if pair in OFTEN else pytest.mark.nightly)
-        for pair in product(SOLVERS, GRIDS)
-    ],
-)
+@pytest.mark.parametrize(("likelihood", "grid"), nightly_but(OFTEN, product(SOLVERS, GRIDS)))
 def test_a_solution_counts_as_the_matrix_exponential(likelihood, grid):
     one, options = problem(**GRIDS[grid]), GRIDS[grid]
     t = DT * np.arange(N) if "t" not in options else options["t"]
@@ -136,8 +131,13 @@ def test_a_solution_counts_as_the_matrix_exponential(likelihood, grid):
     assert found([[DECAY]])[0] == pytest.approx(kalman(steps)[0].sum(), abs=1e-4)
 
 
-@pytest.mark.parametrize("likelihood", ["filtering", "dalton", "fenrir"])
-@pytest.mark.parametrize("kind", [EKF0, pytest.param(EKF1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    ("likelihood", "kind"),
+    nightly_but(
+        [("filtering", EKF0), ("dalton", EKF0)],
+        product(("filtering", "dalton", "fenrir"), (EKF0, EKF1)),
+    ),
+)
 def test_filters_of_all_forms_agree_where_they_claim_nothing(likelihood, kind):
     expected = kalman(intervals(DT * np.arange(N)))[0].sum()
     for form in ("first", "chain"):
@@ -274,8 +274,14 @@ def disturbed(grid="even", **changes):
     )
 
 
-@pytest.mark.parametrize("likelihood", ["kalman", "kalman-iterated", "particle"])
-@pytest.mark.parametrize("grid", GRID_OF_NOISE)
+@pytest.mark.parametrize(
+    ("likelihood", "grid"),
+    nightly_but(
+        {("particle", "even"), ("particle", "late, dosed"), ("kalman-iterated", "late, dosed")}
+        | {("kalman", grid) for grid in GRID_OF_NOISE},
+        product(("kalman", "kalman-iterated", "particle"), GRID_OF_NOISE),
+    ),
+)
 def test_disturbed_states_count_as_by_an_exact_filter(likelihood, grid):
     one, steps = disturbed(grid)
     build = build_estimate if likelihood == "particle" else build_likelihood
@@ -376,8 +382,7 @@ LESS = ("dalton", "filtering", "fenrir", "kalman-iterated", "particle")
 
 
 @pytest.mark.parametrize(
-    "likelihood",
-    [pytest.param(one, marks=pytest.mark.nightly) if one in LESS else one for one in STREAMED],
+    "likelihood", nightly_but([one for one in STREAMED if one not in LESS], STREAMED)
 )
 def test_a_stream_counts_as_the_record(likelihood):
     kind, solver = LIKELIHOODS[likelihood], STREAMED[likelihood]
@@ -471,7 +476,11 @@ def coloured(steps):
 
 
 @pytest.mark.parametrize(
-    "likelihood", sorted(STREAMED.keys() - {"kalman-iterated", "particle-bootstrap"})
+    "likelihood",
+    nightly_but(
+        ("classical", "marginal", "rosenbrock", "filtering", "kalman", "particle"),
+        sorted(STREAMED.keys() - {"kalman-iterated", "particle-bootstrap"}),
+    ),
 )
 def test_counts_go_with_coloured_noise(likelihood):
     kind, t = LIKELIHOODS[likelihood], DT * np.arange(N)

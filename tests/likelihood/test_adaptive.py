@@ -77,7 +77,7 @@ def solution(problem: Problem, solver: AdaptiveEKF1, values) -> tuple[np.ndarray
     return mean[:, 0], np.sqrt(covariance[:, 0, 0])
 
 
-@pytest.mark.parametrize("mu", [100.0, 1e4])
+@pytest.mark.parametrize("mu", [100.0, pytest.param(1e4, marks=pytest.mark.nightly)])
 def test_van_der_pol_follows_radau_through_its_jumps(mu):
     problem = van_der_pol_problem(mu, end=2 * mu)
     exact = radau(mu, 2 * mu, 40)

@@ -423,6 +423,7 @@ def coloured_record(rng, n, rho=RHO):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_identify_recovers_the_noise():
     """Six records of 400 samples: z of three parameters each, of which 18 have rms 1 +- .17."""
     z = []

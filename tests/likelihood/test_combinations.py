@@ -23,6 +23,7 @@ from smcpn.likelihood.registry import (
     suitable_likelihood,
     weighing_program,
 )
+from tests.nightly import nightly_but
 
 PRIOR = {"m": 1.0, "c": stats.lognorm(0.5), "k": 2.0, "k3": 0.5}
 LAG = stats.uniform(0.0, 0.3)
@@ -129,7 +130,9 @@ def test_a_cell_is_as_the_table_says(cell):
             traced()
 
 
-@pytest.mark.parametrize("likelihood", SOLVERS)
+@pytest.mark.parametrize(
+    "likelihood", nightly_but(SOLVERS.keys() - {"dalton", "fenrir", "particle-bootstrap"}, SOLVERS)
+)
 def test_a_stream_and_what_an_executor_is_sent_have_the_increments_of_the_record(likelihood):
     """All rows of the table say yes there: samples as they come, the likelihood as bytes."""
     assert all(TABLE[likelihood, column] for column in RUN)

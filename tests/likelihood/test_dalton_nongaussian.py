@@ -285,7 +285,7 @@ def outliers() -> np.ndarray:
     ("name", "solver"),
     [
         ("counts", DIAGONAL),
-        ("counts", EKF0(2, 10, diffusion=1.0)),
+        pytest.param("counts", EKF0(2, 10, diffusion=1.0), marks=pytest.mark.nightly),
         pytest.param("mixed", EKF1(2, 10, diffusion=1.0), marks=pytest.mark.nightly),
         pytest.param("heavy", DIAGONAL, marks=pytest.mark.nightly),
     ],

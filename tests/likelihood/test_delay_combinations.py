@@ -21,6 +21,7 @@ from smcpn.likelihood.registry import build_estimate, build_likelihood
 from smcpn.model.signal import sinc_taps
 from smcpn.simulation.closed_loop import predict_particles
 from smcpn.simulation.simulation import simulate_particles
+from tests.nightly import nightly_but
 from tests.reference.kalman import Disturbed, extended_kalman
 
 N, DT, NOISE = 20, 0.1, 0.2
@@ -102,6 +103,7 @@ def plain_solution(signal, tau, doses=()):
 
 
 WALL, LEVEL = -0.4, 0.3
+STIFF = Rosenbrock(tolerance=1e-9)
 
 
 @smcpn.ode(
@@ -153,8 +155,13 @@ def solution_with_events(one, tau, a, q):
     return np.array(states)
 
 
-@pytest.mark.parametrize("solver", [Rosenbrock(tolerance=1e-9), RK4(64)])
-@pytest.mark.parametrize("signal", [("zoh", "even"), ("foh", "even"), ("foh", "uneven")])
+@pytest.mark.parametrize(
+    ("signal", "solver"),
+    nightly_but(
+        ((("zoh", "even"), STIFF), (("foh", "uneven"), RK4(64))),
+        product((("zoh", "even"), ("foh", "even"), ("foh", "uneven")), (STIFF, RK4(64))),
+    ),
+)
 def test_events_of_a_model_with_a_delayed_input(signal, solver):
     one = record(*signal, y=np.random.default_rng(1).normal(size=(N, 2)))
     prior = PRIOR | {"tau": stats.uniform(0, 0.5)}
@@ -242,8 +249,13 @@ def solution_with_flow(one, tau, a, q, doses=()):
     return np.array(states)
 
 
-@pytest.mark.parametrize("signal", [("zoh", "even"), ("foh", "even"), ("foh", "uneven")])
-@pytest.mark.parametrize("amount", [pytest.param(0.0, marks=pytest.mark.nightly), 0.5])
+@pytest.mark.parametrize(
+    ("signal", "amount"),
+    nightly_but(
+        ((("foh", "uneven"), 0.5),),
+        product((("zoh", "even"), ("foh", "even"), ("foh", "uneven")), (0.0, 0.5)),
+    ),
+)
 def test_algebraic_equations_under_a_delayed_input_and_doses(signal, amount):
     doses = [(0.73, amount), (1.11, amount)] if amount else []
     given = [smcpn.Dose(time, "x", size) for time, size in doses]
@@ -298,13 +310,7 @@ OFTEN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("likelihood", "signal"),
-    [
-        pytest.param(*pair, marks=[] if pair in OFTEN else pytest.mark.nightly)
-        for pair in product(SOLVERS, SIGNALS)
-    ],
-)
+@pytest.mark.parametrize(("likelihood", "signal"), nightly_but(OFTEN, product(SOLVERS, SIGNALS)))
 def test_a_learned_dead_time_has_the_likelihood_of_the_moved_input(likelihood, signal):
     one, solver = record(*SIGNALS[signal]), SOLVERS[likelihood]
     taus = np.array([0.0, 0.137, 0.5])
@@ -316,13 +322,7 @@ def test_a_learned_dead_time_has_the_likelihood_of_the_moved_input(likelihood, s
     np.testing.assert_allclose(found, expected, atol=2e-3 if solver.probabilistic else 1e-4)
 
 
-@pytest.mark.parametrize(
-    "likelihood",
-    [
-        pytest.param(one, marks=[] if one in ("filtering", "rosenbrock") else pytest.mark.nightly)
-        for one in SOLVERS
-    ],
-)
+@pytest.mark.parametrize("likelihood", nightly_but(("filtering", "rosenbrock"), SOLVERS))
 def test_no_dead_time_is_the_likelihood_without_and_its_gradient_is_that_of_differences(likelihood):
     one, solver = record(), SOLVERS[likelihood]
     plain = smcpn.Problem(spiking, one, observe="x", noise=NOISE, prior={"a": PRIOR["a"], "q": 1.0})
@@ -385,7 +385,9 @@ def test_whole_samples_move_the_input_of_a_disturbed_model(solver, likelihood):
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
-@pytest.mark.parametrize("signal", ["linear", *SIGNALS])
+@pytest.mark.parametrize(
+    "signal", nightly_but(("linear", "band-limited", "function, uneven"), ("linear", *SIGNALS))
+)
 def test_the_kalman_filter_of_a_delayed_input_is_that_of_a_textbook(signal):
     one = record(*SIGNALS.get(signal, ("foh",)))
     # Jumps and bends at whole steps of the filter in numpy.
@@ -466,10 +468,7 @@ LAGGED = {("filtering", "linear, uneven"), ("rosenbrock", "held, uneven")}
 
 @pytest.mark.parametrize(
     ("likelihood", "signal"),
-    [
-        pytest.param(*pair, marks=[] if pair in LAGGED else pytest.mark.nightly)
-        for pair in product(("classical", "marginal", "filtering", "rosenbrock"), SIGNALS)
-    ],
+    nightly_but(LAGGED, product(("classical", "marginal", "filtering", "rosenbrock"), SIGNALS)),
 )
 def test_learned_lags_of_doses_beside_a_learned_dead_time(likelihood, signal):
     hold, when, u = SIGNALS[signal]
@@ -493,6 +492,7 @@ def test_learned_lags_of_doses_beside_a_learned_dead_time(likelihood, signal):
         np.testing.assert_allclose(slopes[0, k], (ends[0] - ends[1]) / 2e-5, rtol=1e-3)
 
 
+@pytest.mark.nightly
 def test_predictions_with_a_filter_of_the_users():
     """Whole samples, against the moved input; one window of the whole record is a free run."""
     assumed, found = smcpn.StateFilter((0.1, 0.2), (0.1, 0.2), (0.3, 0.1)), []

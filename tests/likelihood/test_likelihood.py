@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import product
+
 import casadi as ca
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from smcpn.likelihood.measurement import gaussian_log_density
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.problem import Model
 from tests.models import PROBLEMS, duffing_problem, forced_input
+from tests.nightly import nightly_but
 from tests.reference.likelihoods import ekf0
 
 pytestmark = pytest.mark.numerics
@@ -29,11 +32,14 @@ def only_record(model: Model, number: int) -> Model:
     return replace(model, initial=(model.initial[number],))
 
 
-HIGH = [pytest.param(order, marks=pytest.mark.nightly) for order in (5, 6)]
-"""Orders whose kernels take longest to compile."""
-
-
-@pytest.mark.parametrize("order", [1, 2, 3, 4, *HIGH])
+@pytest.mark.parametrize(
+    ("problem", "order"),
+    nightly_but(
+        [(name, 1 + k) for k, name in enumerate(PROBLEMS)] + [("duffing", 4)],
+        product(PROBLEMS, range(1, 7)),
+    ),
+    indirect=["problem"],
+)
 def test_kernel_follows_the_plain_recursion(problem, order):
     """Increment by increment, over states, derivatives, functions, records, grids, holds."""
     steps = {4: 12, 5: 24, 6: 64}.get(order, 6)
@@ -159,7 +165,10 @@ def test_mean_and_covariance_against_a_textbook_kalman_filter(order):
     np.testing.assert_allclose(solution.covariance, covariances, rtol=1e-6, atol=1e-14)
 
 
-@pytest.mark.parametrize(("order", "expected"), [(1, 2), (2, 3), (3, 4), (4, 5), ("rk4", 4)])
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    nightly_but([(2, 3), (4, 5), ("rk4", 4)], [(1, 2), (2, 3), (3, 4), (4, 5), ("rk4", 4)]),
+)
 def test_order_of_convergence(order, expected):
     """Global order of the mean on x'' = -2 x - 0.4 x' + sin(1.3 t), against the exact solution."""
     record = Record(u=lambda t: np.sin(1.3 * t), t=0.2 * np.arange(30))
@@ -193,8 +202,9 @@ def exact_linear(record: Record) -> np.ndarray:
     return np.array(values)
 
 
-@pytest.mark.parametrize("hold", ["zoh", "foh"])
-@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize(
+    ("hold", "order"), nightly_but([("zoh", 2), ("foh", 3)], product(["zoh", "foh"], [2, 3]))
+)
 def test_jumps_and_bends_of_the_input_do_not_lower_the_order(hold, order):
     """Against RK4, which integrates each interval by itself, on an irregular grid."""
     rng = np.random.default_rng(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from tests.models import (
     predator_prey_problem,
     timed_problem,
 )
+from tests.nightly import nightly_but
 from tests.reference.likelihoods import StateSpace
 from tests.reference.likelihoods import dalton as plain_dalton
 from tests.reference.likelihoods import fenrir as plain_fenrir
@@ -47,8 +49,11 @@ SOLVERS = (
     EKF1(2, 2, diffusion=2.0, jacobian="diagonal"),
     EKF1(3, 2, diffusion=2.0, form="chain"),
 )
-QUICK = {("held input", SOLVERS[2]), ("irregular, gaps, acceleration", SOLVERS[4])}
-"""One state, and one process for two: what compiles fast."""
+OFTEN = {
+    (case, solver, NAMES[(k + j) % 3])
+    for (k, case), (j, solver) in product(enumerate(PROBLEMS), enumerate(SOLVERS))
+}
+"""Every problem and solver meets a likelihood in every run, and the others by night."""
 
 
 def batch(theta: np.ndarray) -> np.ndarray:
@@ -69,19 +74,8 @@ def total(problem: Problem, values: np.ndarray, solver, name: str) -> np.ndarray
     return likelihood.evaluate(values, likelihood.n_samples)[1]
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
-    ("case", "solver"),
-    [
-        pytest.param(
-            case,
-            solver,
-            id=f"{case}-{solver}",
-            marks=() if (case, solver) in QUICK else pytest.mark.slow,
-        )
-        for case in PROBLEMS
-        for solver in SOLVERS
-    ],
+    ("case", "solver", "name"), nightly_but(OFTEN, product(PROBLEMS, SOLVERS, NAMES)), ids=str
 )
 def test_against_the_plain_likelihoods(case, solver, name):
     make, theta = PROBLEMS[case]
@@ -100,7 +94,11 @@ FITZHUGH_NAGUMO_CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "solver", "golden"), FITZHUGH_NAGUMO_CASES, ids=str)
+@pytest.mark.parametrize(
+    ("name", "solver", "golden"),
+    nightly_but(FITZHUGH_NAGUMO_CASES[1:4:2], FITZHUGH_NAGUMO_CASES),
+    ids=str,
+)
 def test_golden_values(name, solver, golden):
     """Published by two independent codes, which start the second derivative at zero.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from tests.models import (
     predator_prey_problem,
     timed_problem,
 )
+from tests.nightly import nightly_but
 from tests.reference.gauss_markov import chains
 from tests.reference.likelihoods import StateSpace, dalton, fenrir, filtering, forward
 
@@ -65,6 +67,7 @@ def test_golden_value_and_start_of_predator_and_prey():
     np.testing.assert_allclose(higher.start.mean.reshape(2, 6).T, derivatives, rtol=1e-12)
 
 
+CHAINS = EKF1(3, 1, diffusion=1.0, form="chain")
 SMALL_STEPS = {
     "both states": (predator_prey_problem, PREDATOR_PREY),
     "driven": (lambda: duffing_problem(20), np.array([1.0, 0.4, 2.0, 0.5])),
@@ -73,17 +76,23 @@ SMALL_STEPS = {
 }
 
 
-@pytest.mark.parametrize("name", SMALL_STEPS)
 @pytest.mark.parametrize(
-    "solver",
-    [
-        EKF0(2, 1, diffusion=1.0),
-        pytest.param(EKF1(2, 1, diffusion=1.0, jacobian="diagonal"), marks=pytest.mark.nightly),
-        pytest.param(EKF1(3, 1, diffusion=1.0), marks=pytest.mark.nightly),
-        EKF1(3, 1, diffusion=1.0, form="chain"),
-    ],
+    ("name", "solver"),
+    nightly_but(
+        [
+            ("both states", CHAINS), ("driven", CHAINS),
+            ("held input", EKF0(2, 1, diffusion=1.0)),
+        ],
+        product(
+            SMALL_STEPS,
+            [
+                EKF0(2, 1, diffusion=1.0), EKF1(2, 1, diffusion=1.0, jacobian="diagonal"),
+                EKF1(3, 1, diffusion=1.0), CHAINS,
+            ],
+        ),
+    ),
     ids=str,
-)
+)  # fmt: skip
 def test_all_agree_at_small_steps(name, solver):
     """They differ in where they linearise only, which does not matter once the steps are small."""
     make, theta = SMALL_STEPS[name]

@@ -68,7 +68,7 @@ CASES = {
     "covariances": (test_rosenbrock.chain_problem, [1e3, 0.7], AdaptiveEKF1(2, tolerance=1e-4)),
 }  # fmt: skip
 LOOPED = ("inputs jump, algebraic", "events")
-LONG = (*LOOPED, "covariances")
+LONG = (*LOOPED, "covariances", "doses", "dead time")
 
 
 def both(problem: smcpn.Problem, values: Any, solver: Any) -> None:

@@ -9,6 +9,8 @@ from scipy import stats
 import smcpn
 from smcpn import Dose, InputError
 
+pytestmark = pytest.mark.numerics
+
 TIMES = np.array([0.0, 1.0, 2.0, 3.2, 4.0, 5.1])
 RATE = 0.4
 
@@ -123,7 +125,10 @@ def log_cases_later(i, cases, t):
     return np.log(cases + (t < 0.5))
 
 
-@pytest.mark.parametrize("name", ["classical", "marginal", "filtering", "kalman"])
+@pytest.mark.parametrize(
+    "name",
+    ["classical", "marginal", pytest.param("filtering", marks=pytest.mark.nightly), "kalman"],
+)
 def test_an_output_may_be_infinite_where_nothing_was_measured(name):
     """Values and gradients are those of an output that is finite there."""
     solver = smcpn.RK4(4) if name in ("classical", "kalman") else smcpn.EKF0(steps=4)

@@ -147,6 +147,7 @@ def test_a_problem_crosses_to_another_process(compiled):
     np.testing.assert_array_equal(again, here)
 
 
+@pytest.mark.slow
 def test_a_file_has_no_code_and_says_so(compiled, tmp_path):
     posterior = smcpn.identify(a_problem(compiled), particles=64, seed=0,
                                method="tempering", solver=smcpn.RK4(steps=1))  # fmt: skip

@@ -12,6 +12,8 @@ from smcpn.checkpoint.problem import StoredRecord
 from tests.executors import UnreliableExecutor
 
 KA, KE, LAG, F = 1.2, 0.3, 0.4, 0.7
+pytestmark = pytest.mark.numerics
+
 TIMES = np.array([0, 0.5, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15.0])
 DOSES = [
     Dose(0.0, "gut", 100.0, lag="tlag", fraction="F"),
@@ -143,7 +145,9 @@ def test_an_input_goes_on_between_samples_beside_a_dose_with_a_lag(kind):
         np.testing.assert_allclose(run(known), whole, atol=1e-9)
 
 
-@pytest.mark.parametrize("solver", [smcpn.RK4(32), smcpn.Rosenbrock(1e-10)])
+@pytest.mark.parametrize(
+    "solver", [smcpn.RK4(32), pytest.param(smcpn.Rosenbrock(1e-10), marks=pytest.mark.nightly)]
+)
 def test_a_band_limited_input_beside_doses_is_that_of_the_whole_record(solver):
     """Its Fourier series is a cosine here, whose response is known."""
     n, at, k, lag = 12, 0.9, 0.5, 0.17

@@ -96,6 +96,7 @@ def constants_of(expression: ca.SX) -> list[float]:
 
 @settings(max_examples=150, deadline=None)
 @given(graphs())
+@pytest.mark.slow
 def test_any_graph(function):
     if not any(np.isnan(row.constant) for row in instructions(function)):
         round_trip(function)

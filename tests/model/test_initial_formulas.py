@@ -8,6 +8,8 @@ import smcpn
 from smcpn.errors import InputError
 from smcpn.model.initial import STEADY
 
+pytestmark = pytest.mark.numerics
+
 T = np.linspace(0.0, 2.0, 9)
 U = np.full(len(T), 2.0)
 U[0] = 0.5

@@ -16,6 +16,8 @@ from smcpn.model.special_functions import (
     log_normal_interval,
 )
 
+pytestmark = pytest.mark.numerics
+
 T = np.linspace(0.0, 3.0, 16)
 X = 2.0 * np.exp(-0.7 * T)
 RNG = np.random.default_rng(0)
@@ -178,7 +180,7 @@ def test_parts_of_a_record_keep_what_is_beside_y():
     assert record.with_outputs(X).y_sd is None
 
 
-@pytest.mark.parametrize("name", ["limits", "formula"])
+@pytest.mark.parametrize("name", ["limits", pytest.param("formula", marks=pytest.mark.nightly)])
 def test_a_stream_is_the_record_to_the_byte(name, tmp_path):
     (noise, names, given), _ = CASES[name]
     problem = _problem(noise, names, **given)
@@ -203,7 +205,7 @@ def test_a_stream_is_the_record_to_the_byte(name, tmp_path):
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
-@pytest.mark.parametrize("width", [0.3, np.inf])
+@pytest.mark.parametrize("width", [0.3, pytest.param(np.inf, marks=pytest.mark.nightly)])
 def test_limits_may_be_all_that_is_known(width):
     given = {"y": np.full(len(T), np.nan), "y_upper": X + 0.1, "y_lower": X + 0.1 - width}
     given["y_lower"][np.isinf(width)] = np.nan

@@ -152,6 +152,7 @@ def test_what_is_no_problem_is_refused(use):
         use(3)
 
 
+@pytest.mark.slow
 def test_model_that_is_nan_at_every_prior_draw():
     @smcpn.ode
     def broken(x, *, k):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from smcpn.likelihood.history import History
 from smcpn.likelihood.prediction import predictive_moments
 from smcpn.likelihood.registry import build_likelihood
 from tests.models import PROBLEMS
+from tests.nightly import nightly_but
 
 pytestmark = pytest.mark.numerics
 
@@ -70,9 +73,15 @@ def test_increments_equal_those_of_the_record(name, solver):
         np.testing.assert_array_equal(stream.evaluate(values, t)[1], batch.evaluate(values, t)[1])
 
 
-@pytest.mark.parametrize("hold", ["zoh", "bandlimited"])
-@pytest.mark.parametrize(("name", "solver"), CONDITIONED.values(), ids=CONDITIONED)
-def test_conditioned_increments_equal_those_of_the_record(name, solver, hold):
+@pytest.mark.parametrize(
+    ("case", "hold"),
+    nightly_but(
+        [("filtering, shared gains", "bandlimited"), *((case, "zoh") for case in CONDITIONED)],
+        product(CONDITIONED, ["zoh", "bandlimited"]),
+    ),
+)
+def test_conditioned_increments_equal_those_of_the_record(case, hold):
+    name, solver = CONDITIONED[case]
     problem = PROBLEMS["duffing"]()
     problem = problem.with_records([problem.records[0].with_hold(hold)])
     values, t = values_of(problem), len(problem.records[0])

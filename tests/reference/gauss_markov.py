@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import block_diag, solve_triangular
+from scipy.linalg import solve_triangular
 
 from smcpn.errors import InputError
 from smcpn.solver import ProbabilisticSolver
@@ -152,6 +153,13 @@ def lie_derivatives(
     return derivatives, rates
 
 
+@lru_cache(4096)
+def _independent(order: int, h: float, processes: int) -> tuple[Array, Array]:
+    """Transition and noise factor of so many processes, kept for steps of equal length."""
+    own = np.eye(processes)
+    return np.kron(own, transition(order, h)), np.kron(own, process_noise_root(order, h))
+
+
 class Dynamics:
     """An ODE at one parameter vector under integrated Wiener processes.
 
@@ -193,9 +201,7 @@ class Dynamics:
 
     def prior(self, h: float) -> tuple[Array, Array]:
         """Transition A and noise factor Q^1/2 of a step at unit diffusion."""
-        A, root = transition(self.solver.order, h), process_noise_root(self.solver.order, h)
-        d = len(self.chains)
-        return np.asarray(block_diag(*[A] * d)), np.asarray(block_diag(*[root] * d))
+        return _independent(self.solver.order, h, len(self.chains))
 
     def residual(self, mean: Array, t: float, u: Array) -> tuple[Array, Array]:
         """Linearise Z = X^(l) - f at a mean: its matrix, and what is to be explained, -Z."""

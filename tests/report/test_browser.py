@@ -171,7 +171,7 @@ def sized(size: float, mean: float) -> Simulation:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", [390, 1400])
+@pytest.mark.parametrize("width", [390, pytest.param(1400, marks=pytest.mark.nightly)])
 def test_nothing_is_cut_and_no_two_ticks_are_alike(sizes_file, browser, pictures, width):
     context = browser.new_context(viewport={"width": width, "height": 900})
     page = context.new_page()

@@ -86,8 +86,9 @@ def test_the_pictures_of_a_posterior(posterior, narrow):
             check(drawing)
 
 
-@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize("narrow", [pytest.param(False, marks=pytest.mark.nightly), True])
 @pytest.mark.parametrize(("size", "mean"), SCALES)
+@pytest.mark.slow
 def test_curves_of_any_size(size, mean, narrow):
     wave = np.sin(0.02 * np.arange(400))[:, None] * [1.0, -3.0]
     y = mean + size * (wave + 0.01 * np.random.default_rng(0).normal(size=wave.shape))

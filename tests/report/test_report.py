@@ -240,6 +240,7 @@ def test_it_is_made_for_phones(html):
     assert {"mean", "97.5 %", "SHA-256"} <= set(heads)
 
 
+@pytest.mark.slow
 def test_without_tests_and_truth(tmp_path):
     path = models.oscillator_posterior("right").report(tmp_path / "out.html", [])
     page = Page(path.read_text(encoding="utf-8"))
@@ -261,6 +262,7 @@ def of_wrong_model(coarse, tmp_path_factory) -> Page:
     return Page(path.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_a_simulation_already_made_is_used(of_wrong_model, coarse):
     assert f"{coarse.rmse_of_mean[0]:.3g}\n" in of_wrong_model.text
 
@@ -313,6 +315,7 @@ def test_the_command_refuses_a_bad_path_before_it_runs(small_case, tmp_path, mon
     assert isinstance(result.exception, smcpn.InputError)
 
 
+@pytest.mark.slow
 def test_a_report_without_innovations_and_with_the_warnings_of_the_run(tmp_path):
     def shifted(y, output):
         return -0.5 * ((y - output) / models.OSCILLATOR_NOISE - 1.0) ** 2

@@ -189,6 +189,7 @@ def test_figure_says_where_the_records_end(posterior):
     assert below.get_xlabel() == "x"
 
 
+@pytest.mark.slow
 def test_report_has_a_section_for_each_function(posterior, tmp_path):
     run = posterior.simulate(record(41))
     path = posterior.report(tmp_path / "out.html", {"longer": run})

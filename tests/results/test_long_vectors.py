@@ -55,6 +55,7 @@ def test_a_vector_is_read_as_a_whole(posterior):
         posterior["x"]
 
 
+@pytest.mark.slow
 def test_a_long_vector_is_one_line_of_a_summary(posterior):
     table = smcpn.results.draws.WeightedDraws.summary(posterior).split("\n\n")[0].splitlines()
     assert len(table) == 3

@@ -275,6 +275,7 @@ def test_each_record_starts_from_its_own_state():
     assert posterior.simulate(b.hide(0, 10), like=b).rmse_of_mean[0] < 0.04
 
 
+@pytest.mark.slow
 def test_one_diverging_particle_does_not_spoil_the_prediction():
     @smcpn.ode
     def cubic(x, u, *, k):
@@ -296,9 +297,10 @@ def test_one_diverging_particle_does_not_spoil_the_prediction():
     assert "diverges for" in score.warnings[-1]
 
 
+@pytest.mark.slow
 def test_steps_beyond_half_the_limit_can_be_simulated():
     problem = duffing_problem(12)
-    posterior = smcpn.identify(problem, solver=RK4(600), particles=50, seed=0)
+    posterior = smcpn.identify(problem, solver=RK4(600), method="ibis", particles=50, seed=0)
     assert np.isfinite(posterior.simulate(problem.records[0]).mean).all()
 
 
@@ -312,15 +314,16 @@ def test_simulate_refusals():
         smcpn.simulate(duffing, record, TRUTH | {"c": -1e9}, observe="x")
 
 
+@pytest.mark.slow
 def test_progress_callback_and_silence(capsys):
-    seen = []
-    smcpn.identify(duffing_problem(30), solver=RK4(1), particles=100, seed=0, progress=seen.append)
+    seen, options = [], {"solver": RK4(1), "method": "ibis", "particles": 100, "seed": 0}
+    smcpn.identify(duffing_problem(30), progress=seen.append, **options)
     assert seen[-1].sample == seen[-1].n_samples == 30
-    smcpn.identify(duffing_problem(30), solver=RK4(1), particles=100, seed=0, progress=False)
-    smcpn.identify(duffing_problem(30), solver=RK4(1), particles=100, seed=0)
+    smcpn.identify(duffing_problem(30), progress=False, **options)
+    smcpn.identify(duffing_problem(30), **options)
     captured = capsys.readouterr()
     assert captured.out == captured.err == ""
-    smcpn.identify(duffing_problem(30), solver=RK4(1), particles=100, seed=0, progress=True)
+    smcpn.identify(duffing_problem(30), progress=True, **options)
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.splitlines()[-1].startswith("30/30")

@@ -88,6 +88,7 @@ def test_what_is_suspected_is_said_first_where_errors_have_structure():
     assert judge([white], [True], suspected=["look at the noise"]).level == "usable"
 
 
+@pytest.mark.slow
 def test_noise_that_its_prior_hardly_expects_is_suspected():
     posterior = smcpn.laplace(problem_with("sigma", 10.0), seed=0)
     assert posterior.verdict.level == "wrong"

@@ -17,6 +17,7 @@ from smcpn.likelihood.solver_choice import SolverChoice, choose_solver
 from smcpn.run.identify import Settings
 from smcpn.run.run import Begin, Run
 from smcpn.run.stages import advance
+from tests.nightly import nightly_but
 
 pytestmark = pytest.mark.numerics
 
@@ -79,6 +80,7 @@ def exact() -> tuple[float, float, float]:
     return evidence, middle, float(np.sqrt(weights @ np.square(np.log(k) - middle)))
 
 
+@pytest.mark.nightly
 def test_a_run_goes_on_with_the_stiff_solver_where_the_data_are_stiff():
     problem = stiff_at_the_data()
     assert choose_solver(problem).solver == smcpn.EKF0()
@@ -160,7 +162,11 @@ def test_explicit_steps_that_save_little_are_not_compiled():
 
 
 @pytest.mark.parametrize(
-    ("problem", "method"), [(stiff_at_the_data, "ibis"), (stiff_in_the_prior, "tempering")]
+    ("problem", "method"),
+    nightly_but(
+        [(stiff_at_the_data, "ibis")],
+        [(stiff_at_the_data, "ibis"), (stiff_in_the_prior, "tempering")],
+    ),
 )
 def test_every_snapshot_leads_to_the_same_end(problem, method, every_step_counts):
     chosen = Settings(particles=100, seed=1, method=method).resolved(problem())

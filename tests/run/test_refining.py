@@ -13,6 +13,7 @@ from smcpn.run.stages import advance
 from smcpn.solver import MAX_STEPS
 from tests.checkpoint.test_checkpoint_run import fingerprint
 from tests.models import oscillator
+from tests.nightly import nightly_but
 
 TRUTH = {"c": 0.3, "k": 2.0}
 
@@ -52,9 +53,7 @@ def steps_of(snapshots):
     return [solver.steps for snapshot in snapshots for solver in snapshot.solvers]
 
 
-@pytest.mark.parametrize(
-    "case", ["on the way", "at the end", pytest.param("replicates", marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("case", nightly_but(["on the way"], CASES))
 def test_every_snapshot_of_a_run_that_refines_leads_to_the_same_end(problem, case, monkeypatch):
     monkeypatch.setattr(sample, "FIRST_CHECK", 60)
     chosen = settings(problem, **CASES[case])

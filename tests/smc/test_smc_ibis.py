@@ -50,7 +50,7 @@ def test_posterior_moments():
     np.testing.assert_allclose(estimate, sd, rtol=0.1)
 
 
-@pytest.mark.parametrize("noise", [1e-2, 1e-6])
+@pytest.mark.parametrize("noise", [pytest.param(1e-2, marks=pytest.mark.nightly), 1e-6])
 def test_noise_ladder(noise):
     """One sample outweighs the prior by far: without a bridge every particle dies."""
     likelihood = LinearRegression(40, 4, noise)
@@ -143,7 +143,7 @@ def test_same_bytes_for_any_block():
 
 def test_same_bytes_for_any_thread_count_and_block(monkeypatch):
     monkeypatch.setattr(kernel, "INLINE_STEPS", 0)  # threads share even the shortest work
-    options = {"solver": EKF0(order=3, steps=2), "particles": 150, "seed": 3}
+    options = {"solver": EKF0(order=3, steps=2), "method": "ibis", "particles": 150, "seed": 3}
     results = [
         smcpn.identify(duffing_problem(30), threads=threads, block=block, **options)
         for threads, block in ((1, 64), (2, 7))

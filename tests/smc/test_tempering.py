@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from smcpn.smc.sampler import Settings
 from smcpn.smc.start import WIDTH, MixtureStart, Modes
 from smcpn.smc.tempering import Tempering
 from tests.models import decay_problem
+from tests.nightly import nightly_but
 from tests.targets import LinearRegression
 
 
@@ -81,16 +84,18 @@ def test_both_paths_agree_on_an_ode():
     assert tempered.ess_path.shape == (1,)
 
 
-@pytest.mark.parametrize("method", ["ibis", "tempering"])
+WAYS = [
+    {}, {"moves": smcpn.RandomWalkMetropolis()}, {"moves": smcpn.WasteFree()},
+    {"resampling": "ssp"}, {"replicates": 2},
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"moves": smcpn.RandomWalkMetropolis()},
-        {"moves": smcpn.WasteFree()},
-        {"resampling": "ssp"},
-        {"replicates": 2},
-    ],
+    ("method", "options"),
+    nightly_but(
+        [("ibis", WAYS[0]), *(("tempering", way) for way in WAYS[1:])],
+        product(["ibis", "tempering"], WAYS),
+    ),
     ids=str,
 )
 def test_same_bytes_for_any_threads_and_block(method, options):

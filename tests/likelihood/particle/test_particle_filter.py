@@ -210,7 +210,7 @@ def by_grid(y: np.ndarray, steps: int, points: int = 401) -> float:
     return total
 
 
-@pytest.mark.parametrize("particles", [128, 512])
+@pytest.mark.parametrize("particles", [128, pytest.param(512, marks=pytest.mark.nightly)])
 def test_filters_that_look_ahead_are_unbiased_where_the_state_may_be_in_either_of_two_wells(
     particles,
 ):
@@ -278,8 +278,11 @@ OTHERS = {
 @pytest.mark.parametrize(
     "name",
     [
-        "cubic", "student", "diffusion of the state, counts",
-        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("one output", "square")),
+        "cubic", "diffusion of the state, counts",
+        *(
+            pytest.param(name, marks=pytest.mark.nightly)
+            for name in ("student", "one output", "square")
+        ),
     ],
 )  # fmt: skip
 def test_twisted_and_bootstrap_filters_estimate_the_same(name):

@@ -127,6 +127,7 @@ def found(maximum):
     return smcpn.laplace(maximum)
 
 
+@pytest.mark.slow
 def test_linearises_about_a_maximum(maximum, found):
     function = found.problem.ode.functions["smooth"].function
     assert function.weights == tuple(maximum["smooth"])
