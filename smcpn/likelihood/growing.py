@@ -55,7 +55,8 @@ def stream_grid(problem: Problem) -> Grid:
     template, delay = problem.records[0], problem.model.delay
     grid = Grid.of([template], delay)
     checked = stream_intervals(template, delay) is not None
-    if not grid.rescales and (template.dt is not None or checked):
+    regular = not (grid.rescales or template.held)
+    if regular and (template.dt is not None or checked):
         return grid
     spans = () if delay is None else delay.spans_between(template)
     return replace(grid, rescales=True, delays=spans)

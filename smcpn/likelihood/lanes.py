@@ -47,8 +47,9 @@ class Grid:
         return cls(
             restarts=delay is not None
             or not all(record.smooth and not record.held for record in records),
-            # A dose may come between two samples, of a stream or of another record.
-            rescales=not all(record.uniform and not record.held for record in records),
+            # A stream takes doses between its samples, and has the bytes of a record; with dead
+            # times, of which equal intervals are twice as fast, its numbers.
+            rescales=not all(r.uniform and (delay is not None or not r.held) for r in records),
             smooth=any(record.smooth and record.n_inputs > record.held for record in records),
             delays=() if delay is None else delay.spans(records),
         )

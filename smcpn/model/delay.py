@@ -114,7 +114,7 @@ class Delay:
         for lower, upper in self.bounds:
             check_length(upper, min(lengths), unit)
             span = Span(1 + floor(lower / max(lengths)), 1 + floor(upper / min(lengths)), 1)
-            if self.lagged or not all(record.uniform and not record.held for record in records):
+            if self.lagged or not all(record.uniform for record in records):
                 each = [
                     _uneven_span(*_with_times_before(r, upper, self.lagged), lower, upper)
                     for r in records

@@ -202,12 +202,12 @@ def measured_values(
     records: Sequence[Record], relative: bool, sd: Array | None
 ) -> GaussianMeasurements:
     """Measurements of the outputs, or of their logarithms; ``sd`` as of `LibraryPaths`."""
-    y, *limits = (
+    y, lower, upper = (
         np.concatenate([beside(record, name) for record in records])
         for name in ("y", "y_lower", "y_upper")
     )
     if any(record.limits for record in records):
-        return LimitedMeasurements(y, *limits, sd)
+        return LimitedMeasurements(y, lower, upper, sd)
     return GaussianMeasurements(np.log(y) if relative else y, sd)
 
 
