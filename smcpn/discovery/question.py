@@ -133,7 +133,7 @@ def question_of(
         seed=seed,
         delay=_delays(delay, system),
     )
-    _check_shrinking(every, settings)
+    _check_shrinking(every, settings.prior)
     matrix = _observation(observe, system.candidates.states, every[0].n_outputs)
     return Question(tuple(every), system, matrix, settings)
 
@@ -233,18 +233,15 @@ def _check_beside(records: Sequence[Record], noise: Any) -> None:
 
 
 def _check_relative(record: Record) -> None:
-    """Refuse what does not go with noise that multiplies."""
-    if record.doses:
+    """Refuse what does not go with noise that multiplies.
+
+    Outputs are smooth between doses, and their logarithms are not; a path below a limit has any.
+    """
+    given = ["doses"] * bool(record.doses) + ["limits"] * record.limits
+    if given:
         raise InputError(
-            f"noise is 'relative', and record '{record.name}' has doses, between which smooth "
-            "outputs are not those of smooth logarithms: give noise='unknown', or its standard "
-            "deviations by y_sd",
-            argument="noise",
-        )
-    if record.y_upper is not None and (record.y_upper <= 0.0).any():
-        raise InputError(
-            f"noise is 'relative', and record '{record.name}' has a y_upper that is not positive: "
-            "give noise='unknown', or outputs above zero",
+            f"noise is 'relative', and record '{record.name}' has {listed(given)}: give "
+            "noise='unknown', or its standard deviations by y_sd",
             argument="noise",
         )
 
@@ -279,15 +276,10 @@ def _check_doses(records: Sequence[Record]) -> None:
                 )
 
 
-def _check_shrinking(records: Sequence[Record], settings: DiscoverySettings) -> None:
+def _check_shrinking(records: Sequence[Record], prior: Shrinkage | None) -> None:
     """Refuse what draws under a prior that shrinks do not know."""
-    prior, given = settings.prior, ["delay"] * bool(settings.delay)
-    if prior is None:
-        return
-    for name in ("doses", *BESIDE):
-        values = [getattr(record, name) for record in records]
-        given += [name] * any(one is not None and len(one) > 0 for one in values)
-    if given:
+    given = [name for name in BESIDE if any(getattr(r, name) is not None for r in records)]
+    if prior is not None and given:
         raise InputError(
             f"prior is '{prior.name}', whose draws do not know {listed(given)}: give "
             f"prior='{SPIKE_AND_SLAB}'",

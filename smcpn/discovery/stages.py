@@ -131,6 +131,7 @@ class DiscoveryRun:
             self.found,
             settings.prior,
             noise=settings.known_noise,
+            delay=settings.delay,
             particles=settings.particles or PARTICLES,
             replicates=settings.replicates or 1,
             seed=settings.seed,

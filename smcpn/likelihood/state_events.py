@@ -24,7 +24,8 @@ right, too.
 
 Each event remembers on which side its g has been. An event that jumps to where another g is on its
 other side calls that one at the same time; an input that jumps may do so at a sample. A particle
-with more than `MOST_EVENTS` in a sampling interval is lost.
+with more than `MOST_EVENTS` in a sampling interval is lost, as is one whose g would be back at its
+event within a hundred times d.
 """
 
 from __future__ import annotations
@@ -352,14 +353,19 @@ class Watch:
                 called = ca.logic_and(called, ca.logic_not(fired[k]))
                 y = ca.if_else(called, self._settled(self._at(one.following, y, time), time), y)
                 fired[k] = ca.logic_or(fired[k], called)
-        left_at = []
+        left_at, ahead, number = [], AHEAD * resolution, sum(fired, ca.SX(0.0))
         for k, one in enumerate(self._events):
-            value, rate = (
-                self._at(graph, y, time) for graph in (one.expression, self._rate(one.expression))
+            slope = self._rate(one.expression)
+            value, rate, bend = (
+                self._at(graph, y, time) for graph in (one.expression, slope, self._rate(slope))
             )
-            own = 0.5 * ca.sign(value + AHEAD * resolution * rate)
-            left_at.append(ca.if_else(fired[k], own, sides[k]))
-        return self._flown(y, time, -back), ca.vertcat(*left_at), sum(fired, ca.SX(0.0))
+            straight = value + ahead * rate
+            left_at.append(ca.if_else(fired[k], 0.5 * ca.sign(straight), sides[k]))
+            # One that is back as soon as it has left happens infinitely often.
+            back_again = sides[k] * (straight + 0.5 * ahead**2 * bend) <= 0.0
+            endless = ca.logic_and(fired[k], ca.logic_and(sides[k] * straight > 0.0, back_again))
+            number += ca.if_else(endless, MOST_EVENTS + 1.0, 0.0)
+        return self._flown(y, time, -back), ca.vertcat(*left_at), number
 
     def _crossing(self, k: int, h: ca.SX, following: ca.SX) -> tuple[ca.SX, ...]:
         """Look for the first crossing of an event in a step that leads to a state.

@@ -122,8 +122,8 @@ def discover(
         back is its standard deviation at their root mean square. Both go with prior
         ``"spike-and-slab"``.
     delay : mapping of str to float, optional
-        Dead times of inputs, ``{"u": 0.3}``: the equations have u(t - 0.3). With prior
-        ``"spike-and-slab"``, as doses of records, whose lags and fractions are numbers, and limits.
+        Dead times of inputs, ``{"u": 0.3}``: the equations have u(t - 0.3). They are known, as lags
+        and fractions of doses.
     method : {"search"}
         How equations are looked for: a search for probable supports, each of which has its evidence
         by Laplace's method at its own maximum.

@@ -64,6 +64,31 @@ def test_an_input_that_is_late(hold, late):
     assert again.rmse_of_mean[0] < 1.2 * NOISE
 
 
+@smcpn.ode
+def fed(x, u, w, *, k):
+    return 2.0 * u + w - k * x
+
+
+@pytest.mark.parametrize(
+    ("hold", "kind"), [("zoh", "t"), ("foh", "cut"), ("bandlimited", "periodic")]
+)
+def test_inputs_that_arrive_are_those_of_a_problem_with_dead_times(hold, kind):
+    rng = np.random.default_rng(0)
+    u, late = np.cumsum(rng.normal(size=(120, 2)), axis=0), {"u": 0.3, "w": 0.17}
+    times = {"t": np.cumsum(rng.uniform(0.05, 0.2, size=120))} if kind == "t" else {"dt": 0.1}
+    if hold == "bandlimited":
+        u = np.cos(2.0 * np.pi / 120.0 * np.outer(np.arange(120), [3, 7]))
+    record = smcpn.Record(u=u, y=np.ones(120), hold=hold, periodic=kind == "periodic", **times)
+    record = record[50:] if kind == "cut" else record
+    system = CandidateSystem.of(smcpn.polynomials(1), ["x"], ["u", "w"])
+    arrivals = Arrivals.of([record], system, late)
+    options = {"observe": "x", "initial": [0.3], "steps": 20}
+    exact = smcpn.simulate(fed, record, {"k": 0.5}, delay=late, **options)
+    made = smcpn.simulate(fed, arrivals.records[0], {"k": 0.5}, **options)
+    tolerance = 1e-8 if hold == "bandlimited" else 1e-12
+    np.testing.assert_allclose(made[arrivals.given], exact, atol=tolerance)
+
+
 DOSES = [
     smcpn.Dose(0.0, "gut", 4.0),
     smcpn.Dose(3.13, "gut", 6.0, lag=0.5, fraction=0.8),
@@ -103,6 +128,25 @@ def test_doses_enter_the_states_at_their_times(tmp_path):
     again = found.simulate(record, draws=20)
     assert again.rmse_of_mean.max() < 1.2 * NOISE
     assert len(again.record) > len(record)
+
+
+@pytest.mark.parametrize("what", ["late", pytest.param("doses", marks=pytest.mark.nightly)])
+@pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")
+def test_draws_under_a_prior_that_shrinks_know_them_too(what):
+    if what == "late":
+        exact, states, (u, x) = {"x'[x]": -1.0, "x'[u]": 2.0}, ["x"], late_input("zoh", 0.235)
+        given, options = {"u": u, "hold": "zoh"}, {"delay": {"u": 0.235}}
+    else:
+        exact = {"gut'[gut]": -1.2, "central'[gut]": 1.2, "central'[central]": -0.4}
+        states, x, given, options = ["gut", "central"], compartments(), {"doses": DOSES}, {}
+    y = x + NOISE * np.random.default_rng(3).normal(size=x.shape)
+    found = smcpn.discover(
+        smcpn.Record(y=y, dt=0.1, **given), library="poly(1)", states=states, prior="laplace",
+        particles=100, **options,
+    )  # fmt: skip
+    for name, value in exact.items():
+        one = found.coefficients[name]
+        assert abs(one.mean - value) < 3.5 * one.sd < 0.05
 
 
 def test_what_has_entered_is_that_of_a_problem():
@@ -197,7 +241,8 @@ def test_limits_are_expanded_as_their_log_probability(g):
         ({"doses": [smcpn.Dose(1.0, "x", 2.0, lag="l")]}, {}, "a dose has lag 'l'"),
         ({"doses": [smcpn.Dose(1.0, "z", 2.0)]}, {}, "a dose names state 'z'"),
         ({"doses": [smcpn.Dose(1.0, "x", 2.0)]}, {"noise": "relative"}, "has doses"),
-        ({}, {"delay": {"u": 0.3}, "prior": "laplace"}, "whose draws do not know delay"),
+        ({"y_lower": np.full(30, np.nan)}, {"noise": "relative"}, "has limits"),
+        ({"y_lower": np.full(30, np.nan)}, {"prior": "laplace"}, "draws do not know y_lower"),
     ],
     ids=str,
 )

@@ -380,6 +380,14 @@ def test_infinitely_many_events_have_no_likelihood_and_are_told():
     def ball(x, v, *, g):
         return v, -g
 
+    @smcpn.ode(
+        events=[
+            smcpn.event(when=lambda x: x, then=lambda v, *, r: {"v": -r * v}, direction="falling")
+        ]
+    )
+    def dull(x, v, *, r, g):
+        return v, -g
+
     # The ball is at rest from t = 3.
     late, early = np.linspace(0.0, 4.0, 9), np.linspace(0.0, 2.5, 6)
     options = {"ode": ball, "initial": [0.5, 0.0], "g": 1.0}
@@ -389,3 +397,6 @@ def test_infinitely_many_events_have_no_likelihood_and_are_told():
     assert np.isfinite(function(np.array([[1.0]]))).all()
     with pytest.raises(InputError, match="more than 100 events between two samples"):
         path(1.0, ode=ball, observe=["x"], times=late, initial=[0.5, 0.0])
+    # It fell through the floor, as its hops were soon shorter than what steps resolve.
+    with pytest.raises(InputError, match="more than 100 events between two samples"):
+        path(0.01, 1.0, ode=dull, observe=["x"], times=late, initial=[0.5, 0.0])

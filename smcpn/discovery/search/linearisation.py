@@ -202,15 +202,13 @@ def measured_values(
     records: Sequence[Record], relative: bool, sd: Array | None
 ) -> GaussianMeasurements:
     """Measurements of the outputs, or of their logarithms; ``sd`` as of `LibraryPaths`."""
-    y, lower, upper = (
+    y, *limits = (
         np.concatenate([beside(record, name) for record in records])
         for name in ("y", "y_lower", "y_upper")
     )
-    if relative:
-        y, lower, upper = (np.log(one) for one in (y, lower, upper))
     if any(record.limits for record in records):
-        return LimitedMeasurements(y, lower, upper, sd)
-    return GaussianMeasurements(y, sd)
+        return LimitedMeasurements(y, *limits, sd)
+    return GaussianMeasurements(np.log(y) if relative else y, sd)
 
 
 class LibraryPaths(Paths):

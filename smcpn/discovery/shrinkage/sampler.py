@@ -7,7 +7,7 @@ carried over from there to the likelihood of the trajectories.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any
@@ -164,9 +164,9 @@ class ShrinkageRun:
     has the coefficients in ``units``, (K,). ``spread``, (n,), are prior standard deviations of the
     initial states about those of ``start``; without them these are taken as exact, and the first
     samples, from which they may come, as no data. ``noise_prior`` has shape and rates of the gamma
-    prior of 1 / sigma^2; by default .25 and so that the mean is that of ``start``. ``workers``
-    evaluate large batches. From a ``state`` that is a `snapshot` the same bytes come. ``samplers``
-    has finished ones first; the other options are as of `smcpn.identify`.
+    prior of 1 / sigma^2; by default .25 and so that the mean is that of ``start``. Inputs come with
+    a ``delay``. ``workers`` evaluate large batches. From a ``state`` that is a `snapshot` the same
+    bytes come. ``samplers`` has finished ones first; the other options are as of `smcpn.identify`.
 
     A trajectory that diverges at the start, and a coefficient with a sign, are refused.
     """
@@ -182,6 +182,7 @@ class ShrinkageRun:
         *,
         spread: Array | None = None,
         noise_prior: tuple[float, float | Array] | None = None,
+        delay: Mapping[str, float] | None = None,
         solver: Solver | None = None,
         likelihood: str | None = None,
         particles: int = 1000,
@@ -192,7 +193,7 @@ class ShrinkageRun:
         state: ShrinkageState | None = None,
     ) -> None:
         _refuse_signs(system, prior)
-        self._layout = _Layout.of(records, system, outputs, start, units, spread)
+        self._layout = _Layout.of(records, system, outputs, start, units, spread, delay)
         self._prior, self._normals = _priors(
             self._layout, system, prior, units, start.noise, noise_prior
         )
@@ -404,6 +405,7 @@ class _Layout:
         start: Point,
         units: Array,
         spread: Array | None,
+        delay: Mapping[str, float] | None,
     ) -> _Layout:
         ode, many = system.equation(), len(records) > 1
         noise = tuple(f"noise of {name}" for name in outputs)
@@ -428,6 +430,7 @@ class _Layout:
             noise=list(noise),
             prior=near | dict(system.known.defaults),
             initial=initial,
+            delay=delay,
         )
         counts = np.sum([np.isfinite(record.y).sum(axis=0) for record in records], axis=0)
         return cls(problem, counts.astype(float), noise, names, mean, sds)

@@ -287,6 +287,9 @@ def test_the_state_of_the_program_jumps_at_events(tmp_path):
     late = run_of(tmp_path / "made", tmp_path, np.array([[0.0], [8.5], [9.5]]))
     assert np.isfinite(late[1]).all()
     assert np.isnan(late[2]).all()
+    write_c(ModelSource.of(problem, np.array([0.01]), 2), tmp_path)
+    late = run_of(compiled(tmp_path, source), tmp_path, t[:, None])
+    assert np.isnan(late[2:]).all()
 
 
 @compiles

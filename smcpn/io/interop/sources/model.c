@@ -213,9 +213,9 @@ static double sign_of(double value) { return (value > 0.0) - (value < 0.0); }
 int {{ name }}_jump(double t, const double *u, const double *p, double *x, double *sides)
 {
     const double ahead = 1e-6 * {{ NAME }}_INTERVAL / {{ NAME }}_STEPS;
-    double dx[{{ n }}], moved[{{ n }}];
-    int due[{{ NAME }}_EVENTS], past[{{ NAME }}_EVENTS] = {0}, some = 0, again = 1, k;
-    Events found;
+    double dx[{{ n }}], moved[{{ n }}], bent[{{ n }}];
+    int due[{{ NAME }}_EVENTS], past[{{ NAME }}_EVENTS] = {0}, some = 0, again = 1, endless = 0, k;
+    Events found, later;
     while (again) {
         again = 0;
         events_at(t, x, u, p, found);
@@ -239,9 +239,19 @@ int {{ name }}_jump(double t, const double *u, const double *p, double *x, doubl
     for (k = 0; k < {{ NAME }}_STATES; k++)
         moved[k] = x[k] + ahead * dx[k];
     events_at(t + ahead, moved, u, p, found);
-    for (k = 0; k < {{ NAME }}_EVENTS; k++)
-        if (past[k])
-            sides[k] = 0.5 * sign_of(found[k][0]);
+    {{ name }}_rhs(t + ahead, moved, u, p, bent);
+    for (k = 0; k < {{ NAME }}_STATES; k++)
+        bent[k] = x[k] + ahead / 2 * (dx[k] + bent[k]);
+    events_at(t + ahead, bent, u, p, later);
+    for (k = 0; k < {{ NAME }}_EVENTS; k++) {
+        if (!past[k])
+            continue;
+        /* One that is back as soon as it has left happens infinitely often. */
+        endless |= sides[k] * found[k][0] > 0.0 && sides[k] * later[k][0] <= 0.0;
+        sides[k] = 0.5 * sign_of(found[k][0]);
+    }
+    for (k = 0; endless && k < {{ NAME }}_STATES; k++)
+        x[k] = NAN;
     return 1;
 }
 

@@ -63,8 +63,8 @@ void {{ name }}_advance(double t, double interval, int steps, const double *u, c
     const double *p, double *x{{ ", double *sides" if events }});
 
 {% if events %}
-/* Events within a step are found where they have happened at its end; behind more than {{ most_events }} of them
-   x is not a number. The sides of zero on which the expressions of the events have been, {0} at
+/* Events within a step are found where they have happened at its end; behind more than {{ most_events }} of them,
+   or one that happens again at once, x is not a number. The sides of zero on which the expressions of the events have been, {0} at
    first, are kept from one call to the next. */
 
 /* Expressions of the events, g, which cross zero. */
