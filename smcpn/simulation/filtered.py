@@ -12,7 +12,6 @@ record is a free simulation; windows of one sample are the filter's own one-step
 from __future__ import annotations
 
 from collections.abc import Iterator
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -118,9 +117,9 @@ class WindowFilter:
             model = started_anywhere(model)
         if filter is not None:
             model, spread = filter.assumed(model)
-        of_model = copy(problem)
-        of_model.model = model
-        recursion = Kalman(of_model, RK4(steps=steps), Grid.of([record], model.delay), spread)
+        recursion = Kalman(
+            problem.with_model(model), RK4(steps=steps), Grid.of([record], model.delay), spread
+        )
         self._kernel = LaneKernel(window_program(recursion))
         rows = recursion.inputs(record, steps).whole(record)
         self._rows: Rows = replace(rows, intervals=begins[:-1, None].astype(float))
