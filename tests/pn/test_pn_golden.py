@@ -12,6 +12,7 @@ from mpmath import mp, mpf
 
 import smcpn
 from tests.models import lotka_volterra
+from tests.nightly import nightly_but
 from tests.reference.textbook import (
     DIGITS,
     Field,
@@ -100,7 +101,10 @@ def assert_marginals(mean: np.ndarray, covariance: np.ndarray, expected: Margina
     )
 
 
-@pytest.mark.parametrize(("name", "order", "linearised", "diffusion"), list(settings()))
+@pytest.mark.parametrize(
+    ("name", "order", "linearised", "diffusion"),
+    nightly_but([s for s in settings() if s[0] == "lotka-volterra" or s[1] == 3], settings()),
+)
 def test_filter_and_smoother_have_the_values_of_the_textbook(name, order, linearised, diffusion):
     case, (kind, options) = CASES[name], METHODS[linearised]
     times = np.linspace(0.0, case.end, STEPS + 1)
