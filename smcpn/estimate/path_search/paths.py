@@ -182,10 +182,10 @@ class ProblemPaths(Paths):
 
     @override
     def initial_states(self, theta: Array) -> list[tuple[Array, Array]]:
-        nowhere = np.zeros((len(theta), 1, self._n))
+        nowhere, values = np.zeros((len(theta), 1, self._n)), self.values(theta)
         found = [
-            field.with_derivatives(nowhere, self._u[:1], self.times[:1], self.values(theta))
-            for field in self._initial
+            field.with_derivatives(nowhere, self._u[[begin]], self.times[[begin]], values)
+            for field, begin in zip(self._initial, self.begins, strict=True)
         ]
         return [(state[:, 0], by[:, 0]) for state, by in found]
 
