@@ -9,7 +9,8 @@ follows a stream with any of them; `solver_choice` says which solver suits a pro
 which steps.
 """
 
-# Each registers itself; in the order in which they are listed to a user.
+# Each registers itself, in the order in which they are listed to a user. The first of those with
+# process noise that goes with a solver is the default there.
 from smcpn.likelihood import marginal as marginal  # isort: skip
 from smcpn.likelihood import conditioned as conditioned  # isort: skip
 from smcpn.likelihood import adaptive as adaptive  # isort: skip

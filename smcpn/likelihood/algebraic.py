@@ -11,7 +11,8 @@ By it a model is one of the states that have a derivative, for every recursion t
 equations. No rate of an input is needed, as z' = -(dg/dz)^-1 (dg/dx x' + dg/du u' + dg/dt) would
 need it, nothing drifts, and process noise moves the states alone: along with them z would have
 noise that depends on the state, and a drift by its curvature. Equations that are linear in z are
-solved without a loop.
+solved without a loop. `Recursion.made` (`registry`) hands that model to every recursion but those
+with `solves_algebraic`.
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ output (`measurement.LaplaceMeasurement`).
 
 Coloured noise e of an output (`coloured`) is a state more, which moves from sample to sample as
 e <- phi e + sigma sqrt(1 - phi^2) w, and is measured without noise in y = g(x) + e.
+
+With algebraic equations it is that of the differential ones (`algebraic.explicit_model`).
 """
 
 from __future__ import annotations
