@@ -25,7 +25,7 @@ _ARRAY = (_BYTES, _BYTES, INTEGER, INTEGER, _NUMBERS, INTEGER, INTEGER, INTEGER,
 
 
 class CompiledCalls:
-    """Calls of compiled functions in one block of statements, which share their memory.
+    """Calls of functions of several results in one block of statements, which share their memory.
 
     kind: llvmlite.ir.Type, of all values, a double or a vector of them.
     """
@@ -36,7 +36,7 @@ class CompiledCalls:
         self._made: dict[tuple[str, tuple[Any, ...]], list[Any]] = {}
 
     def rate(self, operation: str, number: int, arguments: Sequence[Any]) -> Any:
-        """One of the derivatives at arguments; the function is called once for all of them."""
+        """One of the results at arguments; the function is called once for all of them."""
         call = operation, tuple(map(id, arguments))
         if call not in self._made:
             self._made[call] = self._called(operation, arguments)
@@ -59,9 +59,13 @@ class CompiledCalls:
         return [self._builder.load(self._row(made, row), align=8) for row in range(of.n_results)]
 
     def _row(self, numbers: Any, row: int) -> Any:
-        place = [ir.Constant(INTEGER, row * self._width)]
-        place = self._builder.gep(numbers, place, inbounds=True)
-        return self._builder.bitcast(place, self._kind.as_pointer())
+        return row_of(self._builder, numbers, row, self._kind)
+
+
+def row_of(builder: Any, numbers: Any, row: int, kind: Any) -> Any:
+    """Pointer to a row of numbers, which is of a kind: a double, or a vector of lanes."""
+    place = [ir.Constant(INTEGER, row * getattr(kind, "count", 1))]
+    return builder.bitcast(builder.gep(numbers, place, inbounds=True), kind.as_pointer())
 
 
 def link(module: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import casadi as ca
 from llvmlite import ir
 
+from smcpn.codegen.compiled_call import row_of
 from smcpn.codegen.lower import Level, Value, Vector, lower
 from smcpn.codegen.machine_code import Writer
 from smcpn.codegen.terms import DOUBLE, INTEGER, vector
@@ -36,11 +37,8 @@ class _Iteration:
         for attribute in ("noinline", "nounwind"):
             function.attributes.add(attribute)
         self._builder = builder = ir.IRBuilder(function.append_basic_block("entry"))
-        self._of, self._kind, self._width = (
-            of,
-            vector(DOUBLE, width) if width > 1 else DOUBLE,
-            width,
-        )
+        self._of, self._width = of, width
+        self._kind = vector(DOUBLE, width) if width > 1 else DOUBLE
         self._given, self._z = function.args
         self._settled, self._sound = (builder.alloca(self._kind) for _ in range(2))
         self._tried = builder.alloca(DOUBLE, of.n_results * width)
@@ -82,7 +80,7 @@ class _Iteration:
             # Neither an infinite value nor NaN is zero less itself: it stays as it is.
             finite = self._is(builder.fsub(after, after), 0.0)
             now = builder.select(finite, now, self._number(1.0))
-            builder.store(after, self._row(self._z, row), align=8)
+            builder.store(after, row_of(builder, self._z, row, self._kind), align=8)
         for cell, value in ((self._settled, now), (self._sound, right)):
             builder.store(builder.select(left, value, builder.load(cell)), cell)
 
@@ -115,14 +113,9 @@ class _Iteration:
             "!=", self._builder.bitcast(lanes, kind), ir.Constant(kind, 0)
         )
 
-    def _row(self, numbers: Any, row: int) -> Any:
-        place = [ir.Constant(INTEGER, row * self._width)]
-        place = self._builder.gep(numbers, place, inbounds=True)
-        return self._builder.bitcast(place, self._kind.as_pointer())
-
     def _load(self, numbers: Any, row: int) -> Any:
-        return self._builder.load(self._row(numbers, row), align=8)
+        return self._builder.load(row_of(self._builder, numbers, row, self._kind), align=8)
 
     def _store(self, numbers: Any, values: Sequence[Any]) -> None:
         for row, value in enumerate(values):
-            self._builder.store(value, self._row(numbers, row), align=8)
+            self._builder.store(value, row_of(self._builder, numbers, row, self._kind), align=8)

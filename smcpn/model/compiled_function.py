@@ -70,7 +70,7 @@ class CalledFunction(ABC):
         nodes, known = KNOWN[self.operation]._nodes, ca.SX(k)
         number = int(known) if known.is_constant() else None
         if number not in nodes:
-            nodes[number] = _callback(self, number)
+            nodes[number] = _Operation(self, number)
         return nodes[number](k, interval, ca.densify(arguments))
 
     def slopes(self, k: ca.SX, interval: ca.SX, arguments: ca.SX) -> list[ca.SX]:
@@ -276,77 +276,65 @@ def compiled_function(operation: str) -> CalledFunction:
     return KNOWN[operation]
 
 
-def _callback(of: CalledFunction, number: int | None) -> ca.Function:
+class _Operation(ca.Callback):
     """Operation of graphs by a function, of what `CalledFunction.graph` takes.
 
     number: Of the result, where it is known: derivatives are then those of this one.
     """
 
-    def symbols(name: str) -> list[ca.SX]:
-        sizes = {"k": 1, "interval": 1, "z": of.n_arguments}
+    def __init__(self, of: CalledFunction, number: int | None) -> None:
+        super().__init__()
+        self._of, self._number = of, number
+        self.construct(of.operation.replace(":", "_"))
+
+    def get_n_in(self) -> int:
+        return 3
+
+    def get_n_out(self) -> int:
+        return 1
+
+    def get_sparsity_in(self, i: int) -> ca.Sparsity:
+        return ca.Sparsity.dense((1, 1, self._of.n_arguments)[i], 1)
+
+    def get_sparsity_out(self, i: int) -> ca.Sparsity:
+        return ca.Sparsity.dense(1, 1)
+
+    def has_jac_sparsity(self, oind: int, iind: int) -> bool:
+        return True
+
+    def get_jac_sparsity(self, oind: int, iind: int, symmetric: bool) -> ca.Sparsity:
+        read = range(self._of.first, self._of.n_arguments) if iind == 2 else []
+        return ca.Sparsity.triplet(1, self.size1_in(iind), [0] * len(read), [*read])
+
+    def eval(self, arguments: Sequence[Any]) -> list[Any]:
+        k, point = int(arguments[0]), np.array(arguments[2])
+        return [self._of(point)[k, 0]]
+
+    def has_forward(self, nfwd: int) -> bool:
+        return nfwd == 1
+
+    def get_forward(self, nfwd: int, name: str, inames: Any, onames: Any, opts: Any) -> ca.Function:
+        (k, interval, z), seeds = self._symbols("z"), self._symbols("d")
+        made = [self._of.along(self._which(k), interval, z, seeds[-1])]
+        given = [k, interval, z, ca.SX.sym("value"), *seeds]
+        return ca.Function(name, given, made, inames, onames, opts)
+
+    def has_reverse(self, nadj: int) -> bool:
+        return nadj == 1
+
+    def get_reverse(self, nadj: int, name: str, inames: Any, onames: Any, opts: Any) -> ca.Function:
+        k, interval, z = self._symbols("z")
+        value, weight = ca.SX.sym("value"), ca.SX.sym("weight")
+        products = weight * ca.vertcat(*self._of.slopes(self._which(k), interval, z))
+        made = [ca.SX(1, 1), ca.SX(1, 1), ca.densify(products)]
+        return ca.Function(name, [k, interval, z, value, weight], made, inames, onames, opts)
+
+    def _symbols(self, name: str) -> list[ca.SX]:
+        sizes = {"k": 1, "interval": 1, "z": self._of.n_arguments}
         return [ca.SX.sym(f"{name}_{one}", size) for one, size in sizes.items()]
 
-    def which(k: ca.SX) -> ca.SX:
-        return k if number is None else ca.SX(number)
-
-    class Node(ca.Callback):
-        def __init__(self) -> None:
-            super().__init__()
-            self.construct(of.operation.replace(":", "_"))
-
-        def get_n_in(self) -> int:
-            return 3
-
-        def get_n_out(self) -> int:
-            return 1
-
-        def get_sparsity_in(self, i: int) -> ca.Sparsity:
-            return ca.Sparsity.dense((1, 1, of.n_arguments)[i], 1)
-
-        def get_sparsity_out(self, i: int) -> ca.Sparsity:
-            return ca.Sparsity.dense(1, 1)
-
-        def has_jac_sparsity(self, oind: int, iind: int) -> bool:
-            return True
-
-        def get_jac_sparsity(self, oind: int, iind: int, symmetric: bool) -> ca.Sparsity:
-            read = range(of.first, of.n_arguments) if iind == 2 else []
-            return ca.Sparsity.triplet(1, self.size1_in(iind), [0] * len(read), [*read])
-
-        def eval(self, arguments: Sequence[Any]) -> list[Any]:
-            k, point = int(arguments[0]), np.array(arguments[2])
-            return [of(point)[k, 0]]
-
-        def has_forward(self, nfwd: int) -> bool:
-            return nfwd == 1
-
-        def get_forward(
-            self, nfwd: int, name: str, inames: Any, onames: Any, opts: Any
-        ) -> ca.Function:
-            (k, interval, z), seeds = symbols("z"), symbols("d")
-            value = ca.SX.sym("value")
-            return ca.Function(
-                name,
-                [k, interval, z, value, *seeds],
-                [of.along(which(k), interval, z, seeds[-1])],
-                inames,
-                onames,
-                opts,
-            )
-
-        def has_reverse(self, nadj: int) -> bool:
-            return nadj == 1
-
-        def get_reverse(
-            self, nadj: int, name: str, inames: Any, onames: Any, opts: Any
-        ) -> ca.Function:
-            k, interval, z = symbols("z")
-            value, weight = ca.SX.sym("value"), ca.SX.sym("weight")
-            products = weight * ca.vertcat(*of.slopes(which(k), interval, z))
-            made = [ca.SX(1, 1), ca.SX(1, 1), ca.densify(products)]
-            return ca.Function(name, [k, interval, z, value, weight], made, inames, onames, opts)
-
-    return Node()
+    def _which(self, k: ca.SX) -> ca.SX:
+        return k if self._number is None else ca.SX(self._number)
 
 
 def _identity(function: Any) -> str:
