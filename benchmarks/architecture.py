@@ -56,7 +56,7 @@ class Limit:
 
 LIMITS = {
     "files": Limit(392, 330),
-    "lines": Limit(98_430, 75_000),
+    "lines": Limit(98_416, 75_000),
     "packages": Limit(20, 15),
     "loose_modules": Limit(3, 3),
     "circles": Limit(0, 0),

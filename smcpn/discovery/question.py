@@ -254,7 +254,8 @@ def _delays(given: Any, system: CandidateSystem) -> dict[str, float]:
         if isinstance(time, str):
             raise InputError(
                 f"delay of {shown(name)} is {shown(time)}, and a discovery learns no dead time: "
-                "give a number, as of smcpn.estimate_delay, or that with which the noise is least",
+                "give a number, as of smcpn.estimate_delay: with a wrong one a warning says that "
+                "trajectories miss the data",
                 argument="delay",
             )
     late = Delay.of(given, system.equation(), {}, {})
