@@ -153,7 +153,7 @@ MECHANISMS = {
                 "_gauss_newton",
                 "smcpn.discovery.search.gauss_newton",
                 "smcpn.estimate.least_squares:_adapt",
-                "smcpn.simulation.initialisation:HALVINGS",
+                "smcpn.results.simulation.initialisation:HALVINGS",
             }
         ),
     ),

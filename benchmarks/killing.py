@@ -21,8 +21,8 @@ import numpy as np
 
 import smcpn
 from benchmarks.bytes.digest import of_posterior
-from smcpn.cases import load_case
 from smcpn.checkpoint import run as writer
+from smcpn.datasets.cases import load_case
 from smcpn.smc.sampler import Sampler
 
 PARTICLES, STEPS = 300, 2

@@ -25,9 +25,9 @@ import smcpn
 from benchmarks.memory import resident_memory
 from benchmarks.rows import Row, at_least, at_most, equal
 from benchmarks.study import study
+from smcpn.base.signals import Stop
 from smcpn.datasets.models import duffing
 from smcpn.io import Channels, Event, Stream, open_source
-from smcpn.process.signals import Stop
 
 RATE, SPEED = 610.0, 20.0
 """Samples a second of the stream, and seconds of the stream a second."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.special import bdtrc, chdtri
 
-from smcpn.values.tables import align
+from smcpn.base.tables import align
 
 FALSE_ALARMS = 1e-3
 """Chance that a figure of few runs, as good as its target, misses it."""

@@ -17,17 +17,17 @@ from benchmarks.executors import each
 from benchmarks.rows import Row, at_least, at_most, between, reached, told, unjudged
 from benchmarks.study import command, study
 from benchmarks.targets import CurvedModes, LogisticRegression
-from smcpn.cases import load_case
 from smcpn.codegen.clock import CLOCK
+from smcpn.datasets.cases import load_case
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
+from smcpn.model.solver import EKF0
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy, RandomWalkMetropolis
 from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.sampler import Settings
 from smcpn.smc.tempering import Tempering
-from smcpn.solver import EKF0
 from tests.targets import LinearRegression
 
 PARTICLES = 1000

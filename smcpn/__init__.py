@@ -2,7 +2,7 @@
 
 import lazy_loader
 
-from smcpn import late_binding
+from smcpn.base import late_binding
 from smcpn.version import __version__ as __version__
 
 # The public names are those of `__init__.pyi`; each is imported when it is first used, since all

@@ -29,6 +29,7 @@ from .model.prior import Prior
 from .model.problem import Problem
 from .model.record import Record
 from .model.sde import sde
+from .model.solver import EKF0, EKF1, RK4, AdaptiveEKF1, Rosenbrock
 from .online import NestedFilter, Online
 from .pn.solution import Solution
 from .results.compare import ModelComparison, compare
@@ -37,25 +38,24 @@ from .results.laplace import Laplace
 from .results.maximum import Maximum
 from .results.nuts import NutsPosterior
 from .results.posterior import Posterior, Robust
+from .results.simulation.closed_loop import StateFilter
+from .results.simulation.linearise import linearise
+from .results.simulation.numerical_solution import NumericalSolution
+from .results.simulation.prior_drawn import PriorPrediction
+from .results.simulation.simulate import simulate
+from .results.simulation.simulation import Simulation
+from .results.simulation.solve import solve
+from .results.simulation.state_space import StateSpace
+from .results.simulation.states import States
+from .results.validation import Validation
 from .run.discover import discover
 from .run.identify import identify
 from .run.resume import load, resume
-from .simulation.closed_loop import StateFilter
-from .simulation.linearise import linearise
-from .simulation.numerical_solution import NumericalSolution
-from .simulation.prior_drawn import PriorPrediction
-from .simulation.simulate import simulate
-from .simulation.simulation import Simulation
-from .simulation.solve import solve
-from .simulation.state_space import StateSpace
-from .simulation.states import States
-from .simulation.validation import Validation
 from .smc.hamiltonian import HamiltonianMonteCarlo, LangevinMetropolis
 from .smc.measured_moves import MeasuredMoves
 from .smc.moves import IndependentMetropolis, RandomWalkMetropolis, WasteFree
 from .smc.rejuvenation import MoveSettings
 from .smc.replicates import SamplerWarning
-from .solver import EKF0, EKF1, RK4, AdaptiveEKF1, Rosenbrock
 
 __version__: str
 

@@ -8,9 +8,9 @@ from scipy import stats
 
 import smcpn
 from benchmarks.attack.arguments import world
+from smcpn.base.tables import LONGEST, ROWS, Card, Column, Table, WithCard, words
 from smcpn.results.summary import ParameterRow
 from smcpn.results.tables import ParameterTable
-from smcpn.values.tables import LONGEST, ROWS, Card, Column, Table, WithCard, words
 
 SIZE = 60
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import smcpn
-from smcpn.late_binding import FUNCTIONS
-from smcpn.simulation.validation.frequency import FrequencyResponse
+from smcpn.base.late_binding import FUNCTIONS
+from smcpn.results.validation.frequency import FrequencyResponse
 
 CLASSES = {
     **{name: getattr(smcpn, name) for name in smcpn.__all__},

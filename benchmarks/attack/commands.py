@@ -173,7 +173,7 @@ def wrong_lines(number: int) -> Iterator[Row]:
     faults: list[str] = []
     # What they import and read once, the children have.
 
-    from smcpn.values import units
+    from smcpn.base import units
 
     units.unit("mm")
     with playground():

@@ -169,10 +169,10 @@ def unreadable(good: bytes) -> Iterator[Mutation]:
 @study("configurations", full=MUTATIONS, quick=QUICK_MUTATIONS)
 def refused(number: int) -> Iterator[Row]:
     """Changed configurations, and those that cannot be read."""
+    from smcpn.base import units
     from smcpn.cli.config.case import configured_case
     from smcpn.cli.config.document import Document
     from smcpn.cli.config.new import write_new
-    from smcpn.values import units
 
     # What is read once, the children have.
     units.unit("mm")

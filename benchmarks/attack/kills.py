@@ -16,14 +16,14 @@ import numpy as np
 import smcpn
 from benchmarks.rows import Row, at_most
 from benchmarks.study import study
+from smcpn.base.files import left_beside
+from smcpn.base.signals import Stop
 from smcpn.checkpoint.container import begun, lock
 from smcpn.io import Channels, Lines, Stream
 from smcpn.io.parse import LineParser
 from smcpn.io.sink import JsonSink
 from smcpn.io.sources import File
 from smcpn.io.stream import Checkpoints, StreamRun
-from smcpn.process.signals import Stop
-from smcpn.values.files import left_beside
 from tests.models import oscillator_problem, oscillator_record
 
 STREAMS, QUICK_STREAMS = 100, 4

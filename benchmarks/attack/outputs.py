@@ -18,8 +18,8 @@ import smcpn
 from benchmarks.attack.child import Ended, ended
 from benchmarks.rows import Row, absent, at_most
 from benchmarks.study import study
-from smcpn.io.interop.c_source import ModelSource, write_c
-from smcpn.io.interop.fmu import archived
+from smcpn.results.exports.c_source import ModelSource, write_c
+from smcpn.results.exports.fmu import archived
 from tests.models import oscillator_problem, oscillator_record
 
 SECONDS = 120

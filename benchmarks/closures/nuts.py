@@ -24,7 +24,7 @@ from benchmarks.rows import Row, absent, at_least, at_most
 from benchmarks.study import study
 from smcpn import Laplace, NutsPosterior, Problem
 from smcpn.estimate.log_density import LogDensity
-from smcpn.io.interop.arviz import arviz_module
+from smcpn.results.exports.arviz import arviz_module
 
 Array = NDArray[np.float64]
 

@@ -15,7 +15,7 @@ import smcpn
 from benchmarks.rows import Row, at_most
 from benchmarks.study import study
 from smcpn.likelihood.prediction import predictive_moments
-from smcpn.solver import LEAST_TOLERANCE
+from smcpn.model.solver import LEAST_TOLERANCE
 
 Array = NDArray[np.float64]
 Path = Callable[[Any], tuple[Any, ...]]

@@ -48,7 +48,7 @@ from benchmarks.papers.dalton_starts import (
 )
 from benchmarks.rows import Row, equal
 from benchmarks.study import Picture, Result, command, study
-from smcpn.solver import RK4
+from smcpn.model.solver import RK4
 
 DRAWS_OF_PRIOR = 20
 

@@ -21,7 +21,7 @@ from benchmarks.papers.dalton_settings import (
     Grid,
 )
 from smcpn import Laplace
-from smcpn.solver import RK4
+from smcpn.model.solver import RK4
 
 Array = NDArray[np.float64]
 

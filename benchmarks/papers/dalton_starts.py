@@ -23,8 +23,8 @@ from benchmarks.papers.dalton_settings import (
 from smcpn.estimate.log_density import LogDensity
 from smcpn.likelihood.lanes import Grid as RecordGrid
 from smcpn.likelihood.registry import LIKELIHOODS, Recursion
+from smcpn.model.solver import RK4
 from smcpn.results.maximum import Maximum, StartResult
-from smcpn.solver import RK4
 
 Array = NDArray[np.float64]
 

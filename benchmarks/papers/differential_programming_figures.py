@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from smcpn import Record
 from smcpn.report.style import ACCENT, DARK, LIGHT, MIDDLE, figure, styled
-from smcpn.simulation.simulation import Simulation
+from smcpn.results.simulation.simulation import Simulation
 
 Array = NDArray[np.float64]
 SHOWN = 150

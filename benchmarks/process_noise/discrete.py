@@ -17,7 +17,7 @@ from benchmarks.rows import Row, at_most
 from benchmarks.study import study
 from smcpn.likelihood.transition import step_factor
 from smcpn.model.ode import ODE
-from smcpn.simulation.simulator import DisturbedSimulator
+from smcpn.results.simulation.simulator import DisturbedSimulator
 
 Array = NDArray[np.float64]
 INTERVAL = 0.1

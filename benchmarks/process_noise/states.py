@@ -19,7 +19,7 @@ from benchmarks.process_noise.linear import Textbook, exact_transition
 from benchmarks.rows import Row, at_least, at_most, between
 from benchmarks.study import study
 from smcpn import RK4
-from smcpn.simulation.states import States, states_of_particles
+from smcpn.results.simulation.states import States, states_of_particles
 
 Array = NDArray[np.float64]
 

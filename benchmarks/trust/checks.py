@@ -16,7 +16,7 @@ from benchmarks.papers.dalton_problems import lorenz63
 from benchmarks.rows import Row, at_least, at_most, between, share_error
 from benchmarks.study import study
 from smcpn import RK4, Maximum, Posterior, Problem, Record
-from smcpn.simulation.validation.innovations import innovations
+from smcpn.results.validation.innovations import innovations
 from tests.models import (
     OSCILLATOR_NOISE,
     exact_solution,

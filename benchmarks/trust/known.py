@@ -32,7 +32,7 @@ from benchmarks.rows import (
     share_error,
 )
 from smcpn import Posterior, Problem
-from smcpn.solver import Solver
+from smcpn.model.solver import Solver
 
 Array = NDArray[np.float64]
 

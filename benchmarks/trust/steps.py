@@ -24,7 +24,7 @@ from benchmarks.rows import (
 )
 from benchmarks.study import study
 from smcpn import EKF0, RK4
-from smcpn.solver import Solver
+from smcpn.model.solver import Solver
 
 Array = NDArray[np.float64]
 

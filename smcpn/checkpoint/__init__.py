@@ -2,7 +2,7 @@
 
 `container` writes and reads a file as bytes, with its lock, checksum and previous version; `codec`
 writes dataclasses as parts of a file and reads them by the annotations of their fields (see
-`smcpn.values.stored`). What is written: `problem` a problem and its records, `run` a run with its
+`smcpn.base.stored`). What is written: `problem` a problem and its records, `run` a run with its
 records and `discovery` one that looks for equations, while they go on, `stream` and `nested`
 streams, `posterior` a result, those of old formats too.
 `fingerprint` compares problems and data sets by SHA-256; `inspection` describes a file as text.

@@ -2,7 +2,7 @@
 
 A group holds a dataclass: the arrays in it, by the names of the fields that lead to them, and one
 text of JSON for all else, in which an array is the path where it stands. pydantic reads the text
-and checks every field, see `smcpn.values.stored`, before anything is made of it.
+and checks every field, see `smcpn.base.stored`, before anything is made of it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
+from smcpn.base.stored import Reading
 from smcpn.checkpoint.container import DAMAGED, DamagedFileError, image
 from smcpn.errors import InputError, shown
 from smcpn.io.hdf5_subset import Group
-from smcpn.values.stored import Reading
 
 TEXT = "fields"
 """Name of the text of a group."""

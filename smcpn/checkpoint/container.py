@@ -24,15 +24,15 @@ import h5py
 import numpy as np
 from filelock import FileLock, Timeout
 
-from smcpn.errors import InputError
-from smcpn.io.hdf5_subset import Group, NotPlainError, read_plain
-from smcpn.values.files import (
+from smcpn.base.files import (
     beside,
     is_plain,
     left_beside,
     remove_quietly,
     written_beside,
 )
+from smcpn.errors import InputError
+from smcpn.io.hdf5_subset import Group, NotPlainError, read_plain
 
 RUN, RECORDS, STREAM, NESTED, POSTERIOR, DISCOVERY = KINDS = (
     "smcpn checkpoint",

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from smcpn.base.stored import Stored, Whole, finite
 from smcpn.checkpoint.codec import decoded, encoded, require_parts
 from smcpn.checkpoint.container import DAMAGED, DISCOVERY, DamagedFileError, read
 from smcpn.checkpoint.fingerprint import digest_of
@@ -27,7 +28,6 @@ from smcpn.discovery.question import DiscoverySettings
 from smcpn.discovery.stages import PARTICLES, DiscoveryState
 from smcpn.io.hdf5_subset import Group
 from smcpn.model.expression import ExpressionTable
-from smcpn.values.stored import Stored, Whole, finite
 
 Array = NDArray[np.float64]
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from smcpn.base.tables import Column, Fact, Table, fact_lines, table_text, words
+from smcpn.base.units import duration
 from smcpn.checkpoint.codec import plain
 from smcpn.checkpoint.container import DISCOVERY, FORMAT_VERSION, STREAM, kind_of, previous_of
 from smcpn.checkpoint.discovery import read_discovery
@@ -16,8 +18,6 @@ from smcpn.discovery.results.discovery import FEW_MODELS
 from smcpn.errors import InputError, visible
 from smcpn.model.prior import Prior
 from smcpn.smc.state import SamplerState
-from smcpn.values.tables import Column, Fact, Table, fact_lines, table_text, words
-from smcpn.values.units import duration
 
 
 def inspect(path: Path) -> str:

@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from smcpn.base.stored import Number, Stored, Whole, any_number, finite, log_densities
 from smcpn.checkpoint.codec import decoded, encoded, require_parts
 from smcpn.checkpoint.container import DAMAGED, NESTED, DamagedFileError, read, save
 from smcpn.checkpoint.problem import StoredProblem, StoredRecord
 from smcpn.io.axis import AxisState
 from smcpn.io.hdf5_subset import Group
 from smcpn.model.problem import Problem
+from smcpn.model.solver import Solver
 from smcpn.smc.estimation import MOST_STATE_PARTICLES
 from smcpn.smc.state import RandomState
-from smcpn.solver import Solver
-from smcpn.values.stored import Number, Stored, Whole, any_number, finite, log_densities
 
 Array = NDArray[np.float64]
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from smcpn.base.files import file_path
 from smcpn.checkpoint.codec import TEXT, decoded, decoded_all, encoded, numbered, require_parts
 from smcpn.checkpoint.container import DAMAGED, POSTERIOR, DamagedFileError, read, save
 from smcpn.checkpoint.problem import StoredProblem, StoredRecord
@@ -21,7 +22,6 @@ from smcpn.io.hdf5_subset import Group
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.results.nuts import NutsPosterior
 from smcpn.results.posterior import Posterior
-from smcpn.values.files import file_path
 
 EVIDENCE = {"evidence_log": "log", "evidence_variance": "variance"}
 OF_CHAINS = ("ess_bulk", "ess_tail")

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from scipy import stats
 
+from smcpn.base.stored import AnyArray, Line, Name, Names, Number, Stored, Text, Whole, finite
 from smcpn.checkpoint.codec import read_again
 from smcpn.checkpoint.container import DAMAGED
 from smcpn.errors import InputError, NotStorableError, listed, shown
@@ -38,7 +39,6 @@ from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, assembled, check_record
 from smcpn.model.record import CONTEXT, Record
 from smcpn.model.signal import BandLimited
-from smcpn.values.stored import AnyArray, Line, Name, Names, Number, Stored, Text, Whole, finite
 
 KINDS: dict[type[UnknownFunction], Callable[..., UnknownFunction]] = {
     Spline: spline,

@@ -29,6 +29,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 from typing_extensions import override
 
+from smcpn.base.files import is_plain, put
+from smcpn.base.stored import Fingerprint, Line, Names, Stored, Whole
 from smcpn.checkpoint.codec import decoded, decoded_all, encoded, numbered, require_parts
 from smcpn.checkpoint.container import (
     DAMAGED,
@@ -53,8 +55,6 @@ from smcpn.model.record import Record
 from smcpn.smc.settings import RunSettings
 from smcpn.smc.start import Modes
 from smcpn.smc.state import SamplerState
-from smcpn.values.files import is_plain, put
-from smcpn.values.stored import Fingerprint, Line, Names, Stored, Whole
 from smcpn.version import __version__
 
 DIGITS = 8

@@ -8,13 +8,13 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
+from smcpn.base.stored import Line, Stored, Whole, number
 from smcpn.errors import one_of
 from smcpn.likelihood.solver_choice import SolverChoice
+from smcpn.model.solver import Solver
 from smcpn.smc.settings import METHODS
 from smcpn.smc.start import Modes
 from smcpn.smc.state import SamplerState
-from smcpn.solver import Solver
-from smcpn.values.stored import Line, Stored, Whole, number
 
 
 def _known(method: str) -> str:

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
+from smcpn.base.stored import Stored, Whole
 from smcpn.checkpoint.codec import decoded, encoded, require_parts
 from smcpn.checkpoint.container import DAMAGED, STREAM, DamagedFileError, read, save
 from smcpn.checkpoint.problem import StoredProblem, StoredRecord
@@ -23,7 +24,6 @@ from smcpn.io.hdf5_subset import Group
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem
 from smcpn.smc.settings import RunSettings
-from smcpn.values.stored import Stored, Whole
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from smcpn.base.stored import Number, Stored, Whole, any_number, counts, finite
 from smcpn.io.axis import AxisState
 from smcpn.smc.state import SamplerState
-from smcpn.values.stored import Number, Stored, Whole, any_number, counts, finite
 
 Array = NDArray[np.float64]
 

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 import smcpn
+from smcpn.base.signals import exit_code, orderly_termination
 from smcpn.cli import checkpoint
 from smcpn.cli.compare import compare
 from smcpn.cli.data import data_app, new
@@ -26,7 +27,6 @@ from smcpn.cli.terminal import (
     say,
 )
 from smcpn.errors import LONGEST, ExecutorError, InputError
-from smcpn.process.signals import exit_code, orderly_termination
 
 UsageError: type[Exception] = typer.BadParameter.mro()[1]
 """A command line that is wrong: Click's exception, which Typer does not name."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from smcpn.cases import CASES
+from smcpn.base.files import file_path, write_output
 from smcpn.cli.config.document import SUFFIX
 from smcpn.cli.options import (
     FunctionOptions,
@@ -23,8 +23,8 @@ from smcpn.cli.options import (
     taking,
 )
 from smcpn.cli.terminal import remark, say
+from smcpn.datasets.cases import CASES
 from smcpn.errors import InputError
-from smcpn.values.files import file_path, write_output
 
 if TYPE_CHECKING:
     from smcpn.model.problem import Problem
@@ -165,7 +165,7 @@ def report(
     say(written)
 
 
-@taking(FunctionOptions.of("solver", "EKF0", "steps"))
+@taking(FunctionOptions.of("model.solver", "EKF0", "steps"))
 def export(
     file: File,
     c: Annotated[

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from smcpn.cases import Case
+from smcpn.base.status import routed, status
+from smcpn.base.tables import Column, Fact, Table, fact_lines, table_text, words
 from smcpn.cli.fitting import Fit, fitted
+from smcpn.datasets.cases import Case
 from smcpn.errors import listed
-from smcpn.process.status import routed, status
 from smcpn.results.compare import ModelComparison, compare
 from smcpn.results.scores import Score, scores_of
-from smcpn.simulation.simulation import Simulation
-from smcpn.values.tables import Column, Fact, Table, fact_lines, table_text, words
+from smcpn.results.simulation.simulation import Simulation
 
 ALIKE = 1.01
 """Ratio of test errors up to which two models are as good as each other."""

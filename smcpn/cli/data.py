@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from smcpn.base.tables import Table, table_text, words
 from smcpn.cli.config.document import USUAL_NAME
 from smcpn.cli.terminal import say
-from smcpn.values.tables import Table, table_text, words
 
 
 def new(

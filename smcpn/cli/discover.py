@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from smcpn.base.signals import exit_code
 from smcpn.cli.options import (
     DATA,
     NOTHING_KEPT,
@@ -26,7 +27,6 @@ from smcpn.cli.options import (
 )
 from smcpn.cli.terminal import remark, say
 from smcpn.errors import InputError, nearest
-from smcpn.process.signals import exit_code
 
 EXPERIMENT = FunctionOptions.of("io.read", "read_records", "experiment", panel=DATA)
 TEXT = FunctionOptions.of("io.read", "read_record", "delimiter", "decimal", panel=DATA)

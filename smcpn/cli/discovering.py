@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import smcpn
+from smcpn.base.tables import table_text
 from smcpn.cli.options import SEED
 from smcpn.cli.outcome import peak_memory_mb
 from smcpn.cli.records import Source, check_measured
@@ -20,9 +21,8 @@ from smcpn.discovery.results.printed import scores_of_tests
 from smcpn.errors import InputError, listed
 from smcpn.io.files import ColumnError
 from smcpn.model.record import Record
-from smcpn.simulation.simulation import Simulation
+from smcpn.results.simulation.simulation import Simulation
 from smcpn.smc.replicates import SamplerWarning
-from smcpn.values.tables import table_text
 
 
 def records_of(source: Source, files: Iterable[Path], every_state: bool) -> list[Record]:

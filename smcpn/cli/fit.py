@@ -23,7 +23,7 @@ from smcpn.cli.terminal import say
 @taking(
     FunctionOptions.of("estimate.maximise", "maximise", "search"),
     FunctionOptions.of("run.identify", "identify", "seed", "likelihood", "solver", "executor"),
-    FunctionOptions.of("solver", "EKF0", "steps", "order"),
+    FunctionOptions.of("model.solver", "EKF0", "steps", "order"),
 )
 def fit(
     system: System,

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from smcpn.cases import Case
+from smcpn.base.tables import fact_lines, table_text
 from smcpn.cli.options import settings_of
 from smcpn.cli.outcome import peak_memory_mb, robust_figures, simulated
 from smcpn.codegen.clock import CLOCK
+from smcpn.datasets.cases import Case
 from smcpn.estimate.laplace import laplace
 from smcpn.results.laplace import Laplace
 from smcpn.results.posterior import Posterior, Robust
@@ -21,9 +22,8 @@ from smcpn.results.scores import (
     scores_of,
     with_tests,
 )
-from smcpn.simulation.simulation import Simulation
-from smcpn.simulation.validation import Verdict
-from smcpn.values.tables import fact_lines, table_text
+from smcpn.results.simulation.simulation import Simulation
+from smcpn.results.validation import Verdict
 
 DRAWS = 1000
 """Draws from the approximation that are scored on the tests, as many as `identify` has."""

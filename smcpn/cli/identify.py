@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from smcpn.base.signals import exit_code
 from smcpn.cli.config import load_system
 from smcpn.cli.options import (
     NOTHING_KEPT,
@@ -31,7 +32,6 @@ from smcpn.cli.options import (
 from smcpn.cli.terminal import remark, say
 from smcpn.codegen.clock import CLOCK
 from smcpn.errors import InputError
-from smcpn.process.signals import exit_code
 
 
 @taking(
@@ -39,7 +39,7 @@ from smcpn.process.signals import exit_code
         "run.identify", "identify", "particles", "seed", "method", "start", "state_particles",
         "likelihood", "solver", "checkpoint", "executor", "cpu",
     ),
-    FunctionOptions.of("solver", "EKF0", "steps", "order"),
+    FunctionOptions.of("model.solver", "EKF0", "steps", "order"),
 )  # fmt: skip
 def identify(
     system: System,

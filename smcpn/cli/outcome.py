@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import smcpn
-from smcpn.cases import Case
+from smcpn.base.tables import fact_lines, table_text
 from smcpn.cli.options import settings_of
 from smcpn.codegen.clock import CLOCK, KernelClock
+from smcpn.datasets.cases import Case
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.results.posterior import Posterior, Robust
 from smcpn.results.scores import (
@@ -24,10 +25,9 @@ from smcpn.results.scores import (
     scores_of,
     with_tests,
 )
-from smcpn.simulation.simulation import Simulation
-from smcpn.simulation.validation import Verdict
+from smcpn.results.simulation.simulation import Simulation
+from smcpn.results.validation import Verdict
 from smcpn.smc.replicates import SamplerWarning
-from smcpn.values.tables import fact_lines, table_text
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def simulated(case: Case, posterior: Posterior, robust: Robust | None) -> dict[s
     """Simulate the tests of a case with draws, or with those of a robust posterior."""
     scored = posterior if robust is None else robust.posterior
     simulate = None if robust is None else robust.simulate
-    return case.simulations(scored, simulate, particles_scored(scored, case.tests.values()))
+    return case.simulations(scored, simulate, particles_scored(scored, case.tests.base()))
 
 
 def written(

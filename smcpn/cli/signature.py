@@ -17,9 +17,9 @@ from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import smcpn
+from smcpn.base import arguments
+from smcpn.base.arguments import AUTO, FINITE, kind_of
 from smcpn.errors import one_of
-from smcpn.values import arguments
-from smcpn.values.arguments import AUTO, FINITE, kind_of
 
 _ENTRY = re.compile(r"^(?P<names>\w[\w, ]*?)(?: : (?P<type>.*))?$", re.MULTILINE)
 _SENTENCE = re.compile(r"(.+?)(?:[.:;](?:\s|$)|$)", re.DOTALL)
@@ -123,7 +123,7 @@ def _value(default: ast.expr | None) -> Any:
 
 
 def _evaluated(annotation: ast.expr | None) -> Any:
-    """Return an annotation in the words of `smcpn.values.arguments`; `str` for what has others."""
+    """Return an annotation in the words of `smcpn.base.arguments`; `str` for what has others."""
     try:
         return str if annotation is None else eval(ast.unparse(annotation), dict(vars(arguments)))
     except NameError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from smcpn.base.tables import csv_line
 from smcpn.cli.config import load_system
 from smcpn.cli.options import (
     OUTPUT,
@@ -21,7 +22,6 @@ from smcpn.cli.options import (
 )
 from smcpn.cli.terminal import remark, say
 from smcpn.errors import InputError
-from smcpn.values.tables import csv_line
 
 if TYPE_CHECKING:
     from smcpn.model.problem import Problem
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @taking(
     FunctionOptions.of("run.identify", "identify", "seed"),
-    FunctionOptions.of("solver", "EKF0", "steps"),
+    FunctionOptions.of("model.solver", "EKF0", "steps"),
 )
 def simulate(
     system: System,
@@ -85,7 +85,7 @@ def _say_prior(
     problem: Problem, draws: int | None, steps: int | str, seed: int, picture: Path | None
 ) -> None:
     """Print what the prior allows, and draw it where a file is given."""
-    from smcpn.simulation.prior_drawn import DRAWS, simulate_prior
+    from smcpn.results.simulation.prior_drawn import DRAWS, simulate_prior
 
     prediction = simulate_prior(problem, None, DRAWS if draws is None else draws, steps, seed)
     say(prediction.summary())
@@ -99,7 +99,7 @@ def _say_prior(
 def _say_path(problem: Problem, values: dict[str, float], steps: int | str, seed: int) -> None:
     """Print a path at known parameters as CSV."""
     from smcpn.model.dosing import as_given
-    from smcpn.simulation.simulate import simulate_problem
+    from smcpn.results.simulation.simulate import simulate_problem
 
     record = as_given(problem.records[0])
     outputs = simulate_problem(problem, record, values, steps=steps, seed=seed)

@@ -8,11 +8,11 @@ from typing import Any
 
 import typer
 
+from smcpn.base.files import file_path
 from smcpn.cli.config import load_system
 from smcpn.cli.options import FunctionOptions, System, Verbose, taking
 from smcpn.cli.stream_options import ONLINE, SOURCE, StreamOptions
 from smcpn.io.dialect import check_marks
-from smcpn.values.files import file_path
 
 
 def stream_model(system: str, options: StreamOptions, taken: Mapping[str, Any]) -> int:
@@ -37,7 +37,7 @@ def stream_model(system: str, options: StreamOptions, taken: Mapping[str, Any]) 
     FunctionOptions.of(
         "run.identify", "identify", "particles", "seed", "likelihood", "state_particles"
     ),
-    FunctionOptions.of("solver", "EKF0", "steps", "order"),
+    FunctionOptions.of("model.solver", "EKF0", "steps", "order"),
     ONLINE,
     SOURCE,
 )

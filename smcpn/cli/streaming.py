@@ -14,11 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smcpn.cases import Case
+from smcpn.base.files import opened_output, reason_of
+from smcpn.base.priority import real_time
+from smcpn.base.signals import Stop, stop_on_signals
 from smcpn.checkpoint.container import CheckpointWarning, begun, lock
 from smcpn.cli.options import settings_of
 from smcpn.cli.stream_options import ONLINE, SOURCE, StreamOptions
 from smcpn.cli.terminal import remark
+from smcpn.datasets.cases import Case
 from smcpn.errors import InputError
 from smcpn.io.address import STANDARD, open_source
 from smcpn.io.channels import Channels
@@ -31,10 +34,7 @@ from smcpn.io.stream import Checkpoints, Observer, Stream, StreamRun
 from smcpn.io.watch import watching
 from smcpn.model.problem import Problem
 from smcpn.online import Online
-from smcpn.process.priority import real_time
-from smcpn.process.signals import Stop, stop_on_signals
 from smcpn.smc.settings import PartialSettings
-from smcpn.values.files import opened_output, reason_of
 
 if TYPE_CHECKING:
     from smcpn.report.live.page import LivePage

@@ -20,6 +20,8 @@ from typing import Any
 import llvmlite
 from llvmlite import binding, ir
 
+from smcpn.base.signals import uninterrupted
+from smcpn.base.status import tell
 from smcpn.codegen import store
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.compiled_call import link
@@ -29,8 +31,6 @@ from smcpn.codegen.sweep_loops import SweepPlan, write_sweep
 from smcpn.codegen.target import Target, target
 from smcpn.codegen.weights import write_update
 from smcpn.errors import InputError
-from smcpn.process.signals import uninterrupted
-from smcpn.process.status import tell
 
 
 class Optimisation(IntEnum):

@@ -16,12 +16,12 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.arguments import Seed, checked
 from smcpn.datasets.inventory import find_file
 from smcpn.datasets.models import bouc_wen as equation
 from smcpn.errors import InputError
 from smcpn.model.record import Record
-from smcpn.simulation.simulate import simulate
-from smcpn.values.arguments import Seed, checked
+from smcpn.results.simulation.simulate import simulate
 
 Array = NDArray[np.float64]
 

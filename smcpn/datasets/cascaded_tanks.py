@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from smcpn.base.arguments import checked
 from smcpn.datasets.inventory import columns_of, require_file
 from smcpn.model.record import Record
-from smcpn.values.arguments import checked
 
 SAMPLES = 1024
 INTERVAL = 4.0

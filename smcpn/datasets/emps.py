@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.arguments import checked
 from smcpn.datasets.inventory import require_file
 from smcpn.errors import InputError
 from smcpn.model.record import Record
-from smcpn.values.arguments import checked
 
 Array = NDArray[np.float64]
 

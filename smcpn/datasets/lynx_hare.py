@@ -6,9 +6,9 @@ The numbers are Hewitt's (1921) as given by Howard (2009), which the Stan case s
 
 from __future__ import annotations
 
+from smcpn.base.arguments import checked
 from smcpn.datasets.inventory import columns_of, require_file
 from smcpn.model.record import Record
-from smcpn.values.arguments import checked
 
 YEARS = 21
 FILE = "lynx_hare.csv"

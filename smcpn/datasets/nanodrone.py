@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.arguments import checked
 from smcpn.datasets.inventory import columns_of, find_file, require_file
 from smcpn.model.record import Record
-from smcpn.values.arguments import checked
 
 Array = NDArray[np.float64]
 

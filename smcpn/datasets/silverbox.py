@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from smcpn.base.arguments import checked
 from smcpn.datasets.inventory import require_file
 from smcpn.errors import InputError
 from smcpn.model.record import Record
-from smcpn.values.arguments import checked
 
 SAMPLE_RATE = 1e7 / 2**14
 """Hz."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from smcpn.base.arguments import checked
 from smcpn.datasets.inventory import columns_of, require_file
 from smcpn.model.record import Record
-from smcpn.values.arguments import checked
 
 SAMPLES = 132
 FILE = "theophylline.csv"

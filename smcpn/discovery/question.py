@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from smcpn.base.stored import Line, Name, Stored, number
 from smcpn.discovery.equations.known import Known
 from smcpn.discovery.equations.library import Library, read_library
 from smcpn.discovery.equations.system import CandidateSystem
@@ -28,8 +29,7 @@ from smcpn.model.delay import Delay
 from smcpn.model.measured import Y_SD
 from smcpn.model.ode import ODE
 from smcpn.model.record import BESIDE, Record
-from smcpn.solver import Solver, check_solver
-from smcpn.values.stored import Line, Name, Stored, number
+from smcpn.model.solver import Solver, check_solver
 
 Array = NDArray[np.float64]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from smcpn.base.stored import Stored
 from smcpn.discovery.question import SPIKE_AND_SLAB, Question
 from smcpn.discovery.results.discovery import Discovery
 from smcpn.discovery.results.models import DiscoveredModel
@@ -18,7 +19,6 @@ from smcpn.discovery.shrinkage.entry import ShrinkagePosterior
 from smcpn.discovery.shrinkage.sampler import ShrinkageState
 from smcpn.errors import listed, shown
 from smcpn.smc.distributed.workers import Workers
-from smcpn.values.stored import Stored
 
 DISTURBED = (
     "trajectories of these equations miss the data by more than the noise, as where a system is "

@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 from scipy import optimize, signal
 from typing_extensions import override
 
+from smcpn.base.arguments import Index, Positive, checked
+from smcpn.base.late_binding import late_bound
+from smcpn.base.tables import Card, Table, WithCard, fact_lines
 from smcpn.errors import InputError, output_number
 from smcpn.estimate.profile import ENOUGH, PRIOR, Profile, crossing
-from smcpn.late_binding import late_bound
 from smcpn.model.record import Record, check_values_alone
-from smcpn.values.arguments import Index, Positive, checked
-from smcpn.values.tables import Card, Table, WithCard, fact_lines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -19,6 +19,8 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.arguments import ANYTHING, Count, Seed, checked
+from smcpn.base.status import status
 from smcpn.errors import InputError
 from smcpn.estimate.linearise import linearise_networks, networks_of, start_of
 from smcpn.estimate.log_density import LogDensity
@@ -38,14 +40,12 @@ from smcpn.likelihood.solver_choice import choose_solver, leaves_open, solver_fr
 from smcpn.model.learned_scales import learned_scales
 from smcpn.model.prior import prior_expansion
 from smcpn.model.problem import Problem
-from smcpn.process.status import status
+from smcpn.model.solver import RK4, Solver
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import POSTERIOR, Maximum
 from smcpn.results.method import as_high
 from smcpn.smc.distributed.workers import Workers, evaluated_by, workers_of
 from smcpn.smc.start import SAME_MODE, Mode, Modes
-from smcpn.solver import RK4, Solver
-from smcpn.values.arguments import ANYTHING, Count, Seed, checked
 
 Array = NDArray[np.float64]
 

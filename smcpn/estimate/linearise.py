@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.arguments import checked
 from smcpn.errors import InputError
 from smcpn.model.functions.network import LinearisedNetwork, Network
 from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import Maximum
-from smcpn.simulation.function_domain import visited_by_records
-from smcpn.values.arguments import checked
+from smcpn.results.simulation.function_domain import visited_by_records
 
 Array = NDArray[np.float64]
 

@@ -8,12 +8,12 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.status import Say
 from smcpn.errors import InputError
 from smcpn.likelihood.gradient import DIFFERENCE, LogLikelihood
 from smcpn.model.coordinates import Identity
 from smcpn.model.distribution import INTERQUARTILE_RANGE, support
 from smcpn.model.prior import Prior, prior_expansion
-from smcpn.process.status import Say
 from smcpn.results.maximum import POSTERIOR, TARGETS
 
 Array = NDArray[np.float64]

@@ -12,6 +12,8 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.arguments import ANYTHING, NUMBERS, Count, Seed, checked
+from smcpn.base.status import status
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.threads import one_blas_thread
 from smcpn.errors import InputError, listed, shown, whole_number
@@ -52,12 +54,10 @@ from smcpn.likelihood.solver_choice import (
 from smcpn.model.distribution import support
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, check_problem
-from smcpn.process.status import status
+from smcpn.model.solver import Solver
 from smcpn.results.maximum import POSTERIOR, Maximum, StartResult
 from smcpn.results.method import TWICE_BELOW, as_high
 from smcpn.smc.distributed.workers import Workers, evaluated_by, workers_of
-from smcpn.solver import Solver
-from smcpn.values.arguments import ANYTHING, NUMBERS, Count, Seed, checked
 
 Array = NDArray[np.float64]
 

@@ -28,9 +28,9 @@ from smcpn.estimate.smoothed_outputs import difference_variances, output_varianc
 from smcpn.likelihood.solver_choice import effective_variance
 from smcpn.model.parts import PARTS, SMOOTH_PARTS, check_parts
 from smcpn.model.problem import Problem
+from smcpn.model.solver import Solver
 from smcpn.results.maximum import StartResult
 from smcpn.results.method import TWICE_BELOW, as_high, heights
-from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 

@@ -22,18 +22,18 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from smcpn.base.arguments import checked
+from smcpn.base.late_binding import late_bound
+from smcpn.base.status import status
+from smcpn.base.tables import Card, Table, WithCard, fact_lines, table_text, words
 from smcpn.errors import InputError, counted, listed, one_of
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import chosen_search
-from smcpn.late_binding import late_bound
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.solver_choice import finer_solver
 from smcpn.model.learned_scales import learned_scales
-from smcpn.process.status import status
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import POSTERIOR, Maximum
-from smcpn.values.arguments import checked
-from smcpn.values.tables import Card, Table, WithCard, fact_lines, table_text, words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

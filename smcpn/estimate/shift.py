@@ -25,10 +25,10 @@ from smcpn.likelihood.solver_choice import (
 )
 from smcpn.likelihood.wall import FAR, POINTS, PosteriorPoints, Wall, wall_of
 from smcpn.model.learned_scales import learned_scales
+from smcpn.model.solver import Solver
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import Maximum
 from smcpn.smc.start import MixtureStart
-from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from smcpn.base.arguments import Positive
 from smcpn.errors import InputError, shown
 from smcpn.io.channels import Channels
 from smcpn.io.network import Tcp
 from smcpn.io.parse import LineParser
 from smcpn.io.sources import ByteSource, File, FollowedFile, Lines, StandardInput
-from smcpn.values.arguments import Positive
 
 STANDARD = "-"
 PORTS = {"tcp": None, "tls": None, "mqtt": 1883, "mqtts": 8883}

@@ -31,6 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator
 
+from smcpn.base.arguments import NUMBERS, Kind
+from smcpn.base.stored import Number, Stored, Whole
 from smcpn.errors import InputError, real_number, shown, whole_number
 from smcpn.io.doses import NO_DOSES
 from smcpn.model.delay import parts_of, stream_intervals
@@ -39,8 +41,6 @@ from smcpn.model.dosing import route_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import BESIDE, Record, faults_beside
 from smcpn.model.signal import BandLimited
-from smcpn.values.arguments import NUMBERS, Kind
-from smcpn.values.stored import Number, Stored, Whole
 
 Array = NDArray[np.float64]
 

@@ -10,13 +10,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.units import conversion, time_unit
 from smcpn.errors import InputError, listed, shown
 from smcpn.io.doses import FIELDS, TIMES, WORDS, Convert, LineDose, LineDoses
 from smcpn.io.fields import DATES, BadLineError, kind_of, read_date
 from smcpn.io.unmeasured import flags_among
 from smcpn.model.problem import Problem
 from smcpn.model.record import BESIDE, faults_beside
-from smcpn.values.units import conversion, time_unit
 
 Array = NDArray[np.float64]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from smcpn.base.units import is_unit
 from smcpn.errors import InputError, counted, listed, shown
 from smcpn.io.fields import (
     LONGEST_NAME,
@@ -21,7 +22,6 @@ from smcpn.io.fields import (
     split_fields,
     split_unit,
 )
-from smcpn.values.units import is_unit
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
 """Separators of columns that are tried, by the word for them; " " is any white space."""

@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from smcpn.base.arguments import FileName, checked
+from smcpn.base.units import conversion, is_unit, model_time, time_unit
 from smcpn.errors import InputError, listed, shown
 from smcpn.io.fields import BadLineError, is_missing, is_number
 from smcpn.io.table import TEXTS, TextTable
@@ -15,8 +17,6 @@ from smcpn.model.dose import MOST, Dose
 from smcpn.model.dosing import Dosing
 from smcpn.model.problem import Problem
 from smcpn.model.units_and_times import stated_unit
-from smcpn.values.arguments import FileName, checked
-from smcpn.values.units import conversion, is_unit, model_time, time_unit
 
 FIELDS = ("amount", "state", "duration", "rate", "lag", "fraction", "addl", "ii", "evid", "ss")
 """What a line says of a dose beside its time."""

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.arguments import FileName, checked
+from smcpn.base.units import conversion, duration, time_unit
 from smcpn.errors import InputError, counted, listed
 from smcpn.io.axis import ROUNDED, TimeAxis
 from smcpn.io.channels import Channels, Slot
@@ -23,8 +25,6 @@ from smcpn.io.table import TextTable
 from smcpn.model.problem import Problem
 from smcpn.model.record import BESIDE, Record
 from smcpn.model.units_and_times import Names, RecordColumns, converted, naming, told_unit
-from smcpn.values.arguments import FileName, checked
-from smcpn.values.units import conversion, duration, time_unit
 
 Array = NDArray[np.float64]
 

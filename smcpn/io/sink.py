@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from smcpn.base.files import opened_output, reason_of
 from smcpn.errors import InputError
-from smcpn.values.files import opened_output, reason_of
 
 PROBABILITIES = (0.025, 0.5, 0.975)
 PLAIN = (

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from smcpn.base.signals import Stop
 from smcpn.errors import InputError, listed
 from smcpn.io.axis import DOUBTFUL_GAP, TimeAxis
 from smcpn.io.channels import Moment, Sample
@@ -16,7 +17,6 @@ from smcpn.io.fields import DAY, kind_of
 from smcpn.io.sink import PROBABILITIES, JsonSink, OutputClosedError, state_fields
 from smcpn.io.sources import AHEAD, Item, Reader, Receipt, Source
 from smcpn.model.dose import Dose
-from smcpn.process.signals import Stop
 
 MANY_SKIPPED = 1000
 """Samples skipped in a row of which is told while they come, and again at ten times as many."""

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from smcpn.base.units import duration
 from smcpn.io.channels import Sample
 from smcpn.io.events import Event, Report
-from smcpn.values.units import duration
 
 FRAME_SECONDS = 0.125
 """At most eight frames a second."""

@@ -60,10 +60,10 @@ from smcpn.likelihood.own_steps import (
 from smcpn.likelihood.registry import ExpectedOutputs, Recursion
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
+from smcpn.model.solver import AdaptiveEKF1, Solver
 from smcpn.pn.gaussian import orthogonalised, squared_mahalanobis
 from smcpn.pn.iwp import pascal, taylor_derivatives
 from smcpn.pn.layout import Layout
-from smcpn.solver import AdaptiveEKF1, Solver
 
 Array = NDArray[np.float64]
 

@@ -31,7 +31,7 @@ from smcpn.model.parts import PARTS, check_parts
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.model.signal import Signal
-from smcpn.solver import RK4, Solver
+from smcpn.model.solver import RK4, Solver
 
 Array = NDArray[np.float64]
 

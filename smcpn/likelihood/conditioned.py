@@ -81,8 +81,8 @@ from smcpn.likelihood.registry import ExpectedOutputs, Recursion, number_of_step
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.model.signal import Samples, SharedGraphs
+from smcpn.model.solver import EKF1, ProbabilisticSolver, Solver
 from smcpn.pn.layout import Layout
-from smcpn.solver import EKF1, ProbabilisticSolver, Solver
 
 Array = NDArray[np.float64]
 

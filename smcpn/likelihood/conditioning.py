@@ -46,9 +46,9 @@ from smcpn.likelihood.gaussian_filter import (
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import densest, measurement, where_present
 from smcpn.model.problem import Model
+from smcpn.model.solver import ProbabilisticSolver
 from smcpn.pn.iwp import taylor_derivatives
 from smcpn.pn.layout import Entry, Layout
-from smcpn.solver import ProbabilisticSolver
 
 Array = NDArray[np.float64]
 

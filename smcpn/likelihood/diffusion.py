@@ -19,8 +19,8 @@ from typing_extensions import override
 from smcpn.errors import InputError
 from smcpn.likelihood.gaussian_filter import Innovation, Linearisation
 from smcpn.model.problem import Problem
+from smcpn.model.solver import CALIBRATED, ProbabilisticSolver
 from smcpn.pn.layout import Layout
-from smcpn.solver import CALIBRATED, ProbabilisticSolver
 
 Array = NDArray[np.float64]
 

@@ -28,6 +28,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.arguments import Count, Index, Numbers, Positive, Probability, checked
 from smcpn.codegen.emit import LEAST_LANES
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.tangent import tangent
@@ -45,8 +46,7 @@ from smcpn.likelihood.solver_choice import choose_solver, solver_from_prior
 from smcpn.model.coordinates import Coordinate
 from smcpn.model.problem import Problem, check_problem
 from smcpn.model.record import Record
-from smcpn.solver import Solver
-from smcpn.values.arguments import Count, Index, Numbers, Positive, Probability, checked
+from smcpn.model.solver import Solver
 
 Array = NDArray[np.float64]
 

@@ -37,7 +37,7 @@ from smcpn.model.delay import stream_intervals
 from smcpn.model.problem import Problem
 from smcpn.model.record import CONTEXT, Record
 from smcpn.model.signal import Samples
-from smcpn.solver import Solver
+from smcpn.model.solver import Solver
 
 Array = NDArray[np.float64]
 

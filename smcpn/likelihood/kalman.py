@@ -51,8 +51,8 @@ from smcpn.likelihood.registry import ExpectedOutputs, Recursion
 from smcpn.likelihood.transition import Transition
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
+from smcpn.model.solver import EKF0, RK4, Solver
 from smcpn.pn.gaussian import Factor, Gaussian, downdate, moved, predicted
-from smcpn.solver import EKF0, RK4, Solver
 
 Array = NDArray[np.float64]
 

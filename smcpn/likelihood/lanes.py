@@ -21,7 +21,7 @@ from smcpn.model.delay import Delay, Span
 from smcpn.model.measured import Beside
 from smcpn.model.problem import Model
 from smcpn.model.record import Record
-from smcpn.solver import Solver
+from smcpn.model.solver import Solver
 
 Array = NDArray[np.float64]
 

@@ -50,8 +50,8 @@ from smcpn.likelihood.registry import ExpectedOutputs, Recursion
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.model.signal import Samples
+from smcpn.model.solver import EKF0, Solver
 from smcpn.pn.iwp import SharedGains, pascal, shared_gains, taylor_derivatives
-from smcpn.solver import EKF0, Solver
 
 Array = NDArray[np.float64]
 

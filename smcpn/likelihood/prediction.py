@@ -23,7 +23,7 @@ from smcpn.likelihood.lanes import Grid, chunks, started
 from smcpn.likelihood.registry import LIKELIHOODS, Recursion, suitable_likelihood
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.solver import Solver
+from smcpn.model.solver import Solver
 
 Array = NDArray[np.float64]
 

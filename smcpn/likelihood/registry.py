@@ -26,7 +26,7 @@ from smcpn.likelihood.measurement import densest, gaussian_log_density, possible
 from smcpn.model.parts import PARTS, check_parts
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
-from smcpn.solver import SOLVERS, Solver, check_solver
+from smcpn.model.solver import SOLVERS, Solver, check_solver
 
 Array = NDArray[np.float64]
 

@@ -55,7 +55,7 @@ from smcpn.likelihood.sparse_lu import SparseLU
 from smcpn.likelihood.state_events import Watch
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
-from smcpn.solver import Rosenbrock, Solver
+from smcpn.model.solver import Rosenbrock, Solver
 
 Array = NDArray[np.float64]
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.solver import Solver
-from smcpn.values.stored import Name, Stored
+from smcpn.base.stored import Name, Stored
+from smcpn.model.solver import Solver
 
 Array = NDArray[np.float64]
 

@@ -33,6 +33,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.stored import Line, Stored
 from smcpn.errors import InputError, one_of
 from smcpn.likelihood.algebraic import check_consistent
 from smcpn.likelihood.inputs import LONG, numbers_of_steps
@@ -51,8 +52,7 @@ from smcpn.model.measured import SampleNumbers
 from smcpn.model.parts import STIFF_PARTS
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
-from smcpn.solver import EKF0, MAX_STEPS, SOLVERS, Rosenbrock, Solver, check_solver
-from smcpn.values.stored import Line, Stored
+from smcpn.model.solver import EKF0, MAX_STEPS, SOLVERS, Rosenbrock, Solver, check_solver
 
 Array = NDArray[np.float64]
 

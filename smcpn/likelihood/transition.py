@@ -34,8 +34,8 @@ import casadi as ca
 from smcpn.codegen.tangent import jacobian
 from smcpn.likelihood.classical import Step
 from smcpn.model.graphs import Model
+from smcpn.model.solver import EKF0, Solver
 from smcpn.pn.iwp import process_noise_factor, taylor_derivatives
-from smcpn.solver import EKF0, Solver
 
 HIGHEST_POWER = 3
 """Of A h in a column, where no power of A ends the series: the error of Q is of order h^5."""

@@ -29,7 +29,7 @@ from smcpn.likelihood.solver_choice import (
     stiff_solver,
 )
 from smcpn.model.problem import Problem
-from smcpn.solver import MAX_STEPS, Solver
+from smcpn.model.solver import MAX_STEPS, Solver
 
 Array = NDArray[np.float64]
 

@@ -12,12 +12,12 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.units import duration
 from smcpn.errors import InputError, listed, real_number, shown
 from smcpn.model.distribution import Distribution, support
 from smcpn.model.entries import by_scalar, is_name
 from smcpn.model.ode import ODE
 from smcpn.model.record import CONTEXT, Record
-from smcpn.values.units import duration
 
 Array = NDArray[np.float64]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from math import isfinite
 from typing import Any
 
+from smcpn.base.arguments import check_fields, checked
 from smcpn.errors import InputError, real_number, shown
-from smcpn.values.arguments import check_fields, checked
 
 MOST = 1_000_000
 """Most doses of a record."""

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 
+from smcpn.base.stored import Stored, Unchecked, by_document
 from smcpn.errors import InputError
 from smcpn.model.compiled_function import CALL, KNOWN, compiled_function
-from smcpn.values.stored import Stored, Unchecked, by_document
 
 INPUT, CONSTANT, OUTPUT = "input", "constant", "output"
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import casadi as ca
 
+from smcpn.base.units import duration
 from smcpn.errors import InputError, real_number, shown
 from smcpn.model.distribution import Distribution, support
 from smcpn.model.noise import Normal, Symbols, as_density
 from smcpn.model.record import Record
-from smcpn.values.units import duration
 
 SAME_INTERVAL = 1e-6
 """Relative difference up to which two sampling intervals count as the same."""

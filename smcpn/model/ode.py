@@ -12,6 +12,7 @@ from typing import Any, overload
 import casadi as ca
 import numpy as np
 
+from smcpn.base.arguments import checked
 from smcpn.errors import InputError, listed, nearest, one_of, real_number, shown, whole_number
 from smcpn.model.algebraic import arranged_equations
 from smcpn.model.compiled_function import CompiledFunction, is_compiled
@@ -28,7 +29,6 @@ from smcpn.model.trace import (
     function_name,
     trace,
 )
-from smcpn.values.arguments import checked
 
 TIME = "t"
 _NONE = inspect.Parameter.empty

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from smcpn.base.arguments import Count, check_fields, checked
+from smcpn.base.tables import Card, Table, WithCard, words
 from smcpn.errors import InputError, counted, one_of, real_number, shown
 from smcpn.model.coordinates import Coordinate, Identity, Log, Logit, coordinate_of
 from smcpn.model.distribution import (
@@ -26,8 +28,6 @@ from smcpn.model.distribution import (
     joint_log_density,
     normal_moments,
 )
-from smcpn.values.arguments import Count, check_fields, checked
-from smcpn.values.tables import Card, Table, WithCard, words
 
 Array = NDArray[np.float64]
 

@@ -15,6 +15,8 @@ import casadi as ca
 import numpy as np
 from typing_extensions import override
 
+from smcpn.base.arguments import Numbers, checked
+from smcpn.base.tables import Card, WithCard
 from smcpn.errors import InputError, counted, listed, real_number, shown
 from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution, describe
@@ -30,10 +32,8 @@ from smcpn.model.noise import Density, LimitedDensity, as_density
 from smcpn.model.ode import ODE
 from smcpn.model.prior import Prior
 from smcpn.model.record import Record, as_records
+from smcpn.model.solver import CALIBRATED
 from smcpn.model.trace import function_name
-from smcpn.solver import CALIBRATED
-from smcpn.values.arguments import Numbers, checked
-from smcpn.values.tables import Card, WithCard
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

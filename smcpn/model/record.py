@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
+from smcpn.base.arguments import Index, check_fields, checked, whole
+from smcpn.base.late_binding import late_bound
+from smcpn.base.tables import Card, Table, WithCard
+from smcpn.base.units import duration, time_unit
 from smcpn.errors import InputError, listed, real_number, shown
-from smcpn.late_binding import late_bound
 from smcpn.model.dose import as_doses
-from smcpn.values.arguments import Index, check_fields, checked, whole
-from smcpn.values.tables import Card, Table, WithCard
-from smcpn.values.units import duration, time_unit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,9 +11,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base import units
 from smcpn.errors import InputError, counted, listed, shown, visible
 from smcpn.model.record import Record
-from smcpn.values import units
 
 Array = NDArray[np.float64]
 _log = logging.getLogger(__name__)

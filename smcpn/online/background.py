@@ -9,7 +9,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from smcpn.process.priority import normal
+from smcpn.base.priority import normal
 
 Result = TypeVar("Result")
 

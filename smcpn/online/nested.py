@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from smcpn.base.arguments import FILE_NAME, THREADS
 from smcpn.checkpoint.nested import FilterState, read_nested, write_nested
 from smcpn.errors import InputError, whole_number
 from smcpn.io.axis import SampleArrivals, TimeAxis
@@ -42,14 +43,13 @@ from smcpn.likelihood.particle.stream import stream_estimate
 from smcpn.likelihood.solver_choice import solver_from_prior
 from smcpn.model.dose import Dose
 from smcpn.model.problem import Problem, check_problem
+from smcpn.model.solver import RK4, Solver
 from smcpn.online.reweighting import HiddenStates
 from smcpn.online.state import WithMoments
 from smcpn.smc.estimation import fresh_keys
 from smcpn.smc.particles import effective_sample_size, finite_or_excluded, normalise
 from smcpn.smc.resampling import systematic
 from smcpn.smc.state import RandomState
-from smcpn.solver import RK4, Solver
-from smcpn.values.arguments import FILE_NAME, THREADS
 
 Array = NDArray[np.float64]
 

@@ -11,6 +11,22 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from smcpn.base.arguments import (
+    ANYTHING,
+    FILE_NAME,
+    THREADS,
+    Count,
+    FileName,
+    Particles,
+    Positive,
+    Seed,
+    Share,
+    StateParticles,
+    Threads,
+    checked,
+    whole,
+)
+from smcpn.base.units import quantity
 from smcpn.checkpoint.stream import StoredStream, read_stream, write_stream
 from smcpn.checkpoint.stream_state import StreamState
 from smcpn.codegen.threads import processors
@@ -26,6 +42,7 @@ from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.likelihood.solver_choice import solver_for_stream
 from smcpn.model.dose import Dose
 from smcpn.model.problem import Problem, check_problem
+from smcpn.model.solver import Solver
 from smcpn.online.change import ChangeTest
 from smcpn.online.reweighting import AnyLikelihood
 from smcpn.online.state import Prediction, Shared, State, predicted, stream_posterior, stream_record
@@ -35,23 +52,6 @@ from smcpn.run.identify import Settings
 from smcpn.smc.moves import MoveStrategy
 from smcpn.smc.settings import RunSettings
 from smcpn.smc.verification import is_consistent, is_of_size
-from smcpn.solver import Solver
-from smcpn.values.arguments import (
-    ANYTHING,
-    FILE_NAME,
-    THREADS,
-    Count,
-    FileName,
-    Particles,
-    Positive,
-    Seed,
-    Share,
-    StateParticles,
-    Threads,
-    checked,
-    whole,
-)
-from smcpn.values.units import quantity
 
 SAMPLES_BETWEEN_FALSE_ALARMS = 1e7
 """By default, on average; see `smcpn.online.change`."""

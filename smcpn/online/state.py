@@ -22,6 +22,7 @@ from smcpn.model.dose import Dose
 from smcpn.model.measured import outputs_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
+from smcpn.model.solver import Solver
 from smcpn.online.change import Alarm
 from smcpn.online.reweighting import (
     AnyForecast,
@@ -33,10 +34,9 @@ from smcpn.online.tracker import StreamIbis
 from smcpn.online.window import Window
 from smcpn.results.draws import Timing, weighted_quantile
 from smcpn.results.posterior import Posterior
-from smcpn.simulation.simulation import TWO_SIDED_95
+from smcpn.results.simulation.simulation import TWO_SIDED_95
 from smcpn.smc.particles import log_mean_exp
 from smcpn.smc.replicates import combine
-from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from smcpn.base.units import duration
 from smcpn.checkpoint.stream_state import StreamState
 from smcpn.errors import InputError
 from smcpn.io.axis import AxisState
@@ -38,7 +39,6 @@ from smcpn.smc.estimation import MOST
 from smcpn.smc.looks import Searches
 from smcpn.smc.sampler import Settings
 from smcpn.smc.state import SamplerState
-from smcpn.values.units import duration
 
 Array = NDArray[np.float64]
 

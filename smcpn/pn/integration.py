@@ -26,13 +26,13 @@ from smcpn.codegen.terms import DOUBLE
 from smcpn.model.ode import ODE
 from smcpn.model.record import InputFunction, Record
 from smcpn.model.signal import substep_inputs
+from smcpn.model.solver import ProbabilisticSolver
 from smcpn.pn import forward
 from smcpn.pn.backward import Run
 from smcpn.pn.forward import Control, Field, Inputs, State, Store
 from smcpn.pn.layout import CompiledLayout, Layout
 from smcpn.pn.series import SeriesProgram, series_program
 from smcpn.pn.solution import Calibration, Solution, Stats
-from smcpn.solver import ProbabilisticSolver
 
 Array = NDArray[np.float64]
 

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError
 from smcpn.model.ode import derivative_states
+from smcpn.model.solver import AdaptiveEKF1, ProbabilisticSolver
 from smcpn.pn.iwp import process_noise_factor
-from smcpn.solver import AdaptiveEKF1, ProbabilisticSolver
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]

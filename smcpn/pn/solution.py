@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from smcpn.base.arguments import NUMBERS, Count, Numbers, checked
+from smcpn.base.late_binding import late_bound
 from smcpn.codegen.routine import routine
 from smcpn.errors import InputError, shown
-from smcpn.late_binding import late_bound
 from smcpn.model.ode import ODE
+from smcpn.model.solver import ProbabilisticSolver
 from smcpn.pn import backward
 from smcpn.pn.backward import Run, refined
 from smcpn.pn.forward import Store
 from smcpn.pn.layout import CompiledLayout
-from smcpn.solver import ProbabilisticSolver
-from smcpn.values.arguments import NUMBERS, Count, Numbers, checked
 
 Array = NDArray[np.float64]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from smcpn.base.tables import Cell, Column, Table, words
 from smcpn.model.record import by_name
 from smcpn.report.html import versions
 from smcpn.report.page import Gallery, rendered, write_page
@@ -17,8 +18,7 @@ from smcpn.results.compare import ModelComparison
 from smcpn.results.draws import WeightedDraws
 from smcpn.results.posterior import Posterior
 from smcpn.results.scores import Score
-from smcpn.simulation.simulation import Simulation
-from smcpn.values.tables import Cell, Column, Table, words
+from smcpn.results.simulation.simulation import Simulation
 
 TEMPLATE = "comparison.html"
 LONGEST_NAME = 24

@@ -14,6 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from smcpn.base.status import status
+from smcpn.base.tables import Column, Fact, Table, words
 from smcpn.discovery.results.discovery import Discovery
 from smcpn.discovery.results.models import ModelTable
 from smcpn.discovery.results.notation import WrittenTerm, as_probability, with_uncertainty
@@ -26,7 +28,6 @@ from smcpn.discovery.results.printed import (
 from smcpn.discovery.results.residuals import correlation, residuals_of
 from smcpn.errors import InputError, listed
 from smcpn.model.record import Record
-from smcpn.process.status import status
 from smcpn.report.html import data_table, versions
 from smcpn.report.page import (
     Gallery,
@@ -49,8 +50,7 @@ from smcpn.report.style import (
     styled,
 )
 from smcpn.report.trajectories import labelled, plot_state_measured
-from smcpn.simulation.simulation import Simulation
-from smcpn.values.tables import Column, Fact, Table, words
+from smcpn.results.simulation.simulation import Simulation
 
 Array = NDArray[np.float64]
 

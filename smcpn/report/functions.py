@@ -24,7 +24,7 @@ from smcpn.report.style import (
     styled,
 )
 from smcpn.results.functions import IdentifiedFunction
-from smcpn.simulation.function_domain import FunctionDomain
+from smcpn.results.simulation.function_domain import FunctionDomain
 
 Array = NDArray[np.float64]
 

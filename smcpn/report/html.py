@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.status import status
+from smcpn.base.tables import Cell, Column, Fact, Table, words
 from smcpn.errors import InputError
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record, by_name, trained_on
-from smcpn.process.status import status
 from smcpn.report.functions import function_figure
 from smcpn.report.page import (
     Gallery,
@@ -37,11 +38,10 @@ from smcpn.report.residuals import error_budget_figure, frequency_figure, innova
 from smcpn.results.draws import WeightedDraws
 from smcpn.results.posterior import Posterior, Robust
 from smcpn.results.scores import Score, score_table, scores_of, with_tests
-from smcpn.simulation.simulation import Simulation
-from smcpn.simulation.states import States
-from smcpn.simulation.validation import Validation, frequency_response
-from smcpn.simulation.validation.reweighting import ReweightedPosterior, compare_likelihoods
-from smcpn.values.tables import Cell, Column, Fact, Table, words
+from smcpn.results.simulation.simulation import Simulation
+from smcpn.results.simulation.states import States
+from smcpn.results.validation import Validation, frequency_response
+from smcpn.results.validation.reweighting import ReweightedPosterior, compare_likelihoods
 from smcpn.version import __version__
 
 TEMPLATE = "report.html"

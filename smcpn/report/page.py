@@ -21,11 +21,11 @@ import matplotlib as mpl
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from smcpn.base.files import file_path, is_plain, write_output, write_outputs
+from smcpn.base.status import tell
+from smcpn.base.tables import Table, table_html
 from smcpn.errors import InputError
-from smcpn.process.status import tell
 from smcpn.report.style import narrow_column, picture_bytes
-from smcpn.values.files import file_path, is_plain, write_output, write_outputs
-from smcpn.values.tables import Table, table_html
 
 CREATOR = "smcpn.report"
 """Of the figures in a folder, by which they are known as those of a report before."""
@@ -169,7 +169,7 @@ def _now() -> str:
 
 
 def write_page(path: Path, page: str) -> Path:
-    """Write the text of a page; see `smcpn.values.files.write_output`."""
+    """Write the text of a page; see `smcpn.base.files.write_output`."""
     write_output(path, page.encode())
     return path
 

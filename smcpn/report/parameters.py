@@ -35,7 +35,7 @@ from smcpn.report.style import (
 )
 from smcpn.results.draws import WeightedDraws, weighted_quantile
 from smcpn.results.summary import long_vectors
-from smcpn.simulation.validation.correlation import posterior_correlation
+from smcpn.results.validation.correlation import posterior_correlation
 
 Array = NDArray[np.float64]
 

@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.units import time_label
 from smcpn.discovery.results.discovery import Discovery
 from smcpn.model.record import BESIDE, Record, beside
 from smcpn.report.page import Gallery, Picture
 from smcpn.report.style import as_points, with_unit
 from smcpn.report.trajectories import states_figure as static_states
 from smcpn.report.trajectories import worst_window
-from smcpn.simulation.simulation import TWO_SIDED_95, Simulation
-from smcpn.simulation.states import States
-from smcpn.simulation.validation import Validation
-from smcpn.simulation.validation.innovations import BAND
-from smcpn.values.units import time_label
+from smcpn.results.simulation.simulation import TWO_SIDED_95, Simulation
+from smcpn.results.simulation.states import States
+from smcpn.results.validation import Validation
+from smcpn.results.validation.innovations import BAND
 
 Array = NDArray[np.float64]
 Terms = tuple[tuple[float, str], ...]

@@ -23,8 +23,8 @@ from smcpn.report.style import (
     styled,
     with_unit,
 )
-from smcpn.simulation.validation import FrequencyResponse, Innovations, Validation, Whiteness
-from smcpn.simulation.validation.innovations import BAND, LAGS
+from smcpn.results.validation import FrequencyResponse, Innovations, Validation, Whiteness
+from smcpn.results.validation.innovations import BAND, LAGS
 
 NOTHING = 1e-12
 """Share drawn for a solver that claims no error: the axis is logarithmic."""

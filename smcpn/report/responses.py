@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from smcpn.base.units import frequency_unit
 from smcpn.report.style import DARK, LIGHT, figure, plain, styled, with_unit
-from smcpn.simulation.state_space import StateSpace
-from smcpn.values.units import frequency_unit
+from smcpn.results.simulation.state_space import StateSpace
 
 Array = NDArray[np.float64]
 

@@ -29,10 +29,10 @@ from matplotlib.ticker import LogFormatterSciNotation, ScalarFormatter
 from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 
+from smcpn.base.files import file_path, write_output
+from smcpn.base.units import time_label
 from smcpn.errors import InputError
 from smcpn.model.record import Record
-from smcpn.values.files import file_path, write_output
-from smcpn.values.units import time_label
 
 P = ParamSpec("P")
 Array = NDArray[np.float64]
@@ -306,7 +306,7 @@ def picture_bytes(figure: Figure, ending: str, **options: Any) -> bytes:
 
 
 def save_picture(figure: Figure, path: Path) -> None:
-    """Write a figure; see `smcpn.values.files.write_output`."""
+    """Write a figure; see `smcpn.base.files.write_output`."""
     ending = path.suffix.lower().removeprefix(".") or "png"
     write_output(path, picture_bytes(figure, ending, bbox_inches="tight"))
 

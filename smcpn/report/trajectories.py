@@ -32,9 +32,9 @@ from smcpn.report.style import (
     styled,
     with_unit,
 )
-from smcpn.simulation.prior_drawn import PriorPrediction
-from smcpn.simulation.simulation import Simulation
-from smcpn.simulation.states import States
+from smcpn.results.simulation.prior_drawn import PriorPrediction
+from smcpn.results.simulation.simulation import Simulation
+from smcpn.results.simulation.states import States
 
 MOST = 6
 """Inputs, and outputs, that are drawn."""

@@ -8,12 +8,12 @@ from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from smcpn.base.arguments import FileName, checked
 from smcpn.errors import InputError
-from smcpn.results.export import ModelExport
+from smcpn.results.exports.export import ModelExport
 from smcpn.results.judgement import WithVerdict
 from smcpn.results.posterior import Posterior
 from smcpn.results.tables import ParameterTable, WithTable
-from smcpn.values.arguments import FileName, checked
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from typing_extensions import override
 
+from smcpn.base.arguments import checked
+from smcpn.base.late_binding import late_bound
+from smcpn.base.tables import Card, Column, Table, WithCard, table_text, words
 from smcpn.errors import InputError, counted, listed, one_of, shown
-from smcpn.late_binding import late_bound
 from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import POSTERIOR, Maximum
 from smcpn.results.posterior import Posterior
-from smcpn.values.arguments import checked
-from smcpn.values.tables import Card, Column, Table, WithCard, table_text, words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

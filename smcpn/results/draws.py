@@ -12,10 +12,14 @@ from numpy.typing import NDArray
 from pydantic import Field
 from typing_extensions import override
 
+from smcpn.base.arguments import Count, Probabilities, Seed, checked
+from smcpn.base.stored import Elsewhere, Line, Stored, Whole
+from smcpn.base.tables import Card, Fact, WithCard, fact_lines, table_text
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.registry import likelihood_name
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem
+from smcpn.model.solver import Solver
 from smcpn.results.exchange import Exchange, Exchanges, exchange_facts, ordered
 from smcpn.results.functions import WithFunctions
 from smcpn.results.judgement import WithVerdict
@@ -23,14 +27,10 @@ from smcpn.results.method import MethodRecord
 from smcpn.results.modes import PosteriorMode, apart, mode_lines, posterior_modes
 from smcpn.results.summary import bounds_reached, parameter_rows, warned
 from smcpn.results.tables import FIGURES, ParameterTable, WithTable, dataframe
-from smcpn.simulation.validation.correlation import posterior_correlation
+from smcpn.results.validation.correlation import posterior_correlation
 from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import Populations
 from smcpn.smc.resampling import systematic
-from smcpn.solver import Solver
-from smcpn.values.arguments import Count, Probabilities, Seed, checked
-from smcpn.values.stored import Elsewhere, Line, Stored, Whole
-from smcpn.values.tables import Card, Fact, WithCard, fact_lines, table_text
 
 Array = NDArray[np.float64]
 

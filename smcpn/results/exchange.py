@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
+from smcpn.base.tables import Fact
 from smcpn.errors import InputError
 from smcpn.model.distribution import INTERQUARTILE_RANGE
 from smcpn.model.prior import described
 from smcpn.model.problem import Problem
+from smcpn.model.solver import Solver
 from smcpn.results.modes import PosteriorMode
-from smcpn.simulation.validation.correlation import posterior_correlation
-from smcpn.simulation.validation.innovations import innovations
-from smcpn.solver import Solver
-from smcpn.values.tables import Fact
+from smcpn.results.validation.correlation import posterior_correlation
+from smcpn.results.validation.innovations import innovations
 
 Array = NDArray[np.float64]
 Order = tuple[int, ...]

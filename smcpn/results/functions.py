@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.arguments import Count, Numbers, Probability, checked
+from smcpn.base.late_binding import late_bound
+from smcpn.base.tables import Fact, fact_lines
 from smcpn.errors import InputError, one_of
-from smcpn.late_binding import late_bound
 from smcpn.model.functions.unknown import UnknownFunction
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.simulation.function_domain import (
+from smcpn.model.solver import Solver
+from smcpn.results.simulation.function_domain import (
     SLACK,
     FunctionDomain,
     remark,
     visited_by,
     visited_by_records,
 )
-from smcpn.simulation.simulation import from_the_start
-from smcpn.solver import Solver
-from smcpn.values.arguments import Count, Numbers, Probability, checked
-from smcpn.values.tables import Fact, fact_lines
+from smcpn.results.simulation.simulation import from_the_start
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from smcpn.errors import InputError, counted
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem
+from smcpn.model.solver import Solver
 from smcpn.results.modes import PosteriorMode
 from smcpn.results.summary import ParameterRow
-from smcpn.simulation.validation.validation import Validation, validate
-from smcpn.simulation.validation.verdict import NOT_JUDGED, WARNED, Verdict
-from smcpn.solver import Solver
+from smcpn.results.validation.validation import Validation, validate
+from smcpn.results.validation.verdict import NOT_JUDGED, WARNED, Verdict
 
 Array = NDArray[np.float64]
 

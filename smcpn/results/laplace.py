@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 from scipy import special
 from typing_extensions import override
 
+from smcpn.base.arguments import Count, Probability, Seed, checked
+from smcpn.base.tables import Card, Column, Table, WithCard, fact_lines, table_text, words
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.learned_scales import ScaledGaussian
 from smcpn.model.problem import Problem
+from smcpn.model.solver import Solver
 from smcpn.results.by_draws import Analyses
 from smcpn.results.exchange import Exchange, Exchanges, exchange_facts, merged, ordering
 from smcpn.results.functions import WithFunctions
@@ -26,9 +29,6 @@ from smcpn.results.summary import bounds_reached, parameter_rows, warned
 from smcpn.results.tables import FIGURES, ParameterTable
 from smcpn.smc.particles import normalise
 from smcpn.smc.start import Mode, Modes, shares_of
-from smcpn.solver import Solver
-from smcpn.values.arguments import Count, Probability, Seed, checked
-from smcpn.values.tables import Card, Column, Table, WithCard, fact_lines, table_text, words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

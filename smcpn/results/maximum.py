@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from smcpn.base.arguments import checked
+from smcpn.base.tables import Card, Column, Fact, Table, WithCard, fact_lines, table_text, words
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.shift import DiscretisationShift
@@ -18,14 +20,12 @@ from smcpn.likelihood.wall import Wall
 from smcpn.model.learned_scales import learned_scales
 from smcpn.model.prior import described
 from smcpn.model.problem import Problem
+from smcpn.model.solver import Solver
 from smcpn.results.by_draws import Analyses
 from smcpn.results.draws import Timing
 from smcpn.results.method import as_high, where_ended
 from smcpn.results.posterior import Posterior
 from smcpn.results.summary import shortened, warned
-from smcpn.solver import Solver
-from smcpn.values.arguments import checked
-from smcpn.values.tables import Card, Column, Fact, Table, WithCard, fact_lines, table_text, words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

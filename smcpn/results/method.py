@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from smcpn.values.stored import Line, Number, Stored, Whole
+from smcpn.base.stored import Line, Number, Stored, Whole
 
 SAME, ROUNDED = 0.01, 1e-12
 """Ends whose log densities differ by less, or by so small a share of them, which a sum over many

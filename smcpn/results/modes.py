@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.tables import Column, Table, table_text, words
 from smcpn.smc.particles import effective_sample_size
-from smcpn.values.tables import Column, Table, table_text, words
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]

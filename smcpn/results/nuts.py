@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.io.interop.arviz import exported, observed
-from smcpn.late_binding import late_bound
+from smcpn.base.arguments import Count, Seed, checked
+from smcpn.base.late_binding import late_bound
+from smcpn.base.stored import Stored, Whole, any_number, counts, finite, truths
+from smcpn.base.tables import Fact
+from smcpn.results.exports.arviz import exported, observed
 from smcpn.results.posterior import Posterior, Robust
 from smcpn.results.tables import dataframe
-from smcpn.values.arguments import Count, Seed, checked
-from smcpn.values.stored import Stored, Whole, any_number, counts, finite, truths
-from smcpn.values.tables import Fact
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,26 +12,26 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from smcpn.base.arguments import Count, FileName, Index, Seed, checked
+from smcpn.base.late_binding import late_bound
+from smcpn.base.tables import Card, Column, Table, WithCard, fact_lines, table_text, words
 from smcpn.errors import InputError
-from smcpn.io.interop.arviz import to_arviz
-from smcpn.late_binding import late_bound
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.record import Record
 from smcpn.results.draws import WeightedDraws
-from smcpn.results.export import ModelExport
+from smcpn.results.exports.arviz import to_arviz
+from smcpn.results.exports.export import ModelExport
+from smcpn.results.simulation.closed_loop import predict_particles
+from smcpn.results.simulation.filtered import StateFilter
+from smcpn.results.simulation.initialisation import simulate_started
+from smcpn.results.simulation.simulation import Simulation, simulate_particles
+from smcpn.results.simulation.states import States, states_of_particles
 from smcpn.results.summary import shortened
-from smcpn.simulation.closed_loop import predict_particles
-from smcpn.simulation.filtered import StateFilter
-from smcpn.simulation.initialisation import simulate_started
-from smcpn.simulation.simulation import Simulation, simulate_particles
-from smcpn.simulation.states import States, states_of_particles
-from smcpn.simulation.validation import Validation, frequency_response, validate
-from smcpn.simulation.validation.innovations import Innovations, innovations
-from smcpn.simulation.validation.residuals import ResidualLevel, residual_level
-from smcpn.simulation.validation.sandwich import ALARM, Sandwich, sandwich
+from smcpn.results.validation import Validation, frequency_response, validate
+from smcpn.results.validation.innovations import Innovations, innovations
+from smcpn.results.validation.residuals import ResidualLevel, residual_level
+from smcpn.results.validation.sandwich import ALARM, Sandwich, sandwich
 from smcpn.smc.tempering import at_power
-from smcpn.values.arguments import Count, FileName, Index, Seed, checked
-from smcpn.values.tables import Card, Column, Table, WithCard, fact_lines, table_text, words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -214,8 +214,8 @@ class Posterior(WeightedDraws, ModelExport):
         """Filter and smooth the states of a record: means, bands and draws given its outputs.
 
         The result counts the process noise and the posterior of the parameters. It comes from the
-        extended Kalman filter and its smoother (`smcpn.simulation.states`), or from the paths of
-        the particle filter where that is the likelihood.
+        extended Kalman filter and its smoother (`smcpn.results.simulation.states`), or from the
+        paths of the particle filter where that is the likelihood.
 
         Parameters
         ----------
@@ -247,7 +247,7 @@ class Posterior(WeightedDraws, ModelExport):
         )  # fmt: skip
 
     def to_arviz(self, seed: Seed = 0) -> Any:
-        """Export to ArviZ as an equally weighted sample; see `smcpn.io.interop.arviz.to_arviz`."""
+        """Export to ArviZ as an equally weighted sample; see `smcpn.results.exports.arviz`."""
         return to_arviz(self, self.problem, seed)
 
     @late_bound
@@ -313,7 +313,7 @@ class Posterior(WeightedDraws, ModelExport):
         parameters are the same in all parts of the record, standard deviations stay. Elsewhere
         they follow from the sums of the scores over blocks of the record: Godambe's sandwich
         covariance, with Student's t of as few degrees of freedom as the amplitude of the outputs
-        rises and falls (`smcpn.simulation.validation.sandwich`). The posterior of `Robust` weighs
+        rises and falls (`smcpn.results.validation.sandwich`). The posterior of `Robust` weighs
         the likelihood by the effective number of samples, by an exact run from these particles.
 
         It counts what the errors of the model do on records like this one; of records unlike it,
@@ -446,7 +446,7 @@ class Posterior(WeightedDraws, ModelExport):
             By default the name of the model.
         likelihoods : sequence of str, optional
             Names of likelihoods to compare on the records learned from, see
-            `smcpn.simulation.validation.reweighting.compare_likelihoods`.
+            `smcpn.results.validation.reweighting.compare_likelihoods`.
         robust : Robust, optional
             What `robust` returned, to show beside.
         figures : str or Path, optional
@@ -477,7 +477,7 @@ class Robust(WithCard):
     mean, plain_sd : mapping of str to float
         Of the posterior, which takes the noise as white.
     factor : mapping of str to float
-        Robust over plain standard deviation, by `smcpn.simulation.validation.sandwich`; 1 for what
+        Robust over plain standard deviation, by `smcpn.results.validation.sandwich`; 1 for what
         is not judged.
     covariance : ndarray, (d, d)
         The sandwich, of the unconstrained coordinates.

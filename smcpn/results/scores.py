@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from smcpn.base.tables import Cell, Column, Table, fact_lines, words
 from smcpn.errors import listed
 from smcpn.model.record import Record
 from smcpn.results.draws import WeightedDraws
-from smcpn.simulation.simulation import Simulation
-from smcpn.simulation.validation.verdict import LOOK_AGAIN, USABLE, Verdict
-from smcpn.values.tables import Cell, Column, Table, fact_lines, words
+from smcpn.results.simulation.simulation import Simulation
+from smcpn.results.validation.verdict import LOOK_AGAIN, USABLE, Verdict
 
 BAND, LEAST_COVERAGE, CHANCE = 0.95, 0.9, 0.01
 """Of the samples of a test, the share that should be inside the band and the one below which a

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.tables import Cell, Table
 from smcpn.model.entries import spanned
 from smcpn.model.ode import ODE
 from smcpn.model.prior import Prior, described
-from smcpn.simulation.validation.correlation import RIDGE
-from smcpn.values.tables import Cell, Table
+from smcpn.results.validation.correlation import RIDGE
 
 LONG = 6
 """Entries of a vector that tables and figures show one by one."""

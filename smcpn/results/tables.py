@@ -12,12 +12,12 @@ from typing import Any
 
 from typing_extensions import override
 
+from smcpn.base.arguments import FILE_NAME, FileName
+from smcpn.base.files import write_output
+from smcpn.base.tables import Card, Column, Table, WithCard, csv_line, table_latex, words
 from smcpn.errors import InputError, counted, one_of
 from smcpn.model.ode import ODE
 from smcpn.results.summary import ParameterRow, shortened
-from smcpn.values.arguments import FILE_NAME, FileName
-from smcpn.values.files import write_output
-from smcpn.values.tables import Card, Column, Table, WithCard, csv_line, table_latex, words
 
 BACKENDS = ("pandas", "polars")
 """Libraries whose dataframes can be made."""

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from smcpn.likelihood.contract import EstimatedLikelihood
 from smcpn.likelihood.shift import DiscretisationShift, shift_of_particles
+from smcpn.model.solver import Solver
 from smcpn.smc.estimation import fresh_keys, spread_out
 from smcpn.smc.particles import ParticleSystem
-from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 

@@ -12,6 +12,8 @@ from typing import Annotated, Any, cast
 
 import numpy as np
 
+from smcpn.base.arguments import ANYTHING, Count, FileName, Positive, Seconds, Seed, checked
+from smcpn.base.status import status
 from smcpn.checkpoint.codec import plain
 from smcpn.checkpoint.container import DAMAGED, DISCOVERY
 from smcpn.checkpoint.discovery import (
@@ -48,7 +50,7 @@ from smcpn.discovery.shrinkage.priors import HorseshoePrior, LaplacePrior, Shrin
 from smcpn.discovery.stages import DiscoveryProgress, DiscoveryRun, DiscoveryState
 from smcpn.errors import InputError, one_of
 from smcpn.model.record import Record
-from smcpn.process.status import status
+from smcpn.model.solver import Solver
 from smcpn.run.progress import check_progress
 from smcpn.run.restore import (
     GOES_ON,
@@ -64,8 +66,6 @@ from smcpn.smc.distributed.engines import checked_executor
 from smcpn.smc.distributed.workers import Workers, workers_of
 from smcpn.smc.replicates import SamplerWarning
 from smcpn.smc.settings import EXISTING
-from smcpn.solver import Solver
-from smcpn.values.arguments import ANYTHING, Count, FileName, Positive, Seconds, Seed, checked
 
 
 @checked

@@ -10,10 +10,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from smcpn.base.arguments import (
+    Count,
+    FileName,
+    Particles,
+    Replicates,
+    Seconds,
+    Seed,
+    Share,
+    StateParticles,
+    Threads,
+)
+from smcpn.base.status import status
 from smcpn.codegen.target import compiling_for
 from smcpn.estimate.linearise import networks_of
 from smcpn.model.problem import Problem, check_problem
-from smcpn.process.status import status
+from smcpn.model.solver import Solver
 from smcpn.results.laplace import Laplace
 from smcpn.results.posterior import Posterior
 from smcpn.run.plan import approximation_of, approximation_of_networks
@@ -34,18 +46,6 @@ from smcpn.smc.sampler import Progress
 from smcpn.smc.settings import AUTO, with_defaults
 from smcpn.smc.settings import Settings as CheckedSettings
 from smcpn.smc.start import Modes
-from smcpn.solver import Solver
-from smcpn.values.arguments import (
-    Count,
-    FileName,
-    Particles,
-    Replicates,
-    Seconds,
-    Seed,
-    Share,
-    StateParticles,
-    Threads,
-)
 
 _log = logging.getLogger(__name__)
 

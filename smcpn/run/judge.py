@@ -16,6 +16,7 @@ from smcpn.likelihood.registry import LIKELIHOODS, build_estimate
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT, DiscretisationShift, shift_of_particles
 from smcpn.likelihood.solver_choice import finer_solver, solver_beyond_wall, stiff_beyond_wall
 from smcpn.likelihood.wall import PosteriorPoints, share_cut_off, wall_of
+from smcpn.model.solver import Solver
 from smcpn.run.departure import Departure, departure, shift_by_filters
 from smcpn.run.run import Begin, CarryOver, Outcome, Run, Step
 from smcpn.smc.estimation import spread_out
@@ -23,7 +24,6 @@ from smcpn.smc.particles import ParticleSystem, log_ratio, normalise
 from smcpn.smc.replicates import combine
 from smcpn.smc.sampler import Sampler
 from smcpn.smc.settings import Method
-from smcpn.solver import Solver
 
 _log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from smcpn.base.status import Say, in_notebook, is_watched, routed, status
 from smcpn.errors import InputError, shown
-from smcpn.process.status import Say, in_notebook, is_watched, routed, status
 from smcpn.smc.sampler import Progress
 
 if TYPE_CHECKING:

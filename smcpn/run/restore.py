@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self
 
+from smcpn.base.signals import orderly_termination
 from smcpn.checkpoint.codec import plain
 from smcpn.checkpoint.container import CheckpointWarning, begun, lock, remove
 from smcpn.checkpoint.fingerprint import data_fingerprint, model_fingerprint
@@ -38,7 +39,6 @@ from smcpn.errors import InputError, NotStorableError
 from smcpn.estimate.linearise import is_linear_in_networks, networks_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.process.signals import orderly_termination
 from smcpn.run.run import Run
 from smcpn.smc.distributed.workers import Workers
 from smcpn.smc.settings import RunSettings

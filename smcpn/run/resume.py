@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from smcpn.base.arguments import FILE_NAME, THREADS
 from smcpn.checkpoint.container import DISCOVERY, POSTERIOR, RUN, kind_of, previous_of
 from smcpn.checkpoint.discovery import read_discovery
 from smcpn.checkpoint.posterior import read_posterior
@@ -52,7 +53,6 @@ from smcpn.run.stages import identified
 from smcpn.smc.distributed.engines import checked_executor
 from smcpn.smc.distributed.workers import workers_of
 from smcpn.smc.verification import drawn_again, near
-from smcpn.values.arguments import FILE_NAME, THREADS
 
 
 def resume(

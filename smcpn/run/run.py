@@ -29,6 +29,7 @@ from smcpn.likelihood.solver_choice import (
 from smcpn.likelihood.wall import Wall
 from smcpn.model.learned_scales import learned_scales
 from smcpn.model.problem import Problem
+from smcpn.model.solver import Solver
 from smcpn.run.departure import Departure
 from smcpn.run.plan import exact_likelihood, planned, why_not_searched
 from smcpn.smc.distributed.workers import Workers, distributed, evaluated_by
@@ -41,7 +42,6 @@ from smcpn.smc.sampler import Settings as SamplerSettings
 from smcpn.smc.settings import AUTO, METHODS, Method, RunSettings
 from smcpn.smc.start import WIDTH, MixtureStart
 from smcpn.smc.state import SamplerState
-from smcpn.solver import Solver
 
 _log = logging.getLogger(__name__)
 

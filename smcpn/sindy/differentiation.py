@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import savgol_filter
 
+from smcpn.base.arguments import Count, checked, whole
 from smcpn.errors import InputError, shown
 from smcpn.sindy.parameters import Parameters
 from smcpn.sindy.trajectories import matrix, sample_times
-from smcpn.values.arguments import Count, checked, whole
 
 Array = NDArray[np.float64]
 

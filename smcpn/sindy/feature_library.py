@@ -13,12 +13,12 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.arguments import Count, checked, whole
 from smcpn.discovery.equations.candidates import MOST_TERMS, Factor, Term, Variables
 from smcpn.discovery.equations.library import MOST_DEGREE, Library, read_library
 from smcpn.errors import InputError, counted, shown
 from smcpn.sindy.parameters import Parameters
 from smcpn.sindy.trajectories import matrix
-from smcpn.values.arguments import Count, checked, whole
 
 Array = NDArray[np.float64]
 

@@ -21,8 +21,8 @@ from typing import Annotated, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.stored import Stored, number
 from smcpn.smc.particles import ess_and_log_mean
-from smcpn.values.stored import Stored, number
 
 Array = NDArray[np.float64]
 

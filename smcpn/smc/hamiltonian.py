@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from smcpn.base.arguments import Count, check_fields, whole
 from smcpn.errors import InputError
 from smcpn.smc.kernels import Move
 from smcpn.smc.moves import MoveStrategy
@@ -30,7 +31,6 @@ from smcpn.smc.rejuvenation import (
     number_of_chains,
 )
 from smcpn.smc.resampling import Resample
-from smcpn.values.arguments import Count, check_fields, whole
 
 Array = NDArray[np.float64]
 

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from typing_extensions import override
 
+from smcpn.base.arguments import check_fields, whole
 from smcpn.smc.hamiltonian import HamiltonianMonteCarlo
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
 from smcpn.smc.particles import ParticleSystem, Target
@@ -15,7 +16,6 @@ from smcpn.smc.proposals import folds
 from smcpn.smc.rejuvenation import Rejuvenation, efficiency_of_independent, number_of_chains
 from smcpn.smc.resampling import Resample, systematic
 from smcpn.smc.straightening import StraightenedDensity, Straightening
-from smcpn.values.arguments import check_fields, whole
 
 TRIED = 256
 """Particles that try an independent proposal."""

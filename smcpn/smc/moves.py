@@ -19,6 +19,8 @@ from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 from typing_extensions import override
 
+from smcpn.base.arguments import check_fields, checked, whole
+from smcpn.base.stored import by_document
 from smcpn.errors import InputError, NotStorableError, one_of, shown
 from smcpn.smc.evidence import Density
 from smcpn.smc.kernels import IndependentKernel, Kernel, RandomWalkKernel
@@ -34,8 +36,6 @@ from smcpn.smc.rejuvenation import (
 )
 from smcpn.smc.resampling import Resample
 from smcpn.smc.straightening import StraightenedDensity, Straightening
-from smcpn.values.arguments import check_fields, checked, whole
-from smcpn.values.stored import by_document
 
 Array = NDArray[np.float64]
 

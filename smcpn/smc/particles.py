@@ -15,6 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from smcpn.base.stored import (
+    ArraySchema,
+    Bounds,
+    Stored,
+    any_number,
+    counts,
+    finite,
+    log_densities,
+)
 from smcpn.codegen.stream_step import weigh
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import (
@@ -24,15 +33,6 @@ from smcpn.likelihood.contract import (
     Likelihood,
 )
 from smcpn.model.prior import Prior
-from smcpn.values.stored import (
-    ArraySchema,
-    Bounds,
-    Stored,
-    any_number,
-    counts,
-    finite,
-    log_densities,
-)
 
 Array = NDArray[np.float64]
 

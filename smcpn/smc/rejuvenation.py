@@ -16,6 +16,8 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.arguments import Count, Positive, check_fields, whole
+from smcpn.base.stored import Line, Number, Share, Stored, Whole, number
 from smcpn.errors import InputError
 from smcpn.smc.evidence import (
     Drawn,
@@ -28,8 +30,6 @@ from smcpn.smc.kernels import Kernel
 from smcpn.smc.particles import ParticleSystem, Target
 from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.resampling import Resample
-from smcpn.values.arguments import Count, Positive, check_fields, whole
-from smcpn.values.stored import Line, Number, Share, Stored, Whole, number
 
 Array = NDArray[np.float64]
 

@@ -11,6 +11,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.stored import HIGHEST_LOG_DENSITY, Line, Stored, counts, finite, log_densities
 from smcpn.smc.estimation import HIGH_VARIANCE
 from smcpn.smc.evidence import combined_log_evidence, r_hat
 from smcpn.smc.particles import ParticleSystem, distinct_sample_size
@@ -18,7 +19,6 @@ from smcpn.smc.proposals import PROPOSALS, weighted_moments
 from smcpn.smc.rejuvenation import MUCH_UNMOVED, UNMOVED, Rejuvenation
 from smcpn.smc.sampler import Sampler
 from smcpn.smc.state import Trace
-from smcpn.values.stored import HIGHEST_LOG_DENSITY, Line, Stored, counts, finite, log_densities
 
 Array = NDArray[np.float64]
 

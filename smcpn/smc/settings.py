@@ -26,12 +26,31 @@ from pydantic import (
     model_validator,
 )
 
+from smcpn.base.arguments import (
+    AUTO,
+    STATE_PARTICLES,
+    Count,
+    FileName,
+    Particles,
+    Replicates,
+    Seconds,
+    Seed,
+    Share,
+    Threads,
+)
+from smcpn.base.stored import Line
 from smcpn.codegen.target import CPUS
 from smcpn.errors import InputError, NotStorableError, nearest, one_of, shown
 from smcpn.likelihood.gradient import FORWARD
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.likelihood.solver_choice import SolverChoice, choose_solver
 from smcpn.model.problem import Problem
+from smcpn.model.solver import (
+    Solver,
+    check_solver,
+    refuse_other_settings,
+    solver_of,
+)
 from smcpn.smc.distributed.engines import checked_executor
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.measured_moves import MeasuredMoves
@@ -47,25 +66,6 @@ from smcpn.smc.resampling import SCHEMES
 from smcpn.smc.sampler import Settings as SamplerSettings
 from smcpn.smc.start import Modes
 from smcpn.smc.tempering import DiffusionTempering, Tempering
-from smcpn.solver import (
-    Solver,
-    check_solver,
-    refuse_other_settings,
-    solver_of,
-)
-from smcpn.values.arguments import (
-    AUTO,
-    STATE_PARTICLES,
-    Count,
-    FileName,
-    Particles,
-    Replicates,
-    Seconds,
-    Seed,
-    Share,
-    Threads,
-)
-from smcpn.values.stored import Line
 
 S = TypeVar("S", bound="Settings")
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from smcpn.base.stored import Line, Stored, Unchecked, Whole, finite
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import Likelihood
 from smcpn.model.learned_scales import GivenScales, ScaledColumns, ScaledGaussian
@@ -25,7 +26,6 @@ from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.smc.sampler import Settings
 from smcpn.smc.straightening import Straightening
 from smcpn.smc.tempering import Tempering
-from smcpn.values.stored import Line, Stored, Unchecked, Whole, finite
 
 Array = NDArray[np.float64]
 

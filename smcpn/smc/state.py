@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
+from smcpn.base.stored import Number, Share, Stored, Whole, finite, number
 from smcpn.smc.estimation import MOST_STATE_PARTICLES
 from smcpn.smc.particles import ParticleSystem, tempered
 from smcpn.smc.rejuvenation import Rejuvenation
-from smcpn.values.stored import Number, Share, Stored, Whole, finite, number
 
 Array = NDArray[np.float64]
 

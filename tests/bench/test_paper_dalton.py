@@ -24,7 +24,7 @@ from benchmarks.papers.dalton_starts import PaperLogLikelihood, Sweep, score
 from benchmarks.rows import Row, table
 from benchmarks.study import Picture
 from smcpn.likelihood.registry import build_likelihood
-from smcpn.solver import RK4
+from smcpn.model.solver import RK4
 from tests.models import FITZHUGH_NAGUMO, exact_solution, fitzhugh_nagumo_solution
 
 pytestmark = pytest.mark.numerics

@@ -6,10 +6,10 @@ import json
 import h5py
 import numpy as np
 
+from smcpn.base.stored import Reading
 from smcpn.checkpoint import StoredProblem
 from smcpn.checkpoint.codec import TEXT, made, written
 from smcpn.checkpoint.container import HEADER_BYTES, _header
-from smcpn.values.stored import Reading
 
 
 def changed(kind, content, change):

@@ -10,8 +10,8 @@ import filelock
 import pytest
 
 import smcpn
+from smcpn.base.files import COMPANION_BYTES, beside, file_path, left_beside, put
 from smcpn.checkpoint.container import STREAM, image, lock, previous_of, publish
-from smcpn.values.files import COMPANION_BYTES, beside, file_path, left_beside, put
 from tests.models import oscillator_problem, oscillator_record
 
 pytestmark = pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")

@@ -10,7 +10,7 @@ from smcpn import RK4
 from smcpn.checkpoint.nested import read_nested, write_nested
 from smcpn.io.axis import AxisState
 from tests import models
-from tests.simulation.test_states import STEPS, simulated
+from tests.results.simulation.test_states import STEPS, simulated
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,6 @@ from scipy import stats
 
 import smcpn
 from smcpn import EKF0, RK4, InputError, Problem, Record
-from smcpn.cases import CASES, load_case
 from smcpn.checkpoint import (
     NotStorableError,
     data_fingerprint,
@@ -36,6 +35,7 @@ from smcpn.checkpoint.problem import (
 )
 from smcpn.codegen import kernel
 from smcpn.codegen.loops import Plan
+from smcpn.datasets.cases import CASES, load_case
 from smcpn.datasets.models import duffing
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.expression import ExpressionTable

@@ -10,11 +10,11 @@ import pytest
 from scipy import stats
 from typer.testing import CliRunner
 
-from smcpn.cases import Case
 from smcpn.cli.app import app
+from smcpn.datasets.cases import Case
 from smcpn.errors import InputError
+from smcpn.model.solver import RK4
 from smcpn.smc.settings import PartialSettings
-from smcpn.solver import RK4
 from tests.models import decay_problem
 
 module = import_module("smcpn.cli.compare")

@@ -13,7 +13,7 @@ import smcpn
 from smcpn.cli.app import app
 from smcpn.cli.config import load_system
 from smcpn.cli.config.new import write_new
-from smcpn.simulation.simulate import simulate_problem
+from smcpn.results.simulation.simulate import simulate_problem
 
 TRUTH = ["--set", "c=4", "--set", "k=800", "--set", "k3=1e8"]
 

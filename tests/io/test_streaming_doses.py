@@ -9,13 +9,13 @@ from scipy import stats
 
 import smcpn
 from smcpn import Dose, InputError
+from smcpn.base.signals import Stop
 from smcpn.io import Channels
 from smcpn.io.doses import LineDoses
 from smcpn.io.parse import LineParser
 from smcpn.io.read import following_record
 from smcpn.io.sources import Lines
 from smcpn.io.stream import Stream
-from smcpn.process.signals import Stop
 from tests.io.small_stream import Pieces
 
 TIMES = np.arange(0.0, 8.0)

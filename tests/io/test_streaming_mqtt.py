@@ -13,10 +13,10 @@ import pytest
 from small_stream import CHANNELS, SAMPLES, Server, everything, online
 
 import smcpn
+from smcpn.base.signals import Stop
 from smcpn.errors import InputError
 from smcpn.io import Stream, open_source
 from smcpn.io.events import Event
-from smcpn.process.signals import Stop
 
 MOSQUITTO = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
 

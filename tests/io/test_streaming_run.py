@@ -18,6 +18,7 @@ import pytest
 from small_stream import SAMPLES, TEXT, online
 
 from smcpn import EKF0, Online
+from smcpn.base.signals import stop_on_signals
 from smcpn.checkpoint.inspection import inspect
 from smcpn.cli.app import main
 from smcpn.cli.config import load_system
@@ -29,7 +30,6 @@ from smcpn.io.sink import JsonSink, OutputClosedError, state_fields
 from smcpn.io.stream import PIPE_CLOSED, Checkpoints
 from smcpn.io.watch import Frames, Watch, sparkline
 from smcpn.online.change import Alarm
-from smcpn.process.signals import stop_on_signals
 
 MODEL = """\
 from small_stream import PROBLEM as problem

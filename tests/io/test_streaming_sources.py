@@ -18,13 +18,13 @@ import pytest
 from small_stream import CHANNELS, SAMPLES, TEXT, Server, everything, online, samples_in
 
 import smcpn
+from smcpn.base.signals import Stop
 from smcpn.errors import InputError
 from smcpn.io import Lines, Sample, Samples, Stream, open_source
 from smcpn.io.events import Event
 from smcpn.io.network import FIRST_SECONDS, LONGEST_SECONDS, Backoff
 from smcpn.io.parse import LineParser
 from smcpn.io.sources import Reader, StandardInput
-from smcpn.process.signals import Stop
 
 
 def run(source, live: smcpn.Online | None = None, count: int = 60):

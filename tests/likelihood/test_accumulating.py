@@ -21,9 +21,9 @@ from smcpn.likelihood.history import History
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.particle.stream import stream_estimate
 from smcpn.likelihood.registry import LIKELIHOODS, build_estimate, build_likelihood
-from smcpn.simulation.filtered import WindowFilter, window_begins
-from smcpn.simulation.simulator import DisturbedSimulator
-from smcpn.simulation.states import states_of_particles
+from smcpn.results.simulation.filtered import WindowFilter, window_begins
+from smcpn.results.simulation.simulator import DisturbedSimulator
+from smcpn.results.simulation.states import states_of_particles
 from tests.nightly import nightly_but
 
 N, DT, NOISE = 12, 0.5, np.array([0.3, 0.4])

@@ -17,8 +17,8 @@ from smcpn.checkpoint.problem import StoredProblem
 from smcpn.likelihood import rosenbrock
 from smcpn.likelihood.prediction import predictive_moments
 from smcpn.likelihood.registry import LIKELIHOODS, build_estimate
-from smcpn.simulation.initialisation import fitted_initial_states
-from smcpn.simulation.states import States, states_of_particles
+from smcpn.results.simulation.initialisation import fitted_initial_states
+from smcpn.results.simulation.states import States, states_of_particles
 
 pytestmark = pytest.mark.numerics
 

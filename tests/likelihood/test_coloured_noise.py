@@ -18,8 +18,8 @@ from smcpn.likelihood.particle.stream import stream_estimate
 from smcpn.likelihood.prediction import predictive_moments
 from smcpn.likelihood.registry import build_estimate, build_likelihood
 from smcpn.online.window import FreeStart
-from smcpn.simulation.simulation import simulate_particles
-from smcpn.simulation.validation.innovations import innovations
+from smcpn.results.simulation.simulation import simulate_particles
+from smcpn.results.validation.innovations import innovations
 from tests.reference.coloured import conditioned_increments, increments
 
 RATE, SIGMA, RHO, DT = 0.7, 0.3, 0.8, 0.1

@@ -16,7 +16,7 @@ from smcpn.likelihood import lanes
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.signal import RecordSamples
-from smcpn.simulation import simulator
+from smcpn.results.simulation import simulator
 from tests.checkpoint.changed import document_of, problem_of
 
 A = np.array([[0.0, 1.0], [-2.0, -0.3]])

@@ -19,8 +19,8 @@ from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.stream import stream_estimate
 from smcpn.likelihood.registry import build_estimate, build_likelihood
 from smcpn.model.signal import sinc_taps
-from smcpn.simulation.closed_loop import predict_particles
-from smcpn.simulation.simulation import simulate_particles
+from smcpn.results.simulation.closed_loop import predict_particles
+from smcpn.results.simulation.simulation import simulate_particles
 from tests.nightly import nightly_but
 from tests.reference.kalman import Disturbed, extended_kalman
 

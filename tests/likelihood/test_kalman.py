@@ -22,7 +22,7 @@ from smcpn.likelihood.prediction import predictions
 from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
 from smcpn.likelihood.solver_choice import solver_from_prior
 from smcpn.likelihood.transition import step_factor
-from smcpn.simulation.states import states_of_particles
+from smcpn.results.simulation.states import states_of_particles
 from tests.reference.kalman import Disturbed, extended_kalman
 
 DT, NOISE = 0.1, (0.3, 0.5)

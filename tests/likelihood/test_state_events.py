@@ -11,7 +11,7 @@ import smcpn
 from smcpn import RK4, Dose, InputError, Record, Rosenbrock
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.likelihood.solver_choice import choose_solver
-from smcpn.solver import LEAST_TOLERANCE
+from smcpn.model.solver import LEAST_TOLERANCE
 
 pytestmark = pytest.mark.numerics
 

@@ -12,7 +12,7 @@ import smcpn
 from smcpn import RK4
 from smcpn.likelihood.solver_choice import prior_draws
 from smcpn.likelihood.wall import AGAIN, POINTS, PosteriorPoints, Wall, wall_of
-from smcpn.solver import Solver
+from smcpn.model.solver import Solver
 
 COARSE = RK4(steps=4)
 

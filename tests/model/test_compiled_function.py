@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 
 import smcpn
-from smcpn.io.interop.c_source import ModelSource
 from smcpn.model.compiled_function import CompiledFunction
 from smcpn.model.expression import ExpressionTable, instructions
+from smcpn.results.exports.c_source import ModelSource
 
 CHAINED = {"states": ["x", "v"], "inputs": ["u"], "parameters": ["c", "k", "b"],
            "chains": {"x": "v"}}  # fmt: skip

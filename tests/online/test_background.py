@@ -10,10 +10,10 @@ import pytest
 from scipy import stats
 
 import smcpn
+from smcpn.base import priority
 from smcpn.errors import InputError
 from smcpn.online import real_time, window
 from smcpn.online.background import Background
-from smcpn.process import priority
 
 
 def test_the_result_of_a_task_or_its_error_comes_back():

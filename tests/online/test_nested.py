@@ -8,7 +8,7 @@ import smcpn
 from smcpn import RK4
 from smcpn.model.signal import sinc_taps
 from tests import models
-from tests.simulation.test_states import (
+from tests.results.simulation.test_states import (
     SENSOR,
     STEPS,
     assert_exact_states,

@@ -14,7 +14,12 @@ from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.stream import stream_estimate
 from smcpn.online.tracker import Interim, StreamIbis
 from smcpn.smc.sampler import Settings
-from tests.simulation.test_states import STEPS, assert_exact_states, disturbed_problem, simulated
+from tests.results.simulation.test_states import (
+    STEPS,
+    assert_exact_states,
+    disturbed_problem,
+    simulated,
+)
 
 SAMPLES = 100
 
@@ -199,7 +204,7 @@ def test_a_band_limited_input_is_waited_for(problem):
 
 
 MODEL = """\
-from tests.simulation.test_states import simulated
+from tests.results.simulation.test_states import simulated
 
 problem = simulated(1)[0]
 """

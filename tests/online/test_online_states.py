@@ -6,7 +6,7 @@ import pytest
 import smcpn
 from smcpn import RK4
 from tests.reference.linear_gaussian import kalman
-from tests.simulation.test_states import STEPS, discrete, simulated
+from tests.results.simulation.test_states import STEPS, discrete, simulated
 
 SAMPLES = 60
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from smcpn.errors import InputError
-from smcpn.solver import ProbabilisticSolver
+from smcpn.model.solver import ProbabilisticSolver
 from tests.reference.wiener import process_noise_root, transition
 
 Array = NDArray[np.float64]

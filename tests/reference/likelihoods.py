@@ -24,7 +24,7 @@ from smcpn.model.signal import (
     substep_inputs,
     substep_times,
 )
-from smcpn.solver import EKF0, ProbabilisticSolver
+from smcpn.model.solver import EKF0, ProbabilisticSolver
 from tests.reference.gauss_markov import Affine, Dynamics, Filter, Innovation, Normal
 
 Array = NDArray[np.float64]

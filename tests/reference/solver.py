@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record
 from smcpn.model.signal import RecordSamples
-from smcpn.solver import ProbabilisticSolver
+from smcpn.model.solver import ProbabilisticSolver
 from tests.reference.gauss_markov import Affine, Dynamics, Filter, Innovation, Normal
 
 Array = NDArray[np.float64]

@@ -12,12 +12,12 @@ import pytest
 from matplotlib.figure import Figure
 
 import smcpn
+from smcpn.base.tables import Column, Table, words
 from smcpn.report.page import Gallery, rendered, write_page
 from smcpn.report.plots import simulation_figure
 from smcpn.report.style import figure
-from smcpn.simulation.simulation import Simulation
-from smcpn.simulation.validation.verdict import Verdict
-from smcpn.values.tables import Column, Table, words
+from smcpn.results.simulation.simulation import Simulation
+from smcpn.results.validation.verdict import Verdict
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 SAMPLES = 131072

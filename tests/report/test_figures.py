@@ -211,7 +211,7 @@ def test_a_long_record_stays_a_small_file():
     record = smcpn.Record(u=rng.normal(size=n), y=rng.normal(size=n), dt=0.01)
     problem = models.oscillator_problem(models.oscillator_record())
     values = np.array([list(models.OSCILLATOR_TRUTH.values())])
-    simulation = smcpn.simulation.simulation.simulate_particles(
+    simulation = smcpn.results.simulation.simulation.simulate_particles(
         problem, record, values, np.ones(1), steps=1
     )
     assert len(svg_text(simulation.plot())) < 400_000

@@ -14,8 +14,8 @@ from matplotlib.text import Text
 import smcpn
 from smcpn.report.residuals import frequency_figure
 from smcpn.report.style import narrow_column
-from smcpn.simulation.simulation import Simulation
-from smcpn.simulation.validation.frequency import FrequencyResponse
+from smcpn.results.simulation.simulation import Simulation
+from smcpn.results.validation.frequency import FrequencyResponse
 
 DATA = Path(__file__).parent.parent / "data"
 SLACK = 2.0

@@ -10,8 +10,8 @@ import smcpn
 from smcpn.errors import InputError
 from smcpn.results import functions
 from smcpn.results.maximum import StartResult
-from smcpn.simulation import function_domain
-from smcpn.simulation.function_domain import _typical
+from smcpn.results.simulation import function_domain
+from smcpn.results.simulation.function_domain import _typical
 
 force = smcpn.spline("x", knots=6, within=(-1, 1))
 RATE, TRUTH = 0.7, np.array([0.3, -0.2, 0.5, 0.1, 0.4, 0.2, 0.1, 0.1, 0.2, -0.1, 1.0])

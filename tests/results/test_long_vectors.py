@@ -7,11 +7,11 @@ import pytest
 from scipy import stats
 
 import smcpn
+from smcpn.base.tables import Column, Table, words
 from smcpn.report.parameters import _most_correlated, parameters_figure, plain_names
 from smcpn.results.draws import Timing
 from smcpn.results.posterior import Posterior
 from smcpn.results.summary import shortened
-from smcpn.values.tables import Column, Table, words
 
 SIZE = 13
 

@@ -9,10 +9,10 @@ import pytest
 
 import smcpn
 from smcpn import RK4, InputError
+from smcpn.base.tables import Column, Table, table_latex, words
 from smcpn.results.nuts import ChainStatistics
 from smcpn.results.summary import ParameterRow, parameter_rows
 from smcpn.results.tables import ParameterTable
-from smcpn.values.tables import Column, Table, table_latex, words
 from tests.models import decay_problem, oscillator_problem, oscillator_record
 
 

@@ -10,15 +10,15 @@ import pytest
 from scipy import stats
 
 import smcpn
+from smcpn.base.tables import Card, Table
 from smcpn.model.prior import Prior
 from smcpn.results.exchange import Exchange, ordered
 from smcpn.results.laplace import exchanged
 from smcpn.results.modes import posterior_modes
 from smcpn.results.scores import Score, with_tests
 from smcpn.results.summary import bounds_reached
-from smcpn.simulation.validation import whiteness
-from smcpn.simulation.validation.verdict import NOT_JUDGED, Verdict, judge
-from smcpn.values.tables import Card, Table
+from smcpn.results.validation import whiteness
+from smcpn.results.validation.verdict import NOT_JUDGED, Verdict, judge
 from tests.models import oscillator_posterior
 
 RNG = np.random.default_rng(4)

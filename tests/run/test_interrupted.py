@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 import smcpn
-from smcpn.cases import Case
+from smcpn.base.signals import exit_code
 from smcpn.cli.app import app
+from smcpn.datasets.cases import Case
 from smcpn.errors import InputError
 from smcpn.likelihood.registry import build_likelihood
-from smcpn.process.signals import exit_code
 from smcpn.run import restore
 from tests.models import decay_problem
 

@@ -6,11 +6,11 @@ from scipy import stats
 
 import smcpn
 from smcpn.likelihood.solver_choice import solver_from_prior
+from smcpn.model.solver import MAX_STEPS
 from smcpn.run import judge, sample
 from smcpn.run.identify import Settings
 from smcpn.run.run import Run
 from smcpn.run.stages import advance
-from smcpn.solver import MAX_STEPS
 from tests.checkpoint.test_checkpoint_run import fingerprint
 from tests.models import oscillator
 from tests.nightly import nightly_but

@@ -12,6 +12,7 @@ from scipy import stats
 from smcpn.errors import InputError, NotStorableError
 from smcpn.likelihood.contract import Likelihood
 from smcpn.model.prior import Prior
+from smcpn.model.solver import RK4
 from smcpn.run.identify import Settings as Options
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.kernels import IndependentKernel
@@ -31,7 +32,6 @@ from smcpn.smc.rejuvenation import MoveSettings, Rejuvenation
 from smcpn.smc.replicates import diagnose, diagnose_particles
 from smcpn.smc.resampling import SCHEMES, systematic
 from smcpn.smc.sampler import Settings
-from smcpn.solver import RK4
 from tests import models
 from tests.targets import BOUNDS, QUANTILES, skewed, skewed_draws
 

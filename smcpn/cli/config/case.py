@@ -8,11 +8,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from smcpn.cases.case import Case
 from smcpn.cli.config.distributions import coordinate_of, formula, noise_of, prior_of
 from smcpn.cli.config.document import ConfigurationError, Document, KeyPath, Section, text
 from smcpn.cli.config.records import OF_FILES, Channel, Channels, Reader
 from smcpn.cli.config.script import blaming_user_code, only, run_file, user_place
+from smcpn.datasets.cases.case import Case
 from smcpn.errors import InputError, nearest, shown, whole_number
 from smcpn.likelihood.registry import likelihood_name
 from smcpn.likelihood.solver_choice import default_solver, solver_named
@@ -22,9 +22,9 @@ from smcpn.model.measured import Y_SD
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem, scalar_outputs
 from smcpn.model.record import BESIDE, trained_on
+from smcpn.model.solver import CALIBRATED, SOLVERS, Solver, solver_options
 from smcpn.model.units_and_times import told_unit
 from smcpn.smc.settings import PartialSettings, solver_with
-from smcpn.solver import CALIBRATED, SOLVERS, Solver, solver_options
 
 OF_CHANNEL = ("column", "unit", "to")
 OF_SOLVER = dict.fromkeys(key for kind in SOLVERS.values() for key in solver_options(kind))

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from smcpn.base.files import file_path
 from smcpn.errors import InputError, nearest, one_of, shown
-from smcpn.values.files import file_path
 
 SUFFIX = ".toml"
 USUAL_NAME = "config.toml"

@@ -11,7 +11,7 @@ import numpy as np
 from smcpn.cli.config.template.model import oscillator
 from smcpn.errors import InputError
 from smcpn.model.record import Record
-from smcpn.simulation.simulate import simulate
+from smcpn.results.simulation.simulate import simulate
 
 COPIED = ("model.py", "config.toml")
 DATA = "data.csv"

@@ -15,6 +15,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.units import model_time, time_unit
 from smcpn.cli.config.document import Section, choice, flag, text, texts
 from smcpn.errors import InputError, counted, listed, real_number, shown, visible
 from smcpn.io.channels import Channels as LineChannels
@@ -34,7 +35,6 @@ from smcpn.model.units_and_times import (
     time_axis,
     told_gaps,
 )
-from smcpn.values.units import model_time, time_unit
 
 Array = NDArray[np.float64]
 _log = logging.getLogger("smcpn.io")

@@ -12,11 +12,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from smcpn.base.signals import Terminated
 from smcpn.errors import InputError, listed, shown
-from smcpn.process.signals import Terminated
 
 if TYPE_CHECKING:
-    from smcpn.cases import Case
+    from smcpn.datasets.cases import Case
 
 T = TypeVar("T")
 
@@ -123,7 +123,7 @@ def scripted_case(text: str) -> Case:
 
     Raises `InputError` if the file fails, or has none of that name.
     """
-    from smcpn.cases import Case
+    from smcpn.datasets.cases import Case
     from smcpn.model.problem import Problem
     from smcpn.model.record import trained_on
 

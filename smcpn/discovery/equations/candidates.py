@@ -13,11 +13,11 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.stored import Names, Stored, Whole, counts, finite, truths
 from smcpn.errors import InputError, listed, nearest, shown
 from smcpn.model.expression import AsTable, ExpressionTable
 from smcpn.model.ode import TIME
 from smcpn.model.trace import function_name, trace
-from smcpn.values.stored import Names, Stored, Whole, counts, finite, truths
 
 
 @dataclass(frozen=True)

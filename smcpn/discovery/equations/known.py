@@ -11,12 +11,12 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.stored import Name, Names, Number, Stored, truths
 from smcpn.errors import InputError, listed, nearest, real_number, shown
 from smcpn.model.expression import AsTable
 from smcpn.model.ode import ODE, TIME
 from smcpn.model.parts import PARTS, check_parts
 from smcpn.model.trace import argument_names, trace
-from smcpn.values.stored import Name, Names, Number, Stored, truths
 
 Known = ODE | Mapping[str, Any]
 """A part of every equation, or whole equations by their states: a state, or a function."""

@@ -18,11 +18,11 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from smcpn.base.arguments import Count, Positive, checked, whole
 from smcpn.discovery.equations.candidates import MOST_TERMS, Candidates, Factor, Term, Variables
 from smcpn.errors import InputError, listed, nearest, shown
 from smcpn.model.ode import TIME
 from smcpn.model.trace import argument_names, function_name
-from smcpn.values.arguments import Count, Positive, checked, whole
 
 MOST_DEGREE = 20
 SHORT_NAMES = {"absolute": "abs", "arcsin": "asin", "arccos": "acos", "arctan": "atan"}

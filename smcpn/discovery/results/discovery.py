@@ -11,6 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from smcpn.base.arguments import Count, Index, Seed, checked
+from smcpn.base.late_binding import late_bound
+from smcpn.base.tables import Card, Column, Table, WithCard
 from smcpn.discovery.results.forecast import forecast
 from smcpn.discovery.results.models import ShrunkPosterior, WeightedModels
 from smcpn.discovery.results.notation import as_probability
@@ -23,13 +26,10 @@ from smcpn.discovery.results.printed import (
 )
 from smcpn.discovery.results.residuals import verdict_of
 from smcpn.errors import counted, one_of, whole_number
-from smcpn.late_binding import late_bound
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record
-from smcpn.simulation.simulation import Simulation
-from smcpn.simulation.validation import Verdict
-from smcpn.values.arguments import Count, Index, Seed, checked
-from smcpn.values.tables import Card, Column, Table, WithCard
+from smcpn.results.simulation.simulation import Simulation
+from smcpn.results.validation import Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

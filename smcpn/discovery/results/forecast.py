@@ -15,9 +15,9 @@ from smcpn.errors import InputError, listed, nearest, real_number, shown
 from smcpn.model.dosing import route_of
 from smcpn.model.problem import Problem, check_record
 from smcpn.model.record import Record
-from smcpn.simulation.initialisation import WINDOW_STEPS, fitted_initial_states
-from smcpn.simulation.simulation import Simulation, simulate_particles
-from smcpn.simulation.simulator import Simulator
+from smcpn.results.simulation.initialisation import WINDOW_STEPS, fitted_initial_states
+from smcpn.results.simulation.simulation import Simulation, simulate_particles
+from smcpn.results.simulation.simulator import Simulator
 
 Array = NDArray[np.float64]
 

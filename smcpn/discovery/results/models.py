@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.arguments import Count, Seed, check_fields, checked
+from smcpn.base.tables import Column, Table, table_text, words
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.results.notation import as_probability, output_names
 from smcpn.errors import InputError
 from smcpn.model.record import Record
+from smcpn.model.solver import Solver
 from smcpn.smc.resampling import systematic
-from smcpn.solver import Solver
-from smcpn.values.arguments import Count, Seed, check_fields, checked
-from smcpn.values.tables import Column, Table, table_text, words
 
 Array = NDArray[np.float64]
 

@@ -11,6 +11,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.tables import Column, Table, table_text, words
 from smcpn.discovery.equations.constraints import coefficient_name
 from smcpn.discovery.results.models import WeightedModels
 from smcpn.discovery.results.notation import as_probability, with_uncertainty
@@ -18,7 +19,6 @@ from smcpn.discovery.results.printed import LEAST_INCLUSION
 from smcpn.errors import InputError, listed
 from smcpn.model.ode import TIME
 from smcpn.model.record import Record
-from smcpn.values.tables import Column, Table, table_text, words
 
 Array = NDArray[np.float64]
 

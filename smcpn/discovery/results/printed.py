@@ -8,13 +8,13 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.tables import Column, Table, fact_lines, words
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.results.models import WeightedModels
 from smcpn.discovery.results.notation import WrittenTerm, as_probability, equation_text
 from smcpn.model.ode import TIME
-from smcpn.simulation.simulation import Simulation
-from smcpn.simulation.validation.verdict import Verdict
-from smcpn.values.tables import Column, Table, fact_lines, words
+from smcpn.results.simulation.simulation import Simulation
+from smcpn.results.validation.verdict import Verdict
 
 Array = NDArray[np.float64]
 

@@ -11,8 +11,8 @@ from smcpn.discovery.results.models import WeightedModels
 from smcpn.discovery.search.adequacy import LackOfFit, OmittedFunction
 from smcpn.errors import listed
 from smcpn.estimate.smoothed_outputs import LEAST_NOISE
-from smcpn.simulation.validation.innovations import whiteness
-from smcpn.simulation.validation.verdict import WARNED, Verdict, judge
+from smcpn.results.validation.innovations import whiteness
+from smcpn.results.validation.verdict import WARNED, Verdict, judge
 
 Array = NDArray[np.float64]
 

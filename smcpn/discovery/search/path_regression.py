@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
+from smcpn.base.stored import Share, Stored, finite, number, truths
 from smcpn.discovery.search.linearisation import LibraryPaths
 from smcpn.discovery.search.supports import BetaBinomial, SpikeAndSlab, Support, best_support
 from smcpn.estimate.path_search.smoothing import Linear, smoothed
 from smcpn.estimate.smoothed_outputs import Start
 from smcpn.likelihood.gauss_newton import halved
-from smcpn.values.stored import Share, Stored, finite, number, truths
 
 Array = NDArray[np.float64]
 

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from smcpn.base.status import tell
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.search.adequacy import (
     LackOfFit,
@@ -70,7 +71,6 @@ from smcpn.estimate.smoothed_outputs import (
     stated_deviations,
 )
 from smcpn.model.record import Record
-from smcpn.process.status import tell
 from smcpn.smc.distributed.workers import Workers, distributed
 from smcpn.smc.state import RandomState
 

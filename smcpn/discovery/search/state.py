@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from smcpn.base.stored import Stored, Whole, any_number, finite, number, truths
 from smcpn.discovery.search.path_regression import ErrorModel, Point
 from smcpn.discovery.search.supports import Support
 from smcpn.estimate.path_search.paths import MOST_STEPS
 from smcpn.smc.state import RandomState
-from smcpn.values.stored import Stored, Whole, any_number, finite, number, truths
 
 Array = NDArray[np.float64]
 

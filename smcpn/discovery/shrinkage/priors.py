@@ -19,11 +19,11 @@ from scipy import stats
 from scipy.special import exp1, gammaln
 from typing_extensions import override
 
+from smcpn.base.arguments import Positive, check_fields, checked
+from smcpn.base.stored import Stored
 from smcpn.errors import one_of
 from smcpn.model.distribution import Distribution
 from smcpn.model.prior import Prior
-from smcpn.values.arguments import Positive, check_fields, checked
-from smcpn.values.stored import Stored
 
 Array = NDArray[np.float64]
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from smcpn.base.stored import Stored, Whole, finite
 from smcpn.likelihood.contract import NO_KEYS, Keys, Likelihood
 from smcpn.likelihood.gradient import LogLikelihood
-from smcpn.values.stored import Stored, Whole, finite
 
 Array = NDArray[np.float64]
 

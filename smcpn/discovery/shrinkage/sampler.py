@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator
 from scipy import stats
 
+from smcpn.base.status import tell
+from smcpn.base.stored import Stored
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.shrinkage.mixture_moves import LinearGibbs, MixtureMoves, Normals
 from smcpn.discovery.shrinkage.priors import JointPrior, Shrinkage
@@ -29,7 +31,7 @@ from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.process.status import tell
+from smcpn.model.solver import Solver
 from smcpn.smc.distributed.workers import Workers, distributed, evaluated_by
 from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import Populations, combine, diagnose
@@ -37,8 +39,6 @@ from smcpn.smc.sampler import Progress, Settings
 from smcpn.smc.state import RandomState, SamplerState
 from smcpn.smc.tempering import Tempering
 from smcpn.smc.verification import is_consistent
-from smcpn.solver import Solver
-from smcpn.values.stored import Stored
 
 Array = NDArray[np.float64]
 

@@ -11,6 +11,8 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.arguments import ANYTHING, Count, Index, Seed, checked
+from smcpn.base.status import status
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.threads import processors
 from smcpn.errors import InputError, shown
@@ -26,18 +28,16 @@ from smcpn.estimate.nuts.sampler import (
     nutpie,
     sampled,
 )
-from smcpn.io.interop.arviz import arviz_module
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.model.problem import Problem
-from smcpn.process.status import status
+from smcpn.model.solver import Solver
 from smcpn.results.draws import Timing
+from smcpn.results.exports.arviz import arviz_module
 from smcpn.results.laplace import NOTABLE, Laplace
 from smcpn.results.maximum import equally_weighted
 from smcpn.results.nuts import NutsPosterior, warnings_of_chains
 from smcpn.smc.distributed.workers import evaluated_by, workers_of
 from smcpn.smc.replicates import SamplerWarning
-from smcpn.solver import Solver
-from smcpn.values.arguments import ANYTHING, Count, Index, Seed, checked
 
 Array = NDArray[np.float64]
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from smcpn.base.status import Say
 from smcpn.errors import InputError
 from smcpn.estimate.batching import BatchedEvaluation
 from smcpn.estimate.log_density import LogDensity
@@ -26,7 +27,6 @@ from smcpn.estimate.nuts.native import DATA, NativeDensity, native_density
 from smcpn.estimate.shift import bounded_root
 from smcpn.likelihood.contract import Arrays, Batch, Batchable
 from smcpn.likelihood.gradient import FORWARD
-from smcpn.process.status import Say
 from smcpn.results.laplace import Laplace
 from smcpn.results.nuts import ChainStatistics
 from smcpn.smc.distributed.workers import WITNESSES, Workers, distributed

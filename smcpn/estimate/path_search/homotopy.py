@@ -32,6 +32,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.status import tell
 from smcpn.errors import InputError
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.path_search.linearisation import Field
@@ -42,7 +43,6 @@ from smcpn.likelihood.gauss_newton import HALVINGS, halved
 from smcpn.model.prior import prior_expansion
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.process.status import tell
 from smcpn.results.maximum import POSTERIOR
 
 Array = NDArray[np.float64]

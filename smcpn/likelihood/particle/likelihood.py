@@ -38,7 +38,7 @@ from smcpn.likelihood.registry import number_of_steps
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.model.signal import Signal
-from smcpn.solver import Solver
+from smcpn.model.solver import Solver
 
 Array = NDArray[np.float64]
 

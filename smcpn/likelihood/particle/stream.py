@@ -32,7 +32,7 @@ from smcpn.likelihood.particle.machine import KEY_SAMPLES
 from smcpn.likelihood.registry import ExpectedOutputs, number_of_steps, suitable_likelihood
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.solver import Solver
+from smcpn.model.solver import Solver
 
 Array = NDArray[np.float64]
 

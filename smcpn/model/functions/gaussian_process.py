@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from typing_extensions import override
 
+from smcpn.base.arguments import POSITIVE, Kind, Positive, checked, whole
 from smcpn.errors import InputError
 from smcpn.model.functions.unknown import (
     Intervals,
@@ -22,7 +23,6 @@ from smcpn.model.functions.unknown import (
     labels,
     one_interval_each,
 )
-from smcpn.values.arguments import POSITIVE, Kind, Positive, checked, whole
 
 BOUNDARY = 2.0
 """Half the interval of the sines over half of ``within``."""

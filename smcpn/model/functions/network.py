@@ -17,6 +17,7 @@ from scipy import fft, stats
 from scipy.stats import qmc
 from typing_extensions import override
 
+from smcpn.base.arguments import Kind, Positive, UnfitError, checked, whole
 from smcpn.errors import InputError, one_of, real_number
 from smcpn.model.functions.unknown import (
     Intervals,
@@ -25,7 +26,6 @@ from smcpn.model.functions.unknown import (
     one_interval_each,
     softplus,
 )
-from smcpn.values.arguments import Kind, Positive, UnfitError, checked, whole
 
 ACTIVATIONS = {"tanh": ca.tanh, "softplus": softplus}
 MOST_VARIABLES, MOST_LAYERS, MOST_UNITS = 10, 5, 200

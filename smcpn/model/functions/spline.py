@@ -19,9 +19,9 @@ from scipy.interpolate import BSpline
 from scipy.linalg import cholesky, eigh, solve_triangular
 from typing_extensions import override
 
+from smcpn.base.arguments import Kind, Positive, UnfitError, checked, whole
 from smcpn.errors import InputError, one_of
 from smcpn.model.functions.unknown import Interval, UnknownFunction, labels, softplus
-from smcpn.values.arguments import Kind, Positive, UnfitError, checked, whole
 
 Array = NDArray[np.float64]
 

@@ -13,8 +13,8 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.arguments import Count, Kind, Numbers, Seed, UnfitError, checked
 from smcpn.errors import InputError, real_number, shown
-from smcpn.values.arguments import Count, Kind, Numbers, Seed, UnfitError, checked
 
 
 def softplus(x: ca.SX) -> ca.SX:

@@ -24,6 +24,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.base.tables import Column, Table, words
+from smcpn.base.units import time_label
 from smcpn.errors import InputError, shown
 from smcpn.io.channels import Sample
 from smcpn.io.events import Event
@@ -31,8 +33,6 @@ from smcpn.io.sink import json_text
 from smcpn.model.problem import Problem
 from smcpn.report.page import rendered
 from smcpn.report.style import with_unit
-from smcpn.values.tables import Column, Table, words
-from smcpn.values.units import time_label
 
 PARAMETERS = Table([words("parameter"), *map(Column, ("mean", "sd", "2.5 %", "97.5 %"))])
 """Table that the script of the page fills."""

@@ -28,7 +28,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from smcpn.process.priority import normal
+from smcpn.base.priority import normal
 
 HISTORY = 200
 """Frames that a browser that comes gets at once, or that has been away."""

@@ -1,0 +1,1 @@
+"""What every layer stands on: arguments, units, tables, files, interrupts and messages."""

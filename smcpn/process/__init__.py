@@ -1,1 +1,0 @@
-"""Priority, interrupts and messages of a running process."""

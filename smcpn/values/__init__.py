@@ -1,1 +1,0 @@
-"""Values that users give and files hold: checked, with units, stored, shown in tables."""
