@@ -411,7 +411,7 @@ class Record(WithCard):
     @property
     def given(self) -> NDArray[np.bool_]:
         """True for the samples that a problem has not inserted where doses arrive, (T,)."""
-        return self.u[:, -self.held] == 0.0 if self.held else np.full(len(self), True)
+        return given_among(self.u, self.held)
 
     @property
     def n_inputs(self) -> int:
@@ -820,6 +820,11 @@ def _count(number: int, noun: str) -> str:
 
 def _first(mask: NDArray[np.bool_]) -> int:
     return int(np.argwhere(mask)[0][0])
+
+
+def given_among(u: Array, held: int) -> NDArray[np.bool_]:
+    """True for samples, by their inputs (m, n), that were not inserted where doses arrive, (m,)."""
+    return u[:, -held] == 0.0 if held else np.full(len(u), True)
 
 
 def by_name(records: Sequence[Record]) -> dict[str, Record]:
