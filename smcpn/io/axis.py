@@ -246,6 +246,7 @@ class SampleArrivals:
         # A sample sets accumulators back: one that is put in would lose what they have counted.
         self.axis = TimeAxis(self._record, fills=not problem.ode.accumulators)
         self._n_outputs, self._width = len(problem.observe), problem.model.measured
+        self._has_sd = problem.model.takes_y_sd
         self.last_input: Sequence[float] = [0.0] * self._record.n_inputs
         self._given = self._record.n_inputs - self._record.held
         self._dosing, self.doses = dosing, tuple[Dose, ...]()
@@ -494,7 +495,8 @@ class SampleArrivals:
             missing if one is None else _floats(name, one, self._n_outputs)
             for name, one in given.items()
         ]
-        for name, where, why in faults_beside(np.array(outputs), *map(np.array, columns)):
+        arrays = map(np.array, (outputs, *columns))
+        for name, where, why in faults_beside(*arrays, self._has_sd):
             if name in known and where.any():
                 raise InputError(f"{name} is {shown(given[name])}: {why}", argument=name)
         return [number for column in (*columns, outputs) for number in column]
