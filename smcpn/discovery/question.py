@@ -27,7 +27,7 @@ from smcpn.errors import InputError, listed, nearest, one_of, shown
 from smcpn.model.delay import Delay
 from smcpn.model.measured import Y_SD
 from smcpn.model.ode import ODE
-from smcpn.model.record import BESIDE, Record
+from smcpn.model.record import BESIDE, Record, beside
 from smcpn.solver import Solver, check_solver
 from smcpn.values.stored import Line, Name, Stored, number
 
@@ -213,6 +213,7 @@ def check_alike(records: Sequence[Record]) -> None:
 def _check_beside(records: Sequence[Record], noise: Any) -> None:
     """Refuse standard deviations of values that would be passed over, or are not there."""
     taken = isinstance(noise, str) and noise == Y_SD
+    has_sd = np.any([np.isfinite(beside(record, Y_SD)).any(axis=0) for record in records], axis=0)
     for record in records:
         if (record.y_sd is not None) != taken:
             has, remedy = ("has no", "give it to smcpn.Record") if taken else (
@@ -222,10 +223,11 @@ def _check_beside(records: Sequence[Record], noise: Any) -> None:
                 f"noise is {shown(noise)}, and record '{record.name}' {has} {Y_SD}: {remedy}",
                 argument="noise",
             )
-        if taken and not np.isfinite(record.y_sd[record.told]).all():
+        lacking = record.told & has_sd & ~np.isfinite(beside(record, Y_SD))
+        if lacking.any():
             raise InputError(
-                f"record '{record.name}' has no {Y_SD} where a value is known by its limits: give "
-                "one, that of a value near the limit",
+                f"record '{record.name}' has no {Y_SD} of a value, where others of the output have "
+                "one: give one, of a value known by its limits that near the limit",
                 argument="noise",
             )
         if isinstance(noise, str) and noise == "relative":

@@ -11,6 +11,7 @@ from scipy.integrate import solve_ivp
 
 import smcpn
 from smcpn.discovery.equations.system import CandidateSystem
+from smcpn.discovery.results.residuals import residuals_of
 from smcpn.discovery.search.arrivals import Arrivals
 from smcpn.errors import InputError
 from smcpn.estimate.path_search.linearisation import LimitedMeasurements
@@ -175,6 +176,23 @@ def test_values_count_by_their_own_deviations():
     expected = np.sqrt(np.linalg.inv(design.T @ design)[1, 1])
     assert found.models[0].sd[0] == pytest.approx(expected, rel=0.2)
     assert found.noise == pytest.approx(np.mean(sd**-2.0) ** -0.5)
+
+
+def test_the_noise_of_outputs_without_deviations_is_learned():
+    """Of two equations that do not touch: each is known as well as by itself."""
+    sd = np.stack([np.where(np.arange(150) % 3 == 0, 0.01, 0.5), np.full(150, 0.05)], axis=1)
+    y = 3.0 * np.exp(np.outer(T, [-0.3, -0.2])) + sd * np.random.default_rng(0).normal(
+        size=sd.shape
+    )
+    record = smcpn.Record(y=y, dt=0.1, y_sd=np.where([True, False], sd, np.nan))
+    found = smcpn.discover(record, library="poly(1)", states=["x", "v"], noise="y_sd")
+    found_terms(found, {"x'[x]": -0.3, "v'[v]": -0.2})
+    alone = smcpn.discover(smcpn.Record(y=y[:, 1], dt=0.1), library="poly(1)", states=["v"])
+    known = np.mean(sd[:, 0] ** -2.0) ** -0.5
+    np.testing.assert_allclose(found.noise, [known, *alone.noise], rtol=1e-6)
+    assert found.models[0].mean[1] == pytest.approx(alone.models[0].mean[0], rel=1e-4)
+    residuals = y[::3, 0] - found.paths[0][::3, 0]
+    np.testing.assert_allclose(residuals_of(found)[0][::3, 0], residuals * known / 0.01)
 
 
 @pytest.mark.parametrize("known", [False, True])
