@@ -24,10 +24,11 @@ from smcpn.discovery.shrinkage.priors import (
     shrinkage,
 )
 from smcpn.errors import InputError, listed, nearest, one_of, shown
+from smcpn.estimate.smoothed_outputs import stated_outputs
 from smcpn.model.delay import Delay
 from smcpn.model.measured import Y_SD
 from smcpn.model.ode import ODE
-from smcpn.model.record import BESIDE, Record, beside
+from smcpn.model.record import Record, beside
 from smcpn.solver import Solver, check_solver
 from smcpn.values.stored import Line, Name, Stored, number
 
@@ -213,7 +214,7 @@ def check_alike(records: Sequence[Record]) -> None:
 def _check_beside(records: Sequence[Record], noise: Any) -> None:
     """Refuse standard deviations of values that would be passed over, or are not there."""
     taken = isinstance(noise, str) and noise == Y_SD
-    has_sd = np.any([np.isfinite(beside(record, Y_SD)).any(axis=0) for record in records], axis=0)
+    has_sd = stated_outputs(records)
     for record in records:
         if (record.y_sd is not None) != taken:
             has, remedy = ("has no", "give it to smcpn.Record") if taken else (
@@ -280,11 +281,10 @@ def _check_doses(records: Sequence[Record]) -> None:
 
 
 def _check_shrinking(records: Sequence[Record], prior: Shrinkage | None) -> None:
-    """Refuse what draws under a prior that shrinks do not know."""
-    given = [name for name in BESIDE if any(getattr(r, name) is not None for r in records)]
-    if prior is not None and given:
+    """Refuse values known by limits, of which no Gaussian is drawn under a prior that shrinks."""
+    if prior is not None and any(record.limits for record in records):
         raise InputError(
-            f"prior is '{prior.name}', whose draws do not know {listed(given)}: give "
+            f"prior is '{prior.name}', whose draws do not know limits (y_lower, y_upper): give "
             f"prior='{SPIKE_AND_SLAB}'",
             argument="prior",
         )

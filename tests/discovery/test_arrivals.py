@@ -150,6 +150,25 @@ def test_draws_under_a_prior_that_shrinks_know_them_too(what):
         assert abs(one.mean - value) < 3.5 * one.sd < 0.05
 
 
+@pytest.mark.parametrize(
+    "what", ["equal", pytest.param("as if missing", marks=pytest.mark.nightly)]
+)
+@pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")
+def test_draws_under_a_prior_that_shrinks_know_deviations(what):
+    """Those that are equal are the noise itself; what is hardly known at all is as if missing."""
+    rng, some = np.random.default_rng(3), np.arange(150) % 3 < (3 if what == "equal" else 2)
+    y = 3.0 * np.exp(-0.3 * T) + 0.05 * rng.normal(size=150)
+    options = {"library": "poly(1)", "states": ["x"], "prior": "laplace", "particles": 100}
+    kept = smcpn.Record(y=np.where(some, y, np.nan), dt=0.1)
+    expected = smcpn.discover(kept, **options, noise=[0.05]).coefficients
+    told = smcpn.Record(y=y, dt=0.1, y_sd=np.where(some, 0.05, 50.0))
+    found = smcpn.discover(told, **options, noise="y_sd").coefficients
+    mean, sd = (1e-6, 1e-6) if what == "equal" else (0.5, 0.4)
+    for name, one in expected.items():
+        assert abs(found[name].mean - one.mean) < mean * one.sd
+        assert found[name].sd == pytest.approx(one.sd, rel=sd)
+
+
 def test_what_has_entered_is_that_of_a_problem():
     """Jumps and rates between samples add up to the amounts that a likelihood knows."""
     system = CandidateSystem.of(smcpn.polynomials(1), ["gut", "central"])
@@ -260,7 +279,7 @@ def test_limits_are_expanded_as_their_log_probability(g):
         ({"doses": [smcpn.Dose(1.0, "z", 2.0)]}, {}, "a dose names state 'z'"),
         ({"doses": [smcpn.Dose(1.0, "x", 2.0)]}, {"noise": "relative"}, "has doses"),
         ({"y_lower": np.full(30, np.nan)}, {"noise": "relative"}, "has limits"),
-        ({"y_lower": np.full(30, np.nan)}, {"prior": "laplace"}, "draws do not know y_lower"),
+        ({"y_lower": np.full(30, np.nan)}, {"prior": "laplace"}, "draws do not know limits"),
     ],
     ids=str,
 )
