@@ -168,7 +168,7 @@ class DeadTimes:
             start_row=ca.vertcat(program.start_row, self.row),
             start=ca.substitute(program.start, self.state, picked),
             # The inputs at the sample before are those at the end of the part before.
-            interval=ca.substitute(program.begun, self.moving, picked[: self.moving.numel()]),
+            interval=ca.substitute(program.begun, self.moving, picked[: self.moving.numel(), :]),
         )
         reading = moved.reading(self.row, self._graph(self._lookup, signal))
         return reading.with_state(self.state, picked, picked)
