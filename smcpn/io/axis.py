@@ -496,7 +496,7 @@ class SampleArrivals:
             for name, one in given.items()
         ]
         arrays = map(np.array, (outputs, *columns))
-        for name, where, why in faults_beside(*arrays, self._has_sd):
+        for name, where, why in faults_beside(*arrays, has_sd=self._has_sd):
             if name in known and where.any():
                 raise InputError(f"{name} is {shown(given[name])}: {why}", argument=name)
         return [number for column in (*columns, outputs) for number in column]

@@ -312,7 +312,7 @@ class Channels:
             return {}
         all_of = {kind: self._column(values, kind, len(y)) for kind in BESIDE}
         has_sd = np.array([("y_sd", j) in {*values, *self.columns} for j in range(len(y))])
-        for name, where, why in faults_beside(y, *all_of.values(), has_sd):
+        for name, where, why in faults_beside(y, *all_of.values(), has_sd=has_sd):
             if name in kinds and where.any():
                 raise BadLineError(f"{name} is {all_of[name][np.argmax(where)]}: {why}")
         return {kind: all_of[kind] for kind in kinds if not np.isnan(all_of[kind]).all()}

@@ -128,7 +128,7 @@ class StreamSamples(Samples):
     @override
     def _known(self, a: int, b: int) -> Array:
         columns, function = self._measured(a, b), self._function(a, b)
-        if function is not self.template.u_function:
+        if function is not None and function is not self.template.u_function:
             # Where a dose arrived the input was not known yet.
             n, held = 1 + self.template.n_inputs, self.template.held
             put_in = ~given_among(columns[:, 1:n], held)

@@ -336,8 +336,8 @@ class Record(WithCard):
         if all(getattr(self, name) is None for name in BESIDE):
             return
         sd, *limits = (beside(self, name) for name in BESIDE)
-        has_sd = np.isfinite(sd).any(axis=0)
-        for name, where, why in faults_beside(self.y, sd, *limits, has_sd):
+        has_sd = np.any(np.isfinite(sd), axis=0, keepdims=True)[0]
+        for name, where, why in faults_beside(self.y, sd, *limits, has_sd=has_sd):
             if where.any() and getattr(self, name) is not None:
                 place = tuple(np.argwhere(where)[0])
                 given = f"{name} is {getattr(self, name)[place]:g} at sample {place[0]}"
@@ -709,7 +709,7 @@ def check_values_alone(record: Record, who: str) -> None:
 
 
 def faults_beside(
-    y: Array, sd: Array, lower: Array, upper: Array, has_sd: NDArray[np.bool_]
+    y: Array, sd: Array, lower: Array, upper: Array, *, has_sd: NDArray[np.bool_]
 ) -> Iterator[tuple[str, NDArray[np.bool_], str]]:
     """Yield what y_sd, y_lower and y_upper may not be: the name, where it is, and the remedy.
 
