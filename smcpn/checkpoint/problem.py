@@ -38,7 +38,7 @@ from smcpn.model.ode import ODE, entry_names, graphs_of
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, assembled, check_record
 from smcpn.model.record import CONTEXT, Record
-from smcpn.model.signal import BandLimited
+from smcpn.model.signal import given_function
 
 KINDS: dict[type[UnknownFunction], Callable[..., UnknownFunction]] = {
     Spline: spline,
@@ -631,7 +631,7 @@ class StoredRecord(Stored):
 
         Raises `NotStorableError` if its input is a function of time.
         """
-        if record.u_function is not None and not isinstance(record.u_function, BandLimited):
+        if given_function(record) is not None:
             raise NotStorableError(
                 f"{record.name}: u is a function of time and cannot be stored in a file: give its "
                 "samples and a hold to be able to resume from the file alone; otherwise resume "

@@ -25,10 +25,11 @@ from smcpn.discovery.shrinkage.priors import (
     shrinkage,
 )
 from smcpn.errors import InputError, listed, nearest, one_of, shown
+from smcpn.estimate.smoothed_outputs import stated_outputs
 from smcpn.model.delay import Delay
 from smcpn.model.measured import Y_SD
 from smcpn.model.ode import ODE
-from smcpn.model.record import BESIDE, Record
+from smcpn.model.record import Record, beside
 from smcpn.model.solver import Solver, check_solver
 
 Array = NDArray[np.float64]
@@ -213,6 +214,7 @@ def check_alike(records: Sequence[Record]) -> None:
 def _check_beside(records: Sequence[Record], noise: Any) -> None:
     """Refuse standard deviations of values that would be passed over, or are not there."""
     taken = isinstance(noise, str) and noise == Y_SD
+    has_sd = stated_outputs(records)
     for record in records:
         if (record.y_sd is not None) != taken:
             has, remedy = ("has no", "give it to smcpn.Record") if taken else (
@@ -222,10 +224,11 @@ def _check_beside(records: Sequence[Record], noise: Any) -> None:
                 f"noise is {shown(noise)}, and record '{record.name}' {has} {Y_SD}: {remedy}",
                 argument="noise",
             )
-        if taken and not np.isfinite(record.y_sd[record.told]).all():
+        lacking = record.told & has_sd & ~np.isfinite(beside(record, Y_SD))
+        if lacking.any():
             raise InputError(
-                f"record '{record.name}' has no {Y_SD} where a value is known by its limits: give "
-                "one, that of a value near the limit",
+                f"record '{record.name}' has no {Y_SD} of a value, where others of the output have "
+                "one: give one, of a value known by its limits that near the limit",
                 argument="noise",
             )
         if isinstance(noise, str) and noise == "relative":
@@ -278,11 +281,10 @@ def _check_doses(records: Sequence[Record]) -> None:
 
 
 def _check_shrinking(records: Sequence[Record], prior: Shrinkage | None) -> None:
-    """Refuse what draws under a prior that shrinks do not know."""
-    given = [name for name in BESIDE if any(getattr(r, name) is not None for r in records)]
-    if prior is not None and given:
+    """Refuse values known by limits, of which no Gaussian is drawn under a prior that shrinks."""
+    if prior is not None and any(record.limits for record in records):
         raise InputError(
-            f"prior is '{prior.name}', whose draws do not know {listed(given)}: give "
+            f"prior is '{prior.name}', whose draws do not know limits (y_lower, y_upper): give "
             f"prior='{SPIKE_AND_SLAB}'",
             argument="prior",
         )

@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 
 from smcpn.errors import InputError, listed
 from smcpn.estimate.path_search.linearisation import Rate
-from smcpn.model.record import Record
+from smcpn.model.record import BESIDE, Record, beside
 
 Array = NDArray[np.float64]
 Seen = NDArray[np.bool_]
@@ -93,14 +93,21 @@ def smooth_parts(
 def stated_deviations(records: Sequence[Record]) -> tuple[Array | None, Array]:
     """Return ``y_sd`` in units of that of each output, (T, q), and variances of these, (q,).
 
-    They are those that values of the mean precision have; the first is None where records do not
-    state deviations.
+    They are those that values of the mean precision have, NaN of an output of which no deviation is
+    stated; the first is None where records state none.
     """
     if records[0].y_sd is None:
-        return None, np.empty(0)
+        return None, np.full(records[0].n_outputs, np.nan)
     sd = np.concatenate([np.where(record.told, record.y_sd, np.nan) for record in records])
-    variances = 1.0 / np.nanmean(sd**-2.0, axis=0)
+    with np.errstate(invalid="ignore"):
+        variances = 1.0 / (np.nansum(sd**-2.0, axis=0) / np.isfinite(sd).sum(axis=0))
     return sd / np.sqrt(variances), variances
+
+
+def stated_outputs(records: Sequence[Record]) -> NDArray[np.bool_]:
+    """True for outputs of which records state deviations, (q,)."""
+    stated = [np.isfinite(beside(record, BESIDE[0])).any(axis=0) for record in records]
+    return np.asarray(np.any(stated, axis=0))
 
 
 def output_variances(records: Sequence[Record]) -> Array:
@@ -226,7 +233,8 @@ def _splines(record: Record, y: Array, variances: Array) -> Array:
             if seen.any():
                 result[0, :, j] = np.interp(record.t, record.t[seen], y[seen, j])
             continue
-        sd = 1.0 if record.y_sd is None else record.y_sd[seen, j] / np.sqrt(variance)
+        sd = beside(record, "y_sd")[seen, j] / np.sqrt(variance)
+        sd = np.where(np.isfinite(sd), sd, 1.0)
         spline = _smoothing_spline(record.t[seen], y[seen, j], LEFT_BY_SPLINE * variance, sd)
         # A cubic beyond the ends would run away.
         inside = np.clip(record.t, record.t[seen][0], record.t[seen][-1])

@@ -35,12 +35,12 @@ from smcpn.base.arguments import NUMBERS, Kind
 from smcpn.base.stored import Number, Stored, Whole
 from smcpn.errors import InputError, real_number, shown, whole_number
 from smcpn.io.doses import NO_DOSES
-from smcpn.model.delay import parts_of, stream_intervals
+from smcpn.model.delay import parts_of
 from smcpn.model.dose import Dose, as_doses
 from smcpn.model.dosing import route_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import BESIDE, Record, faults_beside
-from smcpn.model.signal import BandLimited
+from smcpn.model.signal import band_limited, given_function, stream_intervals
 
 Array = NDArray[np.float64]
 
@@ -235,18 +235,21 @@ class SampleArrivals:
 
     def __init__(self, problem: Problem) -> None:
         self._record = problem.records[0]
-        if isinstance(self._record.u_function, BandLimited):
+        self._function, dosing = given_function(self._record), problem.model.dosing
+        if dosing is not None and dosing.lagged and band_limited(self._record):
             raise InputError(
-                f"{self._record.name}: a stream with doses takes no band-limited input, which is "
-                "known once samples to come are: choose hold 'foh' or 'zoh'",
+                f"{self._record.name}: a stream in which the lag of a dose is learned takes no "
+                "band-limited input, of which an interval has to tell more than is known when it "
+                "ends: choose hold 'foh' or 'zoh', or fix the lag",
                 argument="problem",
             )
         # A sample sets accumulators back: one that is put in would lose what they have counted.
         self.axis = TimeAxis(self._record, fills=not problem.ode.accumulators)
         self._n_outputs, self._width = len(problem.observe), problem.model.measured
+        self._has_sd = problem.model.takes_y_sd
         self.last_input: Sequence[float] = [0.0] * self._record.n_inputs
         self._given = self._record.n_inputs - self._record.held
-        self._dosing, self.doses = problem.model.dosing, tuple[Dose, ...]()
+        self._dosing, self.doses = dosing, tuple[Dose, ...]()
         self._between = stream_intervals(self._record, problem.model.delay)
         # Most parts of an interval in which it is known how many delayed inputs arrive.
         self._parts = parts_of(self._record) if problem.model.delay is not None else None
@@ -394,8 +397,10 @@ class SampleArrivals:
         if not begun:
             # It ends no interval: what it has of the next one does not count.
             t, u = np.append(t[1:], t[-1] + self._record.interval), u[[1, 1]]
+        # Where the input is smooth that of a sample which is put in does not count.
+        hold = "zoh" if self._record.smooth else self._record.hold
         one = Record(
-            t=t, u=self._record.u_function or (u if n else None), hold=self._record.hold,
+            t=t, u=self._function or (u if n else None), hold=hold,
             doses=self.doses, name="stream",
             u_before=np.empty((0, n)),
         )  # fmt: skip
@@ -433,7 +438,7 @@ class SampleArrivals:
 
         Raises `InputError` as of `Online.predict`.
         """
-        size, given = self._given, self._record.u_function is None
+        size, given = self._given, self._function is None
         if size and given:
             values = NUMBERS("u", u)
             if values.size % size:
@@ -454,7 +459,7 @@ class SampleArrivals:
         return rows[:, 0], rows[:, 1 : 1 + self._record.n_inputs], chosen
 
     def _inputs(self, u: Any) -> list[float]:
-        if u is None and (self._given == 0 or self._record.u_function is not None):
+        if u is None and (self._given == 0 or self._function is not None):
             return [0.0] * self._given
         inputs = _floats("u", u, self._given)
         if not all(map(math.isfinite, inputs)):
@@ -490,7 +495,8 @@ class SampleArrivals:
             missing if one is None else _floats(name, one, self._n_outputs)
             for name, one in given.items()
         ]
-        for name, where, why in faults_beside(np.array(outputs), *map(np.array, columns)):
+        arrays = map(np.array, (outputs, *columns))
+        for name, where, why in faults_beside(*arrays, has_sd=self._has_sd):
             if name in known and where.any():
                 raise InputError(f"{name} is {shown(given[name])}: {why}", argument=name)
         return [number for column in (*columns, outputs) for number in column]

@@ -168,8 +168,9 @@ class Channels:
         )
         first = problem.records[0]
         columns: dict[Slot, Column] = {("t", 0): Column(to=first.t_unit)}
-        kinds: tuple[Kind, ...] = ("y", "y_sd") if first.y_sd is not None else ("y",)
-        columns |= {(k, j): Column(to=first.unit_of(j)) for k in kinds for j in range(len(outputs))}
+        of_sd = np.flatnonzero(problem.model.takes_y_sd).tolist()
+        kinds: dict[Kind, Sequence[int]] = {"y": range(len(outputs)), "y_sd": of_sd}
+        columns |= {(k, j): Column(to=first.unit_of(j)) for k, some in kinds.items() for j in some}
         return cls(problem.ode.inputs, outputs, columns, LineDoses.of(problem))
 
     def column(self, slot: Slot) -> Column:
@@ -310,7 +311,8 @@ class Channels:
         if not kinds:
             return {}
         all_of = {kind: self._column(values, kind, len(y)) for kind in BESIDE}
-        for name, where, why in faults_beside(y, *all_of.values()):
+        has_sd = np.array([("y_sd", j) in {*values, *self.columns} for j in range(len(y))])
+        for name, where, why in faults_beside(y, *all_of.values(), has_sd=has_sd):
             if name in kinds and where.any():
                 raise BadLineError(f"{name} is {all_of[name][np.argmax(where)]}: {why}")
         return {kind: all_of[kind] for kind in kinds if not np.isnan(all_of[kind]).all()}

@@ -168,7 +168,7 @@ class DeadTimes:
             start_row=ca.vertcat(program.start_row, self.row),
             start=ca.substitute(program.start, self.state, picked),
             # The inputs at the sample before are those at the end of the part before.
-            interval=ca.substitute(program.begun, self.moving, picked[: self.moving.numel()]),
+            interval=ca.substitute(program.begun, self.moving, picked[: self.moving.numel(), :]),
         )
         reading = moved.reading(self.row, self._graph(self._lookup, signal))
         return reading.with_state(self.state, picked, picked)
@@ -191,8 +191,9 @@ class DeadTimes:
             for j, span in zip(lookup.delay.inputs, lookup.spans, strict=True)
             for lag in span.lags
         ]
-        known = ca.SX(*self._known.shape)
-        known[:, 0] = inputs[lookup.undelayed, 0]
+        known, own = ca.SX(self._known), [j for j in lookup.undelayed if j < inputs.size1()]
+        known[: len(own), 1:] = 0.0
+        known[: len(own), 0] = inputs[own, 0]
         symbols = ca.vertcat(*map(ca.vec, lookup.samples), ca.vec(self._known))
         return ca.substitute(graph, symbols, ca.vertcat(*values, ca.vec(known)))
 

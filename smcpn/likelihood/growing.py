@@ -10,6 +10,7 @@ Only a band-limited input needs the samples to come: a sample then counts ``look
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -33,10 +34,9 @@ from smcpn.likelihood.registry import (
     suitable_likelihood,
     weighing_program,
 )
-from smcpn.model.delay import stream_intervals
 from smcpn.model.problem import Problem
-from smcpn.model.record import CONTEXT, Record
-from smcpn.model.signal import Samples
+from smcpn.model.record import CONTEXT, InputFunction, Record, given_among
+from smcpn.model.signal import BandLimited, Samples, band_limited, stream_intervals
 from smcpn.model.solver import Solver
 
 Array = NDArray[np.float64]
@@ -46,8 +46,7 @@ def samples_ahead(template: Record, lookahead: int | None) -> int:
     """Samples known beyond one before it counts; by default what the hold of a record needs."""
     if lookahead is not None:
         return lookahead
-    interpolated = template.n_inputs > 0 and template.u_function is None
-    return CONTEXT if interpolated and template.hold == "bandlimited" else 0
+    return CONTEXT if band_limited(template) else 0
 
 
 def stream_grid(problem: Problem) -> Grid:
@@ -107,6 +106,12 @@ def stream_program(recursion: Recursion) -> LaneProgram:
     )
 
 
+def place_before(given: NDArray[np.bool_], number: int) -> int:
+    """Number of samples beyond which so many more are given, of some, which may be inserted."""
+    places = np.flatnonzero(given)
+    return int(places[-number]) if 0 < number <= len(places) else 0 if number else len(given)
+
+
 class StreamSamples(Samples):
     """The samples of a stream, which may go on with samples to come.
 
@@ -122,7 +127,35 @@ class StreamSamples(Samples):
 
     @override
     def _known(self, a: int, b: int) -> Array:
+        columns, function = self._measured(a, b), self._function(a, b)
+        if function is not None and function is not self.template.u_function:
+            # Where a dose arrived the input was not known yet.
+            n, held = 1 + self.template.n_inputs, self.template.held
+            put_in = ~given_among(columns[:, 1:n], held)
+            columns[put_in, 1 : n - held] = function(columns[put_in, 0])
+        return columns
+
+    def _measured(self, a: int, b: int) -> Array:
+        """Samples as they were taken in."""
         return np.column_stack(self._history.samples(a, b))
+
+    @override
+    def _function(self, a: int, b: int) -> InputFunction | None:
+        whole = self.template.u_function
+        if not isinstance(whole, BandLimited):
+            return whole
+        n, held, reach = 1 + self.template.n_inputs, self.template.held, CONTEXT
+        # Of how many samples others were put in is not known.
+        while True:
+            first, last = max(a - reach, 0), min(b + reach, len(self))
+            around = self._measured(first, last)
+            own = given_among(around[:, 1:n], held)
+            before, after = own[: max(a - first, 0)].sum(), own[max(b - first, 0) :].sum()
+            if (first == 0 or before >= CONTEXT) and (last == len(self) or after >= CONTEXT):
+                break
+            reach *= 2
+        some = around[own]
+        return BandLimited(float(some[0, 0]), whole.interval, some[:, 1 : n - held], False)
 
     @override
     def first_rates(self, order: int) -> Array:
@@ -146,8 +179,8 @@ class ComingSamples(StreamSamples):
         return self._n + len(self._coming)
 
     @override
-    def _known(self, a: int, b: int) -> Array:
-        before = super()._known(a, min(b, self._n))
+    def _measured(self, a: int, b: int) -> Array:
+        before = super()._measured(a, min(b, self._n))
         return np.concatenate([before, self._coming[max(a - self._n, 0) : max(b - self._n, 0)]])
 
 
@@ -165,6 +198,8 @@ class GrowingRows(KernelRows):
         super().__init__(inputs, StreamSamples(inputs.template, history), history.intervals)
         self.history, self.lookahead, self.n_samples = history, lookahead, 0
         self._kept: dict[int, Rows] = {}
+        # Places of the last ones given, of which as many are known beyond all that count.
+        self._given = deque[int](maxlen=lookahead)
         self._direct = inputs.direct
         # What is remembered at the last sample.
         self._remembered = inputs.memory
@@ -179,8 +214,9 @@ class GrowingRows(KernelRows):
 
     def append(self, t: Array, u: Array, y: Array) -> None:
         """Take in samples: times (m,), inputs (m, n) and outputs (m, q), NaN where missing."""
+        begin = len(self.history)
         self.history.append(t, u, y)
-        self._release(len(self.history) - self.lookahead)
+        self._look_ahead(begin, u)
 
     def append_sample(self, sample: Sequence[float]) -> None:
         """Take in one sample: time, inputs and outputs, NaN where missing."""
@@ -188,7 +224,21 @@ class GrowingRows(KernelRows):
         if self._direct and local < chunk.intervals and not self.lookahead:
             self.n_samples += 1
         else:
-            self._release(len(self.history) - self.lookahead)
+            u = chunk.samples[local : local + 1, 1 : 1 + self.history.n_inputs]
+            self._look_ahead(len(self.history) - 1, u)
+
+    def _look_ahead(self, begin: int, u: Array) -> None:
+        """Have the samples count beyond which ``lookahead`` more are given.
+
+        The last ones of the history, from ``begin`` on, have inputs (m, n).
+        """
+        if not self.lookahead:
+            self._release(begin + len(u))
+            return
+        given = given_among(u, self._samples.template.held)
+        self._given.extend((begin + np.flatnonzero(given)).tolist())
+        if len(self._given) == self.lookahead:
+            self._release(self._given[0])
 
     def finish(self) -> None:
         """Have the last ``lookahead`` samples count: the input beyond them is held."""

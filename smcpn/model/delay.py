@@ -167,18 +167,6 @@ def intervals_of(record: Record) -> tuple[float, float]:
     return shortest * (1.0 - ROUNDING) - slack, longest * (1.0 + ROUNDING) + slack
 
 
-def stream_intervals(template: Record, delay: Delay | None) -> tuple[float, float] | None:
-    """Shortest and longest interval of a stream like a record; None where they are not checked.
-
-    Those of a grid need no check. It is known how many delayed inputs arrive in one, and a
-    band-limited one has equal ones.
-    """
-    smooth = template.hold == "bandlimited" and template.u_function is None
-    if template.dt is not None or not (delay is not None or (smooth and template.n_inputs)):
-        return None
-    return intervals_of(template)
-
-
 def parts_of(record: Record) -> int:
     """Parts into which doses cut an interval of a record, at most."""
     return int(np.diff(np.flatnonzero(record.given)).max())

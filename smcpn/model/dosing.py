@@ -37,7 +37,7 @@ from smcpn.model.distribution import Distribution, support
 from smcpn.model.dose import Dose
 from smcpn.model.ode import ODE
 from smcpn.model.record import BESIDE, Cut, Record, inputs_at
-from smcpn.model.signal import BandLimited
+from smcpn.model.signal import BandLimited, given_function
 
 Array = NDArray[np.float64]
 Source = int | float
@@ -396,8 +396,7 @@ def as_given(record: Record) -> Record:
     """Return a record without the samples that were inserted where doses arrive."""
     if not record.held:
         return record
-    n, own, function = record.n_inputs - record.held, record.given, record.u_function
-    function = None if isinstance(function, BandLimited) else function
+    n, own, function = record.n_inputs - record.held, record.given, given_function(record)
     even = record.dt is not None
     outputs = {name: getattr(record, name) for name in ("y", *BESIDE)}
     return replace(

@@ -22,7 +22,7 @@ from smcpn.model.expression import ExpressionTable
 from smcpn.model.function_arguments import Parameter
 from smcpn.model.gaussian_noise import as_gaussian, noise_graphs
 from smcpn.model.initial import FirstSample, initial_states
-from smcpn.model.measured import BESIDE_PARTS, SampleNumbers
+from smcpn.model.measured import BESIDE_PARTS, Beside, SampleNumbers
 from smcpn.model.noise import Density, Normal, OutputDensity, Symbols, as_density, output_density
 from smcpn.model.ode import ODE, TIME
 from smcpn.model.parts import SMOOTH_PARTS, check_pairs
@@ -360,6 +360,14 @@ class Model:
         variance = self.with_numbers().noise_variance
         function = ca.Function("variance", [self.theta], [variance])
         return np.array(function(values.T))
+
+    @cached_property
+    def takes_y_sd(self) -> NDArray[np.bool_]:
+        """True for outputs whose noise takes a standard deviation of each value, (q,)."""
+        if self.density is None or not self.density.beside.numel():
+            return np.zeros(self.outputs.numel(), dtype=bool)
+        pairs = map(ca.vertsplit, (self.density.log_density, Beside.split(self.density.beside).sd))
+        return np.array([ca.depends_on(*pair) for pair in zip(*pairs, strict=True)])
 
     def density_function(self, graphs: Callable[[OutputDensity], list[ca.SX]]) -> SampleFunction:
         """Return graphs of the density, with numbers for the constants, as a function of samples.

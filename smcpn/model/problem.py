@@ -27,11 +27,11 @@ from smcpn.model.functions.unknown import UnknownFunction
 from smcpn.model.gaussian_noise import AR1, as_gaussian
 from smcpn.model.graphs import Model, make_model, observed_outputs, one_per_output
 from smcpn.model.initial import FirstSample, scalar_initial
-from smcpn.model.measured import Y_SD, Beside
+from smcpn.model.measured import Y_SD
 from smcpn.model.noise import Density, LimitedDensity, as_density
 from smcpn.model.ode import ODE
 from smcpn.model.prior import Prior
-from smcpn.model.record import Record, as_records
+from smcpn.model.record import Record, as_records, beside
 from smcpn.model.solver import CALIBRATED
 from smcpn.model.trace import function_name
 
@@ -549,22 +549,24 @@ def _check_noise(
 
 def _check_beside(problem: Problem) -> None:
     """Refuse records without the y_sd that the noise takes, or with one that it does not."""
-    density = problem.model.density
-    sd = ca.SX(0, 1) if density is None else Beside.split(density.beside).sd
-    graphs = ca.SX(0, 1) if density is None else density.log_density
-    taken = ca.depends_on(graphs, sd)
+    taken = problem.model.takes_y_sd
     for record in problem.records:
-        if taken and record.y_sd is None:
+        stated = np.isfinite(beside(record, Y_SD))
+        lacking = taken & (record.told & ~stated).any(axis=0)
+        passed_over = np.flatnonzero(~taken & stated.any(axis=0))
+        if lacking.any() or (taken.any() and record.y_sd is None):
             raise InputError(
-                f"noise takes y_sd, which {record.name} has not: give it to smcpn.Record, or a "
-                "standard deviation or the name of a parameter as noise",
+                f"noise takes y_sd, which {record.name} has not for every value of "
+                f"{listed([shown(problem.observe[j]) for j in np.flatnonzero(taken)])}: give it to "
+                "smcpn.Record, or a standard deviation or the name of a parameter as noise",
                 argument="noise",
             )
-        if record.y_sd is not None and not taken:
+        if len(passed_over):
             raise InputError(
-                f"{record.name} has y_sd, which the noise does not take: give noise='y_sd', or a "
-                "function of it such as smcpn.Normal(lambda y, y_sd, *, s: s * y_sd), or leave "
-                "y_sd out",
+                f"{record.name} has y_sd of {shown(problem.observe[passed_over[0]])}, which its "
+                "noise does not take: give noise='y_sd', or a function of it such as "
+                "smcpn.Normal(lambda y, y_sd, *, s: s * y_sd), or leave y_sd out, NaN for one "
+                "output of several",
                 argument="noise",
             )
 

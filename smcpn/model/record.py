@@ -59,7 +59,8 @@ class Record(WithCard):
         Output samples; NaN marks a missing one. None where there is nothing to compare with.
     y_sd : array_like, shape of ``y``, optional
         Standard deviation of each value, where it is known: ``noise="y_sd"`` of `smcpn.Problem`
-        takes it, and a formula of the noise may have it as an argument.
+        takes it, and a formula of the noise may have it as an argument. NaN for an output of which
+        none is known, whose noise is another: ``noise=["y_sd", "sigma"]``.
     y_lower, y_upper : array_like, shape of ``y``, optional
         Limits of a value that was not measured itself, and is NaN in ``y``: below a detection limit
         it has an ``y_upper``, of a sensor that saturates an ``y_lower``, and both in an interval;
@@ -334,7 +335,9 @@ class Record(WithCard):
         """Refuse deviations and limits that a value cannot have."""
         if all(getattr(self, name) is None for name in BESIDE):
             return
-        for name, where, why in faults_beside(self.y, *(beside(self, name) for name in BESIDE)):
+        sd, *limits = (beside(self, name) for name in BESIDE)
+        has_sd = np.any(np.isfinite(sd), axis=0, keepdims=True)[0]
+        for name, where, why in faults_beside(self.y, sd, *limits, has_sd=has_sd):
             if where.any() and getattr(self, name) is not None:
                 place = tuple(np.argwhere(where)[0])
                 given = f"{name} is {getattr(self, name)[place]:g} at sample {place[0]}"
@@ -411,7 +414,7 @@ class Record(WithCard):
     @property
     def given(self) -> NDArray[np.bool_]:
         """True for the samples that a problem has not inserted where doses arrive, (T,)."""
-        return self.u[:, -self.held] == 0.0 if self.held else np.full(len(self), True)
+        return given_among(self.u, self.held)
 
     @property
     def n_inputs(self) -> int:
@@ -706,12 +709,15 @@ def check_values_alone(record: Record, who: str) -> None:
 
 
 def faults_beside(
-    y: Array, sd: Array, lower: Array, upper: Array
+    y: Array, sd: Array, lower: Array, upper: Array, *, has_sd: NDArray[np.bool_]
 ) -> Iterator[tuple[str, NDArray[np.bool_], str]]:
-    """Yield what y_sd, y_lower and y_upper may not be: the name, where it is, and the remedy."""
+    """Yield what y_sd, y_lower and y_upper may not be: the name, where it is, and the remedy.
+
+    has_sd: (q,), outputs that have a y_sd, for every value then.
+    """
     measured = np.isfinite(y)
-    positive = "give a positive standard deviation for every value of y"
-    yield "y_sd", (sd <= 0.0) | (measured & ~np.isfinite(sd)), positive
+    positive = "give a positive standard deviation for every value of y, or of an output for none"
+    yield "y_sd", (sd <= 0.0) | (measured & has_sd & ~np.isfinite(sd)), positive
     twice = "y is measured there: give NaN in y for a value known by its limits"
     yield "y_lower", measured & np.isfinite(lower), twice
     yield "y_upper", measured & np.isfinite(upper), twice
@@ -820,6 +826,11 @@ def _count(number: int, noun: str) -> str:
 
 def _first(mask: NDArray[np.bool_]) -> int:
     return int(np.argwhere(mask)[0][0])
+
+
+def given_among(u: Array, held: int) -> NDArray[np.bool_]:
+    """True for samples, by their inputs (m, n), that were not inserted where doses arrive, (m,)."""
+    return u[:, -held] == 0.0 if held else np.full(len(u), True)
 
 
 def by_name(records: Sequence[Record]) -> dict[str, Record]:

@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from smcpn.model.delay import inputs_before, spacing_before, times_before
+from smcpn.model.delay import Delay, inputs_before, intervals_of, spacing_before, times_before
 from smcpn.model.expression import applied
 from smcpn.model.measured import measured_rows
-from smcpn.model.record import CONTEXT, Record
+from smcpn.model.record import CONTEXT, InputFunction, Record
 
 Array = NDArray[np.float64]
 
@@ -111,9 +111,10 @@ class Samples(ABC):
         template, n = self.template, self.template.n_inputs - self.template.held
         if n == 0:
             return np.empty((b - a - 1, parts + 1, 0))
-        if template.u_function is not None:
+        function = self._function(a, b)
+        if function is not None:
             times = self.times(a, b, parts)
-            values = np.asarray(template.u_function(times.ravel()), dtype=float)
+            values = np.asarray(function(times.ravel()), dtype=float)
             return values.reshape(*times.shape, n)
         if template.hold == "bandlimited":
             return self._band_limited(a, b, parts)
@@ -122,6 +123,10 @@ class Samples(ABC):
             return np.repeat(u[:-1, None], parts + 1, axis=1)
         rising = (np.arange(parts + 1) / parts)[None, :, None]
         return u[:-1, None] * (1.0 - rising) + u[1:, None] * rising
+
+    def _function(self, a: int, b: int) -> InputFunction | None:
+        """The input between the samples [a, b) as a function of time, where it is known as one."""
+        return self.template.u_function
 
     def rates(self, a: int, b: int, order: int) -> Array:
         """Time derivatives 1..order of the input after each sample, (b - a - 1, order, n_inputs).
@@ -277,6 +282,28 @@ class BandLimited:
         weights = _windowed_sinc(near - at[:, None])
         samples = np.take(self.u, near, axis=0, mode="clip")
         return np.einsum("pw,pwn->pn", weights, samples)
+
+
+def given_function(record: Record) -> InputFunction | None:
+    """Function as which the input of a record was given; None where its samples tell it."""
+    return None if isinstance(record.u_function, BandLimited) else record.u_function
+
+
+def band_limited(record: Record) -> bool:
+    """Return True if an input is the band-limited signal through the samples."""
+    given = record.n_inputs > record.held and given_function(record) is None
+    return given and record.hold == "bandlimited"
+
+
+def stream_intervals(template: Record, delay: Delay | None) -> tuple[float, float] | None:
+    """Shortest and longest interval of a stream like a record; None where they are not checked.
+
+    Those of a grid need no check. It is known how many delayed inputs arrive in one, and a
+    band-limited one has equal ones.
+    """
+    if template.dt is not None or not (delay is not None or band_limited(template)):
+        return None
+    return intervals_of(template)
 
 
 def _windowed_sinc(distance: NDArray[Any]) -> Array:

@@ -37,6 +37,7 @@ from smcpn.base.arguments import FILE_NAME, THREADS
 from smcpn.checkpoint.nested import FilterState, read_nested, write_nested
 from smcpn.errors import InputError, whole_number
 from smcpn.io.axis import SampleArrivals, TimeAxis
+from smcpn.likelihood.growing import place_before
 from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.likelihood import STATE_PARTICLES, Particle
 from smcpn.likelihood.particle.stream import stream_estimate
@@ -252,10 +253,11 @@ class NestedFilter:
         return self.axis.state.count - self.sample
 
     def _assimilate(self, known: Array, ahead: int) -> None:
-        """Assimilate the last samples but those that are not so many ``ahead`` of the last one."""
-        while self._waiting > ahead:
-            self._weigh(known, len(known) - self._waiting)
-        kept = known[-(self._filters.behind + self._waiting) :]
+        """Assimilate the last samples beyond which so many are given ``ahead``."""
+        place, end = len(known) - self._waiting, place_before(self._filters.given(known), ahead)
+        for sample in range(place, end):
+            self._weigh(known, sample)
+        kept = known[self._filters.needed(known, max(place, end)) :]
         self._state = replace(self._state, last=np.ascontiguousarray(kept))
 
     def _weigh(self, known: Array, place: int) -> None:

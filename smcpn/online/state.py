@@ -13,15 +13,18 @@ from typing_extensions import override
 
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.contract import Keys
+from smcpn.likelihood.growing import StreamSamples
 from smcpn.likelihood.history import History
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.likelihood.shift import DiscretisationShift, shift_of_particles
 from smcpn.likelihood.solver_choice import finer_solver
 from smcpn.likelihood.wall import PosteriorPoints, wall_of
 from smcpn.model.dose import Dose
+from smcpn.model.dosing import with_function
 from smcpn.model.measured import outputs_of
 from smcpn.model.problem import Problem
-from smcpn.model.record import Record
+from smcpn.model.record import CONTEXT, Record, given_among
+from smcpn.model.signal import given_function
 from smcpn.model.solver import Solver
 from smcpn.online.change import Alarm
 from smcpn.online.reweighting import (
@@ -380,14 +383,18 @@ def stream_record(
     It has the doses that were given by its end; those before its begin count as what has arrived.
     """
     template = problem.records[0]
-    t, u, measured = history.samples(0, samples)
+    columns = StreamSamples(template, history).columns(0, samples)
+    (t,), u, measured = columns[:, :1].T, *np.split(columns[:, 1:], [template.n_inputs], axis=1)
+    _, after, _ = history.samples(samples, len(history))
+    after = after[given_among(after, template.held)][:CONTEXT]
     earlier = any(one.time < t[0] for one in doses)
-    known = u if template.held else template.u_function or u
+    function = given_function(template)
+    known = u if template.held else function or u
     between = template.held > 0 and bool(u[:, -template.held].any())
     uniform = template.dt is not None and not between
-    return Record(
+    one = Record(
         u=known if template.n_inputs else None,
-        u_function=template.u_function,
+        u_function=function,
         **outputs_of(template, measured),
         dt=template.dt if uniform else None,
         t=None if uniform else t,
@@ -397,6 +404,8 @@ def stream_record(
         t_unit=template.t_unit,
         name=template.name,
         held=template.held,
-        doses=[one for one in doses if one.time <= t[-1]],
+        doses=[one for one in doses if one.time <= t[given_among(u, template.held)][-1]],
         u_before=np.empty((0, template.n_inputs)) if earlier else None,
+        u_after=after if len(after) else None,
     )
+    return with_function(one) if one.held else one

@@ -117,10 +117,10 @@ def discover(
         State that each output measures; the first ones by default. The others are hidden.
     noise : {"unknown", "relative", "y_sd"} or sequence of float
         Its standard deviation for each output, where it is known, up to a common factor. That of
-        ``"y_sd"`` is the records' own for each value; what comes back is that of values of the mean
-        precision. ``"relative"`` noise multiplies the outputs, all positive, by exp(e); what comes
-        back is its standard deviation at their root mean square. Both go with prior
-        ``"spike-and-slab"``.
+        ``"y_sd"`` is the records' own for each value, and learned of an output where that is NaN;
+        what comes back is that of values of the mean precision. ``"relative"`` noise multiplies the
+        outputs, all positive, by exp(e); what comes back is its standard deviation at their root
+        mean square. Both go with prior ``"spike-and-slab"``.
     delay : mapping of str to float, optional
         Dead times of inputs, ``{"u": 0.3}``: the equations have u(t - 0.3). They are known, as lags
         and fractions of doses.

@@ -11,6 +11,7 @@ from scipy.integrate import solve_ivp
 
 import smcpn
 from smcpn.discovery.equations.system import CandidateSystem
+from smcpn.discovery.results.residuals import residuals_of
 from smcpn.discovery.search.arrivals import Arrivals
 from smcpn.errors import InputError
 from smcpn.estimate.path_search.linearisation import LimitedMeasurements
@@ -149,6 +150,25 @@ def test_draws_under_a_prior_that_shrinks_know_them_too(what):
         assert abs(one.mean - value) < 3.5 * one.sd < 0.05
 
 
+@pytest.mark.parametrize(
+    "what", ["equal", pytest.param("as if missing", marks=pytest.mark.nightly)]
+)
+@pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")
+def test_draws_under_a_prior_that_shrinks_know_deviations(what):
+    """Those that are equal are the noise itself; what is hardly known at all is as if missing."""
+    rng, some = np.random.default_rng(3), np.arange(150) % 3 < (3 if what == "equal" else 2)
+    y = 3.0 * np.exp(-0.3 * T) + 0.05 * rng.normal(size=150)
+    options = {"library": "poly(1)", "states": ["x"], "prior": "laplace", "particles": 100}
+    kept = smcpn.Record(y=np.where(some, y, np.nan), dt=0.1)
+    expected = smcpn.discover(kept, **options, noise=[0.05]).coefficients
+    told = smcpn.Record(y=y, dt=0.1, y_sd=np.where(some, 0.05, 50.0))
+    found = smcpn.discover(told, **options, noise="y_sd").coefficients
+    mean, sd = (1e-6, 1e-6) if what == "equal" else (0.5, 0.4)
+    for name, one in expected.items():
+        assert abs(found[name].mean - one.mean) < mean * one.sd
+        assert found[name].sd == pytest.approx(one.sd, rel=sd)
+
+
 def test_what_has_entered_is_that_of_a_problem():
     """Jumps and rates between samples add up to the amounts that a likelihood knows."""
     system = CandidateSystem.of(smcpn.polynomials(1), ["gut", "central"])
@@ -175,6 +195,23 @@ def test_values_count_by_their_own_deviations():
     expected = np.sqrt(np.linalg.inv(design.T @ design)[1, 1])
     assert found.models[0].sd[0] == pytest.approx(expected, rel=0.2)
     assert found.noise == pytest.approx(np.mean(sd**-2.0) ** -0.5)
+
+
+def test_the_noise_of_outputs_without_deviations_is_learned():
+    """Of two equations that do not touch: each is known as well as by itself."""
+    sd = np.stack([np.where(np.arange(150) % 3 == 0, 0.01, 0.5), np.full(150, 0.05)], axis=1)
+    y = 3.0 * np.exp(np.outer(T, [-0.3, -0.2])) + sd * np.random.default_rng(0).normal(
+        size=sd.shape
+    )
+    record = smcpn.Record(y=y, dt=0.1, y_sd=np.where([True, False], sd, np.nan))
+    found = smcpn.discover(record, library="poly(1)", states=["x", "v"], noise="y_sd")
+    found_terms(found, {"x'[x]": -0.3, "v'[v]": -0.2})
+    alone = smcpn.discover(smcpn.Record(y=y[:, 1], dt=0.1), library="poly(1)", states=["v"])
+    known = np.mean(sd[:, 0] ** -2.0) ** -0.5
+    np.testing.assert_allclose(found.noise, [known, *alone.noise], rtol=1e-6)
+    assert found.models[0].mean[1] == pytest.approx(alone.models[0].mean[0], rel=1e-4)
+    residuals = y[::3, 0] - found.paths[0][::3, 0]
+    np.testing.assert_allclose(residuals_of(found)[0][::3, 0], residuals * known / 0.01)
 
 
 @pytest.mark.parametrize("known", [False, True])
@@ -242,7 +279,7 @@ def test_limits_are_expanded_as_their_log_probability(g):
         ({"doses": [smcpn.Dose(1.0, "z", 2.0)]}, {}, "a dose names state 'z'"),
         ({"doses": [smcpn.Dose(1.0, "x", 2.0)]}, {"noise": "relative"}, "has doses"),
         ({"y_lower": np.full(30, np.nan)}, {"noise": "relative"}, "has limits"),
-        ({"y_lower": np.full(30, np.nan)}, {"prior": "laplace"}, "draws do not know y_lower"),
+        ({"y_lower": np.full(30, np.nan)}, {"prior": "laplace"}, "draws do not know limits"),
     ],
     ids=str,
 )

@@ -197,6 +197,23 @@ def test_deviations_of_lines_have_the_unit_of_their_output():
     np.testing.assert_allclose([sample.y[0], sample.beside["y_sd"][0]], [0.5, 0.02])
 
 
+def test_lines_state_the_deviations_of_those_outputs_that_have_some():
+    y = np.column_stack([np.ones(8), np.full(8, 2.0)])
+    record = smcpn.Record(t=TIMES, y=y, y_sd=np.column_stack([0.1 * y[:, 0], NONE]))
+    problem = smcpn.Problem(
+        cleared, record, observe=["c", lambda c: 2.0 * c], noise=["y_sd", "s"],
+        prior={"k": stats.lognorm(0.3), "s": stats.lognorm(1.0)},
+    )  # fmt: skip
+    source = Lines(
+        Pieces(b"t,c,c_sd,y1\n1,0.5,0.02,1.1\n2,0.5,,1.1\n"), LineParser(Channels.of(problem))
+    )
+    sample, bad = source.items(Event())
+    live = smcpn.Online(problem, solver=smcpn.RK4(4), particles=50, seed=1)
+    live.update(sample.u, sample.y, sample.t, **sample.beside)
+    assert live.sample == 1
+    assert "y_sd is nan: give a positive" in str(bad)
+
+
 def test_lines_of_doses_with_a_value_of_0_are_not_measured(tmp_path):
     text = "t,c,AMT,EVID,MDV\n8,0,4,1,1\n8,2.5,.,0,0\n9,0,.,0,1\n10,1.1,.,0,0\n"
     source = Lines(Pieces(text.encode()), LineParser(Channels.of(LIMITED)))

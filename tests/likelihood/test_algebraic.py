@@ -385,20 +385,20 @@ def flow_states(problem, likelihood) -> States:
     )  # fmt: skip
 
 
-def states_of_late_flow(likelihood) -> States:
-    return flow_states(flow_problem(*VALVES[0], likelihood, delay={"u": 0.1}), likelihood)
-
-
 @pytest.mark.parametrize(
-    "likelihood", ["kalman", pytest.param("particle", marks=pytest.mark.nightly)]
+    ("likelihood", "late"),
+    [("kalman", 0), *(pytest.param("particle", k, marks=pytest.mark.nightly) for k in (0, 2))],
 )
-def test_states_given_the_record_are_those_of_the_variables_solved(likelihood):
-    found, exact = (flow_states(flow_problem(*one, likelihood), likelihood) for one in VALVES)
+def test_states_given_the_record_are_those_of_the_variables_solved(likelihood, late):
+    """Inputs arrive between samples, and are at one those of so many before."""
+    options = {"delay": {"u": 0.13}} if late else {}
+    problems = [flow_problem(*one, likelihood, **options) for one in VALVES]
+    found, exact = (flow_states(one, likelihood) for one in problems)
     for name in ("mean", "sd", "filtered_mean", "filtered_sd"):
         np.testing.assert_allclose(
             getattr(found, name)[:, 0], getattr(exact, name)[:, 0], rtol=1e-9, atol=1e-12
         )
-    (x, z), u = found.filtered_mean.T, found.record.u[:, 0]
+    (x, z), u = found.filtered_mean.T, found.record.u[np.maximum(np.arange(20) - late, 0), 0]
     np.testing.assert_allclose(found.filtered_sd[0], [0.0, 0.0], atol=1e-12)
     if likelihood == "particle":
         x, z = np.moveaxis(found.draws, -1, 0)
@@ -443,7 +443,6 @@ def linear(x, z, *, k):
         (model(linear, algebraic=["z"], states=["x", "z"]), "can be traced"),
         (lambda: circular_problem(observe=["x", "z'", "w"]), "whose derivative"),
         (lambda: circular_problem(initial={"x": 1.0, "z": stats.norm(1, 1)}), r"'z\(0\)' nothing"),
-        (lambda: states_of_late_flow("particle"), "identify with likelihood='kalman'"),
         (lambda: smcpn.LogLikelihood(circular_problem(initial="rest")), "are not finite there"),
         (lambda: smcpn.LogLikelihood(folding_problem(0.0)), "dg/dz is singular there"),
         (lambda: smcpn.solve(circular, (0.0, 1.0), {"k": 1.0}), "smcpn.Rosenbrock"),

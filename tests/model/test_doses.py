@@ -167,7 +167,7 @@ def test_a_band_limited_input_beside_doses_is_that_of_the_whole_record(solver):
     between = np.linspace(0.0, t[-1], 50)
     assert read.u_function is not None
     np.testing.assert_array_equal(read.u_function(between), posed.records[0].u_function(between))
-    with pytest.raises(InputError, match="a stream with doses takes no band-limited input"):
+    with pytest.raises(InputError, match="the lag of a dose is learned takes no"):
         smcpn.Online(posed)
 
 

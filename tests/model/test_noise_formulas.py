@@ -67,6 +67,10 @@ def _cases():
     yield "y_sd", (None, ("k",), own), stats.norm.logpdf(y, X, SD)
     both = smcpn.Normal(lambda y, y_sd, *, a: np.sqrt(y_sd**2 + a**2))
     yield "y_sd and more", (both, ("k", "a"), own), stats.norm.logpdf(y, X, np.hypot(SD, 0.05))
+    outputs = {"observe": ["x", lambda x: 2.0 * x], "y": np.column_stack([y, 2.0 * X - 0.1 * Z])}
+    one = outputs | {"y_sd": np.column_stack([SD, np.full(len(T), np.nan)])}
+    wanted = stats.norm.logpdf(y, X, SD) + stats.norm.logpdf(0.1 * Z, 0.0, 0.05)
+    yield "y_sd of one output", (["y_sd", "a"], ("k", "a"), one), wanted
     given = _limited(y)
     yield "limits", ("a", ("k", "a"), given), _log_probability(given, X, 0.05)
     positive = _limited(np.exp(0.05 * Z) * X)
@@ -149,6 +153,19 @@ REFUSED = {
     "no deviation": (lambda: smcpn.Record(y=[1, 2], y_sd=[1, 0], dt=1), "positive standard"),
     "shape": (lambda: smcpn.Record(y=[1.0, 2.0], y_sd=[1.0], dt=1), "one number for each"),
     "not taken": (lambda: _problem("a", ("k", "a"), y=X, y_sd=SD), "does not take"),
+    "not of this one": (
+        lambda: _problem(
+            ["a", "y_sd"], ("k", "a"), ["x", "x"], y=np.column_stack([X, X]),
+            y_sd=np.column_stack([SD, SD]),
+        ),
+        "has y_sd of 'x', which its noise",
+    ),
+    "not of a limit": (
+        lambda: _problem(
+            "y_sd", ("k",), **_limited(X), y_sd=np.where(np.isnan(_limited(X)["y"]), np.nan, SD)
+        ),
+        "not for every value of 'x'",
+    ),
     "not given": (lambda: _problem("y_sd", ("k",), y=X), "has not"),
     "nothing": (lambda: _problem(None, ("k",), y=X), "give it to smcpn.Record"),
     "unknown": (

@@ -255,3 +255,76 @@ def test_more_doses_in_an_interval_than_a_dead_time_has_places_for_are_refused()
     with pytest.raises(InputError, match="2 doses arrive between two samples of a stream"):
         stream.update(0.0, 1.0, 0.1, doses=[Dose(0.03, "x", 1.0), Dose(0.06, "x", 1.0)])
     assert stream.t == 0.0
+
+
+N = 90
+BETWEEN = [
+    Dose(0.0, "x", 1.0), *[Dose(2.01 + 0.001 * k, "x", 0.02) for k in range(70)],
+    Dose(3.0, "x", 2.0), Dose(4.44, "x", 1.0, duration=1.13), Dose(8.87, "x", 3.0),
+]  # fmt: skip
+"""At the first sample, more between two than an input is known ahead, at one, and near the end."""
+
+
+def smooth_problem(doses, function=None, **more):
+    rng = np.random.default_rng(0)
+    u, y = rng.normal(size=N), np.where(rng.uniform(size=N) < 0.2, np.nan, rng.normal(size=N))
+    times = {"t": 0.1 * np.arange(N)} if function else {"dt": 0.1, "hold": "bandlimited"}
+    plan = smcpn.Record(u=function or u, y=y, doses=doses, **times)
+    prior = {"k": stats.lognorm(0.5, scale=0.3)} | more.pop("prior", {})
+    return smcpn.Problem(fed, plan, observe="x", noise=0.5, prior=prior, initial={"x": 1.0}, **more)
+
+
+def follow(live, one, saved=None):
+    """Take all samples of a stream, which is kept in a file on the way."""
+    last = -np.inf
+    for k, t in enumerate(0.1 * np.arange(N)):
+        live.update(one.u[k], one.y[k], t, doses=[d for d in one.doses if last < d.time <= t])
+        last = t
+        if saved is not None and k == 75:
+            live.save(saved)
+            live = type(live).load(saved)
+    return live, live.finish()
+
+
+@pytest.mark.parametrize(
+    ("solver", "more"),
+    [
+        (smcpn.EKF0(2, 2), {}),
+        pytest.param(smcpn.RK4(2), {}, marks=pytest.mark.nightly),
+        pytest.param(
+            smcpn.RK4(2), {"delay": {"u": "tau"}, "prior": {"tau": stats.uniform(0.02, 0.2)}},
+            marks=pytest.mark.nightly,
+        ),
+    ],
+    ids=["probabilistic", "classical", "dead time"],
+)  # fmt: skip
+def test_doses_come_beside_a_band_limited_input(tmp_path, solver, more):
+    options = {"solver": solver, "particles": 20, "seed": 1}
+    # Where dead times are learned few may arrive in one interval.
+    posed = smooth_problem([one for one in BETWEEN if not more or one.amount > 0.1], **more)
+    (one,) = posed.records
+    live, _ = follow(smcpn.Online(posed, **options), as_given(one), tmp_path / "stream.h5")
+    batch = smcpn.identify(posed, **options, method="ibis", progress=False)
+    end = live.posterior()
+    assert end.log_evidence == pytest.approx(batch.log_evidence, abs=1e-9)
+    np.testing.assert_allclose(end.theta, batch.theta, rtol=1e-9)
+    (found,) = end.problem.records
+    np.testing.assert_allclose(found.u, one.u, atol=1e-13)
+
+
+@pytest.mark.nightly
+def test_a_nested_filter_takes_doses_beside_a_band_limited_input(tmp_path):
+    """Its input is that which the whole record has between samples, given as a function."""
+    options = {"solver": smcpn.RK4(2), "particles": 20, "state_particles": 32, "seed": 1}
+    noise = {"process_noise": {"x": 0.3}}
+    smooth = smooth_problem(BETWEEN, **noise)
+    (whole,) = smooth.records
+    function = smooth_problem(BETWEEN, whole.u_function.__call__, **noise)
+    _, expected = follow(smcpn.NestedFilter(function, **options), as_given(whole))
+    live, found = follow(
+        smcpn.NestedFilter(smooth, **options), as_given(whole), tmp_path / "filter.h5"
+    )
+    assert found.sample == expected.sample > N + 69
+    assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-9)
+    np.testing.assert_allclose(found.values, expected.values, rtol=1e-9)
+    assert len(live._state.last) < 140

@@ -11,6 +11,7 @@ from smcpn.discovery.results.models import WeightedModels
 from smcpn.discovery.search.adequacy import LackOfFit, OmittedFunction
 from smcpn.errors import listed
 from smcpn.estimate.smoothed_outputs import LEAST_NOISE
+from smcpn.model.record import beside
 from smcpn.results.validation.innovations import whiteness
 from smcpn.results.validation.verdict import WARNED, Verdict, judge
 
@@ -54,7 +55,8 @@ def residuals_of(found: WeightedModels) -> list[Array]:
     """Residuals (T, q) of each record, of values of one precision where records state theirs."""
     residuals: list[Array] = []
     for record, path in zip(found.records, found.paths, strict=True):
-        unit = 1.0 if record.y_sd is None else found.noise / record.y_sd
+        sd = beside(record, "y_sd")
+        unit = np.where(np.isfinite(sd), found.noise / sd, 1.0)
         residuals.append((record.y - path @ found.observe.T) * unit)
     return residuals
 

@@ -216,8 +216,10 @@ class LibraryPaths(Paths):
 
     ``initial``, (T, n), is the prior mean of the state at the first sample of each record, and not
     read elsewhere; with ``relative`` noise multiplies: the logarithms of the outputs are measured.
-    ``sd``, (T, q), are standard deviations of values in units of those of their outputs, and
-    ``entering`` are doses.
+    ``sd``, (T, q), are standard deviations of values in units of those of their outputs, NaN where
+    none is stated, and ``entering`` are doses.
+
+    stated: (q,), outputs of which some are.
     """
 
     def __init__(
@@ -237,6 +239,7 @@ class LibraryPaths(Paths):
         self.rate = rate
         self._initial = initial[self.begins]
         self.counts = np.isfinite(y).sum(axis=0)
+        self.stated = np.isfinite(np.full(y.shape, np.nan) if sd is None else sd).any(axis=0)
 
     @override
     def initial_states(self, theta: Array) -> list[tuple[Array, Array]]:
@@ -256,9 +259,12 @@ class LibraryPaths(Paths):
         result._intervals = self._intervals.detached()
         return result
 
-    def residuals(self, path: Array) -> Array:
-        """Outputs, or their logarithms, less those of a path (T, n), (T, q); zero where missing."""
-        return self._measured.residuals(self.expected(path[None], np.empty((1, 0))))[0]
+    def squares(self, path: Array) -> Array:
+        """Sums (q,) of the squares of what outputs, or their logarithms, are less those of a path.
+
+        They are in units of ``sd``.
+        """
+        return self._measured.squares(self.expected(path[None], np.empty((1, 0))))[0]
 
     def of_limits(self, path: Array, variances: Array) -> tuple[float, float]:
         """Log density of a path's values less that of their linear model, and their number.

@@ -317,9 +317,9 @@ class PathRegression:
         counts = self.paths.counts
         free = point.support.sum() + point.path.shape[1] * len(self.paths.begins)
         left = np.maximum(counts * (1.0 - free / counts.sum()), 1.0)
-        squares = np.sum(self.paths.residuals(point.path) ** 2, axis=0)
+        learned = np.maximum(self.paths.squares(point.path) / left, self._least)
         result = copy(self)
-        result.variances = np.maximum(squares / left, self._least)
+        result.variances = np.where(self.paths.stated, self.variances, learned)
         factor = np.sqrt(np.mean(result.variances / self.variances))
         result._start = self._start._replace(deviation=factor * self._start.deviation)
         return result
@@ -328,15 +328,16 @@ class PathRegression:
         """Share of the noise in the log evidence of data in units of it.
 
         That is the density in units of the outputs, and, of several outputs, what the noise of each
-        being learned is better than one common factor. Each output counts as if it had one more
-        number, of the size of its noise.
+        being learned is better than one common factor; outputs of which it is stated have one. Each
+        counts as if it had one more number, of the size of its noise.
         """
         counts, told = self.paths.counts, self._told
         found = -0.5 * float(counts @ np.log(self.variances))
         if told:
             return found
-        squares = np.sum(self.paths.residuals(point.path) ** 2, axis=0) / self.variances
+        squares, stated = self.paths.squares(point.path) / self.variances, self.paths.stated
         mean = (squares + 1.0) / (counts + 1.0)
+        mean[stated] = (squares[stated].sum() + 1.0) / (counts[stated].sum() + 1.0)
         common = (squares.sum() + 1.0) / (counts.sum() + 1.0)
         return found + 0.5 * float(counts @ np.log(common / mean))
 

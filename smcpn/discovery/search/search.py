@@ -173,12 +173,12 @@ class Search:
     Outputs of ``records``, NaN where missing, are ``observe @ x``, (q, n), and noise; the states if
     not given. Parameters of the known part of ``system`` have their defaults; its diffusion is not
     read. ``noise``, (q,), has the standard deviation of each output, up to one common factor, and
-    is learned if not given, or told by ``y_sd`` of the records; with ``relative`` it multiplies:
-    outputs are ``(observe @ x) exp(e)``, and ``noise`` is of e. Inputs come with a ``delay``, and
-    doses of the records enter the states. Scores are averaged over ``slabs``, widths in units of
-    rms(dx/dt) / rms(term). ``seed`` is that of the MCMC over supports, and ``workers`` lead
-    supports to their maxima. From a ``state`` that is a `snapshot` the same bytes come; it is
-    replaced in every part, only the random generator goes on in place.
+    is learned if not given, or told by ``y_sd`` of the records, where it is not NaN; with
+    ``relative`` it multiplies: outputs are ``(observe @ x) exp(e)``, and ``noise`` is of e. Inputs
+    come with a ``delay``, and doses of the records enter the states. Scores are averaged over
+    ``slabs``, widths in units of rms(dx/dt) / rms(term). ``seed`` is that of the MCMC over
+    supports, and ``workers`` lead supports to their maxima. From a ``state`` that is a `snapshot`
+    the same bytes come; it is replaced in every part, only the random generator goes on in place.
 
     A hidden state that is told by no known equation, and terms of which no trajectory comes near
     the data, are refused.
@@ -457,8 +457,10 @@ class _Problem:
         records, entered = arrivals.records, arrivals.entered
         measured = logarithms(records) if relative else smooth_parts(records, entered, observe)
         sd, variances = stated_deviations(records)
-        if sd is None:
-            variances = noise_variances(measured) if noise is None else np.square(noise)
+        stated = np.isfinite(variances)
+        if not stated.all():
+            other = noise_variances(measured) if noise is None else np.square(noise)
+            variances = np.where(stated, variances, other)
         equations = LibraryRate(system).equations()
         start = first_path(measured, observe, variances, equations, relative, entered)
         scale = sizes(start.path)
@@ -467,7 +469,7 @@ class _Problem:
         groups = np.asarray(system.candidates.degrees)[system.places[:, 1]]
         return cls(
             arrivals, sd, rate, scale, observe * scale, scaled, variances, groups,
-            system.freedom.signs, noise is not None or sd is not None, relative,
+            system.freedom.signs, noise is not None or bool(stated.all()), relative,
             least_variances(measured if relative else records),
         )  # fmt: skip
 

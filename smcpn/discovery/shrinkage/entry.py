@@ -20,7 +20,13 @@ from smcpn.discovery.results.models import DiscoveredModel, ShrunkPosterior
 from smcpn.discovery.search.linearisation import LibraryRate
 from smcpn.discovery.search.search import SearchResult
 from smcpn.discovery.shrinkage.priors import Shrinkage
-from smcpn.discovery.shrinkage.sampler import CoefficientPopulations, Point, ShrinkageRun
+from smcpn.discovery.shrinkage.sampler import (
+    NOISE_SHAPE,
+    CoefficientPopulations,
+    Point,
+    ShrinkageRun,
+)
+from smcpn.estimate.smoothed_outputs import stated_outputs
 from smcpn.model.record import Record
 
 Array = NDArray[np.float64]
@@ -123,6 +129,8 @@ class ShrinkagePosterior:
         best = found.models[0]
         parts, samples, first = pieces(records, cut(system, records, found.path, best.coefficients))
         sd = found.noise if noise is None else noise
+        known = stated_outputs(records) | (noise is not None)
+        shape = np.where(known, KNOWN, NOISE_SHAPE)
         initial = found.path[samples]
         initial[first] = best.initial
         self._system, self._n_outputs = system, len(outputs)
@@ -135,7 +143,7 @@ class ShrinkagePosterior:
             Point(best.coefficients, initial, sd),
             found.slab,
             spread=INITIAL_SPREAD * _state_deviations(system, records, outputs, found, sd),
-            noise_prior=None if noise is None else (KNOWN, KNOWN * noise**2),
+            noise_prior=(shape, shape * sd**2),
             replicates=replicates,
             **options,
         )

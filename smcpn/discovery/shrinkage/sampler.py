@@ -25,9 +25,12 @@ from smcpn.discovery.shrinkage.mixture_moves import LinearGibbs, MixtureMoves, N
 from smcpn.discovery.shrinkage.priors import JointPrior, Shrinkage
 from smcpn.discovery.shrinkage.quadratic import QuadraticLikelihood
 from smcpn.errors import InputError, one_of
+from smcpn.estimate.smoothed_outputs import stated_outputs
 from smcpn.likelihood.contract import LikelihoodView
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
+from smcpn.model.measured import Y_SD
+from smcpn.model.noise import Normal, Symbols
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
@@ -181,7 +184,7 @@ class ShrinkageRun:
         units: Array,
         *,
         spread: Array | None = None,
-        noise_prior: tuple[float, float | Array] | None = None,
+        noise_prior: tuple[float | Array, float | Array] | None = None,
         delay: Mapping[str, float] | None = None,
         solver: Solver | None = None,
         likelihood: str | None = None,
@@ -326,21 +329,21 @@ def _priors(
     prior: Shrinkage,
     units: Array,
     noise: Array,
-    noise_prior: tuple[float, float | Array] | None,
+    noise_prior: tuple[float | Array, float | Array] | None,
 ) -> tuple[JointPrior, Normals]:
     """Return the prior of all parameters, and those of noise and initial states by themselves."""
-    shape, rate = noise_prior or (NOISE_SHAPE, NOISE_SHAPE * noise**2)
-    rates = np.broadcast_to(rate, noise.shape)
+    given = noise_prior or (NOISE_SHAPE, NOISE_SHAPE * noise**2)
+    shapes, rates = (np.array(np.broadcast_to(one, noise.shape)) for one in given)
     # sigma = G^(-1/2) with G gamma.
     others: dict[str, Any] = {
         name: stats.gengamma(shape, -2.0, scale=np.sqrt(rate))
-        for name, rate in zip(layout.noise, rates, strict=True)
+        for name, shape, rate in zip(layout.noise, shapes, rates, strict=True)
     }
     for name, mean, sd in zip(layout.initial, layout.mean, layout.sd, strict=True):
         others[name] = stats.norm(mean, sd)
     units = units if prior.units == "scaled" else np.ones(len(units))
     joint = JointPrior(prior, dict(zip(system.coefficients, units.tolist(), strict=True)), others)
-    return joint, Normals(layout.mean, layout.sd, np.full(len(rates), shape), rates)
+    return joint, Normals(layout.mean, layout.sd, shapes, rates)
 
 
 def _centred(
@@ -382,6 +385,25 @@ def _centred(
     return gibbs
 
 
+@dataclass(frozen=True, repr=False)
+class _InUnits(Normal):
+    """Gaussian noise whose deviation is y_sd, as a parameter multiplies it.
+
+    unit: Of the parameter, at which it is y_sd itself.
+    """
+
+    unit: float
+
+    @property
+    def varies(self) -> bool:
+        """True: the standard deviation is another at every sample."""
+        return True
+
+    def variance(self, symbols: Symbols) -> ca.SX:
+        """Variance of the noise, (1, 1)."""
+        return (symbols.number(self.sd, "sd") / self.unit * symbols.known[Y_SD]) ** 2
+
+
 @dataclass(frozen=True)
 class _Layout:
     """A problem whose parameters are coefficients, noise, and initial states.
@@ -407,7 +429,7 @@ class _Layout:
         spread: Array | None,
         delay: Mapping[str, float] | None,
     ) -> _Layout:
-        ode, many = system.equation(), len(records) > 1
+        ode, many, has_sd = system.equation(), len(records) > 1, stated_outputs(records)
         noise = tuple(f"noise of {name}" for name in outputs)
         near: dict[str, Any] = _normals(system.coefficients, start.coefficients, NEAR * units)
         for name, sd in zip(noise, start.noise, strict=True):
@@ -427,7 +449,10 @@ class _Layout:
             ode,
             list(records),
             observe=list(outputs),
-            noise=list(noise),
+            noise=[
+                _InUnits(name, sd) if stated else name
+                for name, sd, stated in zip(noise, start.noise, has_sd, strict=True)
+            ],
             prior=near | dict(system.known.defaults),
             initial=initial,
             delay=delay,

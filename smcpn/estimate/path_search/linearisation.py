@@ -285,6 +285,10 @@ class GaussianMeasurements:
         """Measured values less those expected, (S, T, q); zero where one is missing."""
         return np.where(self._present, self._y - expected, 0.0)
 
+    def squares(self, expected: Array) -> Array:
+        """Sums (S, q) of the squares of `residuals`, in units of ``sd``."""
+        return np.sum(self.residuals(expected) ** 2 * self._precision, axis=1)
+
     def counts(self, expected: Array, variances: Array) -> Array:
         """Numbers, (S,), by which a common factor of all variances is as well known."""
         return np.full(len(expected), float(self._present.sum()))

@@ -19,7 +19,7 @@ from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.stream_step import weigh
 from smcpn.likelihood.classical import outputs_at, runge_kutta_program
 from smcpn.likelihood.contract import NO_KEYS, Keys
-from smcpn.likelihood.growing import GrowingRows, samples_ahead, stream_grid
+from smcpn.likelihood.growing import GrowingRows, place_before, samples_ahead, stream_grid
 from smcpn.likelihood.history import History
 from smcpn.likelihood.particle.kernel import Piece
 from smcpn.likelihood.particle.likelihood import (
@@ -31,7 +31,7 @@ from smcpn.likelihood.particle.likelihood import (
 from smcpn.likelihood.particle.machine import KEY_SAMPLES
 from smcpn.likelihood.registry import ExpectedOutputs, number_of_steps, suitable_likelihood
 from smcpn.model.problem import Problem
-from smcpn.model.record import Record
+from smcpn.model.record import Record, given_among
 from smcpn.model.solver import Solver
 
 Array = NDArray[np.float64]
@@ -124,11 +124,16 @@ class StreamEstimate(ParticleEstimate):
         """Copy as it is: a stream has nothing to look ahead to."""
         return self
 
-    @property
-    def behind(self) -> int:
-        """Samples before one that it depends on, the state at the last of them known."""
+    def given(self, samples: Array) -> NDArray[np.bool_]:
+        """True for samples (m, 1 + n + q) that were not inserted where doses arrive, (m,)."""
+        template = self._compiled.inputs.template
+        return given_among(samples[:, 1 : 1 + template.n_inputs], template.held)
+
+    def needed(self, samples: Array, place: int) -> int:
+        """First of some samples that one depends on, the state at the last before it known."""
         inputs = self._compiled.inputs
-        return 1 if inputs.direct else inputs.signal.before + 2 + self.stream.lookahead
+        first = max(place - 1 if inputs.direct else place - inputs.signal.before - 2, 0)
+        return place_before(self.given(samples[:first]), self.stream.lookahead)
 
     def run_one(
         self, values: Array, keys: Keys, state: Array | None, samples: Array, place: int
@@ -137,8 +142,8 @@ class StreamEstimate(ParticleEstimate):
 
         keys: (N, 1), new for every sample.
         state: (N, k), at the sample before; None at the first one.
-        samples: (m, 1 + n + q), time, inputs and outputs of this one, those `behind` it and those
-            ahead.
+        samples: (m, 1 + n + q), time, inputs and outputs of this one, those `needed` before it
+            and those ahead.
         place: Of this one among them.
         """
         known, here = self._placed(samples, place)

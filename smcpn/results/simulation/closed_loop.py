@@ -60,10 +60,12 @@ class ClosedLoop(Simulator):
 
     model: Its outputs are what the controller measures, without noise; they must not depend on the
         input.
+    record: As `Model.prepared` makes it, where it has doses: the controller acts at the samples
+        that are given, and its command stays where others are put in.
     initial: (N, n_states), state of every particle at the first sample.
     controller: Its commands are held, and arrive after the dead times of the inputs; those before
         the first sample are the one there.
-    signals: (T, r), inputs of the controller besides the outputs.
+    signals: (T, r), inputs of the controller besides the outputs, at the samples given.
     """
 
     def __init__(
@@ -75,24 +77,35 @@ class ClosedLoop(Simulator):
         signals: Array,
         steps: int,
     ) -> None:
-        if len(signals) != len(record):
+        record = model.prepared(record)
+        given, number = record.given, int(record.given.sum())
+        if len(signals) != number:
             raise InputError(
-                f"{record.name}: signals has {len(signals)} samples for {len(record)} of the record"
+                f"{record.name}: signals has {len(signals)} samples for {number} of the record"
             )
         remedy = dict.fromkeys(PARTS, "use simulate")
-        takes = frozenset({"delay", "accumulators", "algebraic"})
+        takes = frozenset({"delay", "doses", "accumulators", "algebraic"})
         check_parts(model.parts, "a controller", takes, remedy)
         model = explicit_model(model)
-        if ca.depends_on(model.outputs, model.u):
+        n, dosing = model.u.numel() - model.held, model.dosing
+        if dosing is not None and dosing.lagged:
+            raise InputError(
+                "the lag of a dose is learned, and a controller is simulated with one that is "
+                "known: give it as a number",
+                argument="doses",
+            )
+        if ca.depends_on(model.outputs, model.u[:n]):
             raise InputError(
                 "an output depends on the input, which a controller computes of the outputs: "
                 "observe states whose derivatives have it",
                 argument="observe",
             )
-        self._controller, self._signals = controller, np.ascontiguousarray(signals, dtype=float)
+        acts = np.column_stack([signals[np.cumsum(given) - 1], given])
+        self._controller, self._signals = controller, np.ascontiguousarray(acts, dtype=float)
         times: Any = {"dt": record.dt, "start": record.start} if record.uniform else {"t": record.t}
         none = np.zeros((len(record), model.u.numel()))
-        held = Record(u=none, y=record.y, hold="zoh", name=record.name, **times)
+        none[:, n:] = record.u[:, record.n_inputs - record.held :]
+        held = Record(u=none, y=record.y, hold="zoh", name=record.name, held=record.held, **times)
         super().__init__(model, held, steps, initial=initial)
 
     @override
@@ -106,25 +119,35 @@ class ClosedLoop(Simulator):
         dead_times, signal, controller = self._dead_times, self._signal, self._controller
         model, step = dead_times.model, RungeKuttaStep.of(dead_times.model)
         sample, depth = SampleSymbols.of(model, dead_times.at_sample), dead_times.memory
-        outputs = outputs_at(model, model.x, sample)
+        outputs, measured = outputs_at(model, model.x, sample), self._model.outputs
+        known = ca.vertcat(self._model.u, self._model.t)
         plain = runge_kutta_program(model, signal, sample, outputs, step)
-        signals = ca.SX.sym("signal", self._signals.shape[1], 1)
+        signals, acts = ca.SX.sym("signal", self._signals.shape[1] - 1, 1), ca.SX.sym("acts")
+        told = ca.vertcat(signals, acts)
         memory = ca.SX.sym("memory", controller.n_memory, 1)
-        commands = ca.SX.sym("command", model.u.numel(), depth)
-        command, remembered = controller.command(memory, outputs, signals)
+        commands = ca.SX.sym("command", model.u.numel() - self._model.held, depth)
+        command, remembered = controller.command(memory, measured, signals)
+        command, remembered = (
+            ca.if_else(acts, *pair) for pair in ((command, commands[:, 0]), (remembered, memory))
+        )
         new = ca.horzcat(command, commands[:, : depth - 1])
         new, remembered = (
             dead_times.at_first(*pair) for pair in ((new, commands), (remembered, memory))
         )
-        output = ca.substitute(outputs, model.x, plain.start)
+        output = ca.substitute(measured, model.x, plain.start)
         begun = controller.start(output)
         first, _ = controller.command(begun, output, signals)
-        held = ca.vertcat(*[commands[:, 0]] * len(step.inputs))
+        inputs = ca.horzcat(*step.inputs)
+        inputs[: commands.size1(), :] = commands[:, [0, 0, 0]]
         controlled = replace(
             plain,
-            start_row=ca.vertcat(plain.start_row, signals),
-            step=ca.substitute(plain.step, ca.vertcat(*step.inputs), held),
-        ).reading(signals, signals, interval_values=signals)
+            start_row=ca.vertcat(plain.start_row, told),
+            step=ca.substitute(plain.step, ca.vertcat(*step.inputs), ca.vec(inputs)),
+        ).reading(
+            ca.vertcat(told, known),
+            ca.vertcat(told, signal.u(1), signal.t(1)),
+            interval_values=told,
+        )
         program = controlled.with_state(
             ca.vertcat(memory, ca.vec(commands)),
             ca.vertcat(begun, ca.repmat(first, depth, 1)),

@@ -54,18 +54,19 @@ from smcpn.base.late_binding import late_bound
 from smcpn.codegen.arrays import ArrayFunction
 from smcpn.codegen.kernel import Rows
 from smcpn.errors import InputError
-from smcpn.likelihood.algebraic import AlgebraicEquations
+from smcpn.likelihood.algebraic import AlgebraicEquations, explicit_model
 from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.particle.likelihood import History, Particle, ParticleLikelihood, normalised
 from smcpn.likelihood.prediction import steps_of, written_rows
 from smcpn.likelihood.registry import suitable_likelihood
-from smcpn.model.problem import Problem, check_record
+from smcpn.model.problem import Model, Problem, check_record
 from smcpn.model.record import Record
 from smcpn.model.solver import Solver
 from smcpn.pn.gaussian import applied, smoothed, smoothing_gain, square_root
 from smcpn.results.simulation.simulation import TWO_SIDED_95, initial_number, starting_like
+from smcpn.results.simulation.simulator import Simulator
 from smcpn.smc.estimation import WITNESSES
 from smcpn.smc.resampling import systematic
 
@@ -229,27 +230,41 @@ def _paths(history: History) -> Iterator[tuple[int, Array]]:
 
 
 class Determined:
-    """Particles at samples of a record, with what algebraic equations determine of them."""
+    """Particles at samples of a record, with what algebraic equations determine of them.
 
-    def __init__(self, problem: Problem, record: Record) -> None:
+    values: (M, d), parameters.
+    """
+
+    def __init__(self, problem: Problem, record: Record, values: Array) -> None:
         model = problem.model.with_numbers()
-        if model.algebraic and model.delay is not None:
-            raise InputError(
-                "states of a model with algebraic equations, a delay and process noise come from "
-                "the Kalman filter only: identify with likelihood='kalman'"
-            )
         symbols = ca.vertcat(model.x, model.u, model.t, model.theta)
         self._function, self._record, self._n = None, record, model.x.numel()
+        self._values = values.T
         if model.algebraic:
             self._function = ArrayFunction(symbols, AlgebraicEquations(model).state)
+            self._inputs = _inputs_at_samples(problem.model, record, self._values)
 
-    def __call__(self, states: Array, values: Array, samples: slice) -> Array:
-        """States (n, m, N) of m samples, of parameters (d, N); behind them is coloured noise."""
+    def __call__(self, states: Array, lanes: slice, samples: slice) -> Array:
+        """States (n, m, N) of m samples, of some parameters; behind them is coloured noise."""
         if self._function is None:
             return states
-        u, t = self._record.u[samples], self._record.t[samples, None]
-        found = self._function([*states[: self._n], *u.T[:, :, None], t, *values[:, None, :]])
+        u, t = self._inputs[samples, :, lanes].swapaxes(0, 1), self._record.t[samples, None]
+        values = self._values[:, None, lanes]
+        found = self._function([*states[: self._n], *u, t, *values])
         return np.stack(np.broadcast_arrays(*found, *states[self._n :]))
+
+
+def _inputs_at_samples(model: Model, record: Record, values: Array) -> Array:
+    """Inputs (T, n_inputs, N) that have arrived at samples by the dead times of values (d, N)."""
+    if model.delay is None:
+        return np.broadcast_to(record.u[:, :, None], (*record.u.shape, values.shape[1]))
+    n, q = model.x.numel(), model.u.numel()
+    still = replace(
+        explicit_model(model), rhs=ca.SX.zeros(n, 1), outputs=model.u, process_noise=None,
+        density=None,
+    )  # fmt: skip
+    simulator = Simulator(still, record.unmeasured(q), steps=1)
+    return np.concatenate([part for _, _, part in simulator(values)])
 
 
 def filtered_moments(
@@ -262,7 +277,7 @@ def filtered_moments(
         state, _ = filters.advance(values, state, k, k + 1, keys)
         particles = state[:-1].reshape(-1, count, len(values))
         weights = normalised(particles[-1], axis=0)
-        states = determined(particles[:-1], values.T, slice(k, k + 1))
+        states = determined(particles[:-1], slice(None), slice(k, k + 1))
         mean = (states * weights).sum(axis=1)
         yield mean, (np.square(states - mean[:, None]) * weights).sum(axis=1)
 
@@ -484,7 +499,7 @@ def _by_particles(
     rng: np.random.Generator,
 ) -> dict[str, Array]:
     """Moments and draws of `States` by particle filters."""
-    determined = Determined(problem, record)
+    determined = Determined(problem, record, values)
     alone = copy(problem)
     alone.records = (record,)
     if len(problem.model.initial) > 1:
@@ -499,7 +514,7 @@ def _by_particles(
     arrived = problem.model.arrived(record, values)
     for k, theta in enumerate(values):
         (history,) = likelihood.history(theta, keys[k], len(record))
-        states = determined(history.states.swapaxes(0, 1), theta[:, None], slice(None))
+        states = determined(history.states.swapaxes(0, 1), slice(k, k + 1), slice(None))
         history = replace(history, states=states.swapaxes(0, 1) + arrived[:, :, k, None])
         paths[k :: len(values)] = smoothed.add(history, rng, len(paths[k :: len(values)]))
     bootstrap = likelihood.with_state_particles(FILTER_PARTICLES)

@@ -1,5 +1,7 @@
 """Closed loop and prediction kernels against plain loops."""
 
+import itertools
+
 import casadi as ca
 import numpy as np
 import pytest
@@ -137,6 +139,66 @@ def test_a_controller_measures_counts(late):
     loop = ClosedLoop(problem.model, given, start, OfCounts(), signals, 64)
     found = _outputs(loop, np.array([[0.8]]))[:, 0]
     np.testing.assert_allclose(found, counts, rtol=0, atol=1e-11)
+
+
+class OfDifferences(OfCounts):
+    """Proportional control with a share of the change since the sample before."""
+
+    n_memory = 1
+
+    def start(self, output):
+        return output
+
+    def command(self, memory, output, signals):
+        return 2.0 * (signals - output) + 0.3 * (output - memory), output
+
+
+DOSES = [
+    smcpn.Dose(0.0, "gut", 1.0), smcpn.Dose(0.22, "gut", 1.0, fraction="F"),
+    smcpn.Dose(0.24, "level", 0.5), smcpn.Dose(1.0, "level", 1.0),
+    smcpn.Dose(1.6, "level", 1.0, duration=1.13, lag=0.2), smcpn.Dose(5.4, "gut", 1.0),
+]  # fmt: skip
+"""At samples and between them, at once and over a while."""
+
+
+@pytest.mark.parametrize("late", [0.0, 0.2])
+def test_doses_arrive_beside_a_controller(late):
+    """Against the matrix exponential between samples, arrivals of commands and of doses."""
+
+    @smcpn.ode
+    def tank(gut, level, u, *, k):
+        return -0.7 * gut, 0.7 * gut + u - k * level
+
+    n, dt, x, share = 12, 0.5, np.array([0.3, 0.2]), {"F": 0.6, 1.0: 1.0}
+    given = smcpn.Record(u=np.zeros(n), y=np.ones(n), dt=dt, hold="zoh", doses=DOSES)
+    prior = {"k": stats.uniform(0, 2), "F": stats.uniform(0, 1)}
+    problem = smcpn.Problem(
+        tank, given, observe=lambda level, t: level + 0.1 * t, noise=0.1, initial=x, prior=prior,
+        delay={"u": late} if late else None,
+    )  # fmt: skip
+    reference, outputs, commands = 0.5 + 0.01 * np.arange(n)[:, None], [], []
+    generator = np.array([[-0.7, 0.0], [0.7, -0.8]])
+    loop = ClosedLoop(problem.model, given, x[None, :], OfDifferences(), reference, 64)
+    for k, t in enumerate(dt * np.arange(n)):
+        outputs.append(x[1] + 0.1 * t)
+        change = outputs[-1] - outputs[max(k - 1, 0)]
+        commands.append(2.0 * (reference[k, 0] - outputs[-1]) + 0.3 * change)
+        edges = {t, t + dt, t + late}
+        edges |= {e for d in DOSES for e in (d.begin, d.end) if t <= e < t + dt}
+        for a, b in itertools.pairwise(sorted(edges)):
+            rate = np.array([0.0, commands[k if a >= t + late else max(k - 1, 0)]])
+            for dose in DOSES:
+                there = np.array([dose.state == "gut", dose.state == "level"])
+                there = there * share[dose.fraction] * dose.amount
+                if dose.begin == a and not dose.duration:
+                    x = x + there
+                elif dose.begin <= a < dose.end:
+                    rate += there / dose.duration
+            driven = np.block([[generator, rate[:, None]], [np.zeros((1, 3))]])
+            x = (expm((b - a) * driven) @ [*x, 1.0])[:2]
+    (record,) = problem.records
+    found = _outputs(loop, np.array([[0.8], [0.6]]))[record.given, 0]
+    np.testing.assert_allclose(found, outputs, rtol=0, atol=1e-10)
 
 
 @smcpn.ode(algebraic=["friction"])
