@@ -120,7 +120,8 @@ class Whiteness:
         0 and 1 are expected.
     chi2 : float
         Sum of squares; chi^2 with n degrees of freedom is expected. (The d parameters were
-        chosen on the same samples, or not; d is small against n.)
+        chosen on the same samples, or not; d is small against n.) The squares of counts have
+        weights of mean 1, see `Innovations.weights`.
     chi2_p : float
         Two-sided p-value: too small a sum (noise overstated) counts as much as too large a one.
     autocorrelation : ndarray, (25,)
@@ -179,7 +180,10 @@ class Whiteness:
 
 
 def whiteness(
-    innovations: Sequence[Array], inputs: Sequence[Array], normal: bool = True
+    innovations: Sequence[Array],
+    inputs: Sequence[Array],
+    normal: bool = True,
+    weights: Sequence[Array] | None = None,
 ) -> Whiteness:
     """Test the normalised innovations of one output.
 
@@ -187,11 +191,14 @@ def whiteness(
         another.
     inputs: (T, n_inputs)
     normal: Whether normal innovations are expected, so that the largest can be tested.
+    weights: (T,), one per record, of their squares, by default all the same.
     """
     everything = np.concatenate(list(innovations))
     seen = everything[np.isfinite(everything)]
     n, mean = len(seen), float(seen.mean())
-    chi2 = float(np.square(seen).sum())
+    own = np.ones(n) if weights is None else np.concatenate(list(weights))[np.isfinite(everything)]
+    own = own / own.mean()
+    chi2 = float(own @ np.square(seen))
     centred = [e - mean for e in innovations]
     spread = float(np.var(seen)) or 1.0
     auto, pairs = _correlation(centred, centred, range(1, LAGS + 1))
@@ -205,7 +212,7 @@ def whiteness(
         mean=mean,
         variance=float(np.mean(np.square(seen - mean))),
         chi2=chi2,
-        chi2_p=float(min(1.0, 2 * min(stats.chi2.sf(chi2, n), stats.chi2.cdf(chi2, n)))),
+        chi2_p=_two_sided(chi2, own),
         autocorrelation=auto,
         autocorrelation_band=band,
         whiteness_p=_portmanteau(ljung_box, n),
@@ -215,6 +222,19 @@ def whiteness(
         largest=largest_error(innovations) if normal else None,
         successive=_successive(innovations),
     )
+
+
+def _two_sided(statistic: float, weights: Array) -> float:
+    """Return the p-value of a weighted sum of squares: chi^2 of equal weights, exactly.
+
+    Else the upper tail is that of Pearson III of its three moments, and the lower one that of the
+    gamma distribution of its two, which begins at zero as the sum does.
+    """
+    first, second, third = (float((weights**k).sum()) for k in (1, 2, 3))
+    shape, scale = second**3 / third**2 / 2, 2 * third / second
+    upper = special.gammaincc(shape, max((statistic - first) / scale + shape, 0.0))
+    lower = special.gammainc(first**2 / second / 2, statistic * first / second / 2)
+    return float(min(1.0, 2 * min(upper, lower)))
 
 
 def _portmanteau(statistic: float, samples: int) -> float:
@@ -304,7 +324,7 @@ class Innovations:
         too where it claims one; else 0.
     normalised : ndarray, (T, q)
         L^-1 v with S = L L' over the outputs present: for one output v / sqrt(S). Of noise with a
-        density residuals of the deviance, or randomised quantiles of counts. NaN where nothing was
+        density residuals of the deviance, or of counts randomised quantiles. NaN where nothing was
         measured.
     counts : tuple of int
         Outputs whose residuals are randomised quantiles.
@@ -317,6 +337,21 @@ class Innovations:
     process_variance: Array
     normalised: Array
     counts: tuple[int, ...] = ()
+
+    @property
+    def weights(self) -> Array:
+        """Weights of squares by which counts that scatter too much are told soonest, (T, q).
+
+        They are the share by which a variance that grows with the square of the mean exceeds that
+        of the counts (Dean and Lawless 1989, Journal of the American Statistical Association 84);
+        1 for counts that have a greatest number, and for all other noise.
+        """
+        weights = np.ones_like(self.mean)
+        for j in self.counts:
+            mean, variance = self.mean[:, j], self.variance[:, j]
+            if not (variance < mean * (1.0 - 1e-6)).any():
+                weights[:, j] = np.maximum(_share(np.square(mean), variance), 1e-12)
+        return weights
 
     def residual(self, output: int) -> str:
         """Name of the residuals of an output."""
@@ -385,8 +420,8 @@ def _residuals(
     states = np.diagonal(covariance, axis1=1, axis2=2).copy()
     variance = states + noise
     normalised = residual * np.sqrt(_share(noise, variance))
-    elsewhere = np.flatnonzero(np.isnan(noise).all(axis=0))
-    counts = _counts(problem, mean, states, record, elsewhere, rng)
+    elsewhere = np.isnan(noise).all(axis=0)
+    counts = _counts(problem, values, mean, states, record, elsewhere, rng)
     mean = mean.copy()
     for j, found in counts.items():
         mean[:, j], variance[:, j], states[:, j], normalised[:, j] = found
@@ -404,23 +439,43 @@ def _residuals(
 
 def _counts(
     problem: Problem,
+    values: Array,
     mean: Array,
     variance: Array,
     record: Record,
-    outputs: NDArray[np.intp],
+    elsewhere: NDArray[np.bool_],
     rng: np.random.Generator,
 ) -> dict[int, CountResiduals]:
-    """Residuals of the outputs that are natural parameters of counts, all of which must be."""
-    natural = problem.model.natural_means() if len(outputs) else None
-    found: dict[int, CountResiduals] = {}
+    """Residuals of the outputs that are counts, as all must be that noise is not about.
+
+    elsewhere: (q,), where a density is not largest at the output: it may be a natural parameter.
+    """
+    model, samples = problem.model, problem.model.sample_numbers(record)
+    density = model.density
+    where, weights = points(mean, variance)
+    means = where
+    with np.errstate(all="ignore"):
+        variances = np.stack(
+            [model.density_scatter(values, one, record.y, samples)[0] for one in where]
+        )
+    natural = model.natural_means() if elsewhere.any() else None
     if natural is not None:
-        where, weights = points(mean, variance)
-        means, variances = natural_moments(natural, where)
-        for j in outputs:
-            one = count_residuals(record.y[:, j], means[:, :, j], variances[:, :, j], weights, rng)
-            found |= {} if one is None else {int(j): one}
-    for j in outputs:
-        if int(j) not in found:
+        of_natural = natural_moments(natural, where)
+        means, variances = (
+            np.where(elsewhere, new, old)
+            for new, old in zip(of_natural, (means, variances), strict=True)
+        )
+    found: dict[int, CountResiduals] = {}
+    for j in range(mean.shape[1]):
+        known = density is not None and density.own_variance(j) is not None
+        # Of one mean alone any variance may be that of counts.
+        same = not elsewhere[j] and np.ptp(means[:, :, j]) == 0.0
+        if known or same or (elsewhere[j] and natural is None) or record.limited[:, j].any():
+            continue
+        one = count_residuals(record.y[:, j], means[:, :, j], variances[:, :, j], weights, rng)
+        found |= {} if one is None else {j: one}
+    for j in np.flatnonzero(elsewhere).tolist():
+        if j not in found:
             raise InputError(
                 f"innovations need noise that is about the output, or counts: the density of "
                 f"'{problem.observe[j]}' is largest elsewhere, and its values are no whole "

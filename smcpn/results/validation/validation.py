@@ -278,6 +278,7 @@ def validate(
                 [part.normalised[own, j] for part, own in zip(parts, given, strict=True)],
                 inputs,
                 normal=density is None or density.normal,
+                weights=[part.weights[own, j] for part, own in zip(parts, given, strict=True)],
             )
             for j in range(len(problem.observe))
         ),

@@ -6,7 +6,8 @@ import pytest
 from scipy import stats
 
 import smcpn
-from smcpn.results.validation.counts import count_residuals
+from smcpn.simulation.validation.counts import count_residuals
+from smcpn.simulation.validation.innovations import innovations, whiteness
 
 SAMPLES = 4000
 
@@ -123,6 +124,47 @@ def test_counts_whose_output_is_another_number_are_told(noise, told):
     verdict = found.validate().verdict
     assert verdict.level != "usable"
     assert told in str(verdict)
+
+
+def residuals_at_the_truth(noise, size, rate, seeds):
+    """Residuals and weights of counts about a decaying mean, by the model that drew the mean."""
+    mean = 30.0 * np.exp(-rate * T)
+    for seed in range(seeds):
+        y = np.random.default_rng(seed).negative_binomial(size, size / (size + mean))
+        posed = smcpn.Problem(
+            decay,
+            smcpn.Record(y=y, t=T),
+            observe=(lambda x: ca.log(x)) if isinstance(noise, smcpn.Poisson) else "x",
+            noise=noise,
+            prior={"rate": stats.lognorm(0.5, scale=0.1)},
+            initial=[30.0],
+        )
+        (part,) = innovations(posed, smcpn.RK4(steps=2), np.array([rate]))
+        yield part.normalised[:, 0], part.weights[:, 0]
+
+
+def test_counts_about_an_output_have_standard_normal_residuals_too():
+    """Those of the deviance, of which noise about a mean has others, are not."""
+    found = residuals_at_the_truth(smcpn.NegativeBinomial(0.5), 0.5, 0.1, 20)
+    normalised = np.concatenate([one for one, _ in found])
+    assert stats.kstest(normalised, "norm").pvalue > 0.001
+
+
+def test_counts_that_scatter_more_are_told_where_their_mean_is_large():
+    none = [np.empty((len(T), 0))]
+    found = list(residuals_at_the_truth(smcpn.Poisson(), 15.0, 1.0, 40))
+    equal, weighted = (
+        np.mean([whiteness([one], none, False, own).chi2_p < 0.0225 for one, own in each])
+        for each in ([(one, None) for one, _ in found], [(one, [own]) for one, own in found])
+    )
+    assert weighted > equal + 0.2
+
+
+@pytest.mark.parametrize("weights", [np.ones(40), np.exp(-np.arange(40) / 6.0)])
+def test_the_level_of_a_weighted_sum_of_squares_holds(weights):
+    normal, none = np.random.default_rng(4).normal(size=(4000, 40)), [np.empty((40, 0))]
+    p = [whiteness([one], none, False, [weights]).chi2_p for one in normal[:1500]]
+    assert 0.01 < np.mean(np.array(p) < 0.0225) < 0.04
 
 
 def test_a_density_that_is_neither_is_refused_by_name():
