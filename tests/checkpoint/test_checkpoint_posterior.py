@@ -62,6 +62,7 @@ def same(one, other):
     return type(one) is type(other) and (one == other or (one != one and other != other))
 
 
+@pytest.mark.slow
 def test_a_posterior_is_loaded_as_it_was_saved(posterior, tmp_path):
     loaded = smcpn.load(posterior.save(tmp_path / "p.h5"))
     assert same(posterior, loaded)

@@ -253,6 +253,7 @@ def test_a_problem_with_functions_can_be_pickled():
     assert model_fingerprint(again) == model_fingerprint(problem)
 
 
+@pytest.mark.slow
 def test_fingerprints_are_those_of_another_process():
     script = (
         "from tests.models import PROBLEMS\n"
@@ -606,6 +607,7 @@ def paths(document, before=()):
             yield from paths(value, (*before, key))
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(path=st.sampled_from(list(paths(DOCUMENT))), value=ANYTHING)
 def test_a_damaged_document_never_crashes(path, value):

@@ -204,6 +204,7 @@ def bench(monkeypatch, tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_case_chooses_and_options_override(bench):
     result = CliRunner().invoke(app, ["identify", "bench", "--json"])
     assert result.exit_code == 0, result.output
@@ -304,6 +305,7 @@ def test_version_and_help(monkeypatch):
         assert f"smcpn data {command}" in runner.invoke(app, ["data", command, "--help"]).stdout
 
 
+@pytest.mark.slow
 def test_no_colours_where_there_is_no_terminal():
     for arguments in (["--help"], ["identify", "--colour"]):
         done = smcpn(*arguments)

@@ -29,6 +29,7 @@ def run(*arguments: str):
     return CliRunner().invoke(app, ["discover", *arguments])
 
 
+@pytest.mark.slow
 def test_equations_of_a_file_with_a_test_as_text_and_json(folder):
     asked = ["decay.csv", "--states", "x", "--library", "poly(1)", "--test", "decay.csv"]
     asked += ["--time-unit", "s"]

@@ -67,6 +67,7 @@ def test_a_damaged_object_file_is_compiled_again(folder):
     assert compilations(built) == 0
 
 
+@pytest.mark.slow
 def test_a_search_and_a_run_compile_few_kernels(folder):
     """The prediction that chooses the steps, the likelihood, its derivative, second derivatives."""
     problem = decay_problem()

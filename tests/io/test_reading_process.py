@@ -50,6 +50,7 @@ def test_answers_are_arrays_and_the_process_stays(process):
     assert process.ask({"what": "x"}, 5.0)[0]["process"] == first["process"] != os.getpid()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no signals")
 def test_what_is_lost_is_told_and_begun_anew(process):
     for what, why in (("crash", r"a crash \(SIGSEGV\)"), ("hang", "more than 0 seconds"),

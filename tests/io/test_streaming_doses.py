@@ -81,6 +81,7 @@ def test_lines_with_doses_and_limits_are_the_updates_by_hand():
     np.testing.assert_array_equal(live.posterior().theta, by_hand())
 
 
+@pytest.mark.slow
 def test_objects_with_doses_are_the_updates_by_hand():
     rows = [
         {"t": t, "c": None if np.isnan(y) else y, "y_upper": 2.0 if np.isnan(y) else None}
@@ -92,6 +93,7 @@ def test_objects_with_doses_are_the_updates_by_hand():
     np.testing.assert_array_equal(live.posterior().theta, by_hand())
 
 
+@pytest.mark.slow
 def test_a_stream_with_doses_goes_on_where_it_was_killed(tmp_path):
     lines = CSV.splitlines(keepends=True)
     live = online()
@@ -140,6 +142,7 @@ def test_a_dose_that_comes_late_is_reported_and_left_out():
     assert live.doses == tuple(DOSES)
 
 
+@pytest.mark.slow
 def test_a_dose_before_the_first_sample_begins_the_stream():
     live, other = online(), online()
     text = "t,c,AMT\n0,.,8\n1,3.9,.\n2,3.2,.\n"

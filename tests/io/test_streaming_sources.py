@@ -296,6 +296,7 @@ def test_waiting_times_double_up_to_a_limit_until_data_come():
     assert backoff.wait() == FIRST_SECONDS
 
 
+@pytest.mark.slow
 def test_a_slow_identification_holds_the_sender_back():
     """Nothing is dropped, and what waits between the two is bounded."""
     sent = 0

@@ -12,6 +12,7 @@ from smcpn import EKF0, EKF1, RK4, Problem, Record, laplace
 from smcpn.datasets.models import duffing
 from smcpn.likelihood.registry import build_likelihood
 from tests.models import forced_input, lotka_volterra
+from tests.nightly import nightly_but
 
 UNITS = st.floats(-12.0, 12.0).map(lambda exponent: 10.0**exponent)
 
@@ -60,10 +61,15 @@ CASES = [
     ("filtering", EKF1(3, 2, jacobian="diagonal", diffusion="fixed")),
     ("filtering", EKF1(3, 2, jacobian="diagonal", diffusion="fixed-diagonal")),
 ]
+OFTEN = [(list(ODES)[k % 2], *case) for k, case in enumerate(CASES)]
+"""Every likelihood and solver meets one equation in every run, and both by night."""
 
 
-@pytest.mark.parametrize("make", ODES)
-@pytest.mark.parametrize(("name", "solver"), CASES, ids=str)
+@pytest.mark.parametrize(
+    ("make", "name", "solver"),
+    nightly_but(OFTEN, [(make, *case) for make in ODES for case in CASES]),
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
 def test_a_likelihood_is_the_same_in_other_units(make, name, solver):
     plain = problem(make, 1.0, 1.0, 1.0)
     likelihood = build_likelihood(plain, solver, likelihood=name)

@@ -63,6 +63,7 @@ def values():
     return np.exp(0.3 * np.random.default_rng(1).normal(size=(40, 3)))
 
 
+@pytest.mark.slow
 def test_the_classical_likelihood_is_that_of_the_traced_equation(compiled, values):
     by = [
         smcpn.LogLikelihood(a_problem(ode), solver=smcpn.RK4(steps=2)) for ode in (traced, compiled)
@@ -103,6 +104,7 @@ def test_gradients_are_those_of_the_traced_equation(compiled, values):
     np.testing.assert_allclose(found, exact, rtol=1e-6, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_lane_that_raises_is_excluded_alone():
     equation = smcpn.ode(bent, states=["x"], parameters=["k"])
     record = smcpn.Record(y=[1.0, 0.7, 0.5], dt=0.2)

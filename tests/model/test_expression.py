@@ -163,6 +163,7 @@ SHORT = st.integers(-2, 6)
 NAMES = [name.encode() for name in OPERANDS] + [b"call", b""]
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(
     rows=st.lists(

@@ -201,6 +201,7 @@ def test_a_branch_on_a_vector_is_refused():
             return x if (x > 0).all() else -x
 
 
+@pytest.mark.slow
 def test_unknown_function_of_a_vector():
     @smcpn.ode(sizes={"v": 3})
     def model(v, *, law):

@@ -154,6 +154,7 @@ def test_a_record_without_outputs_is_drawn_alone(posterior):
     assert [one.get_label() for one in axes.get_lines()] == ["simulated"]
 
 
+@pytest.mark.slow
 def test_innovations_show_every_lag_and_mark_those_outside(posterior):
     _, _, auto, cross = posterior.plot_innovations().axes
     for axes, lags in ((auto, 25), (cross, 51)):

@@ -68,6 +68,7 @@ def html(tmp_path_factory) -> str:
     return path.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_from_elsewhere(html):
     page = Page(html)
     assert not {tag for tag, _ in page.tags} & {"link", "iframe", "object", "base", "a"}

@@ -28,6 +28,7 @@ def heavy() -> smcpn.Laplace:
     return smcpn.laplace(problem, solver=LINE_SOLVER)
 
 
+@pytest.mark.slow
 def test_draws_measure_what_quadrature_does(heavy):
     """Effective share 1 / int p^2 / q and the sd, by a grid; 4 standard errors over 30 seeds."""
     grid = np.linspace(-30.0, 30.0, 200_001)

@@ -60,6 +60,7 @@ def test_the_level_of_whiteness_holds_in_short_records():
     assert (p < 0.01).mean() < 0.025
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["steps", "pulse", "two"])
 def test_independence_of_the_input_is_rejected_as_often_as_it_says(kind):
     rng = np.random.default_rng(1)

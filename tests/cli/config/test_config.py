@@ -168,6 +168,7 @@ def inline(value) -> str:
     return json.dumps(value)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text("ab.# ]", max_size=3), VALUES, max_size=4))
 def test_every_key_of_any_document_has_a_line(document):
     text = "".join(f"# note\n{json.dumps(key)} = {inline(v)}\n" for key, v in document.items())

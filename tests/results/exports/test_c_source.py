@@ -100,6 +100,7 @@ def test_the_program_remembers_what_is_late(hold, even, tmp_path):
     assert done.returncode == (0 if hold == "zoh" else 2)
 
 
+@pytest.mark.slow
 @compiles
 @pytest.mark.parametrize("hold", ["zoh", "foh"])
 def test_a_dead_time_may_be_longer_than_the_record(hold, tmp_path):
