@@ -6,8 +6,8 @@ import pytest
 from scipy import stats
 
 import smcpn
-from smcpn.simulation.validation.counts import count_residuals
-from smcpn.simulation.validation.innovations import innovations, whiteness
+from smcpn.results.validation.counts import count_residuals
+from smcpn.results.validation.innovations import innovations, whiteness
 
 SAMPLES = 4000
 
