@@ -55,10 +55,10 @@ class Limit:
 
 
 LIMITS = {
-    "files": Limit(392, 330),
-    "lines": Limit(98_416, 75_000),
-    "packages": Limit(20, 15),
-    "loose_modules": Limit(3, 3),
+    "files": Limit(391, 330),
+    "lines": Limit(98_682, 75_000),
+    "packages": Limit(17, 15),
+    "loose_modules": Limit(1, 1),
     "circles": Limit(0, 0),
     "upward_imports": Limit(0, 0),
     "modules_entered": Limit(95, 50),
@@ -328,7 +328,7 @@ def dispatch_sites() -> list[str]:
     """Places outside the module of solvers that ask for the class of a solver."""
     found = []
     for name, own in nodes().items():
-        if name == f"{PACKAGE}.solver":
+        if name == f"{PACKAGE}.model.solver":
             continue
         for node in own:
             if _dispatches(node):

@@ -1,1 +1,1 @@
-"""What every layer stands on: arguments, units, tables, files, interrupts and messages."""
+"""Arguments, units, tables, files, interrupts and messages, on which every layer stands."""
