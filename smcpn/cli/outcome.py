@@ -74,7 +74,7 @@ def simulated(case: Case, posterior: Posterior, robust: Robust | None) -> dict[s
     """Simulate the tests of a case with draws, or with those of a robust posterior."""
     scored = posterior if robust is None else robust.posterior
     simulate = None if robust is None else robust.simulate
-    return case.simulations(scored, simulate, particles_scored(scored, case.tests.base()))
+    return case.simulations(scored, simulate, particles_scored(scored, case.tests.values()))
 
 
 def written(

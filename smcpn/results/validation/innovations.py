@@ -420,7 +420,7 @@ def _residuals(
     states = np.diagonal(covariance, axis1=1, axis2=2).copy()
     variance = states + noise
     normalised = residual * np.sqrt(_share(noise, variance))
-    elsewhere = np.isnan(noise).all(axis=0)
+    elsewhere = np.asarray(np.isnan(noise).all(axis=0))
     counts = _counts(problem, values, mean, states, record, elsewhere, rng)
     mean = mean.copy()
     for j, found in counts.items():
