@@ -464,10 +464,11 @@ class OutputDensity:
 
 
 TAKEN_FOR: dict[str, str] = {
-    Poisson.__name__: "logarithm of the mean",
-    NegativeBinomial.__name__: "mean",
-    Bernoulli.__name__: "log odds of a one",
-    LogNormal.__name__: "median",
+    Poisson.__name__: "logarithm of the mean of y, whose variance is that mean "
+    "(if y scatters more, smcpn.NegativeBinomial takes the mean itself)",
+    NegativeBinomial.__name__: "mean of y",
+    Bernoulli.__name__: "log odds of a one of y",
+    LogNormal.__name__: "median of y",
 }
 """The number about which noise is that is not about a mean in the unit of y."""
 
@@ -475,7 +476,7 @@ TAKEN_FOR: dict[str, str] = {
 def taken_for(label: Any) -> str:
     """Say what noise of this label, as a problem has it, takes the output for; else ""."""
     what = TAKEN_FOR.get(str(label).partition("(")[0])
-    return f"{label} takes it for the {what} of y" if what else ""
+    return f"{label} takes it for the {what}" if what else ""
 
 
 def as_density(value: Any) -> Density | None:
