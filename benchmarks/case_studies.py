@@ -19,10 +19,10 @@ import numpy as np
 import smcpn
 from benchmarks.rows import Row, at_most
 from benchmarks.study import command, study
+from smcpn.cli.cases import Case, load_case
+from smcpn.cli.cases.emps import emps_case, emps_problem, emps_protocols
 from smcpn.cli.outcome import peak_memory_mb
 from smcpn.datasets import bouc_wen, emps
-from smcpn.datasets.cases import Case, load_case
-from smcpn.datasets.cases.emps import emps_case, emps_problem, emps_protocols
 from smcpn.results.posterior import Posterior
 from smcpn.results.scores import Score
 

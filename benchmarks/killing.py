@@ -22,7 +22,7 @@ import numpy as np
 import smcpn
 from benchmarks.bytes.digest import of_posterior
 from smcpn.checkpoint import run as writer
-from smcpn.datasets.cases import load_case
+from smcpn.cli.cases import load_case
 from smcpn.smc.sampler import Sampler
 
 PARTICLES, STEPS = 300, 2

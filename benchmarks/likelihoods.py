@@ -20,7 +20,7 @@ from benchmarks.rows import Row, absent, at_least, at_most
 from benchmarks.study import command, study
 from benchmarks.trust.steps import identified
 from smcpn import EKF0, EKF1
-from smcpn.datasets.cases import load_case
+from smcpn.cli.cases import load_case
 from smcpn.likelihood.conditioned import Dalton, Fenrir
 from smcpn.likelihood.lanes import LaneLikelihood
 from tests.models import (

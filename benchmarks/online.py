@@ -22,7 +22,7 @@ from benchmarks.memory import resident_memory
 from benchmarks.rows import Row, at_least, at_most, equal, told, unjudged
 from benchmarks.study import command, study
 from smcpn import EKF0, RK4, Online, Posterior, Problem, Record, identify, simulate
-from smcpn.datasets.cases.silverbox import DUFFING_PRIOR, silverbox_case
+from smcpn.cli.cases.silverbox import DUFFING_PRIOR, silverbox_case
 from smcpn.datasets.models import duffing
 from smcpn.model.ode import ode
 from smcpn.online import State

@@ -17,8 +17,8 @@ from benchmarks.executors import each
 from benchmarks.rows import Row, at_least, at_most, between, reached, told, unjudged
 from benchmarks.study import command, study
 from benchmarks.targets import CurvedModes, LogisticRegression
+from smcpn.cli.cases import load_case
 from smcpn.codegen.clock import CLOCK
-from smcpn.datasets.cases import load_case
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record

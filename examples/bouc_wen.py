@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import smcpn
-from smcpn.datasets.cases import load_case
+from smcpn.cli.cases import load_case
 
 
 @smcpn.ode

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 
 import smcpn
-from smcpn.datasets.cases import load_case
+from smcpn.cli.cases import load_case
 
 
 @smcpn.ode

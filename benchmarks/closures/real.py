@@ -15,8 +15,8 @@ from scipy import stats
 import smcpn
 from benchmarks.rows import Row, absent, at_least, at_most
 from benchmarks.study import study
+from smcpn.cli.cases import Case, load_case
 from smcpn.datasets import models
-from smcpn.datasets.cases import Case, load_case
 from smcpn.datasets.inventory import find_file
 from smcpn.results.laplace import Laplace
 from smcpn.results.scores import Score

@@ -14,8 +14,8 @@ from scipy import stats
 import smcpn
 from benchmarks.rows import Row, at_most, reached, unjudged
 from benchmarks.study import study
+from smcpn.cli.cases.silverbox import DUFFING_PRIOR, NOISE
 from smcpn.datasets import silverbox
-from smcpn.datasets.cases.silverbox import DUFFING_PRIOR, NOISE
 from smcpn.datasets.models import bouc_wen, duffing
 
 Array = NDArray[np.float64]

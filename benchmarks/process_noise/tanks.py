@@ -9,14 +9,14 @@ import numpy as np
 import smcpn
 from benchmarks.rows import Row, at_most, between
 from benchmarks.study import study
-from smcpn.datasets import cascaded_tanks
-from smcpn.datasets.cases.cascaded_tanks import (
+from smcpn.cli.cases.cascaded_tanks import (
     INITIAL,
     MISFIT,
     PRIOR,
     cascaded_tanks_case,
     unsaturated,
 )
+from smcpn.datasets import cascaded_tanks
 from smcpn.datasets.models import cascaded_tanks as equation
 
 FREE_RUN = 0.40

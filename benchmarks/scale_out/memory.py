@@ -19,8 +19,8 @@ from benchmarks.memory import peak_memory
 from benchmarks.rows import Row, at_most, reached
 from benchmarks.scale_out.cases import oscillation
 from benchmarks.study import study
+from smcpn.cli.cases import Case
 from smcpn.cli.fitting import as_text, fitted
-from smcpn.datasets.cases import Case
 
 PARTICLES, SAMPLES = 1_000_000, 10_000_000
 MOST_FOR_PARTICLES, MOST_FOR_SAMPLES = 2.0, 0.7

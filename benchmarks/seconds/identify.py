@@ -12,7 +12,7 @@ import smcpn
 from benchmarks.rows import ERRORS, Row, at_least, at_most, unjudged
 from benchmarks.study import study
 from benchmarks.trust.steps import identified
-from smcpn.datasets.cases import load_case
+from smcpn.cli.cases import load_case
 
 QUICK_SAMPLES = 1000
 

@@ -44,8 +44,8 @@ QUICK_METHODS = ("smcpn", "particles tempering, numba lanes", "emcee, numba lane
 
 def record_and_prior(samples: int | None = None) -> Data:
     """Data of the paper's case, the input interpolated as this package does."""
-    from smcpn.datasets.cases import load_case
-    from smcpn.datasets.cases.silverbox import DUFFING_PRIOR, NOISE
+    from smcpn.cli.cases import load_case
+    from smcpn.cli.cases.silverbox import DUFFING_PRIOR, NOISE
     from smcpn.model.signal import substep_inputs
 
     record = load_case("silverbox").problem.records[0][:samples]

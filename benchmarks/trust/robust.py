@@ -23,8 +23,8 @@ import smcpn
 from benchmarks.executors import each
 from benchmarks.rows import Row, at_least, at_most, between, least_of
 from benchmarks.study import study
-from smcpn.datasets.cases import CASES
-from smcpn.datasets.cases.silverbox import offset_output
+from smcpn.cli.cases import CASES
+from smcpn.cli.cases.silverbox import offset_output
 from smcpn.errors import InputError
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record

@@ -18,7 +18,7 @@ from typing import Any
 from unittest import mock
 
 import smcpn
-import smcpn.datasets.cases
+import smcpn.cli.cases
 from smcpn.datasets.inventory import FILES, find_file
 from smcpn.smc.replicates import SamplerWarning
 from snippets.blocks import Block, blocks

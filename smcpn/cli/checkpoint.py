@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from smcpn.base.files import file_path, write_output
+from smcpn.cli.cases import CASES
 from smcpn.cli.config.document import SUFFIX
 from smcpn.cli.options import (
     FunctionOptions,
@@ -23,7 +24,6 @@ from smcpn.cli.options import (
     taking,
 )
 from smcpn.cli.terminal import remark, say
-from smcpn.datasets.cases import CASES
 from smcpn.errors import InputError
 
 if TYPE_CHECKING:

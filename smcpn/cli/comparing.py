@@ -13,8 +13,8 @@ import numpy as np
 
 from smcpn.base.status import routed, status
 from smcpn.base.tables import Column, Fact, Table, fact_lines, table_text, words
+from smcpn.cli.cases import Case
 from smcpn.cli.fitting import Fit, fitted
-from smcpn.datasets.cases import Case
 from smcpn.errors import listed
 from smcpn.results.compare import ModelComparison, compare
 from smcpn.results.scores import Score, scores_of

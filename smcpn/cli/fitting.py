@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from smcpn.base.tables import fact_lines, table_text
+from smcpn.cli.cases import Case
 from smcpn.cli.options import settings_of
 from smcpn.cli.outcome import peak_memory_mb, robust_figures, simulated
 from smcpn.codegen.clock import CLOCK
-from smcpn.datasets.cases import Case
 from smcpn.estimate.laplace import laplace
 from smcpn.results.laplace import Laplace
 from smcpn.results.posterior import Posterior, Robust

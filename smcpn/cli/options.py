@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from smcpn.cli.cases import CASES, SPLITS
 from smcpn.cli.config.document import SUFFIX, USUAL_NAME
 from smcpn.cli.signature import Parameter, parameters_of
 from smcpn.cli.terminal import VisibleFormatter
-from smcpn.datasets.cases import CASES, SPLITS
 
 if TYPE_CHECKING:
-    from smcpn.datasets.cases import Case
+    from smcpn.cli.cases import Case
     from smcpn.smc.settings import PartialSettings
 
 SEED = 1

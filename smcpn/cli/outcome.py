@@ -12,9 +12,9 @@ from typing import Any
 
 import smcpn
 from smcpn.base.tables import fact_lines, table_text
+from smcpn.cli.cases import Case
 from smcpn.cli.options import settings_of
 from smcpn.codegen.clock import CLOCK, KernelClock
-from smcpn.datasets.cases import Case
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.results.posterior import Posterior, Robust
 from smcpn.results.scores import (

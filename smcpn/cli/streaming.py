@@ -18,10 +18,10 @@ from smcpn.base.files import opened_output, reason_of
 from smcpn.base.priority import real_time
 from smcpn.base.signals import Stop, stop_on_signals
 from smcpn.checkpoint.container import CheckpointWarning, begun, lock
+from smcpn.cli.cases import Case
 from smcpn.cli.options import settings_of
 from smcpn.cli.stream_options import ONLINE, SOURCE, StreamOptions
 from smcpn.cli.terminal import remark
-from smcpn.datasets.cases import Case
 from smcpn.errors import InputError
 from smcpn.io.address import STANDARD, open_source
 from smcpn.io.channels import Channels

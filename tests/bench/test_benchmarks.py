@@ -36,7 +36,7 @@ from benchmarks.side_by_side.reference import Reference
 from benchmarks.study import Passage, Study, run, studies_of
 from benchmarks.study import study as named
 from benchmarks.turn import ALWAYS, JUDGED, TURNS, studies, turn
-from smcpn.datasets.cases.silverbox import DUFFING_PRIOR
+from smcpn.cli.cases.silverbox import DUFFING_PRIOR
 from smcpn.datasets.models import duffing
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.signal import substep_inputs

@@ -33,9 +33,9 @@ from smcpn.checkpoint.problem import (
     restored_prior,
     stored_distribution,
 )
+from smcpn.cli.cases import CASES, load_case
 from smcpn.codegen import kernel
 from smcpn.codegen.loops import Plan
-from smcpn.datasets.cases import CASES, load_case
 from smcpn.datasets.models import duffing
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.expression import ExpressionTable

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 from smcpn import RK4, Online, RandomWalkMetropolis
 from smcpn.cli.app import EXIT_CODES, app, main
+from smcpn.cli.cases import CASES, Case
 from smcpn.cli.config import load_system
 from smcpn.cli.config.new import NOISE, TRUTH, write_new
 from smcpn.cli.options import complete_system, completing
 from smcpn.cli.outcome import peak_memory_mb
-from smcpn.datasets.cases import CASES, Case
 from smcpn.model.solver import EKF0
 from smcpn.smc.settings import PartialSettings
 from tests import models

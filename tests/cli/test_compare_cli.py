@@ -11,7 +11,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from smcpn.cli.app import app
-from smcpn.datasets.cases import Case
+from smcpn.cli.cases import Case
 from smcpn.errors import InputError
 from smcpn.model.solver import RK4
 from smcpn.smc.settings import PartialSettings

@@ -9,7 +9,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from smcpn.cli.app import app
-from smcpn.datasets.cases import Case
+from smcpn.cli.cases import Case
 from smcpn.errors import InputError
 from tests.cli.test_cli import SCORE_KEYS, smcpn
 from tests.models import decay_problem

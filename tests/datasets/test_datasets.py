@@ -7,13 +7,13 @@ from scipy import signal
 
 import smcpn
 from smcpn import InputError
+from smcpn.cli.cases.bouc_wen import INTEGRATOR_ERROR
 from smcpn.datasets.bouc_wen import (
     DECIMATIONS,
     SWEEP_DECIMATIONS,
     TRUE_PARAMETERS,
     undecimated,
 )
-from smcpn.datasets.cases.bouc_wen import INTEGRATOR_ERROR
 from smcpn.datasets.inventory import find_file
 from smcpn.datasets.models import bouc_wen
 

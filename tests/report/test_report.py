@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 import smcpn
 from smcpn.cli.app import app
-from smcpn.datasets.cases import CASES, Case
-from smcpn.datasets.cases.case import PublishedScore
+from smcpn.cli.cases import CASES, Case
+from smcpn.cli.cases.case import PublishedScore
 from smcpn.report.comparison import write_comparison
 from smcpn.report.page import Gallery
 from smcpn.report.plots import RoundedArray, packed

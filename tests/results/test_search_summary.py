@@ -88,8 +88,8 @@ def test_lifted_paths_that_agree_count_as_one_search():
 
 
 def test_the_commands_begin_where_identify_does(tmp_path):
+    from smcpn.cli.cases import Case
     from smcpn.cli.fitting import fitted
-    from smcpn.datasets.cases import Case
 
     problem = decay_problem(prior={"rate": stats.lognorm(0.5), "sigma": 0.05, "start": 2.0})
     case = Case("decay", problem, {}, {}, steps=4, note="simulated")

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import smcpn
 from smcpn.base.signals import exit_code
 from smcpn.cli.app import app
-from smcpn.datasets.cases import Case
+from smcpn.cli.cases import Case
 from smcpn.errors import InputError
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.run import restore

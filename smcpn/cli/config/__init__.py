@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from smcpn.cli.cases import CASES, load_case
 from smcpn.cli.config.document import Document, configuration_path, is_configuration
 from smcpn.cli.config.script import is_script, scripted_case
-from smcpn.datasets.cases import CASES, load_case
 from smcpn.errors import InputError
 
 if TYPE_CHECKING:
-    from smcpn.datasets.cases import Case
+    from smcpn.cli.cases import Case
 
 
 def load_system(

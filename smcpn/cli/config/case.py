@@ -8,11 +8,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from smcpn.cli.cases.case import Case
 from smcpn.cli.config.distributions import coordinate_of, formula, noise_of, prior_of
 from smcpn.cli.config.document import ConfigurationError, Document, KeyPath, Section, text
 from smcpn.cli.config.records import OF_FILES, Channel, Channels, Reader
 from smcpn.cli.config.script import blaming_user_code, only, run_file, user_place
-from smcpn.datasets.cases.case import Case
 from smcpn.errors import InputError, nearest, shown, whole_number
 from smcpn.likelihood.registry import likelihood_name
 from smcpn.likelihood.solver_choice import default_solver, solver_named

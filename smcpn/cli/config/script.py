@@ -16,7 +16,7 @@ from smcpn.base.signals import Terminated
 from smcpn.errors import InputError, listed, shown
 
 if TYPE_CHECKING:
-    from smcpn.datasets.cases import Case
+    from smcpn.cli.cases import Case
 
 T = TypeVar("T")
 
@@ -123,7 +123,7 @@ def scripted_case(text: str) -> Case:
 
     Raises `InputError` if the file fails, or has none of that name.
     """
-    from smcpn.datasets.cases import Case
+    from smcpn.cli.cases import Case
     from smcpn.model.problem import Problem
     from smcpn.model.record import trained_on
 

@@ -9,7 +9,7 @@ from scipy import stats
 from scipy.linalg import expm
 
 import smcpn
-from smcpn.datasets.cases.emps import PositionLoop
+from smcpn.cli.cases.emps import PositionLoop
 from smcpn.datasets.emps import Controller
 from smcpn.results.simulation.closed_loop import ClosedLoop, predict_particles
 from smcpn.results.simulation.filtered import StateFilter, WindowFilter, window_begins

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import smcpn
-from smcpn.datasets.cases import load_case
+from smcpn.cli.cases import load_case
 from smcpn.datasets.inventory import find_file
 
 pytestmark = pytest.mark.numerics

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from smcpn.cli.cases.case import Case, PublishedScore
+from smcpn.cli.cases.splits import PAPER, SPLITS
 from smcpn.datasets import BoucWen, bouc_wen
 from smcpn.datasets.bouc_wen import GENERATED, OFFICIAL_NOISE, TRUE_PARAMETERS
-from smcpn.datasets.cases.case import Case, PublishedScore
-from smcpn.datasets.cases.splits import PAPER, SPLITS
 from smcpn.datasets.models import bouc_wen as equation
 from smcpn.errors import one_of
 from smcpn.model.problem import Problem

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smcpn.datasets.cases.splits import PAPER
+from smcpn.cli.cases.splits import PAPER
 from smcpn.io.parse import StreamFormat
 from smcpn.likelihood.solver_choice import choose_solver, default_solver, solver_named
 from smcpn.model.problem import Problem

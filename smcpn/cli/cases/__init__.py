@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import lazy_loader
 
-from smcpn.datasets.cases.splits import SPLITS
+from smcpn.cli.cases.splits import SPLITS
 from smcpn.errors import InputError, one_of
 
 if TYPE_CHECKING:
-    from smcpn.datasets.cases.case import Case
+    from smcpn.cli.cases.case import Case
 
 
 def _study(module: str, function: str) -> Callable[..., Case]:
     """Return the case study of a module, which is imported when the case is asked for."""
 
     def case(*arguments: Any, **options: Any) -> Case:
-        study = getattr(import_module(f"smcpn.datasets.cases.{module}"), function)
+        study = getattr(import_module(f"smcpn.cli.cases.{module}"), function)
         for name in options:
             if name not in inspect.signature(study).parameters:
                 system = module.replace("_", "-")

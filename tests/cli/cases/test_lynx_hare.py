@@ -3,7 +3,7 @@
 import pytest
 
 import smcpn
-from smcpn.datasets.cases import load_case
+from smcpn.cli.cases import load_case
 from smcpn.datasets.inventory import find_file
 
 pytestmark = [

@@ -29,8 +29,8 @@ from numpy.polynomial import Polynomial
 from numpy.typing import NDArray
 from scipy import stats
 
-from smcpn.datasets.cases.case import Case, PublishedScore
-from smcpn.datasets.cases.splits import PAPER, SPLITS
+from smcpn.cli.cases.case import Case, PublishedScore
+from smcpn.cli.cases.splits import PAPER, SPLITS
 from smcpn.datasets.emps import INITIALISATION, INTERVAL, Controller, Emps, Experiment, emps
 from smcpn.datasets.models import emps as parametric
 from smcpn.datasets.models import emps_spline

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
+from smcpn.cli.cases.case import Case
+from smcpn.cli.cases.splits import PAPER
 from smcpn.datasets import lynx_hare
-from smcpn.datasets.cases.case import Case
-from smcpn.datasets.cases.splits import PAPER
 from smcpn.datasets.models import lotka_volterra
 from smcpn.errors import one_of
 from smcpn.model.noise import LogNormal

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from scipy import stats
 
+from smcpn.cli.cases.case import Case
+from smcpn.cli.cases.splits import OFFICIAL
 from smcpn.datasets import nanodrone
-from smcpn.datasets.cases.case import Case
-from smcpn.datasets.cases.splits import OFFICIAL
 from smcpn.datasets.models import quadrotor
 from smcpn.datasets.nanodrone import INTERVAL
 from smcpn.errors import one_of

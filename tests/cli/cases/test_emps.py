@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import smcpn
-from smcpn.datasets.cases.emps import emps_case, emps_problem, emps_protocols
+from smcpn.cli.cases.emps import emps_case, emps_problem, emps_protocols
 from smcpn.datasets.inventory import find_file
 
 pytestmark = pytest.mark.numerics

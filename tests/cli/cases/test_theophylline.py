@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import smcpn
+from smcpn.cli.cases import load_case
+from smcpn.cli.cases.theophylline import theophylline_problem
 from smcpn.datasets import Theophylline, theophylline
-from smcpn.datasets.cases import load_case
-from smcpn.datasets.cases.theophylline import theophylline_problem
 
 TIMES = [0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 7.0, 9.0, 12.0, 24.0]
 

@@ -7,8 +7,8 @@ import pytest
 
 import smcpn
 from benchmarks.case_studies import shortened
+from smcpn.cli.cases import load_case
 from smcpn.datasets.bouc_wen import OFFICIAL_NOISE, TRUE_PARAMETERS
-from smcpn.datasets.cases import load_case
 from smcpn.datasets.inventory import find_file
 
 pytestmark = pytest.mark.numerics

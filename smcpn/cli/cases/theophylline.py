@@ -6,9 +6,9 @@ from typing import Any
 
 from scipy import stats
 
+from smcpn.cli.cases.case import Case
+from smcpn.cli.cases.splits import OFFICIAL
 from smcpn.datasets import Theophylline, theophylline
-from smcpn.datasets.cases.case import Case
-from smcpn.datasets.cases.splits import OFFICIAL
 from smcpn.datasets.models import oral_dose
 from smcpn.errors import one_of
 from smcpn.model.noise import LogNormal

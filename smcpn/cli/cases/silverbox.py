@@ -6,9 +6,9 @@ from typing import Any
 
 from scipy import stats
 
+from smcpn.cli.cases.case import Case, PublishedScore
+from smcpn.cli.cases.splits import PAPER, SPLITS
 from smcpn.datasets import Silverbox, silverbox
-from smcpn.datasets.cases.case import Case, PublishedScore
-from smcpn.datasets.cases.splits import PAPER, SPLITS
 from smcpn.datasets.models import (
     duffing,
     duffing_damping,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
+from smcpn.cli.cases.case import Case
+from smcpn.cli.cases.splits import OFFICIAL
 from smcpn.datasets import cascaded_tanks
 from smcpn.datasets.cascaded_tanks import SATURATION
-from smcpn.datasets.cases.case import Case
-from smcpn.datasets.cases.splits import OFFICIAL
 from smcpn.datasets.models import cascaded_tanks as equation
 from smcpn.errors import one_of
 from smcpn.model.problem import Problem
