@@ -25,11 +25,10 @@ from smcpn.discovery.shrinkage.priors import (
     shrinkage,
 )
 from smcpn.errors import InputError, listed, nearest, one_of, shown
-from smcpn.estimate.smoothed_outputs import stated_outputs
 from smcpn.model.delay import Delay
 from smcpn.model.measured import Y_SD
 from smcpn.model.ode import ODE
-from smcpn.model.record import Record, beside
+from smcpn.model.record import Record, beside, stated_outputs
 from smcpn.model.solver import Solver, check_solver
 
 Array = NDArray[np.float64]

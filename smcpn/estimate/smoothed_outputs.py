@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 
 from smcpn.errors import InputError, listed
 from smcpn.estimate.path_search.linearisation import Rate
-from smcpn.model.record import BESIDE, Record, beside
+from smcpn.model.record import Record, beside
 
 Array = NDArray[np.float64]
 Seen = NDArray[np.bool_]
@@ -102,12 +102,6 @@ def stated_deviations(records: Sequence[Record]) -> tuple[Array | None, Array]:
     with np.errstate(invalid="ignore"):
         variances = 1.0 / (np.nansum(sd**-2.0, axis=0) / np.isfinite(sd).sum(axis=0))
     return sd / np.sqrt(variances), variances
-
-
-def stated_outputs(records: Sequence[Record]) -> NDArray[np.bool_]:
-    """True for outputs of which records state deviations, (q,)."""
-    stated = [np.isfinite(beside(record, BESIDE[0])).any(axis=0) for record in records]
-    return np.asarray(np.any(stated, axis=0))
 
 
 def output_variances(records: Sequence[Record]) -> Array:

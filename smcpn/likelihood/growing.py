@@ -107,9 +107,14 @@ def stream_program(recursion: Recursion) -> LaneProgram:
 
 
 def place_before(given: NDArray[np.bool_], number: int) -> int:
-    """Number of samples beyond which so many more are given, of some, which may be inserted."""
+    """Return how many of the samples come before the last ``number`` of those that are given.
+
+    given: (m,), False for a sample that was inserted where a dose arrives.
+    """
+    if not number:
+        return len(given)
     places = np.flatnonzero(given)
-    return int(places[-number]) if 0 < number <= len(places) else 0 if number else len(given)
+    return int(places[-number]) if number <= len(places) else 0
 
 
 class StreamSamples(Samples):

@@ -31,7 +31,7 @@ from smcpn.model.measured import Y_SD
 from smcpn.model.noise import Density, LimitedDensity, as_density
 from smcpn.model.ode import ODE
 from smcpn.model.prior import Prior
-from smcpn.model.record import Record, as_records, beside
+from smcpn.model.record import Record, as_records, beside, stated_outputs
 from smcpn.model.solver import CALIBRATED
 from smcpn.model.trace import function_name
 
@@ -553,7 +553,7 @@ def _check_beside(problem: Problem) -> None:
     for record in problem.records:
         stated = np.isfinite(beside(record, Y_SD))
         lacking = taken & (record.told & ~stated).any(axis=0)
-        passed_over = np.flatnonzero(~taken & stated.any(axis=0))
+        passed_over = np.flatnonzero(~taken & stated_outputs([record]))
         if lacking.any() or (taken.any() and record.y_sd is None):
             raise InputError(
                 f"noise takes y_sd, which {record.name} has not for every value of "

@@ -335,9 +335,8 @@ class Record(WithCard):
         """Refuse deviations and limits that a value cannot have."""
         if all(getattr(self, name) is None for name in BESIDE):
             return
-        sd, *limits = (beside(self, name) for name in BESIDE)
-        has_sd = np.any(np.isfinite(sd), axis=0, keepdims=True)[0]
-        for name, where, why in faults_beside(self.y, sd, *limits, has_sd=has_sd):
+        columns, has_sd = (beside(self, name) for name in BESIDE), stated_outputs([self])
+        for name, where, why in faults_beside(self.y, *columns, has_sd=has_sd):
             if where.any() and getattr(self, name) is not None:
                 place = tuple(np.argwhere(where)[0])
                 given = f"{name} is {getattr(self, name)[place]:g} at sample {place[0]}"
@@ -694,6 +693,12 @@ def beside(record: Record, name: str) -> Array:
     """One of y_sd, y_lower and y_upper of a record, of the shape of y; NaN where not given."""
     given = getattr(record, name)
     return np.full(record.y.shape, np.nan) if given is None else given
+
+
+def stated_outputs(records: Sequence[Record]) -> NDArray[np.bool_]:
+    """True for outputs of which records have standard deviations of the values, (q,)."""
+    stated = [np.isfinite(beside(record, "y_sd")).any(axis=0) for record in records]
+    return np.asarray(np.any(stated, axis=0))
 
 
 def check_values_alone(record: Record, who: str) -> None:

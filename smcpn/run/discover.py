@@ -120,7 +120,7 @@ def discover(
         ``"y_sd"`` is the records' own for each value, and learned of an output where that is NaN;
         what comes back is that of values of the mean precision. ``"relative"`` noise multiplies the
         outputs, all positive, by exp(e); what comes back is its standard deviation at their root
-        mean square. Both go with prior ``"spike-and-slab"``.
+        mean square; it goes with prior ``"spike-and-slab"`` alone.
     delay : mapping of str to float, optional
         Dead times of inputs, ``{"u": 0.3}``: the equations have u(t - 0.3). They are known, as lags
         and fractions of doses.

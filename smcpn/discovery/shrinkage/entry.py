@@ -26,8 +26,7 @@ from smcpn.discovery.shrinkage.sampler import (
     Point,
     ShrinkageRun,
 )
-from smcpn.estimate.smoothed_outputs import stated_outputs
-from smcpn.model.record import Record
+from smcpn.model.record import Record, stated_outputs
 
 Array = NDArray[np.float64]
 

@@ -25,7 +25,6 @@ from smcpn.discovery.shrinkage.mixture_moves import LinearGibbs, MixtureMoves, N
 from smcpn.discovery.shrinkage.priors import JointPrior, Shrinkage
 from smcpn.discovery.shrinkage.quadratic import QuadraticLikelihood
 from smcpn.errors import InputError, one_of
-from smcpn.estimate.smoothed_outputs import stated_outputs
 from smcpn.likelihood.contract import LikelihoodView
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
@@ -33,7 +32,7 @@ from smcpn.model.measured import Y_SD
 from smcpn.model.noise import Normal, Symbols
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
-from smcpn.model.record import Record
+from smcpn.model.record import Record, stated_outputs
 from smcpn.model.solver import Solver
 from smcpn.smc.distributed.workers import Workers, distributed, evaluated_by
 from smcpn.smc.particles import normalise
